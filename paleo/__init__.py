@@ -1,0 +1,117 @@
+"""Paleo: how long a deep neural network takes, on that hardware, at that scale.
+
+The whole in three calls, each taking names, paths or objects and returning frozen values
+in SI units:
+
+    paleo.load("alex_v2")                            a net, checked
+    paleo.summarize("alex_v2")                       its layers: shapes, parameters, FLOPs
+    paleo.simulate("alex_v2", device="K40", ...)     training steps at many worker counts
+
+The pieces of a step are `build`, `estimate_forward`, `estimate_backward`,
+`estimate_update` and `estimate_communication`; `data_parallel`, `model_parallel` and
+`hybrid_parallel` put them together under a `Plan` and take arrays.
+"""
+
+from __future__ import annotations
+
+from paleo.collectives import COLLECTIVES, Collective
+from paleo.costs import COST_MODELS, CostModel, Target, Time, find_cost_model
+from paleo.errors import (
+    HardwareError,
+    Mistake,
+    NetSpecError,
+    PaleoError,
+    SettingError,
+    UnknownNameError,
+)
+from paleo.estimate import (
+    LayerTime,
+    PassTime,
+    estimate_backward,
+    estimate_communication,
+    estimate_forward,
+    estimate_update,
+)
+from paleo.graph import Graph, Node, build, longest_path
+from paleo.hardware import (
+    Device,
+    Network,
+    device_names,
+    find_device,
+    find_network,
+    network_names,
+)
+from paleo.layers import LAYERS, Layer
+from paleo.load import load, loads, net_names
+from paleo.netspec import LayerSpec, NetSpec
+from paleo.parallelism import (
+    DataParallelStep,
+    HybridPart,
+    ModelParallelPass,
+    Plan,
+    data_parallel,
+    hybrid_parallel,
+    model_parallel,
+)
+from paleo.simulate import DataRow, HybridRow, ModelRow, Run, Simulation, simulate
+from paleo.summary import LayerSummary, NetSummary, summarize
+from paleo.version import __version__
+from paleo.work import Pass, Work
+
+__all__ = [
+    "COLLECTIVES",
+    "COST_MODELS",
+    "LAYERS",
+    "Collective",
+    "CostModel",
+    "DataParallelStep",
+    "DataRow",
+    "Device",
+    "Graph",
+    "HardwareError",
+    "HybridPart",
+    "HybridRow",
+    "Layer",
+    "LayerSpec",
+    "LayerSummary",
+    "LayerTime",
+    "Mistake",
+    "ModelParallelPass",
+    "ModelRow",
+    "NetSpec",
+    "NetSpecError",
+    "NetSummary",
+    "Network",
+    "Node",
+    "PaleoError",
+    "Pass",
+    "PassTime",
+    "Plan",
+    "Run",
+    "SettingError",
+    "Simulation",
+    "Target",
+    "Time",
+    "UnknownNameError",
+    "Work",
+    "__version__",
+    "build",
+    "data_parallel",
+    "device_names",
+    "estimate_backward",
+    "estimate_communication",
+    "estimate_forward",
+    "estimate_update",
+    "find_cost_model",
+    "find_device",
+    "find_network",
+    "hybrid_parallel",
+    "load",
+    "loads",
+    "longest_path",
+    "model_parallel",
+    "net_names",
+    "network_names",
+    "simulate",
+    "summarize",
+]

@@ -1,0 +1,62 @@
+"""What `paleo devices` and `paleo networks` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from paleo.cli.options import cite
+from paleo.errors import Mistakes, PaleoError
+from paleo.hardware import Figure
+
+__all__ = ["describe", "figures_json", "find_all", "footnotes"]
+
+_T = TypeVar("_T")
+
+
+def find_all(names: Iterable[str], find: Callable[[str], _T]) -> list[_T]:
+    """Return what each name stands for; raises one PaleoError with all mistakes."""
+    mistakes = Mistakes()
+    found = []
+    for name in names:
+        try:
+            found.append(find(name))
+        except PaleoError as error:
+            mistakes.include(error)
+    mistakes.raise_as(PaleoError)
+    return found
+
+
+def footnotes(
+    rows: list[dict[str, Any]], sources: Sequence[list[str]], notes: Sequence[str]
+) -> list[str]:
+    """Number the sources, put the numbers into the rows, and return the lines to print.
+
+    `sources` and `notes` have an entry for each row.
+    """
+    for row, texts in zip(rows, sources, strict=True):
+        row["sources"] = "; ".join(texts)
+    lines = [f"{row['name']}: {note}" for row, note in zip(rows, notes, strict=True) if note]
+    cited = cite(rows, sources)
+    return [*lines, *([""] if lines and cited else []), *cited]
+
+
+def figures_json(figures: Mapping[str, Figure]) -> dict[str, Any]:
+    """Return figures with value, source and note."""
+    return {
+        name: {"value": figure.value, "source": figure.source}
+        | ({"note": figure.note} if figure.note else {})
+        for name, figure in figures.items()
+    }
+
+
+def describe(
+    name: str, title: str, aliases: Sequence[str], figures: Mapping[str, Figure]
+) -> dict[str, Any]:
+    """Return what the JSON of a device and of a network have in common; figures are SI."""
+    return {
+        "name": name,
+        "title": title,
+        "aliases": list(aliases),
+        "figures": figures_json(figures),
+    }

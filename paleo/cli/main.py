@@ -1,0 +1,112 @@
+"""The group of commands, and the one place where errors become lines and exit statuses.
+
+Exit status 0 is success; 1 a mistake in what Paleo was given, one line each on standard
+error; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from paleo.errors import PaleoError, printable
+from paleo.version import __version__
+
+__all__ = ["cli"]
+
+#: The commands, in the order of the help. Each is a module of this folder, imported on use.
+COMMANDS = ("summary", "simulate", "nets", "devices", "networks")
+
+
+class _Commands(click.Group):
+    """Loads a command when it is called, and reports what goes wrong in it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"paleo.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            from paleo.errors import near
+
+            hint = near(args[0], COMMANDS) or f"; there are: {', '.join(COMMANDS)}"
+            raise click.UsageError(f"no such command {args[0]!r}{hint}", ctx) from None
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, standalone_mode: bool = True, **kwargs: Any
+    ) -> Any:
+        if not standalone_mode:
+            return super().main(args, standalone_mode=False, **kwargs)
+        words = sys.argv[1:] if args is None else list(args)
+        for output in (sys.stdout, sys.stderr):
+            # A net's names may hold what the terminal's encoding cannot show.
+            if hasattr(output, "reconfigure"):
+                output.reconfigure(errors="backslashreplace")
+        try:
+            result = super().main(args, standalone_mode=False, **kwargs)
+            sys.stdout.flush()
+        except click.UsageError as error:
+            command = error.ctx.command_path if error.ctx else "paleo"
+            _stop(2, [f"{error.format_message()} (see {command} --help)"])
+        except click.ClickException as error:
+            _stop(1, [error.format_message()])
+        except PaleoError as error:
+            if "--debug" in words:
+                import traceback
+
+                traceback.print_exc()
+            _stop(1, list(map(str, error.mistakes)))
+        except BrokenPipeError:
+            # Whoever read this has stopped reading. Python would complain once more when
+            # it flushes at exit.
+            sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+            sys.exit(1)
+        except OSError as error:
+            _stop(1, [f"cannot write the output: {error.strerror or error}"])
+        except (click.Abort, KeyboardInterrupt):
+            sys.exit(130)
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _stop(status: int, messages: Sequence[str]) -> NoReturn:
+    for message in messages:
+        click.echo(f"paleo: {printable(message)}", err=True)
+    sys.exit(status)
+
+
+@click.command(
+    cls=_Commands,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        # Options may be written with hyphens or underscores.
+        "token_normalize_func": lambda token: (
+            token.replace("-", "_") if token.startswith("--") else token
+        ),
+    },
+)
+@click.version_option(__version__, prog_name="paleo", message="%(prog)s %(version)s")
+@click.option("--verbose", is_flag=True, help="Say on standard error what is read and used.")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
+    """Predict how long a deep neural network takes to train, without the hardware.
+
+    A net is the name of a predefined one (`paleo nets`) or a JSON file; devices and
+    networks are names (`paleo devices`, `paleo networks`) or TOML files of your own.
+    Options may be written with hyphens or underscores.
+    """
+    ctx.obj = verbose

@@ -1,0 +1,188 @@
+"""Options and output that commands share."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
+
+__all__ = [
+    "NET",
+    "Output",
+    "cite",
+    "device_option",
+    "is_verbose",
+    "network_option",
+    "output_options",
+    "verbose",
+]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+_SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|", "\\t": "\t"}
+
+
+class Output:
+    """How the user wants the result: `write` prints it so."""
+
+    def __init__(self, output_format: str | None, separator: str | None) -> None:
+        if separator is not None:
+            separator = _SEPARATORS.get(separator, separator)
+            if len(separator) != 1 or separator in '"\r\n':
+                raise click.UsageError(
+                    "--separator: expected one character, or one of tab, comma, semicolon, "
+                    "space, pipe"
+                )
+            if output_format not in (None, "tsv", "csv"):
+                raise click.UsageError(f"--separator does not go with --format {output_format}")
+        self.format = output_format or ("table" if separator is None else "csv")
+        self.separator = separator or {"tsv": "\t", "csv": ","}.get(self.format, "")
+
+    def write(self, tables: Sequence[Table], values: Callable[[], Any]) -> None:
+        """Print tables, or `values()` as JSON.
+
+        The notes of tables go to standard error where the format has no place for them.
+        """
+        if self.format == "json":
+            text = to_json(values())
+        elif self.format == "markdown":
+            text = to_markdown(tables)
+        elif self.separator:
+            text = to_separated(tables, self.separator)
+            for note in dict.fromkeys(note for table in tables for note in table.notes):
+                click.echo(f"paleo: note: {note}", err=True)
+        else:
+            text = to_text(tables, _width())
+        click.echo(text, nl=False)
+
+
+def _width() -> int | None:
+    """Return the columns of the terminal, None if the output is no terminal."""
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # here, because it takes as long to import as a simulation
+
+    return shutil.get_terminal_size().columns
+
+
+def output_options(function: _F) -> _F:
+    """Add the options of output, passed to the command as one `output`."""
+
+    @click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(FORMATS),
+        help="How to print the result: for people (table, the default; markdown) or for "
+        "programs (tsv, csv, json: SI units, unrounded).",
+    )
+    @click.option(
+        "--separator",
+        metavar="CHARACTER",
+        help="Print separated values, with this between them: a character, or tab, comma, "
+        "semicolon, space, pipe.",
+    )
+    @click.option(
+        "--verbose",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_verbose,
+        is_eager=True,
+        help="Say on standard error what is read and used.",
+    )
+    @click.option(
+        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+    )
+    @functools.wraps(function)
+    def command(output_format: str | None, separator: str | None, **kwargs: Any) -> Any:
+        return function(output=Output(output_format, separator), **kwargs)
+
+    return command  # type: ignore[return-value]
+
+
+def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.obj = True
+
+
+def is_verbose() -> bool:
+    """Tell whether --verbose was given."""
+    return bool(click.get_current_context().obj)
+
+
+def verbose(message: str) -> None:
+    """Print a line on standard error if --verbose was given."""
+    if is_verbose():
+        click.echo(f"paleo: {message}", err=True)
+
+
+def _device_names() -> list[str]:
+    from paleo.hardware import device_names
+
+    return device_names()
+
+
+def _network_names() -> list[str]:
+    from paleo.hardware import network_names
+
+    return network_names()
+
+
+def _net_names() -> list[str]:
+    from paleo.load import net_names
+
+    return net_names()
+
+
+class _Name(click.ParamType):  # type: ignore[type-arg]
+    """A name or a file: completed as either."""
+
+    name = "name or file"
+
+    def __init__(self, names: Callable[[], list[str]]) -> None:
+        self.names = names
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = [
+            CompletionItem(name)
+            for name in self.names()
+            if name.lower().startswith(incomplete.lower())
+        ]
+        return [*found, CompletionItem(incomplete, type="file")]
+
+
+NET = _Name(_net_names)
+
+device_option = click.option(
+    "--device_name",
+    "--device",
+    default="TITAN_X",
+    show_default=True,
+    type=_Name(_device_names),
+    help="Device: a name of `paleo devices`, or a TOML file of your own.",
+)
+network_option = click.option(
+    "--network_name",
+    "--network",
+    default="ethernet",
+    show_default=True,
+    type=_Name(_network_names),
+    help="Network: a name of `paleo networks`, or a TOML file of your own.",
+)
+
+
+def cite(rows: Sequence[dict[str, Any]], sources: Sequence[Sequence[str]]) -> list[str]:
+    """Number the sources of each row, put the numbers in its "cited", return the list."""
+    numbers: dict[str, int] = {}
+    for row, texts in zip(rows, sources, strict=True):
+        own = [numbers.setdefault(text, len(numbers) + 1) for text in texts]
+        row["cited"] = " ".join(f"[{number}]" for number in sorted(own))
+    return [f"[{number}] {text}" for text, number in numbers.items()]

@@ -1,0 +1,69 @@
+"""`paleo summary`: the layers of nets, with shapes, parameters, FLOPs and bytes."""
+
+from __future__ import annotations
+
+import click
+
+from paleo.cli.options import NET, Output, output_options, verbose
+from paleo.errors import Mistakes, PaleoError
+from paleo.load import net_path
+from paleo.report import Column, Table
+from paleo.summary import NetSummary, summarize
+from paleo.tensor import format_shape
+
+_COLUMNS = (
+    Column("net"),
+    Column("name", "layer"),
+    Column("type", "type"),
+    Column("parents", "parents"),
+    Column("output", "output"),
+    Column("params", "parameters"),
+    Column("forward_flops", "forward", "FLOP"),
+    Column("weights_bytes", "weights", "bytes"),
+    Column("activations_bytes", "activations", "bytes"),
+)
+
+
+@click.command("summary", short_help="Layers of nets: shapes, parameters, FLOPs, bytes.")
+@click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
+@click.option("--batch_size", type=int, help="Samples in a batch.  [default: the file's]")
+@output_options
+def command(nets: tuple[str, ...], batch_size: int | None, output: Output) -> None:
+    r"""Show the layers of each NET: output shape, parameters, FLOPs, memory.
+
+    One multiply-add is 2 FLOPs, a pooling window 1 an element; elements have 4 bytes.
+
+    \b
+    Examples:
+      paleo summary alex_v2
+      paleo summary nets/nin.json vgg16 --batch_size=1 --format=csv
+    """
+    mistakes = Mistakes()
+    summaries = []
+    for net in nets:
+        try:
+            verbose(f"net {net}: {net_path(net)}")
+            summaries.append(summarize(net, batch_size))
+        except PaleoError as error:
+            mistakes.include(error)
+    mistakes.raise_as(PaleoError)
+    output.write(
+        [_table(summary) for summary in summaries],
+        lambda: {"nets": [summary.to_dict() for summary in summaries]},
+    )
+
+
+def _table(summary: NetSummary) -> Table:
+    rows = [
+        {"net": summary.name, **layer.to_dict(), "output": format_shape(layer.output)}
+        for layer in summary.layers
+    ]
+    total = {
+        "name": "total",
+        "params": summary.num_params,
+        "forward_flops": summary.forward_flops,
+        "weights_bytes": summary.weights_bytes,
+        "activations_bytes": summary.activations_bytes,
+    }
+    title = f"{summary.name}, batch {summary.batch_size}, {len(rows)} layers"
+    return Table(title, _COLUMNS, rows, total)

@@ -1,0 +1,121 @@
+"""The one family of errors: what is wrong, where, and what would be right.
+
+A file can hold many mistakes; they are collected in `Mistakes` and raised together as
+one `PaleoError`, so that a user mends them in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+__all__ = [
+    "HardwareError",
+    "Mistake",
+    "Mistakes",
+    "NetSpecError",
+    "PaleoError",
+    "SettingError",
+    "UnknownNameError",
+    "near",
+    "printable",
+]
+
+
+def printable(text: object) -> str:
+    """Return `text` with control characters escaped, so that it stays on one line."""
+    string = str(text)
+    if string.isprintable():
+        return string
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in string)
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """Return " (did you mean ...?)" if `name` resembles one of `names`, else ""."""
+    import difflib
+
+    by_lower = {known.lower(): known for known in names}
+    matches = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.6)
+    return f" (did you mean {by_lower[matches[0]]!r}?)" if matches else ""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One mistake: a message, and the file, layer and key it is about where there is one."""
+
+    message: str
+    file: str | None = None
+    layer: str | None = None
+    key: str | None = None
+
+    def __str__(self) -> str:
+        where = [self.file] if self.file else []
+        if self.layer is not None:
+            where.append(f'layer "{self.layer}"')
+        if self.key is not None:
+            where.append(f'key "{self.key}"')
+        return printable(": ".join([*where, self.message]))
+
+
+class PaleoError(Exception):
+    """A mistake, or several of one file, in what Paleo was given."""
+
+    def __init__(self, mistakes: str | Mistake | Iterable[Mistake]) -> None:
+        if isinstance(mistakes, str):
+            mistakes = Mistake(mistakes)
+        if isinstance(mistakes, Mistake):
+            mistakes = (mistakes,)
+        self.mistakes: tuple[Mistake, ...] = tuple(mistakes)
+        super().__init__("\n".join(map(str, self.mistakes)))
+
+
+class NetSpecError(PaleoError):
+    """A net-spec that cannot be read, or whose layers do not fit together."""
+
+
+class HardwareError(PaleoError):
+    """A device or network file that cannot be read, or that lacks a figure asked for."""
+
+
+class UnknownNameError(PaleoError):
+    """A name that no registry knows."""
+
+
+class SettingError(PaleoError):
+    """A setting (batch size, workers, percent of peak, ...) outside its range."""
+
+
+_E = TypeVar("_E", bound=PaleoError)
+
+
+#: After so many mistakes, near names are no longer looked for.
+_HINTS = 50
+
+
+class Mistakes:
+    """Collects mistakes, to be raised together."""
+
+    def __init__(self, file: str | None = None) -> None:
+        self.file = file
+        self.found: list[Mistake] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+    def add(self, message: str, layer: str | None = None, key: str | None = None) -> None:
+        """Note one mistake in this file."""
+        self.found.append(Mistake(message, self.file, layer, key))
+
+    def near(self, name: str, names: Iterable[str]) -> str:
+        """Return `near(name, names)`, or "" once there are many mistakes: it takes its time."""
+        return near(name, names) if len(self.found) < _HINTS else ""
+
+    def include(self, error: PaleoError) -> None:
+        """Note the mistakes of an error that was caught."""
+        self.found.extend(error.mistakes)
+
+    def raise_as(self, error: type[_E]) -> None:
+        """Raise all mistakes as one `error`; do nothing if there are none."""
+        if self.found:
+            raise error(self.found)

@@ -1,0 +1,244 @@
+"""Times of the parts of a training step: forward, backward, update, communication.
+
+These are the pieces that `paleo.simulate` puts together, and from which a step of one's
+own is written: each takes a graph, a device or a network and returns seconds. Batch
+sizes, worker counts and rates may be arrays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from paleo.collectives import COLLECTIVES, Collective
+from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
+from paleo.errors import SettingError
+from paleo.graph import Graph, Node, longest_path
+from paleo.hardware import Device, Network, find_device, find_network
+from paleo.layers import Layer
+from paleo.layers.pointwise import Activation, Sigmoid
+from paleo.quantity import Quantity, is_array, largest, smallest, where_positive
+from paleo.work import Pass, Update
+
+__all__ = [
+    "BACKWARD",
+    "FORWARD",
+    "LayerTime",
+    "PassTime",
+    "adapter",
+    "checked_share",
+    "estimate_backward",
+    "estimate_communication",
+    "estimate_forward",
+    "estimate_pass",
+    "estimate_update",
+    "not_counted",
+]
+
+FORWARD = (Pass.FORWARD,)
+BACKWARD = (Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
+
+DeviceLike = str | os.PathLike[str] | Device
+NetworkLike = str | os.PathLike[str] | Network
+
+
+@dataclass(frozen=True)
+class LayerTime:
+    """What one layer takes in a pass; `seconds` is `time.total`, or less if pipelined."""
+
+    node: Node
+    time: Time
+    seconds: Quantity
+
+
+@dataclass(frozen=True)
+class PassTime:
+    """What a forward or backward pass takes, layer by layer and together."""
+
+    graph: Graph
+    layers: tuple[LayerTime, ...]
+
+    @property
+    def upper(self) -> Quantity:
+        """Seconds if one layer runs after the other: the sum over layers."""
+        return sum(layer.seconds for layer in self.layers)
+
+    @property
+    def lower(self) -> Quantity:
+        """Seconds if parallel branches run at the same time: the longest path."""
+        return longest_path(self.graph, [layer.seconds for layer in self.layers])
+
+    total = upper
+
+
+def checked_share(value: Quantity, name: str) -> Quantity:
+    """Return a percent of peak; raises SettingError unless it is above 0, up to 1."""
+    if is_array(value) or (isinstance(value, int | float) and not isinstance(value, bool)):
+        low, high = smallest(value), largest(value)
+        if low > 0 and high <= 1:  # false for NaN
+            return value
+    raise SettingError(f"{name}: expected a number above 0, up to 1, got {value}")
+
+
+def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
+    """Return the change of layers that a graph for this cost model needs, None if none."""
+    return None if cost_model.conventions.sigmoid_has_one_output else _keep_shape
+
+
+def _keep_shape(layer: Layer) -> Layer:
+    return Activation(function="sigmoid") if isinstance(layer, Sigmoid) else layer
+
+
+def _skips_input_gradient(graph: Graph, cost_model: CostModel) -> list[bool]:
+    """Tell for each node whether nothing needs the gradient of its input."""
+    if cost_model.conventions.only_first_convolutions_skip:
+        return [
+            node.type_name == "Convolution" and graph.nodes[node.parents[0]].type_name == "Input"
+            for node in graph.nodes
+        ]
+    trained: list[bool] = []
+    skips: list[bool] = []
+    for node in graph.nodes:
+        above = any(trained[parent] for parent in node.parents)
+        skips.append(not above)
+        trained.append(above or node.num_params > 0)
+    return skips
+
+
+def estimate_pass(
+    graph: Graph,
+    directions: tuple[Pass, ...],
+    target: Target,
+    cost_model: CostModel,
+    use_pipeline: bool = False,
+    fetches: Mapping[int, Time] | None = None,
+) -> PassTime:
+    """Return the time of the passes in `directions` together, layer by layer.
+
+    `fetches` adds the time in which a node (by index) gets its inputs from other devices.
+    """
+    skips = _skips_input_gradient(graph, cost_model)
+    layers = []
+    for node, skipped in zip(graph.nodes, skips, strict=True):
+        time = Time()
+        for direction in directions:
+            if direction is Pass.INPUT_GRADIENT and skipped:
+                continue
+            for operation in graph.operations(node, direction):
+                time += cost_model.price(operation, target)
+        if fetches and node.index in fetches:
+            time += fetches[node.index]
+        seconds = cost_model.pipelined(time) if use_pipeline else time.total
+        layers.append(LayerTime(node, time, seconds))
+    return PassTime(graph, tuple(layers))
+
+
+def _estimate(
+    graph: Graph,
+    directions: tuple[Pass, ...],
+    device: DeviceLike,
+    cost_model: str | CostModel,
+    ppp_comp: Quantity,
+    use_pipeline: bool,
+) -> PassTime:
+    target = Target(find_device(device), graph.dtype, checked_share(ppp_comp, "ppp_comp"))
+    return estimate_pass(graph, directions, target, find_cost_model(cost_model), use_pipeline)
+
+
+def estimate_forward(
+    graph: Graph,
+    device: DeviceLike,
+    *,
+    cost_model: str | CostModel = DEFAULT_COST_MODEL,
+    ppp_comp: Quantity = 1.0,
+    use_pipeline: bool = False,
+) -> PassTime:
+    """Return the time of the forward pass on one device.
+
+    `ppp_comp` is the share of the device's peak that is reached; with `use_pipeline`,
+    computation and memory traffic of a layer overlap where the cost model adds them up.
+    Raises UnknownNameError, HardwareError or SettingError.
+    """
+    return _estimate(graph, FORWARD, device, cost_model, ppp_comp, use_pipeline)
+
+
+def estimate_backward(
+    graph: Graph,
+    device: DeviceLike,
+    *,
+    cost_model: str | CostModel = DEFAULT_COST_MODEL,
+    ppp_comp: Quantity = 1.0,
+    use_pipeline: bool = False,
+) -> PassTime:
+    """Return the time of the backward pass on one device: both gradients of every layer.
+
+    Parameters and errors are those of `estimate_forward`.
+    """
+    return _estimate(graph, BACKWARD, device, cost_model, ppp_comp, use_pipeline)
+
+
+def estimate_update(
+    num_params: Quantity,
+    device: DeviceLike,
+    *,
+    cost_model: str | CostModel = DEFAULT_COST_MODEL,
+    ppp_comp: Quantity = 1.0,
+    use_pipeline: bool = False,
+    dtype: str = "fp32",
+    element_size: int = 4,
+) -> Quantity:
+    """Return the seconds to add the gradients to `num_params` parameters, once for the net.
+
+    `paleo2017` prices it at the device's peak whatever `ppp_comp` is.
+    """
+    model = find_cost_model(cost_model)
+    target = Target(find_device(device), dtype, checked_share(ppp_comp, "ppp_comp"))
+    time = model.price(Update(num_params, element_size), target)
+    return model.pipelined(time) if use_pipeline else time.total
+
+
+def estimate_communication(
+    num_bytes: Quantity,
+    workers: Quantity,
+    network: NetworkLike,
+    *,
+    scheme: str | Collective = "TreeAllReduce",
+    ppp_comm: Quantity = 1.0,
+    cost_model: str | CostModel = DEFAULT_COST_MODEL,
+) -> Quantity:
+    """Return the seconds in which `workers` exchange gradients of `num_bytes`.
+
+    `scheme` is one of `paleo.COLLECTIVES`; `ppp_comm` the share of the network's bandwidth
+    that is reached. Raises UnknownNameError, HardwareError or SettingError.
+    """
+    conventions = find_cost_model(cost_model).conventions
+    collective = COLLECTIVES[scheme] if isinstance(scheme, str) else scheme
+    link = find_network(network)
+    bandwidth = link_bandwidth(link, find_cost_model(cost_model))
+    share = checked_share(ppp_comm, "ppp_comm")
+    seconds = collective.seconds(num_bytes, workers, bandwidth * share)
+    return seconds if conventions.lone_worker_mixes else where_positive(workers - 1, seconds)
+
+
+def link_bandwidth(network: Network, cost_model: CostModel) -> Quantity:
+    """Return the bytes/s of a network that this cost model reckons with."""
+    return network.bandwidth_2017 if cost_model.uses_2017_figures else network.bandwidth
+
+
+def not_counted(graph: Graph, cost_model: CostModel) -> tuple[str, ...]:
+    """Return the names of operations in the graph that the cost model leaves out, sorted."""
+    left_out: set[str] = set()
+    for node in graph.nodes:
+        for direction in (Pass.FORWARD, Pass.WEIGHT_GRADIENT):
+            left_out.update(
+                operation.name
+                for operation in graph.operations(node, direction)
+                if not cost_model.counts(operation)
+            )
+    return tuple(sorted(left_out))
+
+
+def total_seconds(layers: Iterable[LayerTime]) -> Quantity:
+    """Return the seconds of these layers one after the other; 0 if there are none."""
+    return sum(layer.seconds for layer in layers)

@@ -1,0 +1,81 @@
+"""The hardware registry: devices and networks, one file each, found by name or path.
+
+A name is exact (a file's stem or one of its aliases); anything with a path separator or
+ending in `.toml` is a user's own file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from paleo.hardware.device import Device, Rates2017, read_device
+from paleo.hardware.figures import Figure
+from paleo.hardware.network import Network, read_network
+from paleo.registry import unknown
+
+__all__ = [
+    "Device",
+    "Figure",
+    "Network",
+    "Rates2017",
+    "device_names",
+    "find_device",
+    "find_network",
+    "network_names",
+]
+
+_HERE = Path(__file__).parent
+_T = TypeVar("_T", Device, Network)
+
+
+def _names(folder: str) -> list[str]:
+    return sorted(path.stem for path in (_HERE / folder).glob("*.toml"))
+
+
+def device_names() -> list[str]:
+    """Return the names of the predefined devices."""
+    return _names("devices")
+
+
+def network_names() -> list[str]:
+    """Return the names of the predefined networks."""
+    return _names("networks")
+
+
+def _find(kind: str, name: str, read: Callable[[Path], _T]) -> _T:
+    folder = f"{kind}s"
+    if name.endswith(".toml") or Path(name).name != name:
+        return read(Path(name))
+    names = _names(folder)
+    if name in names:
+        return read(_HERE / folder / f"{name}.toml")
+    for path in sorted((_HERE / folder).glob("*.toml")):
+        found = read(path)
+        if name in found.aliases:
+            return found
+    raise unknown(
+        kind, name, names, f"; `paleo {folder}` lists them, a .toml file of your own works too"
+    )
+
+
+def find_device(device: str | os.PathLike[str] | Device) -> Device:
+    """Return a device by name, by alias, from a file, or as it is.
+
+    Raises UnknownNameError for a name that is not known, HardwareError for a bad file.
+    """
+    if isinstance(device, Device):
+        return device
+    return _find("device", os.fspath(device), read_device)
+
+
+def find_network(network: str | os.PathLike[str] | Network) -> Network:
+    """Return a network by name, by alias, from a file, or as it is.
+
+    Raises UnknownNameError for a name that is not known, HardwareError for a bad file.
+    """
+    if isinstance(network, Network):
+        return network
+    return _find("network", os.fspath(network), read_network)

@@ -1,0 +1,173 @@
+"""Devices: what one processor can do, from its data sheet and from the 2017 model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from paleo.errors import HardwareError
+from paleo.hardware.figures import Figure, FileReader
+from paleo.quantity import Quantity, maximum
+from paleo.tensor import DTYPES
+
+__all__ = ["Device", "Rates2017"]
+
+#: The figures a device can have, and their dimensions.
+FIGURES = {
+    "base_clock": "Hz",
+    "boost_clock": "Hz",
+    "multiprocessors": "count",
+    "memory_bandwidth": "bytes/s",
+    "memory_capacity": "bytes",
+    "cache": "bytes",
+    "power": "W",
+}
+#: The kinds of unit that a peak can be of: general-purpose lanes, or matrix units.
+UNITS = ("vector", "matrix")
+
+
+@dataclass(frozen=True)
+class Rates2017:
+    """The three figures that the 2017 model takes of a device.
+
+    `memory_bandwidth` is decimal here; that the model reads its "GB/s" as GiB is the cost
+    model's affair.
+    """
+
+    clock: Quantity  # Hz
+    peak: Quantity  # FLOP/s
+    memory_bandwidth: Quantity  # bytes/s
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One processor. Every figure is in SI units and carries its source.
+
+    `figures` holds the entries of FIGURES that are known; `peaks` the dense peak for each
+    element type and kind of unit, in FLOP/s where one multiply-add is 2.
+    """
+
+    name: str
+    title: str
+    kind: str
+    architecture: str
+    figures: Mapping[str, Figure]
+    peaks: Mapping[str, Mapping[str, Figure]]
+    aliases: tuple[str, ...] = ()
+    own_rates_2017: Rates2017 | None = None
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_rates(
+        cls, name: str, *, clock: Quantity, peak: Quantity, memory_bandwidth: Quantity
+    ) -> Device:
+        """Return a device of your own: clock in Hz, fp32 peak in FLOP/s, bandwidth in bytes/s."""
+
+        def own(value: Quantity) -> Figure:
+            return Figure(value, "given in the program")
+
+        return cls(
+            name,
+            name,
+            "gpu",
+            "",
+            {"base_clock": own(clock), "memory_bandwidth": own(memory_bandwidth)},
+            {"fp32": {"vector": own(peak)}},
+        )
+
+    def _figure(self, name: str) -> Quantity:
+        try:
+            return self.figures[name].value
+        except KeyError:
+            raise HardwareError(
+                f"device {self.name} has no {name}; it has: {', '.join(self.figures)}"
+            ) from None
+
+    @property
+    def memory_bandwidth(self) -> Quantity:
+        """Bytes/s by the data sheet."""
+        return self._figure("memory_bandwidth")
+
+    def peak(self, dtype: str = "fp32") -> Quantity:
+        """Return the dense peak in FLOP/s for this element type, of the fastest unit.
+
+        Raises HardwareError, saying which types there are, if the device has no figure.
+        """
+        units = self.peaks.get(dtype)
+        if not units:
+            known = ", ".join(self.peaks) or "none"
+            raise HardwareError(f"device {self.name} has no peak for {dtype}; it has: {known}")
+        fastest: Quantity = 0
+        for figure in units.values():
+            fastest = maximum(fastest, figure.value)
+        return fastest
+
+    @property
+    def rates_2017(self) -> Rates2017:
+        """The figures for the 2017 model: its own for this device, else the data sheet's."""
+        return self.own_rates_2017 or Rates2017(
+            self._figure("base_clock"), self.peak("fp32"), self.memory_bandwidth
+        )
+
+
+def read_device(path: Path) -> Device:
+    """Read a device file; raises HardwareError with every mistake in it."""
+    reader = FileReader(path)
+    root = reader.root
+    known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
+    reader.only(root, (*known, "paleo2017"))
+    name = reader.text(root, "name", path.stem)
+    kind = reader.text(root, "kind", "gpu")
+    if kind not in ("gpu", "cpu"):
+        reader.mistakes.add(f'expected "gpu" or "cpu", got {kind!r}', key="kind")
+
+    table = reader.table(root, "figures")
+    reader.only(table, tuple(FIGURES), "figures.")
+    figures = {
+        key: reader.figure(table[key], dimension, f"figures.{key}")
+        for key, dimension in FIGURES.items()
+        if key in table
+    }
+    if "memory_bandwidth" not in table:
+        reader.mistakes.add("missing", key="figures.memory_bandwidth")
+
+    peak_table = reader.table(root, "peak")
+    reader.only(peak_table, tuple(DTYPES), "peak.")
+    peaks = {}
+    for dtype in peak_table:
+        units = reader.table(peak_table, dtype, "peak.")
+        reader.only(units, UNITS, f"peak.{dtype}.")
+        peaks[dtype] = {
+            unit: reader.figure(value, "FLOP/s", f"peak.{dtype}.{unit}")
+            for unit, value in units.items()
+        }
+    if not any(peaks.values()):
+        reader.mistakes.add(
+            'missing: a device needs a peak, such as [peak.fp32] vector = "5 TFLOP/s"', key="peak"
+        )
+
+    rates = None
+    if "paleo2017" in root:
+        old = reader.table(root, "paleo2017")
+        reader.only(old, ("clock", "peak", "memory_bandwidth", "note"), "paleo2017.")
+        rates = Rates2017(
+            reader.quantity(old.get("clock"), "Hz", "paleo2017.clock"),
+            reader.quantity(old.get("peak"), "FLOP/s", "paleo2017.peak"),
+            reader.quantity(old.get("memory_bandwidth"), "bytes/s", "paleo2017.memory_bandwidth"),
+            reader.text(old, "note", "", "paleo2017."),
+        )
+    device = Device(
+        name,
+        reader.text(root, "title", name),
+        kind,
+        reader.text(root, "architecture", ""),
+        figures,
+        peaks,
+        reader.names(root, "aliases"),
+        rates,
+        reader.sources,
+    )
+    reader.finish()
+    return device

@@ -1,0 +1,121 @@
+"""Figures of hardware, each with its source, and the reader of the files that hold them.
+
+A figure in a file is text with a unit, `"288 GB/s"`, or a table with that text as `value`,
+a `source` (a key of the file's `[sources]`) and a `note`.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paleo.errors import HardwareError, Mistakes, near
+from paleo.quantity import Quantity
+from paleo.units import parse
+
+__all__ = ["Figure", "FileReader"]
+
+#: Where a figure of a user's own file comes from when the file does not say.
+OWN = "the file itself"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in SI units (bytes, bytes/s, FLOP/s, Hz, W, or a count) and its source."""
+
+    value: Quantity
+    source: str
+    note: str = ""
+
+
+class FileReader:
+    """Reads one TOML file, collecting every mistake in it.
+
+    Raises HardwareError at once if there is no such file or it is not TOML.
+    """
+
+    def __init__(self, path: Path) -> None:
+        shown = os.fspath(path)
+        self.mistakes = Mistakes(shown)
+        try:
+            self.root: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8"))
+        except OSError as error:
+            raise HardwareError(f"{shown}: {error.strerror or error}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise HardwareError(f"{shown}: not a TOML file: {error}") from None
+        self.sources = self.texts(self.table(self.root, "sources"), "sources")
+
+    def only(self, table: Mapping[str, Any], known: tuple[str, ...], where: str = "") -> None:
+        """Note every key of `table` that is not `known`."""
+        for name in table:
+            if name not in known:
+                guess = near(name, known) or f"; there are: {', '.join(known)}"
+                self.mistakes.add(f"unknown key{guess}", key=where + name)
+
+    def table(self, parent: Mapping[str, Any], name: str, where: str = "") -> dict[str, Any]:
+        """Return a table, empty if it is missing."""
+        found = parent.get(name, {})
+        if isinstance(found, dict):
+            return found
+        self.mistakes.add("expected a table", key=where + name)
+        return {}
+
+    def text(self, parent: Mapping[str, Any], name: str, default: str, where: str = "") -> str:
+        """Return a text."""
+        found = parent.get(name, default)
+        if isinstance(found, str):
+            return found
+        self.mistakes.add(f"expected a text, got {found!r}", key=where + name)
+        return default
+
+    def texts(self, table: Mapping[str, Any], where: str) -> dict[str, str]:
+        """Return a table of texts."""
+        return {name: self.text(table, name, "", where + ".") for name in table}
+
+    def names(self, parent: Mapping[str, Any], name: str) -> tuple[str, ...]:
+        """Return a list of texts."""
+        found = parent.get(name, [])
+        if isinstance(found, list) and all(isinstance(entry, str) for entry in found):
+            return tuple(found)
+        self.mistakes.add("expected a list of texts", key=name)
+        return ()
+
+    def quantity(self, value: Any, dimension: str, where: str) -> float:
+        """Return a number of this dimension ("count" is a whole number without a unit)."""
+        try:
+            if dimension == "count":
+                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+                    return value
+                raise ValueError(f"expected a whole number above 0, got {value!r}")
+            if not isinstance(value, str):
+                raise ValueError(f'expected a text with a unit, such as "10 GB/s", got {value!r}')
+            return parse(value, dimension)
+        except ValueError as error:
+            self.mistakes.add(str(error), key=where)
+            return 1.0
+
+    def figure(self, value: Any, dimension: str, where: str) -> Figure:
+        """Return a figure with its source."""
+        if not isinstance(value, dict):
+            return Figure(self.quantity(value, dimension, where), OWN)
+        self.only(value, ("value", "source", "note"), where + ".")
+        if "value" not in value:
+            self.mistakes.add("a figure needs a value", key=where)
+        source = self.text(value, "source", "", where + ".")
+        if source and source not in self.sources:
+            self.mistakes.add(f"no such source: {source!r} is not in [sources]", key=where)
+        return Figure(
+            self.quantity(value.get("value", "missing"), dimension, where)
+            if "value" in value
+            else 1.0,
+            self.sources.get(source, source) or OWN,
+            self.text(value, "note", "", where + "."),
+        )
+
+    def finish(self) -> None:
+        """Raise what was found wrong."""
+        self.mistakes.raise_as(HardwareError)

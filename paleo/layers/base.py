@@ -1,0 +1,153 @@
+"""The contract of a layer type, and the registry of them.
+
+A layer knows shapes, parameters and the operations of each pass. It holds only what its
+net file says; batch size, input shapes and element size are arguments. To add a type:
+one subclass of Layer in a file of this folder, its keys declared with `key`, registered
+with `@layer_type("Name")`, and the file imported in `paleo/layers/__init__.py`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+
+from paleo.layers.keys import Key, key
+from paleo.quantity import Quantity
+from paleo.registry import Registry
+from paleo.tensor import Shape, format_shape, num_elements
+from paleo.work import Operation, Pass, Stream
+
+__all__ = ["LAYERS", "Layer", "ShapeError", "layer_type"]
+
+Operations = tuple[Operation, ...]
+
+
+_Self = TypeVar("_Self", bound="Layer")
+
+
+class ShapeError(ValueError):
+    """Inputs that do not fit a layer; `key` names the key to mend, where it is one."""
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key,))
+class Layer(ABC):
+    """One layer of a net, without its name and parents.
+
+    A frozen value: two layers of one type are equal if all their keys are. It is made from
+    its keys by name, and `replace` makes another. (A dataclass for each type does the same,
+    but compiles half a dozen functions for each whenever Paleo starts.)
+    """
+
+    #: The keys of this type, by name: those that the class and its bases declare.
+    keys: ClassVar[Mapping[str, Key]] = {}
+    #: The `type` in a net file.
+    type_name: ClassVar[str] = ""
+    #: How many parents it takes: (least, most); no upper bound if None.
+    num_parents: ClassVar[tuple[int, int | None]] = (1, 1)
+
+    def __init_subclass__(cls) -> None:
+        own = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
+        cls.keys = {**cls.keys, **own}
+        for name in own:
+            delattr(cls, name)
+
+    def __init__(self, **values: Any) -> None:
+        for name, declared in self.keys.items():
+            if name not in values and declared.required:
+                raise TypeError(f"{type(self).__name__} needs {name}")
+            self.__dict__[name] = values.pop(name, declared.default)
+        if values:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(values)}")
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a layer is frozen: cannot set {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"a layer is frozen: cannot delete {name}")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
+        return f"{type(self).__name__}({values})"
+
+    def replace(self: _Self, **values: Any) -> _Self:
+        """Return this layer with other values for some of its keys."""
+        return type(self)(**{**vars(self), **values})
+
+    @abstractmethod
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        """Return the output's shape; raises ShapeError if the inputs do not fit."""
+
+    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+        """Return the number of trainable parameters."""
+        return 0
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        """Return what the device does in this pass; nothing for a view of its input."""
+        return ()
+
+    def shard(self, splits: int) -> Layer:
+        """Return the slice of this layer that one of `splits` devices holds.
+
+        Layers without output channels of their own are the same in every slice.
+        """
+        return self
+
+
+LAYERS: Registry[type[Layer]] = Registry("layer type")
+
+_L = TypeVar("_L", bound=type[Layer])
+
+
+def layer_type(name: str) -> Callable[[_L], _L]:
+    """Register a layer class under the `type` it has in net files."""
+
+    def register(cls: _L) -> _L:
+        cls.type_name = name
+        LAYERS.add(name, cls)
+        return cls
+
+    return register
+
+
+def image(shape: Shape) -> tuple[Quantity, Any, Any, Any]:
+    """Return N, H, W, C; raises ShapeError if the shape has not four dimensions."""
+    if len(shape) != 4:
+        raise ShapeError(f"its input must be N x H x W x C, got {format_shape(shape)}")
+    n, h, w, c = shape
+    return n, h, w, c
+
+
+def share(channels: int, splits: int, key: str) -> int:
+    """Return the output channels of one slice, rounded down; raises ShapeError at zero."""
+    if channels < splits:
+        raise ShapeError(f"{channels} output channels cannot be split {splits} ways", key)
+    return channels // splits
+
+
+def stream(
+    label: str, shape: Shape, element_size: int, reads: int = 1, writes: int = 1
+) -> Operations:
+    """Return an operation that reads and writes tensors of this shape so many times."""
+    size = element_size * num_elements(shape)
+    return (Stream(label, (size,) * reads, (size,) * writes),)
+
+
+def parameter_stream(
+    label: str, shape: Shape, num_params: int, element_size: int, reads: int = 1
+) -> Operations:
+    """Return the sums over `reads` tensors of this shape that are the parameters' gradient."""
+    read = element_size * num_elements(shape)
+    return (Stream(label, (read,) * reads, (element_size * num_params,)),)

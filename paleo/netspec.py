@@ -1,0 +1,400 @@
+"""The net-spec: the JSON format of nets, read and checked, blocks expanded.
+
+`parse` turns text into a NetSpec, a flat list of layers with full names, in three steps:
+decode the JSON, declare every layer and block, resolve parents. Each step notes mistakes
+and goes on, so that a file's mistakes are reported together. nets/README.md is the
+format's reference.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from six import ensure_str
+
+from paleo.errors import Mistakes, NetSpecError
+from paleo.layers import LAYERS, Layer, ShapeError
+from paleo.layers.keys import shown, whole
+
+__all__ = ["BLOCKS", "ROOT_KEYS", "LayerSpec", "NetSpec", "parse"]
+
+#: The keys of a net file, and what each is.
+ROOT_KEYS = {
+    "$schema": "where an editor finds the JSON Schema; Paleo does not look at it",
+    "name": "the net's name",
+    "source": "where the net is published",
+    "layers": "layer names to layers",
+}
+#: The container types, and their keys.
+BLOCKS = {
+    "Block": ("type", "parents", "layers", "endpoint"),
+    "ModelParallel": ("type", "parents", "layers", "splits"),
+}
+_MAX_NESTING = 50
+
+
+@dataclass(frozen=True)
+class LayerSpec:
+    """One layer of a net, or one slice of a layer split over devices.
+
+    `name` is full, such as "block/conv1" or "block/conv1@0"; `parents` are such names in
+    the order of the file; `shard` is the slice's index, or None for an unsplit layer.
+    """
+
+    name: str
+    layer: Layer
+    parents: tuple[str, ...]
+    shard: int | None = None
+
+    @property
+    def origin(self) -> str:
+        """The name in the file, which all slices share."""
+        return self.name if self.shard is None else self.name.rpartition("@")[0]
+
+
+@dataclass(frozen=True)
+class NetSpec:
+    """A net as its file describes it: layers in the file's order, blocks expanded.
+
+    It knows no batch size but the file's own; `paleo.build` gives it one.
+    """
+
+    name: str
+    layers: tuple[LayerSpec, ...]
+    #: The file it was read from, for messages.
+    file: str | None = None
+    #: Where the net is published.
+    source: str = ""
+
+    @property
+    def splits(self) -> tuple[int, ...]:
+        """The different numbers of slices that its layers are split into, none if unsplit."""
+        slices: dict[str, int] = {}
+        for spec in self.layers:
+            if spec.shard is not None:
+                slices[spec.origin] = slices.get(spec.origin, 0) + 1
+        return tuple(sorted(set(slices.values())))
+
+
+class _FaultyError(Exception):
+    """A reference that cannot be followed; the mistake is noted already."""
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that remembers which of its keys came twice."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeated: list[str] = []
+        if len(self) < len(pairs):
+            names = [name for name, _ in pairs]
+            self.repeated = [name for name in self if names.count(name) > 1]
+
+
+@dataclass
+class _Scope:
+    """A block, or the root: a namespace of layers. Every layer in it starts with `prefix`."""
+
+    prefix: str = ""
+    outer: _Scope | None = None
+    parents: list[str] | None = field(default_factory=list)
+    endpoint: str | None = None
+    splits: int | None = None
+    kind: str = "net"
+
+    @property
+    def name(self) -> str:
+        return self.prefix.rstrip("/")
+
+
+@dataclass
+class _Leaf:
+    """A layer as declared: `layer` and `parents` are None if they are faulty."""
+
+    name: str
+    scope: _Scope
+    layer: Layer | None = None
+    type_name: str = ""
+    parents: list[str] | None = None
+
+
+def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
+    """Return what can be read of a net-spec, noting every mistake.
+
+    Layers with a mistake are left out of the result, as are parents that do not exist.
+    Raises NetSpecError if it is not a JSON object at all.
+    """
+    return _Reader(mistakes).read(_decode(text, file), file)
+
+
+def _decode(text: str | bytes, file: str | None) -> _Object:
+    where = f"{file}: " if file else ""
+    try:
+        value = json.loads(ensure_str(text, "utf-8").lstrip("\ufeff"), object_pairs_hook=_Object)
+    except json.JSONDecodeError as error:
+        raise NetSpecError(
+            f"{where}not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
+        ) from None
+    except UnicodeDecodeError:
+        raise NetSpecError(f"{where}not JSON: not text in UTF-8") from None
+    except RecursionError:
+        raise NetSpecError(f"{where}not a net: nested too deeply") from None
+    except ValueError:  # the interpreter's limit on the digits of an integer
+        raise NetSpecError(f"{where}a number is too large to mean anything") from None
+    if not isinstance(value, _Object):
+        raise NetSpecError(f"{where}not a net: expected a JSON object with name and layers")
+    return value
+
+
+class _Reader:
+    """Reads one decoded file. Everything it finds wrong goes to `mistakes`."""
+
+    def __init__(self, mistakes: Mistakes) -> None:
+        self.mistakes = mistakes
+        self.entries: dict[str, _Leaf | _Scope] = {}
+
+    def read(self, root: _Object, file: str | None) -> NetSpec:
+        self._only(root, tuple(ROOT_KEYS), None)
+        name, source = root.get("name"), root.get("source", "")
+        if not isinstance(name, str) or not name:
+            found = f"got {shown(name)}" if "name" in root else "it is missing"
+            self.mistakes.add(f"expected the net's name, {found}", key="name")
+            name = ""
+        if not isinstance(source, str):
+            self.mistakes.add(f"expected a text, got {shown(source)}", key="source")
+            source = ""
+        self._declare_all(root, _Scope(), None, 0)
+        return NetSpec(name, tuple(self._specs()), file, source)
+
+    def _only(self, body: _Object, known: tuple[str, ...], layer: str | None) -> None:
+        for name in body.repeated:
+            self.mistakes.add("given twice", layer, name)
+        for name in body:
+            if name not in known:
+                hint = self.mistakes.near(name, known) or f"; there are: {', '.join(known)}"
+                self.mistakes.add(f"unknown key{hint}", layer, name)
+
+    # Declaring
+
+    def _declare_all(self, body: _Object, scope: _Scope, block: str | None, depth: int) -> None:
+        """Declare the `layers` of the root or of a block."""
+        layers = body.get("layers")
+        if not isinstance(layers, _Object) or not layers:
+            found = "is empty" if layers == {} else "must be an object: layer names to layers"
+            if "layers" not in body:
+                found = "is missing"
+            self.mistakes.add(f"it {found}", block, "layers")
+            return
+        for name in layers.repeated:
+            self.mistakes.add("two layers have this name", scope.prefix + name)
+        for name, layer in layers.items():
+            self._declare(name, layer, scope, depth)
+
+    def _declare(self, name: str, body: Any, scope: _Scope, depth: int) -> None:
+        full = scope.prefix + name
+        marker = _split(name)[1]
+        if not name or marker is not None:
+            reason = f'"@{marker}" at its end means a slice' if marker else "it is empty"
+            self.mistakes.add(f"not a layer name: {reason}", full)
+        if full in self.entries:
+            self.mistakes.add("two layers have this name", full)
+            return
+        leaf = _Leaf(full, scope)
+        self.entries[full] = leaf
+        if not isinstance(body, _Object):
+            self.mistakes.add(f"expected an object, got {shown(body)}", full)
+            return
+        kind = body.get("type")
+        if not isinstance(kind, str):
+            found = f"got {shown(kind)}" if "type" in body else "it is missing"
+            self.mistakes.add(f"expected a layer type, {found}", full, "type")
+            return
+        leaf.type_name = kind
+        if kind in BLOCKS:
+            self._declare_block(full, kind, body, scope, depth)
+        elif kind not in LAYERS:
+            hint = (
+                self.mistakes.near(kind, [*LAYERS, *BLOCKS])
+                or f"; there are: {', '.join([*LAYERS, *BLOCKS])}"
+            )
+            self.mistakes.add(f"unknown layer type {shown(kind)}{hint}", full, "type")
+        else:
+            leaf.parents = self._parents(body, full, required=kind != "Input")
+            leaf.layer = self._layer(LAYERS[kind], body, full)
+
+    def _parents(self, body: _Object, full: str, required: bool = True) -> list[str] | None:
+        if "parents" not in body and not required:
+            return []
+        parents = body.get("parents")
+        if not isinstance(parents, list) or not all(isinstance(p, str) for p in parents):
+            found = f"got {shown(parents)}" if "parents" in body else "it is missing"
+            self.mistakes.add(f"expected a list of layer names, {found}", full, "parents")
+            return None
+        return parents
+
+    def _layer(self, cls: type[Layer], body: _Object, full: str) -> Layer | None:
+        """Return the layer that a body describes; None, its mistakes noted, if it is faulty."""
+        before = len(self.mistakes.found)
+        self._only(body, ("type", "parents", *cls.keys), full)
+        values = {}
+        for name, declared in cls.keys.items():
+            if name not in body:
+                if declared.required:
+                    self.mistakes.add(f"missing; it is {declared.doc}", full, name)
+                continue
+            try:
+                values[name] = declared.kind.parse(body[name])
+            except ValueError as error:
+                self.mistakes.add(str(error), full, name)
+        return cls(**values) if len(self.mistakes.found) == before else None
+
+    def _declare_block(
+        self, full: str, kind: str, body: _Object, outer: _Scope, depth: int
+    ) -> None:
+        self._only(body, BLOCKS[kind], full)
+        scope = _Scope(full + "/", outer, self._parents(body, full), None, outer.splits, kind)
+        self.entries[full] = scope
+        if kind == "ModelParallel":
+            if outer.splits is not None:
+                self.mistakes.add("a ModelParallel cannot stand inside another", full, "type")
+            try:
+                scope.splits = whole(body.get("splits"))
+            except ValueError as error:
+                missing = "" if "splits" in body else "missing: "
+                self.mistakes.add(f"{missing}{error}", full, "splits")
+                scope.splits = 1
+            if scope.splits > 4096:
+                self.mistakes.add(
+                    f"{scope.splits} slices are too many to mean anything (at most 4096)",
+                    full,
+                    "splits",
+                )
+                scope.splits = 1
+        elif "endpoint" in body:
+            endpoint = body["endpoint"]
+            if isinstance(endpoint, str):
+                scope.endpoint = endpoint
+            else:
+                self.mistakes.add(
+                    f"expected the name of a layer, got {shown(endpoint)}", full, "endpoint"
+                )
+        if depth >= _MAX_NESTING:
+            self.mistakes.add(f"blocks are nested more than {_MAX_NESTING} deep", full)
+            return
+        self._declare_all(body, scope, full, depth + 1)
+        inside = scope.prefix + _split(scope.endpoint or "")[0]
+        if scope.endpoint is not None and inside not in self.entries:
+            hint = self.mistakes.near(scope.endpoint, self._names_in(scope))
+            self.mistakes.add(
+                f"there is no layer {shown(scope.endpoint)} in this block{hint}", full, "endpoint"
+            )
+
+    def _names_in(self, scope: _Scope) -> list[str]:
+        cut = len(scope.prefix)
+        return [full[cut:] for full in self.entries if full.startswith(scope.prefix)]
+
+    # Resolving
+
+    def _specs(self) -> Iterator[LayerSpec]:
+        for leaf in list(self.entries.values()):
+            if not isinstance(leaf, _Leaf):
+                continue
+            splits = leaf.scope.splits
+            if splits is None:
+                parents = self._resolved_parents(leaf, None)
+                if leaf.layer and parents is not None:
+                    yield LayerSpec(leaf.name, leaf.layer, parents)
+                continue
+            layer = leaf.layer
+            if layer:
+                try:
+                    layer = layer.shard(splits)
+                except ShapeError as error:
+                    self.mistakes.add(str(error), leaf.name, error.key)
+                    layer = None
+            for shard in range(splits):
+                parents = self._resolved_parents(leaf, shard)
+                if parents is None:
+                    break
+                if layer:
+                    yield LayerSpec(f"{leaf.name}@{shard}", layer, parents, shard)
+
+    def _resolved_parents(self, leaf: _Leaf, shard: int | None) -> tuple[str, ...] | None:
+        """Return the full names of a layer's parents; None if they are faulty."""
+        references, scope = leaf.parents, leaf.scope
+        if leaf.type_name != "Input":
+            while references == [] and scope.outer is not None:
+                references, scope = scope.parents, scope.outer
+        if references is None or leaf.layer is None:
+            return None
+        resolved: list[str] = []
+        faulty = False
+        for reference in references:
+            try:
+                resolved += self._resolve(reference, scope, shard, leaf)
+            except _FaultyError:
+                faulty = True
+        if faulty:
+            return None
+        least, most = leaf.layer.num_parents
+        if len(resolved) < least:
+            self.mistakes.add("it has no parents", leaf.name, "parents")
+            return None
+        if most is not None and len(resolved) > most:
+            takes = "takes no parents" if most == 0 else "takes one parent"
+            self.mistakes.add(
+                f"{leaf.type_name} {takes}, got {len(resolved)}", leaf.name, "parents"
+            )
+            return None
+        return tuple(resolved)
+
+    def _resolve(self, reference: str, scope: _Scope, shard: int | None, leaf: _Leaf) -> list[str]:
+        """Return the layers, or slices, that a reference names; raises _FaultyError."""
+
+        def wrong(message: str) -> _FaultyError:
+            self.mistakes.add(message, leaf.name, "parents")
+            return _FaultyError()
+
+        base, marker = _split(reference)
+        target = self.entries.get(scope.prefix + base)
+        if target is None:
+            hint = self.mistakes.near(base, self._names_in(scope))
+            inside = f" in {scope.kind} {shown(scope.name)}" if scope.outer else ""
+            raise wrong(f"there is no layer {shown(base)}{inside}{hint}")
+        if isinstance(target, _Scope):
+            if target.endpoint is None:
+                suffix = "@all" if target.kind == "ModelParallel" else ""
+                raise wrong(
+                    f"{shown(base)} is a {target.kind} without an endpoint: "
+                    f'name one of its layers, as in "{base}/...{suffix}"'
+                )
+            if target.prefix + _split(target.endpoint)[0] not in self.entries:
+                raise _FaultyError
+            suffix = f"@{marker}" if marker else ""
+            return self._resolve(target.endpoint + suffix, target, shard, leaf)
+        splits = target.scope.splits
+        if splits is None:
+            if marker is None:
+                return [target.name]
+            raise wrong(f'"@{marker}" of {shown(base)}, a layer that is not split')
+        if marker is None:
+            raise wrong(f'{shown(base)} is split: write "{base}@self" or "{base}@all"')
+        if marker == "all":
+            return [f"{target.name}@{i}" for i in range(splits)]
+        if marker == "self" and shard is None:
+            raise wrong(f'"{base}@self" in a layer that is not split: write "{base}@all"')
+        index = shard if marker == "self" else int(marker)
+        if index is None or index >= splits:
+            raise wrong(f"there is no slice {index} of {shown(base)}: it has {splits}")
+        return [f"{target.name}@{index}"]
+
+
+def _split(reference: str) -> tuple[str, str | None]:
+    """Split "x@self", "x@all" or "x@3" at the marker; other names have none."""
+    base, at, marker = reference.rpartition("@")
+    if at and (marker in ("self", "all") or (marker.isascii() and marker.isdecimal())):
+        return base, marker
+    return reference, None

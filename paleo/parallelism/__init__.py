@@ -1,0 +1,20 @@
+"""Parallelism: which work each worker does, and what is sent when."""
+
+from __future__ import annotations
+
+from paleo.parallelism.data import SCALINGS, DataParallel, DataParallelStep, data_parallel
+from paleo.parallelism.hybrid import HybridPart, hybrid_parallel
+from paleo.parallelism.model import ModelParallelPass, model_parallel
+from paleo.parallelism.plan import Plan
+
+__all__ = [
+    "SCALINGS",
+    "DataParallel",
+    "DataParallelStep",
+    "HybridPart",
+    "ModelParallelPass",
+    "Plan",
+    "data_parallel",
+    "hybrid_parallel",
+    "model_parallel",
+]

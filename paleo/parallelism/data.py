@@ -1,0 +1,125 @@
+"""Data parallelism: every worker has the whole net and a share of the batch.
+
+A step is the computation of one worker and an exchange of all gradients, one after the
+other (Qi et al. 2017, section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from paleo.errors import SettingError
+from paleo.estimate import BACKWARD, FORWARD, estimate_pass
+from paleo.graph import build, checked_batch
+from paleo.netspec import NetSpec
+from paleo.parallelism.plan import Plan, checked_workers
+from paleo.quantity import Quantity, ceil_div
+
+__all__ = ["SCALINGS", "DataParallel", "DataParallelStep", "data_parallel"]
+
+#: Weak scaling gives every worker the batch; strong scaling divides it among them.
+SCALINGS = ("weak", "strong")
+
+
+@dataclass(frozen=True)
+class DataParallelStep:
+    """A training step on `workers` workers, in seconds; every field may be an array.
+
+    `batch_size` is the whole step's; `communication` has an entry for each scheme.
+    """
+
+    workers: Quantity
+    batch_size: Quantity
+    forward: Quantity
+    backward: Quantity
+    update: Quantity
+    communication: Mapping[str, Quantity]
+    #: Steps in which `batch_size` samples are processed: always one.
+    iterations: int = 1
+
+    @property
+    def compute(self) -> Quantity:
+        """Forward, backward and update together."""
+        return self.forward + self.backward + self.update
+
+    def total(self, scheme: str) -> Quantity:
+        """Computation, then communication by this scheme."""
+        return self.compute + self.communication[scheme]
+
+
+class DataParallel:
+    """A net under a plan, with data parallelism: gives the step for batches and workers.
+
+    What one worker computes is kept for each batch size, since weak scaling asks for the
+    same again and again.
+    """
+
+    def __init__(self, net: NetSpec, plan: Plan) -> None:
+        self.net = net
+        self.plan = plan
+        self._computed: dict[int, _Computation] = {}
+
+    def step(
+        self, batch_size: Quantity, workers: Quantity, scaling: str = "weak"
+    ) -> DataParallelStep:
+        """Return the step; see `data_parallel`."""
+        if scaling not in SCALINGS:
+            raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
+        workers, batch = checked_workers(workers), checked_batch(batch_size)
+        if scaling == "weak":
+            own, whole = batch, batch * workers
+        else:
+            own, whole = ceil_div(batch, workers), batch
+        computation = self._compute(own)
+        return DataParallelStep(
+            workers,
+            whole,
+            computation.forward,
+            computation.backward,
+            computation.update,
+            {
+                scheme: self.plan.communication(computation.num_bytes, workers, scheme)
+                for scheme in self.plan.schemes
+            },
+        )
+
+    def _compute(self, batch: Quantity) -> _Computation:
+        known = self._computed.get(batch) if isinstance(batch, int) else None
+        if known is not None:
+            return known
+        plan = self.plan
+        graph = build(self.net, batch, plan.dtype, plan.adapt)
+        forward, backward = (
+            estimate_pass(graph, directions, plan.target, plan.cost_model, plan.use_pipeline).upper
+            for directions in (FORWARD, BACKWARD)
+        )
+        num_params = graph.num_params
+        found = _Computation(
+            forward, backward, plan.update(num_params), graph.element_size * num_params
+        )
+        if isinstance(batch, int):
+            self._computed[batch] = found
+        return found
+
+
+class _Computation(NamedTuple):
+    """What one worker computes in a step (seconds), and the bytes of its gradients."""
+
+    forward: Quantity
+    backward: Quantity
+    update: Quantity
+    num_bytes: int
+
+
+def data_parallel(
+    net: NetSpec, plan: Plan, batch_size: Quantity, workers: Quantity, scaling: str = "weak"
+) -> DataParallelStep:
+    """Return the step of `net` on `workers` workers.
+
+    Weak scaling gives each worker `batch_size` samples; strong scaling gives each
+    ceil(batch_size / workers), so at least one. Either count may be an array. Raises
+    SettingError or NetSpecError.
+    """
+    return DataParallel(net, plan).step(batch_size, workers, scaling)

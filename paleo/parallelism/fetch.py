@@ -1,0 +1,55 @@
+"""Fetching activations from the devices that hold the other slices of a split net.
+
+An unsplit layer lives on device 0, slice i on device i. Devices stand in groups of four;
+between groups the bandwidth is half (Qi et al. 2017's implementation).
+"""
+
+from __future__ import annotations
+
+from paleo.costs import Time
+from paleo.graph import Graph, Node
+from paleo.parallelism.plan import Plan
+from paleo.quantity import Quantity
+from paleo.tensor import num_elements
+
+__all__ = ["fetch_times"]
+
+_GROUP = 4
+
+
+def fetch_times(graph: Graph, plan: Plan, bandwidth: Quantity) -> dict[int, Time]:
+    """Return, by node index, the time in which each node gets inputs that are not local."""
+    return {
+        node.index: time
+        for node in graph.nodes
+        if (time := _fetch_time(graph, node, plan, bandwidth)) is not None
+    }
+
+
+def _fetch_time(graph: Graph, node: Node, plan: Plan, bandwidth: Quantity) -> Time | None:
+    conventions = plan.cost_model.conventions
+    found: Time | None = None
+    for position in node.parents:
+        parent = graph.nodes[position]
+        if _local(node, parent, conventions.slice_zero_is_remote):
+            continue
+        at = bandwidth
+        # A single parent is fetched at full bandwidth even in another group.
+        if len(node.parents) > 1 and _group(node) != _group(parent):
+            at = bandwidth / 2
+            if conventions.halving_stays:
+                bandwidth = at
+        num_bytes = graph.element_size * num_elements(parent.output)
+        time = plan.cost_model.fetch(num_bytes, at, plan.target, plan.ppp_comm)
+        found = time if found is None else found + time
+    return found
+
+
+def _local(node: Node, parent: Node, slice_zero_is_remote: bool) -> bool:
+    if slice_zero_is_remote:
+        return node.shard == parent.shard
+    return (node.shard or 0) == (parent.shard or 0)
+
+
+def _group(node: Node) -> int:
+    return (node.shard or 0) // _GROUP

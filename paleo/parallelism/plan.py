@@ -1,0 +1,75 @@
+"""What a step is planned on: device, network, cost model, and how well they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from paleo.collectives import COLLECTIVES
+from paleo.costs import CostModel, Target
+from paleo.errors import SettingError
+from paleo.estimate import adapter, estimate_communication, estimate_update
+from paleo.hardware import Device, Network
+from paleo.layers import Layer
+from paleo.layers.keys import MAX_SIZE
+from paleo.quantity import Quantity, is_array, whole_array
+
+__all__ = ["Plan", "checked_workers"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The cluster and how it is used; everything of a step but net, batch and workers."""
+
+    device: Device
+    network: Network
+    cost_model: CostModel
+    dtype: str = "fp32"
+    use_pipeline: bool = False
+    ppp_comp: Quantity = 1.0
+    ppp_comm: Quantity = 1.0
+    schemes: tuple[str, ...] = tuple(COLLECTIVES)
+
+    @property
+    def target(self) -> Target:
+        """Where operations run."""
+        return Target(self.device, self.dtype, self.ppp_comp)
+
+    @property
+    def adapt(self) -> Callable[[Layer], Layer] | None:
+        """How the cost model wants layers changed when the graph is built."""
+        return adapter(self.cost_model)
+
+    def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
+        """Return the seconds in which workers exchange gradients of so many bytes."""
+        return estimate_communication(
+            num_bytes,
+            workers,
+            self.network,
+            scheme=scheme,
+            ppp_comm=self.ppp_comm,
+            cost_model=self.cost_model,
+        )
+
+    def update(self, num_params: Quantity, use_pipeline: bool | None = None) -> Quantity:
+        """Return the seconds to update so many parameters."""
+        return estimate_update(
+            num_params,
+            self.device,
+            cost_model=self.cost_model,
+            ppp_comp=self.ppp_comp,
+            use_pipeline=self.use_pipeline if use_pipeline is None else use_pipeline,
+            dtype=self.dtype,
+        )
+
+
+def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
+    """Return a worker count, or an array of them; raises SettingError."""
+    if is_array(workers):
+        array = whole_array(workers, MAX_SIZE)
+        if array is not None:
+            return array
+    elif isinstance(workers, int) and not isinstance(workers, bool) and 1 <= workers <= MAX_SIZE:
+        return workers
+    raise SettingError(f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {workers}")

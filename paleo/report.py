@@ -1,0 +1,234 @@
+"""Tables for people, separated values and JSON for programs.
+
+This is the place where numbers are rounded.
+
+A table for people picks one unit for all its times, one for all its bytes and so on, and
+puts it in the headers; separated values and JSON keep SI units, with the unit in the key.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paleo.errors import printable
+from paleo.units import Scale, scale_for
+
+__all__ = ["FORMATS", "Column", "Table", "to_json", "to_markdown", "to_separated", "to_text"]
+
+#: The ways to print a result.
+FORMATS = ("table", "tsv", "csv", "markdown", "json")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column. `key` is its name for programs, unit included; `title` that for people.
+
+    `dimension`, one of paleo.units such as "s" or "bytes", is for numbers that are shown in
+    a unit which the columns of this dimension share; "percent" for ratios. A column without
+    a title is for programs alone, one without a key for people alone. Line breaks in the
+    title are kept where the table is text.
+    """
+
+    key: str = ""
+    title: str = ""
+    dimension: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under columns. A row maps keys (or titles, where there is no key) to values.
+
+    `marked` are (row index, column key) of cells to mark with an asterisk. `notes` are what
+    a reader of the numbers must know, in any format; `footnotes` explain the table.
+    """
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, Any]]
+    total: Mapping[str, Any] | None = None
+    footnotes: Sequence[str] = ()
+    notes: Sequence[str] = ()
+    marked: frozenset[tuple[int, str]] = frozenset()
+
+
+def to_json(value: Any) -> str:
+    """Return a value as JSON text of several lines."""
+    import json
+
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_separated(tables: Sequence[Table], separator: str) -> str:
+    """Return all rows of tables that share columns under one header, unrounded."""
+    import csv
+    import io
+
+    columns = [column for column in tables[0].columns if column.key] if tables else []
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
+    writer.writerow(column.key for column in columns)
+    for table in tables:
+        for row in table.rows:
+            writer.writerow(_plain(row.get(column.key)) for column in columns)
+    return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return " ".join(map(str, value))
+    return "" if value is None else value
+
+
+def to_markdown(tables: Iterable[Table]) -> str:
+    """Return tables as Markdown."""
+    blocks = []
+    for table in tables:
+        columns, cells = _cells(table)
+        heads = [" ".join(head) for head in _heads(table, columns)]
+        right = _right_aligned(table, columns)
+        lines = [f"**{_escaped(table.title)}**", ""] if table.title else []
+        lines.append(_markdown_row(heads))
+        lines.append(_markdown_row(["---:" if r else "---" for r in right]))
+        lines += [_markdown_row(row) for row in cells]
+        lines += [f"\n{_escaped(note)}" for note in _notes(table)]
+        blocks.append("\n".join(lines) + "\n")
+    return "\n".join(blocks)
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+
+
+def to_text(tables: Iterable[Table], width: int | None = None) -> str:
+    """Return tables aligned for a terminal of `width` columns; None does not fold them.
+
+    A table that is too wide is folded into blocks, each beginning with the first column.
+    """
+    return "\n".join(_text(table, width) for table in tables)
+
+
+def _text(table: Table, width: int | None) -> str:
+    columns, cells = _cells(table)
+    heads = _heads(table, columns)
+    right = _right_aligned(table, columns)
+    depth = max((len(head) for head in heads), default=0)
+    padded = [[""] * (depth - len(head)) + head for head in heads]
+    sizes = [
+        max(len(line) for line in [*head, *(row[i] for row in cells)])
+        for i, head in enumerate(padded)
+    ]
+
+    def line(texts: Sequence[str], block: Sequence[int]) -> str:
+        parts = [texts[i].rjust(sizes[i]) if right[i] else texts[i].ljust(sizes[i]) for i in block]
+        return "  ".join(parts).rstrip()
+
+    lines = [printable(table.title), ""] if table.title else []
+    blocks = _folded(sizes, width)
+    for number, block in enumerate(blocks):
+        lines += [""] if number else []
+        lines += [line([head[level] for head in padded], block) for level in range(depth)]
+        lines.append("  ".join("-" * sizes[i] for i in block))
+        body = cells[:-1] if table.total else cells
+        lines += [line(row, block) for row in body]
+        if table.total:
+            lines += ["  ".join("-" * sizes[i] for i in block), line(cells[-1], block)]
+    notes = _notes(table)
+    lines += ["", *(printable(note) for note in notes)] if notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _notes(table: Table) -> list[str]:
+    return [*table.footnotes, *(f"note: {note}" for note in table.notes)]
+
+
+def _folded(sizes: Sequence[int], width: int | None) -> list[list[int]]:
+    """Return the columns of each block; the first column begins every one."""
+    blocks = [[0]] if sizes else []
+    used = sizes[0] if sizes else 0
+    for i in range(1, len(sizes)):
+        if width and used + 2 + sizes[i] > width and len(blocks[-1]) > 1:
+            blocks.append([0])
+            used = sizes[0]
+        blocks[-1].append(i)
+        used += 2 + sizes[i]
+    return blocks
+
+
+def _values(table: Table, column: Column) -> list[Any]:
+    name = column.key or column.title
+    return [row.get(name) for row in table.rows]
+
+
+def _right_aligned(table: Table, columns: Sequence[Column]) -> list[bool]:
+    return [
+        all(isinstance(value, int | float | None) for value in _values(table, column))
+        for column in columns
+    ]
+
+
+def _heads(table: Table, columns: Sequence[Column]) -> list[list[str]]:
+    heads = []
+    for column in columns:
+        head = column.title.split("\n")
+        heads.append([*head, f"({_scale(table, column).unit})"] if column.dimension else head)
+    return heads
+
+
+def _scale(table: Table, column: Column) -> Scale:
+    """Return the unit of a column: the same for all columns of its dimension."""
+    if column.dimension == "percent":
+        return Scale(0.01, "%")
+    alike = (each for each in table.columns if each.dimension == column.dimension and each.title)
+    return scale_for(
+        (number for each in alike for number in _numbers(_values(table, each))), column.dimension
+    )
+
+
+def _numbers(values: Iterable[Any]) -> list[float]:
+    return [value for value in values if isinstance(value, int | float)]
+
+
+def _cells(table: Table) -> tuple[list[Column], list[list[str]]]:
+    """Return the columns for people and, for each row (the total last), its cells."""
+    columns = [column for column in table.columns if column.title]
+    rows = [*table.rows, table.total] if table.total else list(table.rows)
+    shown = []
+    for column in columns:
+        name = column.key or column.title
+        factor = _scale(table, column).factor if column.dimension else 1.0
+        texts = _column_texts(_values(table, column), [row.get(name) for row in rows], factor)
+        if any((i, name) in table.marked for i in range(len(rows))):
+            texts = [
+                text + ("*" if (i, name) in table.marked else " ") for i, text in enumerate(texts)
+            ]
+        shown.append(texts)
+    return columns, [list(row) for row in zip(*shown, strict=True)]
+
+
+def _column_texts(typical: list[Any], values: list[Any], factor: float) -> list[str]:
+    """Return the texts of `values`, with as many decimals as the `typical` ones need."""
+    scaled = sorted(abs(number / factor) for number in _numbers(typical) if number)
+    middle = scaled[len(scaled) // 2] if scaled else 1.0
+    decimals = min(3, max(0, 3 - math.floor(math.log10(middle))))
+
+    def show(value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, list | tuple):
+            return printable(", ".join(map(str, value)))
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return printable(value)
+        if factor == 1.0 and isinstance(value, int):
+            return f"{value:,}"
+        number = value / factor
+        text = f"{number:,.{decimals}f}"
+        return f"{number:.1g}" if number and not float(text.replace(",", "")) else text
+
+    return [show(value) for value in values]

@@ -1,0 +1,455 @@
+"""Predicting training steps: nets on a cluster, under a plan, at many worker counts."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from paleo.collectives import COLLECTIVES
+from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.errors import Mistakes, PaleoError, SettingError
+from paleo.estimate import DeviceLike, NetworkLike, checked_share, not_counted
+from paleo.graph import build, checked_batch
+from paleo.hardware import find_device, find_network
+from paleo.load import load
+from paleo.netspec import NetSpec
+from paleo.parallelism import (
+    SCALINGS,
+    DataParallel,
+    DataParallelStep,
+    Plan,
+    hybrid_parallel,
+    model_parallel,
+)
+from paleo.parallelism.plan import checked_workers
+from paleo.quantity import Quantity
+
+__all__ = [
+    "DEFAULT_WORKERS",
+    "PARALLELISMS",
+    "DataRow",
+    "HybridRow",
+    "ModelRow",
+    "Run",
+    "Simulation",
+    "simulate",
+]
+
+#: Layers times worker counts from which evaluation as arrays is quicker.
+_WORTH_ARRAYS = 1500
+
+#: The ways to divide a step among devices.
+PARALLELISMS = ("data", "model", "hybrid")
+#: The worker counts of the original command line.
+DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+NetLike = str | os.PathLike[str] | NetSpec
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class DataRow:
+    """One worker count under data parallelism. Times are seconds of one step.
+
+    `communication` has an entry for each scheme; `one_worker` is the seconds a sample of a
+    single worker, to which speedups relate.
+    """
+
+    workers: int
+    batch_size: int
+    iterations: int
+    forward: float
+    backward: float
+    update: float
+    communication: Mapping[str, float]
+    one_worker: float
+
+    @property
+    def compute(self) -> float:
+        """Forward, backward and update."""
+        return self.forward + self.backward + self.update
+
+    @property
+    def best_scheme(self) -> str:
+        """The scheme that takes least of those after which all workers have the sum.
+
+        Butterfly mixing is one only where no other is asked for.
+        """
+        exact = [name for name in self.communication if COLLECTIVES[name].exact]
+        return min(exact or self.communication, key=self.communication.__getitem__)
+
+    def step(self, scheme: str) -> float:
+        """Seconds of the step: computation, then communication."""
+        return self.compute + self.communication[scheme]
+
+    def throughput(self, scheme: str) -> float:
+        """Samples a second."""
+        return self.batch_size / self.step(scheme)
+
+    def speedup(self, scheme: str) -> float:
+        """How many times the throughput of one worker."""
+        return self.throughput(scheme) * self.one_worker
+
+    def efficiency(self, scheme: str) -> float:
+        """The speedup over the number of workers."""
+        return self.speedup(scheme) / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+
+        def by_scheme(value: Callable[[str], float]) -> dict[str, float]:
+            return {scheme: value(scheme) for scheme in self.communication}
+
+        return {
+            "workers": self.workers,
+            "batch_size": self.batch_size,
+            "iterations": self.iterations,
+            "forward_s": self.forward,
+            "backward_s": self.backward,
+            "update_s": self.update,
+            "compute_s": self.compute,
+            "communication_s": dict(self.communication),
+            "step_s": by_scheme(self.step),
+            "throughput_per_s": by_scheme(self.throughput),
+            "speedup": by_scheme(self.speedup),
+            "efficiency": by_scheme(self.efficiency),
+            "best_scheme": self.best_scheme,
+        }
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """One pass under model parallelism: bounds in seconds."""
+
+    pass_name: str
+    lower: float
+    upper: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {"pass": self.pass_name, "lower_s": self.lower, "upper_s": self.upper}
+
+
+@dataclass(frozen=True)
+class HybridRow:
+    """One part of a step under hybrid parallelism, in seconds."""
+
+    part: str
+    workers: int
+    batch_size: int
+    forward: float
+    backward: float
+    update: float
+    sync: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "part": self.part,
+            "workers": self.workers,
+            "batch_size": self.batch_size,
+            "forward_s": self.forward,
+            "backward_s": self.backward,
+            "update_s": self.update,
+            "sync_s": self.sync,
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    """One net under one parallelism (and scaling, for data parallelism).
+
+    `not_counted` names the operations that the cost model leaves out; `notes` say what a
+    reader of the rows should know.
+    """
+
+    net: str
+    device: str
+    network: str
+    cost_model: str
+    parallel: str
+    scaling: str | None
+    batch_size: int
+    use_pipeline: bool
+    use_only_gemm: bool
+    ppp_comp: float
+    ppp_comm: float
+    rows: tuple[DataRow | ModelRow | HybridRow, ...]
+    not_counted: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "net": self.net,
+            "device": self.device,
+            "network": self.network,
+            "cost_model": self.cost_model,
+            "parallel": self.parallel,
+            "scaling": self.scaling,
+            "batch_size": self.batch_size,
+            "use_pipeline": self.use_pipeline,
+            "use_only_gemm": self.use_only_gemm,
+            "convolution_algorithm": "gemm",
+            "ppp_comp": self.ppp_comp,
+            "ppp_comm": self.ppp_comm,
+            "rows": [row.to_dict() for row in self.rows],
+            "not_counted": list(self.not_counted),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The runs of one call: for each net, for each scaling."""
+
+    runs: tuple[Run, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {"runs": [run.to_dict() for run in self.runs]}
+
+
+def simulate(
+    nets: NetLike | Iterable[NetLike],
+    *,
+    device: DeviceLike = "TITAN_X",
+    network: NetworkLike = "ethernet",
+    batch_size: int = 128,
+    workers: Sequence[int] = DEFAULT_WORKERS,
+    scaling: str | Sequence[str] = SCALINGS,
+    parallel: str = "data",
+    hybrid_workers: int = 1,
+    use_pipeline: bool = False,
+    use_only_gemm: bool = False,
+    ppp_comp: float = 1.0,
+    ppp_comm: float = 1.0,
+    cost_model: str | CostModel = DEFAULT_COST_MODEL,
+    schemes: Sequence[str] | None = None,
+) -> Simulation:
+    """Predict training steps of one net or several.
+
+    `nets`, `device` and `network` are names, paths of files, or objects. `batch_size` is
+    one worker's in weak scaling, all workers' in strong scaling, and replaces the file's.
+    `workers` and `scaling` are for `parallel` "data" alone, `hybrid_workers` for "hybrid"
+    alone. `ppp_comp` and `ppp_comm` are the shares of peak that computation and
+    communication reach, above 0 and up to 1. `use_only_gemm` prices every convolution as a
+    matrix multiplication, which is the only algorithm priced so far. Raises a PaleoError
+    with every mistake in the settings and files.
+    """
+    mistakes = Mistakes()
+
+    def check(function: Callable[..., _T], *arguments: Any) -> _T | None:
+        try:
+            return function(*arguments)
+        except PaleoError as error:
+            mistakes.include(error)
+            return None
+
+    many = [nets] if isinstance(nets, str | os.PathLike | NetSpec) else list(nets)
+    specs = [check(load, net) for net in many]
+    plan_parts = (
+        check(find_device, device),
+        check(find_network, network),
+        check(find_cost_model, cost_model),
+    )
+    check(checked_batch, batch_size)
+    scalings = [scaling] if isinstance(scaling, str) else list(scaling)
+    check(_check_choices, "scaling", scalings, SCALINGS)
+    check(_check_choices, "parallel", [parallel], PARALLELISMS)
+    check(_check_workers, workers)
+    check(checked_workers, hybrid_workers, "hybrid_workers")
+    chosen = list(COLLECTIVES) if schemes is None else list(schemes)
+    for scheme in chosen or [""]:
+        check(COLLECTIVES.__getitem__, scheme)
+    check(checked_share, ppp_comp, "ppp_comp")
+    check(checked_share, ppp_comm, "ppp_comm")
+    mistakes.raise_as(PaleoError)
+
+    found_device, found_network, found_model = plan_parts
+    assert found_device is not None
+    assert found_network is not None
+    assert found_model is not None
+    plan = Plan(
+        found_device,
+        found_network,
+        found_model,
+        use_pipeline=use_pipeline,
+        ppp_comp=ppp_comp,
+        ppp_comm=ppp_comm,
+        schemes=tuple(chosen),
+    )
+    runs: list[Run] = []
+    for spec in specs:
+        assert spec
+        case = _Case(spec, plan, batch_size, use_only_gemm, ppp_comp, ppp_comm)
+        if parallel == "data":
+            for each in scalings:
+                run = check(case.data, list(workers), each)
+                runs += [run] if run else []
+        else:
+            run = check(case.model) if parallel == "model" else check(case.hybrid, hybrid_workers)
+            runs += [run] if run else []
+    mistakes.raise_as(PaleoError)
+    return Simulation(tuple(runs))
+
+
+def _check_choices(name: str, values: Sequence[str], choices: Sequence[str]) -> None:
+    if not values:
+        raise SettingError(f"{name}: expected one or more of {', '.join(choices)}, got none")
+    for value in values:
+        if value not in choices:
+            raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
+
+
+def _check_workers(workers: Sequence[int]) -> None:
+    if not len(workers):
+        raise SettingError("num_workers: expected one or more whole numbers, got none")
+    mistakes = Mistakes()
+    for count in workers:
+        try:
+            checked_workers(count)
+        except SettingError as error:
+            mistakes.include(error)
+    mistakes.raise_as(SettingError)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One net under a plan; each method makes a Run of it."""
+
+    net: NetSpec
+    plan: Plan
+    batch_size: int
+    use_only_gemm: bool
+    ppp_comp: float
+    ppp_comm: float
+
+    @functools.cached_property
+    def _data(self) -> DataParallel:
+        return DataParallel(self.net, self.plan)
+
+    def data(self, workers: list[int], scaling: str) -> Run:
+        steps = self._steps(workers, scaling)
+        alone = self._data.step(self.batch_size, 1, scaling)
+        one_worker = float(alone.compute / self.batch_size)
+        rows = tuple(
+            DataRow(
+                workers=count,
+                batch_size=int(step.batch_size),
+                iterations=step.iterations,
+                forward=float(step.forward),
+                backward=float(step.backward),
+                update=float(step.update),
+                communication={name: float(s) for name, s in step.communication.items()},
+                one_worker=one_worker,
+            )
+            for count, step in zip(workers, steps, strict=True)
+        )
+        notes = []
+        if scaling == "strong" and max(workers) > self.batch_size:
+            notes.append(
+                f"up to {max(workers)} workers share {self.batch_size} samples: "
+                "computed with one sample each where there are more workers than samples"
+            )
+        return self._run("data", scaling, rows, notes)
+
+    def _steps(self, workers: list[int], scaling: str) -> list[DataParallelStep]:
+        """Return the step for each worker count.
+
+        Large cases are evaluated at once as arrays; small ones are done sooner than NumPy
+        is imported. The numbers are the same.
+        """
+        if len(self.net.layers) * len(workers) < _WORTH_ARRAYS:
+            return [self._data.step(self.batch_size, count, scaling) for count in workers]
+        import numpy as np
+
+        counts = np.array(workers, np.int64)
+        step = self._data.step(self.batch_size, counts, scaling)
+
+        def spread(values: Quantity) -> list[Any]:
+            filled: list[Any] = np.broadcast_to(values, counts.shape).tolist()
+            return filled
+
+        forward, backward, update = map(spread, (step.forward, step.backward, step.update))
+        communication = {name: spread(values) for name, values in step.communication.items()}
+        return [
+            DataParallelStep(
+                workers=count,
+                batch_size=batch,
+                forward=forward[i],
+                backward=backward[i],
+                update=update[i],
+                communication={name: seconds[i] for name, seconds in communication.items()},
+            )
+            for i, (count, batch) in enumerate(zip(workers, spread(step.batch_size), strict=True))
+        ]
+
+    def model(self) -> Run:
+        passes = model_parallel(self.net, self.plan, self.batch_size)
+        rows = tuple(ModelRow(p.name, float(p.lower), float(p.upper)) for p in passes)
+        notes = []
+        if not self.net.splits:
+            notes.append("the net has no split layers: bounds differ by parallel branches only")
+        if self.plan.cost_model.conventions.model_fetches_from_memory:
+            notes.append(
+                "in this cost model, model parallelism fetches at the device's memory "
+                "bandwidth: network and pipelining have no effect"
+            )
+        return self._run("model", None, rows, notes)
+
+    def hybrid(self, workers: int) -> Run:
+        parts = hybrid_parallel(self.net, self.plan, self.batch_size, workers)
+        rows = tuple(
+            HybridRow(
+                part.name,
+                workers,
+                self.batch_size * workers,
+                float(part.forward),
+                float(part.backward),
+                float(part.update),
+                float(part.sync),
+            )
+            for part in parts
+        )
+        notes = []
+        if not self.net.splits:
+            notes.append("the net has no split layers: the model part is empty")
+        elif self.net.splits != (workers,):
+            ways = " and ".join(map(str, self.net.splits))
+            notes.append(f"hybrid_workers is {workers}, the net's layers are split {ways} ways")
+        return self._run("hybrid", None, rows, notes)
+
+    def _run(
+        self,
+        parallel: str,
+        scaling: str | None,
+        rows: tuple[DataRow | ModelRow | HybridRow, ...],
+        notes: list[str],
+    ) -> Run:
+        plan = self.plan
+        graph = build(self.net, None, plan.dtype, plan.adapt)
+        left_out = not_counted(graph, plan.cost_model)
+        asked = ", as asked" if self.use_only_gemm else ""
+        notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
+        if left_out:
+            notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
+        return Run(
+            net=self.net.name,
+            device=plan.device.name,
+            network=plan.network.name,
+            cost_model=plan.cost_model.name,
+            parallel=parallel,
+            scaling=scaling,
+            batch_size=self.batch_size,
+            use_pipeline=plan.use_pipeline,
+            use_only_gemm=self.use_only_gemm,
+            ppp_comp=self.ppp_comp,
+            ppp_comm=self.ppp_comm,
+            rows=rows,
+            not_counted=left_out,
+            notes=tuple(notes),
+        )

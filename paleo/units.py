@@ -1,0 +1,87 @@
+"""Units: text such as "288 GB/s" to SI numbers, and SI numbers to text for people.
+
+Bandwidth is decimal (1 GB/s is 1e9 bytes/s) and counts bytes; "20 Gbit/s" is 2.5e9
+bytes/s. Capacity may be decimal (GB) or binary (GiB), as its source writes it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from six import ensure_str
+
+__all__ = ["GIB", "GIB_PER_GB", "Scale", "parse", "scale_for"]
+
+#: Bytes of one GiB.
+GIB = 2**30
+#: What the 2017 model's reading of "GB" as GiB multiplies a decimal figure by.
+GIB_PER_GB = GIB / 1e9
+
+_SI = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+
+
+def _units() -> dict[str, dict[str, float]]:
+    capacity: dict[str, float] = {f"{p}B": f for p, f in (_SI | _BINARY).items()}
+    return {
+        "bytes": capacity,
+        "bytes/s": {f"{unit}/s": f for unit, f in capacity.items()}
+        | {f"{p}bit/s": f / 8 for p, f in _SI.items()},
+        "FLOP/s": {f"{p}FLOP/s": f for p, f in _SI.items()},
+        "Hz": {f"{p}Hz": f for p, f in _SI.items()},
+        "W": {"W": 1, "kW": 1e3, "mW": 1e-3},
+        "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+    }
+
+
+_NUMBER = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*")
+
+
+def parse(text: str | bytes, dimension: str) -> float:
+    """Return `text`, a number and a unit, in the SI unit of `dimension`.
+
+    `dimension` is one of "bytes", "bytes/s", "FLOP/s", "Hz", "W", "s". Raises ValueError,
+    saying what was expected, if the text is no number, has no unit or another
+    dimension's, or is not positive and finite.
+    """
+    string = ensure_str(text)
+    units = _units()[dimension]
+    match = _NUMBER.fullmatch(string)
+    example = next(unit for unit in ("GB", "GB/s", "GFLOP/s", "MHz", "W", "us") if unit in units)
+    if not match or match[2] not in units:
+        raise ValueError(f'expected a number with a unit, such as "10 {example}", got {string!r}')
+    value = float(match[1]) * units[match[2]]
+    if not (0 < value < math.inf):
+        raise ValueError(f"expected a positive number, got {string!r}")
+    return value
+
+
+class Scale:
+    """How a column of SI numbers is shown: divided by `factor`, with `unit` in the header."""
+
+    def __init__(self, factor: float, unit: str) -> None:
+        self.factor = factor
+        self.unit = unit
+
+
+_SHOWN: dict[str, list[Scale]] = {
+    "s": [Scale(1, "s"), Scale(1e-3, "ms"), Scale(1e-6, "us")],
+    "bytes": [Scale(2**30, "GiB"), Scale(2**20, "MiB"), Scale(2**10, "KiB"), Scale(1, "B")],
+    "FLOP": [Scale(1e12, "TFLOP"), Scale(1e9, "GFLOP"), Scale(1e6, "MFLOP"), Scale(1, "FLOP")],
+    "FLOP/s": [Scale(1e12, "TFLOP/s"), Scale(1e9, "GFLOP/s")],
+    "bytes/s": [Scale(1e9, "GB/s"), Scale(1e6, "MB/s")],
+    "Hz": [Scale(1e9, "GHz"), Scale(1e6, "MHz")],
+    "W": [Scale(1, "W")],
+}
+
+
+def scale_for(values: Iterable[float], dimension: str) -> Scale:
+    """Return one scale for a whole column: the largest that keeps its median at 1 or more."""
+    scales = _SHOWN[dimension]
+    sizes = sorted(abs(value) for value in values if value)
+    if not sizes:
+        return scales[min(1, len(scales) - 1)]
+    middle = sizes[len(sizes) // 2]
+    return next((scale for scale in scales if middle >= scale.factor), scales[-1])

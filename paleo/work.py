@@ -1,0 +1,309 @@
+"""What a layer makes a device do: operations, each with its own shape, and their work.
+
+One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products, pooling
+(one for each element of each window) and dropout (one an element); operations that only
+stream through memory (activations, normalizations, concatenation, ...) count none, as is
+usual in the literature, and are priced by their bytes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+
+from paleo.quantity import Quantity, product
+from paleo.window import Axis
+
+__all__ = [
+    "Convolution",
+    "MatMul",
+    "Operation",
+    "Pass",
+    "Pooling",
+    "Stream",
+    "Update",
+    "Work",
+    "total_work",
+]
+
+
+class Pass(Enum):
+    """The four parts of a training step on one device."""
+
+    FORWARD = "forward"
+    INPUT_GRADIENT = "input_gradient"
+    WEIGHT_GRADIENT = "weight_gradient"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """FLOPs, and bytes read from and written to memory. It adds, scales, and has a zero."""
+
+    flops: Quantity = 0
+    bytes_read: Quantity = 0
+    bytes_written: Quantity = 0
+
+    @property
+    def num_bytes(self) -> Quantity:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+    def __add__(self, other: Work) -> Work:
+        return Work(
+            self.flops + other.flops,
+            self.bytes_read + other.bytes_read,
+            self.bytes_written + other.bytes_written,
+        )
+
+    def __mul__(self, times: Quantity) -> Work:
+        return Work(self.flops * times, self.bytes_read * times, self.bytes_written * times)
+
+    __rmul__ = __mul__
+
+
+class Operation(ABC):
+    """One thing that a device is asked to do in one pass of one layer."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What it is called in output."""
+
+    @property
+    @abstractmethod
+    def flops(self) -> Quantity:
+        """FLOPs by the module's convention."""
+
+    @property
+    @abstractmethod
+    def reads(self) -> tuple[Quantity, ...]:
+        """Bytes of each operand read."""
+
+    @property
+    @abstractmethod
+    def writes(self) -> tuple[Quantity, ...]:
+        """Bytes of each result written."""
+
+    @property
+    def magnitude(self) -> Quantity:
+        """The largest count that any cost model makes of it, to tell the absurd."""
+        return max(self.flops, *self.reads, *self.writes)
+
+    @property
+    def work(self) -> Work:
+        """FLOPs and bytes in one value."""
+        return Work(self.flops, sum(self.reads), sum(self.writes))
+
+
+def total_work(operations: tuple[Operation, ...]) -> Work:
+    """Return the work of all `operations`; zero if there are none."""
+    return sum((operation.work for operation in operations), Work())
+
+
+@dataclass(frozen=True, slots=True)
+class MatMul(Operation):
+    """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs."""
+
+    m: Quantity
+    n: Quantity
+    k: Quantity
+    element_size: int
+
+    @property
+    def name(self) -> str:
+        return "matmul"
+
+    @property
+    def flops(self) -> Quantity:
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return (self.element_size * self.m * self.k, self.element_size * self.k * self.n)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return (self.element_size * self.m * self.n,)
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution(Operation):
+    """One pass of a convolution of N x H x W x C by K filters of R x S, giving N x P x Q x K.
+
+    `axes` are the spatial dimensions. `direction` says which of the three products it is:
+    the forward pass, the gradient with respect to the input, or to the filter. A
+    transposed convolution's forward pass is a convolution's input gradient, and so on;
+    `transposed` marks those, for cost models which price them apart.
+    """
+
+    direction: Pass
+    batch: Quantity
+    axes: tuple[Axis, ...]
+    in_channels: int
+    out_channels: int
+    element_size: int
+    transposed: bool = False
+
+    @property
+    def name(self) -> str:
+        return "convolution"
+
+    @property
+    def window_elements(self) -> int:
+        """R S."""
+        result: int = product(axis.window for axis in self.axes)
+        return result
+
+    @property
+    def input_elements(self) -> Quantity:
+        """N H W C."""
+        result: Quantity = product(axis.size for axis in self.axes)
+        return result * self.in_channels * self.batch
+
+    @property
+    def output_elements(self) -> Quantity:
+        """N P Q K."""
+        result: Quantity = product(axis.output for axis in self.axes)
+        return result * self.out_channels * self.batch
+
+    @property
+    def filter_elements(self) -> int:
+        """R S C K."""
+        return self.window_elements * self.in_channels * self.out_channels
+
+    @property
+    def flops(self) -> Quantity:
+        """2 R S C N P Q K, the same in all three directions."""
+        return 2 * self.window_elements * self.in_channels * self.output_elements
+
+    @property
+    def magnitude(self) -> Quantity:
+        # A strided convolution's input gradient may be priced as if it were dense.
+        dense = 2 * self.window_elements * self.out_channels * self.input_elements
+        return max(self.flops, dense, self.element_size * self.filter_elements)
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        size = self.element_size
+        image, filters = size * self.input_elements, size * self.filter_elements
+        result = size * self.output_elements
+        if self.direction is Pass.FORWARD:
+            return (image, filters)
+        if self.direction is Pass.INPUT_GRADIENT:
+            return (result, filters)
+        return (image, result)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        if self.direction is Pass.FORWARD:
+            return (self.element_size * self.output_elements,)
+        if self.direction is Pass.INPUT_GRADIENT:
+            return (self.element_size * self.input_elements,)
+        return (self.element_size * self.filter_elements,)
+
+
+@dataclass(frozen=True, slots=True)
+class Pooling(Operation):
+    """One pass of a maximum or an average over windows: one FLOP a window element.
+
+    The gradient of a maximum also reads the input, to find which element was largest.
+    """
+
+    direction: Pass
+    maximum: bool
+    batch: Quantity
+    axes: tuple[Axis, ...]
+    channels: int
+    element_size: int
+
+    @property
+    def name(self) -> str:
+        return "max_pooling" if self.maximum else "average_pooling"
+
+    @property
+    def input_elements(self) -> Quantity:
+        """N H W C."""
+        result: Quantity = product(axis.size for axis in self.axes)
+        return result * self.channels * self.batch
+
+    @property
+    def output_elements(self) -> Quantity:
+        """N P Q C."""
+        result: Quantity = product(axis.output for axis in self.axes)
+        return result * self.channels * self.batch
+
+    @property
+    def flops(self) -> Quantity:
+        window: int = product(axis.window for axis in self.axes)
+        return window * self.output_elements
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        image, result = self.element_size * self.input_elements, self.output_elements
+        if self.direction is Pass.FORWARD:
+            return (image,)
+        gradient = self.element_size * result
+        return (gradient, image) if self.maximum else (gradient,)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        if self.direction is Pass.FORWARD:
+            return (self.element_size * self.output_elements,)
+        return (self.element_size * self.input_elements,)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Operation):
+    """An operation that passes over tensors in memory: pointwise, normalization, copy.
+
+    `label` names it; `bytes_read` and `bytes_written` list its operands.
+    """
+
+    label: str
+    bytes_read: tuple[Quantity, ...]
+    bytes_written: tuple[Quantity, ...]
+    num_flops: Quantity = 0
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def flops(self) -> Quantity:
+        return self.num_flops
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return self.bytes_read
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return self.bytes_written
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Operation):
+    """Plain gradient descent over `num_params`: read weights and gradients, write weights."""
+
+    num_params: Quantity
+    element_size: int
+
+    @property
+    def name(self) -> str:
+        return "update"
+
+    @property
+    def flops(self) -> Quantity:
+        return 2 * self.num_params
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return (self.element_size * self.num_params,) * 2
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return (self.element_size * self.num_params,)
