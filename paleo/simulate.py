@@ -421,6 +421,11 @@ class _Case:
         elif self.net.splits != (workers,):
             ways = " and ".join(map(str, self.net.splits))
             notes.append(f"hybrid_workers is {workers}, the net's layers are split {ways} ways")
+        if any(min(row.forward, row.backward) < 0 for row in rows):
+            notes.append(
+                f"a time below zero: {self.plan.cost_model.name} takes the fetch of all "
+                f"workers' activations off every batch, which does not hold for {workers} workers"
+            )
         return self._run("hybrid", None, rows, notes)
 
     def _run(

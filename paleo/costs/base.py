@@ -72,9 +72,10 @@ class Conventions:
     halving_stays: bool = False
     #: Model parallelism fetches at the device's memory bandwidth; else, over the network.
     model_fetches_from_memory: bool = False
-    #: The fetch of the hybrid scheme counts elements at full bandwidth; else, bytes at the
-    #: percent of peak of communication.
-    hybrid_counts_elements: bool = False
+    #: The hybrid scheme counts the activations of all other workers in elements, fetches
+    #: them once, and takes that time off every batch (so that many workers may end below
+    #: zero); else, each batch is fetched, in bytes, while the one before is computed.
+    hybrid_fetches_elements_once: bool = False
     #: The hybrid scheme's update covers the slices of all devices, without pipelining;
     #: else, the largest slice.
     hybrid_updates_all_slices: bool = False

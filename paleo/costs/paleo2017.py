@@ -134,7 +134,7 @@ class Paleo2017(CostModel):
         slice_zero_is_remote=True,
         halving_stays=True,
         model_fetches_from_memory=True,
-        hybrid_counts_elements=True,
+        hybrid_fetches_elements_once=True,
         hybrid_updates_all_slices=True,
     )
 

@@ -17,21 +17,30 @@ __all__ = ["fetch_times"]
 _GROUP = 4
 
 
-def fetch_times(graph: Graph, plan: Plan, bandwidth: Quantity) -> dict[int, Time]:
-    """Return, by node index, the time in which each node gets inputs that are not local."""
+def fetch_times(
+    graph: Graph, plan: Plan, bandwidth: Quantity, from_unsplit: bool = True
+) -> dict[int, Time]:
+    """Return, by node index, the time in which each node gets inputs that are not local.
+
+    Without `from_unsplit`, what slices get from unsplit layers is left out.
+    """
     return {
         node.index: time
         for node in graph.nodes
-        if (time := _fetch_time(graph, node, plan, bandwidth)) is not None
+        if (time := _fetch_time(graph, node, plan, bandwidth, from_unsplit)) is not None
     }
 
 
-def _fetch_time(graph: Graph, node: Node, plan: Plan, bandwidth: Quantity) -> Time | None:
+def _fetch_time(
+    graph: Graph, node: Node, plan: Plan, bandwidth: Quantity, from_unsplit: bool
+) -> Time | None:
     conventions = plan.cost_model.conventions
     found: Time | None = None
     for position in node.parents:
         parent = graph.nodes[position]
         if _local(node, parent, conventions.slice_zero_is_remote):
+            continue
+        if parent.shard is None and not from_unsplit:
             continue
         at = bandwidth
         # A single parent is fetched at full bandwidth even in another group.

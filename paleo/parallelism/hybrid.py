@@ -7,8 +7,10 @@ work together on the slices of the split layers, for one worker's batch after an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from paleo.costs import Time
 from paleo.estimate import (
     BACKWARD,
     FORWARD,
@@ -21,7 +23,7 @@ from paleo.graph import Graph, build, checked_batch, longest_path
 from paleo.netspec import NetSpec
 from paleo.parallelism.fetch import fetch_times
 from paleo.parallelism.plan import Plan, checked_workers
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, maximum
 from paleo.tensor import num_elements
 from paleo.units import GIB_PER_GB
 
@@ -56,17 +58,9 @@ def hybrid_parallel(
     graph = build(net, batch, plan.dtype, plan.adapt)
     bandwidth = link_bandwidth(plan.network, plan.cost_model)
     fetches = fetch_times(graph, plan, bandwidth)
-
-    def passes(use_pipeline: bool) -> list[PassTime]:
-        return [
-            estimate_pass(graph, directions, plan.target, plan.cost_model, use_pipeline, fetches)
-            for directions in (FORWARD, BACKWARD)
-        ]
-
-    unsplit = [node.shard is None for node in graph.nodes]
     forward, backward = (
         total_seconds(layer for layer in each.layers if layer.node.shard is None)
-        for each in passes(plan.use_pipeline)
+        for each in _passes(graph, plan, plan.use_pipeline, fetches)
     )
     num_params = sum(node.num_params for node in graph.nodes if node.shard is None)
     data = HybridPart(
@@ -79,9 +73,13 @@ def hybrid_parallel(
         plan.communication(graph.element_size * num_params, workers, _SCHEME),
     )
 
-    gather = _gather_seconds(graph, plan, bandwidth, workers)
+    combine = _fetched_once
+    if not plan.cost_model.conventions.hybrid_fetches_elements_once:
+        combine = _fetched_in_turn
+        fetches = fetch_times(graph, plan, bandwidth, from_unsplit=False)
     forward, backward = (
-        (_longest_slices(each, unsplit) - gather) * workers + gather for each in passes(False)
+        combine(graph, plan, bandwidth, workers, _longest_slices(each))
+        for each in _passes(graph, plan, False, fetches)
     )
     model = HybridPart(
         "model", workers, batch * workers, forward, backward, _slice_update(graph, plan), 0.0
@@ -89,27 +87,54 @@ def hybrid_parallel(
     return data, model
 
 
-def _longest_slices(each: PassTime, unsplit: list[bool]) -> Quantity:
-    """Return the longest path where only slices take time."""
-    return longest_path(
-        each.graph,
-        [0.0 if skip else layer.seconds for layer, skip in zip(each.layers, unsplit, strict=True)],
+def _passes(
+    graph: Graph, plan: Plan, use_pipeline: bool, fetches: Mapping[int, Time]
+) -> tuple[PassTime, PassTime]:
+    target, model = plan.target, plan.cost_model
+    return (
+        estimate_pass(graph, FORWARD, target, model, use_pipeline, fetches),
+        estimate_pass(graph, BACKWARD, target, model, use_pipeline, fetches),
     )
 
 
-def _gather_seconds(graph: Graph, plan: Plan, bandwidth: Quantity, workers: Quantity) -> Quantity:
-    """Return the seconds to bring the other workers' activations to the first slice.
+def _longest_slices(each: PassTime) -> Quantity:
+    """Return the longest path where only slices take time."""
+    return longest_path(
+        each.graph, [0.0 if layer.node.shard is None else layer.seconds for layer in each.layers]
+    )
 
-    It is paid once: the batches after the first are fetched while slices compute.
-    """
+
+def _gathered_elements(graph: Graph) -> Quantity:
+    """Return the elements of a batch that the slices get from the unsplit layers before."""
     first = next((node for node in graph.nodes if node.shard is not None), None)
     if first is None or not first.parents:
-        return 0.0
-    elements = num_elements(graph.nodes[first.parents[0]].output)
-    if plan.cost_model.conventions.hybrid_counts_elements:
-        # fetch() without its floor of a clock and without the percent of peak.
-        return (workers - 1) * elements / (bandwidth * GIB_PER_GB)
-    return (workers - 1) * graph.element_size * elements / (bandwidth * plan.ppp_comm)
+        return 0
+    return num_elements(graph.nodes[first.parents[0]].output)
+
+
+def _fetched_once(
+    graph: Graph, plan: Plan, bandwidth: Quantity, workers: Quantity, one_batch: Quantity
+) -> Quantity:
+    """Return the seconds of all workers' batches as the 2017 implementation has it.
+
+    (Lo - t) K + t, where Lo is one batch with its fetches, and t the fetch of the other
+    workers' activations: elements, not bytes, and at the full bandwidth.
+    """
+    elements = _gathered_elements(graph)
+    gather = (workers - 1) * elements / (bandwidth * GIB_PER_GB)
+    return (one_batch - gather) * workers + gather
+
+
+def _fetched_in_turn(
+    graph: Graph, plan: Plan, bandwidth: Quantity, workers: Quantity, one_batch: Quantity
+) -> Quantity:
+    """Return the seconds of all workers' batches, each fetched while the last is computed.
+
+    t + c + (K - 1) max(c, t), where c is one batch without the fetch t of its activations.
+    """
+    num_bytes = graph.element_size * _gathered_elements(graph)
+    fetch = num_bytes / (bandwidth * plan.ppp_comm)
+    return fetch + one_batch + (workers - 1) * maximum(one_batch, fetch)
 
 
 def _slice_update(graph: Graph, plan: Plan) -> Quantity:

@@ -1,0 +1,37 @@
+"""What several test files share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import paleo
+
+
+def make_net(layers: dict[str, Any], name: str = "net") -> paleo.NetSpec:
+    return paleo.loads(json.dumps({"name": name, "layers": layers}))
+
+
+@pytest.fixture
+def net() -> Callable[..., paleo.NetSpec]:
+    """Make a net-spec of layers as in a file."""
+    return make_net
+
+
+@pytest.fixture
+def one_layer() -> Callable[..., paleo.Graph]:
+    """Make a graph of an input, optionally a layer before, and one layer."""
+
+    def make(
+        shape: list[int], layer: dict[str, Any], before: dict[str, Any] | None = None
+    ) -> paleo.Graph:
+        layers: dict[str, Any] = {"data": {"type": "Input", "parents": [], "tensor": shape}}
+        if before:
+            layers["before"] = {"parents": ["data"], **before}
+        layers["layer"] = {"parents": [next(reversed(layers))], **layer}
+        return paleo.build(make_net(layers))
+
+    return make
