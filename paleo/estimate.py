@@ -18,7 +18,7 @@ from paleo.graph import Graph, Node, longest_path
 from paleo.hardware import Device, Network, find_device, find_network
 from paleo.layers import Layer
 from paleo.layers.pointwise import Activation, Sigmoid
-from paleo.quantity import Quantity, is_array, largest, smallest, where_positive
+from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive
 from paleo.work import Pass, Update
 
 __all__ = [
@@ -62,14 +62,17 @@ class PassTime:
     @property
     def upper(self) -> Quantity:
         """Seconds if one layer runs after the other: the sum over layers."""
-        return sum(layer.seconds for layer in self.layers)
+        return total_seconds(self.layers)
 
     @property
     def lower(self) -> Quantity:
         """Seconds if parallel branches run at the same time: the longest path."""
         return longest_path(self.graph, [layer.seconds for layer in self.layers])
 
-    total = upper
+    @property
+    def total(self) -> Quantity:
+        """The same as `upper`: what a device without parallel branches takes."""
+        return self.upper
 
 
 def checked_share(value: Quantity, name: str) -> Quantity:
@@ -241,4 +244,4 @@ def not_counted(graph: Graph, cost_model: CostModel) -> tuple[str, ...]:
 
 def total_seconds(layers: Iterable[LayerTime]) -> Quantity:
     """Return the seconds of these layers one after the other; 0 if there are none."""
-    return sum(layer.seconds for layer in layers)
+    return total(layer.seconds for layer in layers)

@@ -24,6 +24,7 @@ __all__ = [
     "minimum",
     "product",
     "smallest",
+    "total",
     "where_positive",
     "whole_array",
 ]
@@ -87,6 +88,17 @@ def product(factors: Iterable[Any]) -> Any:
     result: Any = 1
     for factor in factors:
         result = result * factor
+    return result
+
+
+def total(terms: Iterable[Quantity]) -> Quantity:
+    """Return the sum of `terms` in their order; 0 if there are none.
+
+    `sum` rounds floats otherwise than arrays from Python 3.12 on: it compensates.
+    """
+    result: Quantity = 0
+    for term in terms:
+        result = result + term
     return result
 
 

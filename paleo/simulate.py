@@ -145,6 +145,11 @@ class HybridRow:
     update: float
     sync: float
 
+    @property
+    def total(self) -> float:
+        """All of the part; the step is both parts, one after the other."""
+        return self.forward + self.backward + self.update + self.sync
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         return {
@@ -155,6 +160,7 @@ class HybridRow:
             "backward_s": self.backward,
             "update_s": self.update,
             "sync_s": self.sync,
+            "total_s": self.total,
         }
 
 

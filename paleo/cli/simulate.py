@@ -188,8 +188,10 @@ _HYBRID_COLUMNS = (
     Column("workers", "workers"),
     Column("batch_size", "batch"),
     *_TIMES,
-    Column("sync_s", "TreeAllReduce", "s"),
+    Column("sync_s", "Tree\nAllReduce", "s"),
+    Column("total_s", "total", "s"),
 )
+_HYBRID_SUMS = tuple(column.key for column in _HYBRID_COLUMNS if column.dimension)
 
 
 def _data_columns(schemes: list[str]) -> tuple[Column, ...]:
@@ -235,10 +237,14 @@ def _table(run: Run) -> Table:
             columns = _data_columns(list(row.communication))
         rows.append(values)
     footnote = "* the best scheme; step, samples/s, speedup and efficiency are with it"
+    total = None
+    if run.parallel == "hybrid":
+        total = {"part": "step", **{key: sum(row[key] for row in rows) for key in _HYBRID_SUMS}}
     return Table(
         title,
         columns,
         rows,
+        total,
         footnotes=[footnote] if marked else (),
         notes=run.notes,
         marked=frozenset(marked),

@@ -1,0 +1,126 @@
+"""How fast Paleo is, each figure beside a baseline measured in the same run.
+
+    python benchmarks/speed.py            print the table
+    python benchmarks/speed.py --check    exit with status 1 if a bound is missed
+
+Wall-clock times differ between machines; the ratios are what counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import paleo
+
+NET = Path(__file__).parents[1] / "nets" / "alex_v2.json"
+REPEATS = 15
+
+
+def best(run: Callable[[], object], repeats: int = REPEATS) -> float:
+    """Return the least of several wall-clock times, in seconds."""
+    times = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - begun)
+    return min(times)
+
+
+def start_to_end() -> tuple[str, float, float]:
+    """Return the whole command over the import of what it is built on."""
+
+    def process(*arguments: str) -> Callable[[], object]:
+        command = [sys.executable, *arguments]
+        return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+
+    baseline = process("-c", "import click, numpy")
+    command = process("-m", "paleo", "simulate", str(NET))
+    baseline(), command()  # whatever is cached on disk, is
+    ratio = best(command) / best(baseline)
+    return "paleo simulate alex_v2, start to end / import click, numpy", ratio, 2.0
+
+
+def sweep() -> list[tuple[str, float, float]]:
+    """Return the rate of an array evaluation, and its gain over one by one."""
+    net = paleo.load("alex_v2")
+    plan = paleo.Plan(
+        paleo.find_device("K40"),
+        paleo.find_network("ethernet"),
+        paleo.find_cost_model("paleo2017"),
+    )
+    rng = np.random.default_rng(0)
+    count = 100_000
+    batches, workers = rng.integers(1, 4096, count), rng.integers(1, 1024, count)
+
+    def whole() -> object:
+        return paleo.data_parallel(net, plan, batches, workers, "strong").total("TreeAllReduce")
+
+    some = 200
+    seconds = best(whole, 5) / count
+
+    def one_by_one() -> list[float]:
+        return [
+            float(
+                paleo.data_parallel(net, plan, int(batch), int(k), "strong").total("TreeAllReduce")
+            )
+            for batch, k in zip(batches[:some], workers[:some], strict=True)
+        ]
+
+    single = best(one_by_one, 3) / some
+    assert one_by_one() == np.asarray(whole())[:some].tolist()
+    return [
+        ("alex_v2, configurations a second as an array / 100,000", 1 / seconds / 100_000, -1.0),
+        ("alex_v2, array of 100,000 configurations / one by one", seconds / single, 0.1),
+    ]
+
+
+def large_net() -> tuple[str, float, float]:
+    """Return loading and simulating a random DAG of 2,000 layers, over parsing its JSON."""
+    rng = random.Random(0)
+    layers = {"in": {"type": "Input", "parents": [], "tensor": [8, 16, 16, 8]}}
+    for i in range(1999):
+        recent = list(layers)[-20:]
+        window = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+        body = rng.choice(
+            [
+                {"type": "Convolution", "filter": [3, 3, -1, 8], **window},
+                {"type": "Pooling", "ksize": [1, 3, 3, 1], **window},
+                {"type": "Dropout", "dropout_keep_prob": 0.5},
+                {"type": "Elementwise"},
+            ]
+        )
+        parents = rng.sample(recent, min(len(recent), 2 if body["type"] == "Elementwise" else 1))
+        layers[f"layer{i}"] = {**body, "parents": parents}
+    text = json.dumps({"name": "random", "layers": layers})
+    seconds = best(lambda: paleo.simulate(paleo.loads(text)), 5)
+    baseline = best(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True))
+    return "a DAG of 2,000 layers, load and simulate / start with numpy", seconds / baseline, 8.0
+
+
+def main() -> int:
+    """Print a row for each figure; return 1 if one misses its bound and --check is given."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
+    check = parser.parse_args().check
+    missed = False
+    print(f"{'figure':62}  {'ratio':>8}  bound")
+    for name, ratio, bound in [start_to_end(), *sweep(), large_net()]:
+        # A negative bound is one from below.
+        ok = ratio >= -bound if bound < 0 else ratio <= bound
+        missed |= not ok
+        limit = f"at least {-bound:g}" if bound < 0 else f"at most {bound:g}"
+        print(f"{name:62}  {ratio:8.4g}  {limit}{'' if ok else '  MISSED'}")
+    return int(check and missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""Every command and every program in the documentation runs, and prints what it says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+Block = tuple[str, str]
+
+
+def blocks(path: Path) -> list[Block]:
+    return BLOCK.findall(path.read_text("utf-8"))
+
+
+COMMANDS = [
+    (path.name, line)
+    for path in DOCS
+    for kind, text in blocks(path)
+    if kind == "sh"
+    for line in text.splitlines()
+    if line.startswith("paleo ")
+]
+SHOWN = [
+    (path.name, first[1].strip(), second[1])
+    for path in DOCS
+    for first, second in zip(blocks(path), blocks(path)[1:], strict=False)
+    if first[0] == "sh" and second[0] == "text"
+]
+PROGRAMS = [(path.name, text) for path in DOCS for kind, text in blocks(path) if kind == "python"]
+
+
+def output(command: str) -> str:
+    done = subprocess.run(
+        command, shell=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize(("page", "command"), COMMANDS)
+def test_commands_run(page: str, command: str) -> None:
+    assert output(command)
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), SHOWN)
+def test_output_is_as_shown(page: str, command: str, shown: str) -> None:
+    assert output(command) == shown
+
+
+@pytest.mark.parametrize(("page", "program"), PROGRAMS)
+def test_programs_run_and_print_what_their_comments_say(page: str, program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    said = re.findall(r"^print\(.*\)  # (.*)$", program, re.MULTILINE)
+    printed = done.stdout.splitlines()
+    assert [line for line in printed if line in said] == said
+
+
+def test_there_is_something_to_run() -> None:
+    assert len(COMMANDS) >= 10
+    assert len(SHOWN) >= 2
+    assert len(PROGRAMS) >= 3
+
+
+def test_the_hardware_files_of_the_readme_work(tmp_path: Path) -> None:
+    import paleo
+
+    texts = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
+    for name, text in zip(("mygpu", "mynet"), texts, strict=True):
+        (tmp_path / f"{name}.toml").write_text(text)
+    result = paleo.simulate("nin", device=tmp_path / "mygpu.toml", network=tmp_path / "mynet.toml")
+    assert (result.runs[0].device, result.runs[0].network) == ("mygpu", "mynet")
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for path in [*DOCS, ROOT / "nets" / "README.md"]:
+        text = path.read_text("utf-8")
+        for target in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+            file, _, anchor = target.partition("#")
+            page = path.parent / file if file else path
+            assert page.exists(), f"{path.name}: {target}"
+            if anchor:
+                heads = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+                slugs = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads]
+                assert anchor in slugs, f"{path.name}: {target}"
+
+
+def test_every_option_is_documented_by_help() -> None:
+    for command in ("summary", "simulate", "nets", "devices", "networks"):
+        text = output(f"{sys.executable} -m paleo {command} --help")
+        options = re.findall(r"^  (?:-h, )?--\w+.*$", text, re.MULTILINE)
+        assert len(options) >= 4
+        for line in text.splitlines():
+            assert len(line) <= 80

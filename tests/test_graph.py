@@ -1,0 +1,180 @@
+"""The layer graph: any DAG with any names, deep, in order, with bounds for its branches."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import paleo
+
+RELU = {"type": "Activation", "function": "relu"}
+
+
+def data(shape: list[int]) -> dict[str, Any]:
+    return {"type": "Input", "parents": [], "tensor": shape}
+
+
+def test_any_names_any_order_several_inputs_and_outputs(net: Any) -> None:
+    spec = net(
+        {
+            "sum of both": {"type": "Elementwise", "parents": ["left/bild", "右"]},
+            "right end": {**RELU, "parents": ["右"]},
+            "left/bild": data([4, 8]),
+            "right.end@2x": {**RELU, "parents": ["sum of both"]},
+            "右": data([4, 8]),
+        }
+    )
+    names = [node.name for node in paleo.build(spec).nodes]
+    assert names == ["left/bild", "右", "sum of both", "right end", "right.end@2x"]
+
+
+def test_a_chain_of_thousands_of_layers_needs_no_recursion(net: Any) -> None:
+    layers = {"0": data([1, 4])}
+    layers |= {str(i): {**RELU, "parents": [str(i - 1)]} for i in range(1, 5000)}
+    graph = paleo.build(net(dict(reversed(layers.items()))))
+    assert [node.name for node in graph.nodes] == [str(i) for i in range(5000)]
+    assert paleo.estimate_forward(graph, "K40", cost_model="roofline").lower > 0
+    assert len(paleo.simulate(net(layers)).runs) == 2
+
+
+def test_parallel_branches_give_each_pass_a_lower_bound(net: Any) -> None:
+    convolution = {"type": "Convolution", "strides": [1, 1, 1, 1], "padding": "SAME"}
+    graph = paleo.build(
+        net(
+            {
+                "in": data([8, 32, 32, 16]),
+                "short": {**convolution, "filter": [1, 1, 16, 32], "parents": ["in"]},
+                "long": {**convolution, "filter": [5, 5, 16, 32], "parents": ["in"]},
+                "end": {"type": "Concatenate", "parents": ["short", "long"]},
+                "last": {**convolution, "filter": [3, 3, 64, 8], "parents": ["end"]},
+            }
+        )
+    )
+    for estimate in (paleo.estimate_forward, paleo.estimate_backward):
+        found = estimate(graph, "K40")
+        seconds = {layer.node.name: layer.seconds for layer in found.layers}
+        assert found.lower == seconds["long"] + seconds["last"]
+        assert found.upper == found.total == pytest.approx(sum(seconds.values()))
+        assert seconds["short"] > 0
+
+
+def test_the_batch_size_replaces_the_first_dimension_everywhere(net: Any) -> None:
+    spec = net(
+        {
+            "in": data([2, 4, 4, 6]),
+            "reshape": {"type": "Reshape", "parents": ["in"], "output_shape": [2, 2, 2, -1]},
+            "up": {
+                "type": "Deconvolution", "parents": ["reshape"], "filter": [3, 3, 8, 24],
+                "strides": [1, 2, 2, 1], "padding": "SAME", "output_shape": [2, 4, 4, 8],
+            },
+            "fc": {"type": "InnerProduct", "parents": ["up"], "num_outputs": 5},
+            "softmax": {"type": "Softmax", "parents": ["fc"]},
+        }
+    )  # fmt: skip
+    assert {node.output[0] for node in paleo.build(spec).nodes} == {2}
+    for batch in (1, 7):
+        graph = paleo.build(spec, batch)
+        assert {node.output[0] for node in graph.nodes} == {batch}
+        assert graph.batch_size == batch
+    assert paleo.build(spec).nodes[-1].output == (2, 5)  # and the net is as it was
+    array = np.array([1, 7])
+    assert all((node.output[0] == array).all() for node in paleo.build(spec, array).nodes)
+
+
+def test_a_net_of_inputs_alone_takes_no_time(net: Any) -> None:
+    graph = paleo.build(net({"in": data([2, 4])}))
+    assert paleo.estimate_forward(graph, "K40").upper == 0
+    assert paleo.estimate_backward(graph, "K40").lower == 0
+
+
+def test_an_array_of_batches_too_large_to_count_is_refused() -> None:
+    with pytest.raises(paleo.NetSpecError, match="too many to mean anything"):
+        paleo.build(paleo.load("vgg16"), np.array([1, 2**50]))
+
+
+def test_element_types_change_bytes_only() -> None:
+    single, half = (paleo.build(paleo.load("nin"), 4, dtype) for dtype in ("fp32", "fp16"))
+    for one, other in zip(single.nodes, half.nodes, strict=True):
+        work, less = single.work(one, paleo.Pass.FORWARD), half.work(other, paleo.Pass.FORWARD)
+        assert (work.flops, work.num_bytes) == (less.flops, 2 * less.num_bytes)
+    with pytest.raises(paleo.SettingError, match=r"unknown dtype 'fp31' \(did you mean"):
+        paleo.build(paleo.load("nin"), 4, "fp31")
+
+
+def test_nets_are_read_from_bytes_too() -> None:
+    text = json.dumps({"name": "é", "layers": {"in": data([1, 2])}}, ensure_ascii=False)
+    assert paleo.loads(text.encode()) == paleo.loads(text)
+
+
+def test_blocks_nest_and_inherit(net: Any) -> None:
+    spec = net(
+        {
+            "in": data([2, 4]),
+            "outer": {
+                "type": "Block",
+                "parents": ["in"],
+                "endpoint": "inner",
+                "layers": {
+                    "first": {**RELU, "parents": []},
+                    "inner": {
+                        "type": "Block",
+                        "parents": ["first"],
+                        "endpoint": "b",
+                        "layers": {
+                            "a": {**RELU, "parents": []},
+                            "b": {"type": "Elementwise", "parents": ["a", "a"]},
+                        },
+                    },
+                    "second": {**RELU, "parents": ["inner/a"]},
+                },
+            },
+            "end": {"type": "Concatenate", "parents": ["outer", "outer/second", "outer/inner/a"]},
+        }
+    )
+    parents = {each.name: each.parents for each in spec.layers}
+    assert parents == {
+        "in": (),
+        "outer/first": ("in",),
+        "outer/inner/a": ("outer/first",),
+        "outer/inner/b": ("outer/inner/a", "outer/inner/a"),
+        "outer/second": ("outer/inner/a",),
+        "end": ("outer/inner/b", "outer/second", "outer/inner/a"),
+    }
+
+
+def test_slices_name_each_other(net: Any) -> None:
+    split = {"type": "ModelParallel", "splits": 2}
+    spec = net(
+        {
+            "in": data([2, 4]),
+            "one": {
+                **split,
+                "parents": ["in"],
+                "layers": {
+                    "fc": {"type": "InnerProduct", "parents": [], "num_outputs": 7},
+                    "both": {"type": "Concatenate", "parents": ["fc@all"]},
+                    "swap": {"type": "Elementwise", "parents": ["fc@self", "fc@0"]},
+                    "nested": {
+                        "type": "Block",
+                        "parents": ["both@self"],
+                        "endpoint": "relu",
+                        "layers": {"relu": {**RELU, "parents": []}},
+                    },
+                },
+            },
+            # A second split block takes slice i of the first for its slice i.
+            "two": {**split, "parents": ["one/fc@self"], "layers": {"r": {**RELU, "parents": []}}},
+            "end": {"type": "Concatenate", "parents": ["two/r@all", "one/nested@1"]},
+        }
+    )
+    parents = {each.name: each.parents for each in spec.layers}
+    assert parents["one/both@1"] == ("one/fc@0", "one/fc@1")
+    assert parents["one/swap@1"] == ("one/fc@1", "one/fc@0")
+    assert parents["one/nested/relu@1"] == ("one/both@1",)
+    assert parents["two/r@1"] == ("one/fc@1",)
+    assert parents["end"] == ("two/r@0", "two/r@1", "one/nested/relu@1")
+    assert spec.splits == (2,)
+    assert paleo.build(spec).nodes[1].output == (2, 3)  # 7 / 2, rounded down
