@@ -112,8 +112,8 @@ class Mistakes:
         return near(name, names) if len(self.found) < _HINTS else ""
 
     def include(self, error: PaleoError) -> None:
-        """Note the mistakes of an error that was caught."""
-        self.found.extend(error.mistakes)
+        """Note the mistakes of an error that was caught, if they are new."""
+        self.found.extend(each for each in error.mistakes if each not in self.found)
 
     def raise_as(self, error: type[_E]) -> None:
         """Raise all mistakes as one `error`; do nothing if there are none."""

@@ -373,6 +373,11 @@ class _Reader:
                 )
             if target.prefix + _split(target.endpoint)[0] not in self.entries:
                 raise _FaultyError
+            if marker and _split(target.endpoint)[1]:
+                raise wrong(
+                    f'"@{marker}" of {shown(base)}, whose endpoint is {shown(target.endpoint)} '
+                    f"already: write {shown(base)}"
+                )
             suffix = f"@{marker}" if marker else ""
             return self._resolve(target.endpoint + suffix, target, shard, leaf)
         splits = target.scope.splits
@@ -381,7 +386,8 @@ class _Reader:
                 return [target.name]
             raise wrong(f'"@{marker}" of {shown(base)}, a layer that is not split')
         if marker is None:
-            raise wrong(f'{shown(base)} is split: write "{base}@self" or "{base}@all"')
+            ways = f'"{base}@all" or "{base}@{"0" if shard is None else "self"}"'
+            raise wrong(f"{shown(base)} is split: write {ways}")
         if marker == "all":
             return [f"{target.name}@{i}" for i in range(splits)]
         if marker == "self" and shard is None:

@@ -131,14 +131,8 @@ class MatMul(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution(Operation):
-    """One pass of a convolution of N x H x W x C by K filters of R x S, giving N x P x Q x K.
-
-    `axes` are the spatial dimensions. `direction` says which of the three products it is:
-    the forward pass, the gradient with respect to the input, or to the filter. A
-    transposed convolution's forward pass is a convolution's input gradient, and so on;
-    `transposed` marks those, for cost models which price them apart.
-    """
+class _Windowed(Operation):
+    """An operation whose windows slide along `axes` over `batch` images."""
 
     direction: Pass
     batch: Quantity
@@ -146,11 +140,6 @@ class Convolution(Operation):
     in_channels: int
     out_channels: int
     element_size: int
-    transposed: bool = False
-
-    @property
-    def name(self) -> str:
-        return "convolution"
 
     @property
     def window_elements(self) -> int:
@@ -169,6 +158,23 @@ class Convolution(Operation):
         """N P Q K."""
         result: Quantity = product(axis.output for axis in self.axes)
         return result * self.out_channels * self.batch
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution(_Windowed):
+    """One pass of a convolution of N x H x W x C by K filters of R x S, giving N x P x Q x K.
+
+    `axes` are the spatial dimensions. `direction` says which of the three products it is:
+    the forward pass, the gradient with respect to the input, or to the filter. A
+    transposed convolution's forward pass is a convolution's input gradient, and so on;
+    `transposed` marks those, for cost models which price them apart.
+    """
+
+    transposed: bool = False
+
+    @property
+    def name(self) -> str:
+        return "convolution"
 
     @property
     def filter_elements(self) -> int:
@@ -207,46 +213,28 @@ class Convolution(Operation):
 
 
 @dataclass(frozen=True, slots=True)
-class Pooling(Operation):
+class Pooling(_Windowed):
     """One pass of a maximum or an average over windows: one FLOP a window element.
 
     The gradient of a maximum also reads the input, to find which element was largest.
     """
 
-    direction: Pass
-    maximum: bool
-    batch: Quantity
-    axes: tuple[Axis, ...]
-    channels: int
-    element_size: int
+    maximum: bool = True
 
     @property
     def name(self) -> str:
         return "max_pooling" if self.maximum else "average_pooling"
 
     @property
-    def input_elements(self) -> Quantity:
-        """N H W C."""
-        result: Quantity = product(axis.size for axis in self.axes)
-        return result * self.channels * self.batch
-
-    @property
-    def output_elements(self) -> Quantity:
-        """N P Q C."""
-        result: Quantity = product(axis.output for axis in self.axes)
-        return result * self.channels * self.batch
-
-    @property
     def flops(self) -> Quantity:
-        window: int = product(axis.window for axis in self.axes)
-        return window * self.output_elements
+        return self.window_elements * self.output_elements
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        image, result = self.element_size * self.input_elements, self.output_elements
+        image = self.element_size * self.input_elements
         if self.direction is Pass.FORWARD:
             return (image,)
-        gradient = self.element_size * result
+        gradient = self.element_size * self.output_elements
         return (gradient, image) if self.maximum else (gradient,)
 
     @property

@@ -49,7 +49,7 @@ def test_paleo2017_updates_at_the_peak_whatever_the_percent() -> None:
 def test_paleo2017_counts_two_flops_for_a_pooling_element() -> None:
     along = axes((8, 8), (2, 2), (2, 2), "VALID")
     for direction in (Pass.FORWARD, Pass.INPUT_GRADIENT):
-        operation = Pooling(direction, True, 1000, along, 100, 4)
+        operation = Pooling(direction, 1000, along, 100, 100, 4)
         time = PALEO2017.price(operation, Target(ROUND))
         assert time.compute == pytest.approx(2 * 4 * 1000 * 16 * 100 / 1e12)
         assert time.memory == pytest.approx(4 * 1000 * 100 * (64 + 16) / GIB_100)
@@ -167,7 +167,7 @@ OPERATIONS: list[Operation] = [
     Update(1000, 4),
     *(ConvolutionWork(d, 8, ALONG, 16, 32, 4) for d in list(Pass)[:3]),
     *(ConvolutionWork(d, 8, ALONG, 16, 32, 4, transposed=True) for d in list(Pass)[:3]),
-    *(Pooling(d, m, 8, ALONG, 16, 4) for d in list(Pass)[:2] for m in (True, False)),
+    *(Pooling(d, 8, ALONG, 16, 16, 4, m) for d in list(Pass)[:2] for m in (True, False)),
 ]
 
 

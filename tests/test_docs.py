@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+SCRIPTS = str(Path(sys.executable).parent)
+ENVIRONMENT = {**os.environ, "PATH": SCRIPTS + os.pathsep + os.environ["PATH"]}
 
 Block = tuple[str, str]
 

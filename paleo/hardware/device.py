@@ -123,15 +123,7 @@ def read_device(path: Path) -> Device:
     if kind not in ("gpu", "cpu"):
         reader.mistakes.add(f'expected "gpu" or "cpu", got {kind!r}', key="kind")
 
-    table = reader.table(root, "figures")
-    reader.only(table, tuple(FIGURES), "figures.")
-    figures = {
-        key: reader.figure(table[key], dimension, f"figures.{key}")
-        for key, dimension in FIGURES.items()
-        if key in table
-    }
-    if "memory_bandwidth" not in table:
-        reader.mistakes.add("missing", key="figures.memory_bandwidth")
+    figures = reader.figures(FIGURES, required="memory_bandwidth")
 
     peak_table = reader.table(root, "peak")
     reader.only(peak_table, tuple(DTYPES), "peak.")

@@ -116,6 +116,18 @@ class FileReader:
             self.text(value, "note", "", where + "."),
         )
 
+    def figures(self, dimensions: Mapping[str, str], required: str) -> dict[str, Figure]:
+        """Return the entries of `[figures]`, which may have these names; one is `required`."""
+        table = self.table(self.root, "figures")
+        self.only(table, tuple(dimensions), "figures.")
+        if required not in table:
+            self.mistakes.add("missing", key=f"figures.{required}")
+        return {
+            key: self.figure(table[key], dimension, f"figures.{key}")
+            for key, dimension in dimensions.items()
+            if key in table
+        }
+
     def finish(self) -> None:
         """Raise what was found wrong."""
         self.mistakes.raise_as(HardwareError)

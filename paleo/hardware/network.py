@@ -48,15 +48,7 @@ def read_network(path: Path) -> Network:
     root = reader.root
     reader.only(root, ("name", "title", "aliases", "sources", "figures", "paleo2017"))
     name = reader.text(root, "name", path.stem)
-    table = reader.table(root, "figures")
-    reader.only(table, tuple(FIGURES), "figures.")
-    figures = {
-        key: reader.figure(table[key], dimension, f"figures.{key}")
-        for key, dimension in FIGURES.items()
-        if key in table
-    }
-    if "bandwidth" not in table:
-        reader.mistakes.add("missing", key="figures.bandwidth")
+    figures = reader.figures(FIGURES, required="bandwidth")
     bandwidth_2017, note = None, ""
     if "paleo2017" in root:
         old = reader.table(root, "paleo2017")

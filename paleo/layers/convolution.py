@@ -130,11 +130,8 @@ class Deconvolution(_Filtered):
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
         _, p, q, k = image(shape)
-        _, h, w, c = self.output_shape
-        if self.filter[2] not in (-1, c):
-            raise ShapeError(
-                f"the filter gives {self.filter[2]} channels, output_shape {c}", "filter"
-            )
+        _, h, w, _ = self.output_shape
+        self._check_channels_out()
         if self.filter[3] not in (-1, k):
             raise ShapeError(
                 f"the filter takes {self.filter[3]} channels, the input has {k}", "filter"
@@ -180,10 +177,13 @@ class Deconvolution(_Filtered):
         return (product, *self._after(direction, output, k, element_size))
 
     def shard(self, splits: int) -> Layer:
-        r, s, c, k = self.filter
+        self._check_channels_out()
+        r, s, _, k = self.filter
         *front, channels = self.output_shape
         part = share(channels, splits, "output_shape")
-        return self.replace(
-            filter=(r, s, c if c == -1 else share(c, splits, "filter"), k),
-            output_shape=(*front, part),
-        )
+        return self.replace(filter=(r, s, part, k), output_shape=(*front, part))
+
+    def _check_channels_out(self) -> None:
+        gives, wanted = self.filter[2], self.output_shape[3]
+        if gives not in (-1, wanted):
+            raise ShapeError(f"the filter gives {gives} channels, output_shape {wanted}", "filter")

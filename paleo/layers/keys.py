@@ -168,7 +168,7 @@ class Window(Kind):
 
     def parse(self, value: Any) -> tuple[int, int]:
         one, height, width, last = _listed(value, "[1, height, width, 1]", 4)
-        if [one, last] != [1, 1] or True in (one is True, last is True):
+        if whole(one) != 1 or whole(last) != 1:
             raise ValueError(
                 f"expected [1, height, width, 1] (whole in batch and channels), got {shown(value)}"
             )

@@ -42,7 +42,7 @@ class Pooling(Layer):
             return ()
         n, _, _, c = image(inputs[0])
         along = self._axes(inputs[0])
-        return (PoolingWork(direction, self.maximum, n, along, c, element_size),)
+        return (PoolingWork(direction, n, along, c, c, element_size, self.maximum),)
 
 
 @layer_type("AvgPool")
