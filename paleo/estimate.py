@@ -39,6 +39,9 @@ __all__ = [
 FORWARD = (Pass.FORWARD,)
 BACKWARD = (Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
 
+#: No share of peak is smaller; less would make times infinite.
+_LEAST_SHARE = 1e-9
+
 DeviceLike = str | os.PathLike[str] | Device
 NetworkLike = str | os.PathLike[str] | Network
 
@@ -79,8 +82,10 @@ def checked_share(value: Quantity, name: str) -> Quantity:
     """Return a percent of peak; raises SettingError unless it is above 0, up to 1."""
     if is_array(value) or (isinstance(value, int | float) and not isinstance(value, bool)):
         low, high = smallest(value), largest(value)
-        if low > 0 and high <= 1:  # false for NaN
+        if low >= _LEAST_SHARE and high <= 1:  # false for NaN
             return value
+        if 0 < low < _LEAST_SHARE:
+            raise SettingError(f"{name}: {low} is too small to mean anything")
     raise SettingError(f"{name}: expected a number above 0, up to 1, got {value}")
 
 

@@ -189,21 +189,30 @@ def _sorted(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
                 waiting[i] += 1
     ready = [i for i, count in enumerate(waiting) if not count]
     order: list[LayerSpec] = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(net.layers[i])
-        for child in children[i]:
-            waiting[child] -= 1
-            if not waiting[child]:
-                heapq.heappush(ready, child)
-    if len(order) < len(net.layers):
-        cycle = _cycle(net, {i for i, count in enumerate(waiting) if count}, position)
-        shown = [spec.name for spec in cycle[:6]] + ["..."] * (len(cycle) > 6)
-        mistakes.add(f"a cycle: {' -> '.join([*shown, cycle[0].name])}", cycle[0].name, "parents")
+    left = set(range(len(net.layers)))
+    while left:
+        while ready:
+            i = heapq.heappop(ready)
+            if i not in left:
+                continue
+            left.remove(i)
+            order.append(net.layers[i])
+            for child in children[i]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    heapq.heappush(ready, child)
+        if left:
+            # Go on behind the cycle: there may be another.
+            cycle = _cycle(net, left, position)
+            specs = [net.layers[i] for i in cycle]
+            shown = [spec.name for spec in specs[:6]] + ["..."] * (len(specs) > 6)
+            path = " -> ".join([*shown, specs[0].name])
+            mistakes.add(f"a cycle: {path}", specs[0].name, "parents")
+            ready = sorted(cycle)
     return order
 
 
-def _cycle(net: NetSpec, left: set[int], position: dict[str, int]) -> list[LayerSpec]:
+def _cycle(net: NetSpec, left: set[int], position: dict[str, int]) -> list[int]:
     """Return one cycle among the layers that are `left`, each followed by a child of it."""
     seen: dict[int, int] = {}
     path: list[int] = []
@@ -214,7 +223,7 @@ def _cycle(net: NetSpec, left: set[int], position: dict[str, int]) -> list[Layer
         i = next(position[p] for p in net.layers[i].parents if position.get(p) in left)
     cycle = path[seen[i] :][::-1]
     first = cycle.index(min(cycle))
-    return [net.layers[j] for j in cycle[first:] + cycle[:first]]
+    return cycle[first:] + cycle[:first]
 
 
 def longest_path(graph: Graph, seconds: list[Quantity]) -> Quantity:

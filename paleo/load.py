@@ -42,13 +42,20 @@ def net_path(net: str | os.PathLike[str]) -> Path:
     nets = _predefined()
     if text in nets:
         return nets[text]
-    if path.exists():
+    if text and _exists(path):
         return path
     if path.suffix == ".json" and path.stem in nets and str(path.parent) in (".", "nets"):
         return nets[path.stem]
     if path.suffix or path.name != text:
         raise NetSpecError(f"{text}: no such file")
     raise unknown("net", text, list(nets), "; `paleo nets` lists them, a .json file works too")
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # too long for a path, or with a NUL
+        return False
 
 
 def load(net: str | os.PathLike[str] | NetSpec) -> NetSpec:

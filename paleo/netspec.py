@@ -17,7 +17,7 @@ from six import ensure_str
 
 from paleo.errors import Mistakes, NetSpecError
 from paleo.layers import LAYERS, Layer, ShapeError
-from paleo.layers.keys import shown, whole
+from paleo.values import shown, whole
 
 __all__ = ["BLOCKS", "ROOT_KEYS", "LayerSpec", "NetSpec", "parse"]
 
@@ -221,6 +221,7 @@ class _Reader:
                 or f"; there are: {', '.join([*LAYERS, *BLOCKS])}"
             )
             self.mistakes.add(f"unknown layer type {shown(kind)}{hint}", full, "type")
+            leaf.parents = self._parents(body, full)
         else:
             leaf.parents = self._parents(body, full, required=kind != "Input")
             leaf.layer = self._layer(LAYERS[kind], body, full)
@@ -328,7 +329,7 @@ class _Reader:
         if leaf.type_name != "Input":
             while references == [] and scope.outer is not None:
                 references, scope = scope.parents, scope.outer
-        if references is None or leaf.layer is None:
+        if references is None:
             return None
         resolved: list[str] = []
         faulty = False
@@ -337,7 +338,7 @@ class _Reader:
                 resolved += self._resolve(reference, scope, shard, leaf)
             except _FaultyError:
                 faulty = True
-        if faulty:
+        if faulty or leaf.layer is None:
             return None
         least, most = leaf.layer.num_parents
         if len(resolved) < least:

@@ -58,7 +58,8 @@ def to_json(value: Any) -> str:
     """Return a value as JSON text of several lines."""
     import json
 
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    # ASCII, so that it stays JSON in any encoding of the output.
+    return json.dumps(value, indent=2, allow_nan=False) + "\n"
 
 
 def to_separated(tables: Sequence[Table], separator: str) -> str:
@@ -103,7 +104,7 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+    return printable(text).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
 
 
 def to_text(tables: Iterable[Table], width: int | None = None) -> str:

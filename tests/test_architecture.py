@@ -18,7 +18,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 
 #: From the ground up. A module may import those of its own level and below.
 LEVELS = (
-    ("errors", "quantity", "version"),
+    ("errors", "quantity", "values", "version"),
     ("registry", "units", "tensor", "window"),
     ("work",),
     ("hardware",),

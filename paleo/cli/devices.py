@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from paleo.cli.hardware import describe, figures_json, find_all, footnotes
-from paleo.cli.options import Output, output_options
+from paleo.cli.hardware import describe, figures_json, find_all, sourced_table
+from paleo.cli.options import DEVICE, Output, output_options
 from paleo.hardware import device_names, find_device
-from paleo.report import Column, Table
+from paleo.report import Column
 
 _COLUMNS = (
     Column("name", "device"),
@@ -28,7 +28,7 @@ _COLUMNS = (
 
 
 @click.command("devices", short_help="The predefined devices, their figures and sources.")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, type=DEVICE, metavar="[NAME]...")
 @output_options
 def command(names: tuple[str, ...], output: Output) -> None:
     """List devices: each NAME (a name, an alias or a TOML file), or all predefined ones.
@@ -57,13 +57,14 @@ def command(names: tuple[str, ...], output: Output) -> None:
                 "aliases": "; ".join(device.aliases),
             }
         )
-    notes = footnotes(
+    table = sourced_table(
+        _COLUMNS,
         rows,
         [list(device.sources.values()) for device in devices],
         [device.own_rates_2017.note if device.own_rates_2017 else "" for device in devices],
     )
     output.write(
-        [Table("", _COLUMNS, rows, footnotes=notes)],
+        [table],
         lambda: {
             "devices": [
                 {

@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 from paleo.cli.options import cite
 from paleo.errors import Mistakes, PaleoError
 from paleo.hardware import Figure
+from paleo.report import Column, Table
 
-__all__ = ["describe", "figures_json", "find_all", "footnotes"]
+__all__ = ["describe", "figures_json", "find_all", "sourced_table"]
 
 _T = TypeVar("_T")
 
@@ -27,18 +28,18 @@ def find_all(names: Iterable[str], find: Callable[[str], _T]) -> list[_T]:
     return found
 
 
-def footnotes(
-    rows: list[dict[str, Any]], sources: Sequence[list[str]], notes: Sequence[str]
-) -> list[str]:
-    """Number the sources, put the numbers into the rows, and return the lines to print.
-
-    `sources` and `notes` have an entry for each row.
-    """
-    for row, texts in zip(rows, sources, strict=True):
-        row["sources"] = "; ".join(texts)
+def sourced_table(
+    columns: Sequence[Column],
+    rows: Sequence[dict[str, Any]],
+    sources: Sequence[list[str]],
+    notes: Sequence[str],
+) -> Table:
+    """Return a table with the sources and a note of each row, for people as footnotes."""
+    rows = [{**row, "sources": "; ".join(texts)} for row, texts in zip(rows, sources, strict=True)]
     lines = [f"{row['name']}: {note}" for row, note in zip(rows, notes, strict=True) if note]
-    cited = cite(rows, sources)
-    return [*lines, *([""] if lines and cited else []), *cited]
+    cited, numbered = cite(rows, sources)
+    blank = [""] if lines and numbered else []
+    return Table("", columns, cited, footnotes=[*lines, *blank, *numbered])
 
 
 def figures_json(figures: Mapping[str, Figure]) -> dict[str, Any]:

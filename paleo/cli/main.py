@@ -6,6 +6,7 @@ error; 2 wrong usage.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -57,10 +58,13 @@ class _Commands(click.Group):
             if hasattr(output, "reconfigure"):
                 output.reconfigure(errors="backslashreplace")
         try:
+            if sys.stdout is None:
+                raise OSError(errno.EBADF, "standard output is closed")
             result = super().main(args, standalone_mode=False, **kwargs)
             sys.stdout.flush()
         except click.UsageError as error:
-            command = error.ctx.command_path if error.ctx else "paleo"
+            named = next((f" {word}" for word in words if word in COMMANDS), "")
+            command = error.ctx.command_path if error.ctx else f"paleo{named}"
             _stop(2, [f"{error.format_message()} (see {command} --help)"])
         except click.ClickException as error:
             _stop(1, [error.format_message()])
@@ -90,12 +94,11 @@ def _stop(status: int, messages: Sequence[str]) -> NoReturn:
 
 @click.command(
     cls=_Commands,
+    invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],
         # Options may be written with hyphens or underscores.
-        "token_normalize_func": lambda token: (
-            token.replace("-", "_") if token.startswith("--") else token
-        ),
+        "token_normalize_func": lambda token: token.replace("-", "_"),
     },
 )
 @click.version_option(__version__, prog_name="paleo", message="%(prog)s %(version)s")
@@ -110,3 +113,6 @@ def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
     Options may be written with hyphens or underscores.
     """
     ctx.obj = verbose
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help(), err=True)
+        ctx.exit(2)

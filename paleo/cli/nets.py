@@ -45,5 +45,5 @@ def command(schema: bool, output: Output) -> None:
                 "source": net.source,
             }
         )
-    cited = cite(rows, [[str(row["source"])] for row in rows])
-    output.write([Table("", _COLUMNS, rows, footnotes=cited)], lambda: {"nets": rows})
+    cited, sources = cite(rows, [[str(row["source"])] for row in rows])
+    output.write([Table("", _COLUMNS, cited, footnotes=sources)], lambda: {"nets": rows})

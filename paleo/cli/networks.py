@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from paleo.cli.hardware import describe, find_all, footnotes
-from paleo.cli.options import Output, output_options
+from paleo.cli.hardware import describe, find_all, sourced_table
+from paleo.cli.options import NETWORK, Output, output_options
 from paleo.hardware import find_network, network_names
-from paleo.report import Column, Table
+from paleo.report import Column
 
 _COLUMNS = (
     Column("name", "network"),
@@ -22,7 +22,7 @@ _COLUMNS = (
 
 
 @click.command("networks", short_help="The predefined networks, their figures and sources.")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, type=NETWORK, metavar="[NAME]...")
 @output_options
 def command(names: tuple[str, ...], output: Output) -> None:
     """List networks: each NAME (a name, an alias or a TOML file), or all predefined ones.
@@ -42,7 +42,8 @@ def command(names: tuple[str, ...], output: Output) -> None:
         }
         for network in networks
     ]
-    notes = footnotes(
+    table = sourced_table(
+        _COLUMNS,
         rows,
         [list(network.sources.values()) for network in networks],
         [
@@ -51,7 +52,7 @@ def command(names: tuple[str, ...], output: Output) -> None:
         ],
     )
     output.write(
-        [Table("", _COLUMNS, rows, footnotes=notes)],
+        [table],
         lambda: {
             "networks": [
                 {

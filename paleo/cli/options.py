@@ -12,7 +12,9 @@ import click
 from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
 
 __all__ = [
+    "DEVICE",
     "NET",
+    "NETWORK",
     "Output",
     "cite",
     "device_option",
@@ -63,7 +65,7 @@ class Output:
 
 def _width() -> int | None:
     """Return the columns of the terminal, None if the output is no terminal."""
-    if not sys.stdout.isatty():
+    if sys.stdout is None or not sys.stdout.isatty():
         return None
     import shutil  # here, because it takes as long to import as a simulation
 
@@ -161,12 +163,15 @@ class _Name(click.ParamType):  # type: ignore[type-arg]
 
 NET = _Name(_net_names)
 
+DEVICE = _Name(_device_names)
+NETWORK = _Name(_network_names)
+
 device_option = click.option(
     "--device_name",
     "--device",
     default="TITAN_X",
     show_default=True,
-    type=_Name(_device_names),
+    type=DEVICE,
     help="Device: a name of `paleo devices`, or a TOML file of your own.",
 )
 network_option = click.option(
@@ -174,15 +179,18 @@ network_option = click.option(
     "--network",
     default="ethernet",
     show_default=True,
-    type=_Name(_network_names),
+    type=NETWORK,
     help="Network: a name of `paleo networks`, or a TOML file of your own.",
 )
 
 
-def cite(rows: Sequence[dict[str, Any]], sources: Sequence[Sequence[str]]) -> list[str]:
-    """Number the sources of each row, put the numbers in its "cited", return the list."""
+def cite(
+    rows: Sequence[dict[str, Any]], sources: Sequence[Sequence[str]]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows, each with the numbers of its sources as "cited", and the sources."""
     numbers: dict[str, int] = {}
+    cited = []
     for row, texts in zip(rows, sources, strict=True):
         own = [numbers.setdefault(text, len(numbers) + 1) for text in texts]
-        row["cited"] = " ".join(f"[{number}]" for number in sorted(own))
-    return [f"[{number}] {text}" for text, number in numbers.items()]
+        cited.append({**row, "cited": " ".join(f"[{number}]" for number in sorted(own))})
+    return cited, [f"[{number}] {text}" for text, number in numbers.items()]

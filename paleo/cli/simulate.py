@@ -19,6 +19,7 @@ from paleo.cli.options import (
 from paleo.collectives import COLLECTIVES
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
 from paleo.hardware import find_device, find_network
+from paleo.load import net_path
 from paleo.report import Column, Table
 from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, DataRow, Run, simulate
 
@@ -148,6 +149,8 @@ def command(
         **settings,
     )
     if is_verbose():
+        for net in nets:
+            verbose(f"net {net}: {net_path(net)}")
         for found in (find_device(device_name), find_network(network_name)):
             for name, figure in found.figures.items():
                 verbose(f"{found.name}: {name} {figure.value:g} ({figure.source})")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paleo.errors import HardwareError
-from paleo.hardware.figures import Figure, FileReader
+from paleo.hardware.figures import Figure, FileReader, given
 from paleo.quantity import Quantity, maximum
 from paleo.tensor import DTYPES
 
@@ -64,18 +64,11 @@ class Device:
         cls, name: str, *, clock: Quantity, peak: Quantity, memory_bandwidth: Quantity
     ) -> Device:
         """Return a device of your own: clock in Hz, fp32 peak in FLOP/s, bandwidth in bytes/s."""
-
-        def own(value: Quantity) -> Figure:
-            return Figure(value, "given in the program")
-
-        return cls(
-            name,
-            name,
-            "gpu",
-            "",
-            {"base_clock": own(clock), "memory_bandwidth": own(memory_bandwidth)},
-            {"fp32": {"vector": own(peak)}},
-        )
+        figures = {
+            "base_clock": given(clock, "clock"),
+            "memory_bandwidth": given(memory_bandwidth, "memory_bandwidth"),
+        }
+        return cls(name, name, "gpu", "", figures, {"fp32": {"vector": given(peak, "peak")}})
 
     def _figure(self, name: str) -> Quantity:
         try:

@@ -6,6 +6,7 @@ a `source` (a key of the file's `[sources]`) and a `note`.
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Mapping
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paleo.errors import HardwareError, Mistakes, near
-from paleo.quantity import Quantity
+from paleo.errors import HardwareError, Mistakes, SettingError, near
+from paleo.quantity import Quantity, largest, smallest
 from paleo.units import parse
+from paleo.values import shown, whole
 
-__all__ = ["Figure", "FileReader"]
+__all__ = ["Figure", "FileReader", "given"]
 
 #: Where a figure of a user's own file comes from when the file does not say.
 OWN = "the file itself"
@@ -32,6 +34,16 @@ class Figure:
     note: str = ""
 
 
+def given(value: Quantity, name: str) -> Figure:
+    """Return a figure of hardware that a program describes; raises SettingError.
+
+    The value, or all of an array, has to be above 0 and finite.
+    """
+    if smallest(value) > 0 and largest(value) < math.inf:  # false for NaN
+        return Figure(value, "given in the program")
+    raise SettingError(f"{name}: expected a number above 0, got {value}")
+
+
 class FileReader:
     """Reads one TOML file, collecting every mistake in it.
 
@@ -39,14 +51,20 @@ class FileReader:
     """
 
     def __init__(self, path: Path) -> None:
-        shown = os.fspath(path)
-        self.mistakes = Mistakes(shown)
+        name = os.fspath(path)
+        self.mistakes = Mistakes(name)
         try:
             self.root: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8"))
         except OSError as error:
-            raise HardwareError(f"{shown}: {error.strerror or error}") from None
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise HardwareError(f"{shown}: not a TOML file: {error}") from None
+            raise HardwareError(f"{name}: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise HardwareError(f"{name}: not a TOML file: not text in UTF-8") from None
+        except tomllib.TOMLDecodeError as error:
+            raise HardwareError(f"{name}: not a TOML file: {error}") from None
+        except RecursionError:
+            raise HardwareError(f"{name}: not a TOML file: nested too deeply") from None
+        except ValueError:  # the interpreter's limit on the digits of an integer
+            raise HardwareError(f"{name}: a number is too large to mean anything") from None
         self.sources = self.texts(self.table(self.root, "sources"), "sources")
 
     def only(self, table: Mapping[str, Any], known: tuple[str, ...], where: str = "") -> None:
@@ -69,7 +87,7 @@ class FileReader:
         found = parent.get(name, default)
         if isinstance(found, str):
             return found
-        self.mistakes.add(f"expected a text, got {found!r}", key=where + name)
+        self.mistakes.add(f"expected a text, got {shown(found)}", key=where + name)
         return default
 
     def texts(self, table: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -88,11 +106,11 @@ class FileReader:
         """Return a number of this dimension ("count" is a whole number without a unit)."""
         try:
             if dimension == "count":
-                if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-                    return value
-                raise ValueError(f"expected a whole number above 0, got {value!r}")
+                return whole(value)
             if not isinstance(value, str):
-                raise ValueError(f'expected a text with a unit, such as "10 GB/s", got {value!r}')
+                raise ValueError(
+                    f'expected a text with a unit, such as "10 GB/s", got {shown(value)}'
+                )
             return parse(value, dimension)
         except ValueError as error:
             self.mistakes.add(str(error), key=where)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from paleo.hardware.figures import Figure, FileReader
+from paleo.hardware.figures import Figure, FileReader, given
 from paleo.quantity import Quantity
 
 __all__ = ["Network"]
@@ -29,7 +29,7 @@ class Network:
     @classmethod
     def from_bandwidth(cls, name: str, bandwidth: Quantity) -> Network:
         """Return a network of your own, of so many bytes/s."""
-        return cls(name, name, {"bandwidth": Figure(bandwidth, "given in the program")})
+        return cls(name, name, {"bandwidth": given(bandwidth, "bandwidth")})
 
     @property
     def bandwidth(self) -> Quantity:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paleo.errors import near
+from paleo.values import MAX_SIZE, shown, whole
 
 __all__ = [
     "FilterShape",
@@ -25,9 +26,6 @@ __all__ = [
     "Window",
     "key",
 ]
-
-#: No dimension, count or window may be larger: it is 2**31 - 1, as in most frameworks.
-MAX_SIZE = 2**31 - 1
 
 
 class Kind(ABC):
@@ -63,28 +61,6 @@ _MISSING = object()
 def key(kind: Kind, doc: str, default: Any = _MISSING) -> Any:
     """Declare a key of a layer; required if it has no default."""
     return Key(kind, doc, default)
-
-
-def shown(value: Any) -> str:
-    """Return a JSON value as short text for a message."""
-    import json
-
-    try:
-        text = json.dumps(value)
-    except ValueError:  # an integer of thousands of digits
-        return "a number of very many digits"
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
-def whole(value: Any, minimum: int = 1) -> int:
-    """Return `value` if it is a whole number from `minimum` up to MAX_SIZE."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"expected a whole number, got {shown(value)}")
-    if value < minimum:
-        raise ValueError(f"expected {minimum} or more, got {shown(value)}")
-    if value > MAX_SIZE:
-        raise ValueError(f"{shown(value)} is too large to mean anything (at most {MAX_SIZE})")
-    return value
 
 
 def _whole_schema(minimum: int) -> dict[str, Any]:

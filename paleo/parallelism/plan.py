@@ -12,8 +12,8 @@ from paleo.errors import SettingError
 from paleo.estimate import adapter, estimate_communication, estimate_update
 from paleo.hardware import Device, Network
 from paleo.layers import Layer
-from paleo.layers.keys import MAX_SIZE
 from paleo.quantity import Quantity, is_array, whole_array
+from paleo.values import MAX_SIZE
 
 __all__ = ["Plan", "checked_workers"]
 

@@ -1,0 +1,447 @@
+"""The commands, their options, and what they print, in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+import paleo
+from paleo.cli import cli
+from paleo.report import FORMATS
+
+LISTS = ("nets", "devices", "networks")
+COMMANDS = [("summary", "nin"), ("simulate", "nin"), *((name,) for name in LISTS)]
+SCHEMES = {"OneToAll", "TreeAllReduce", "ButterflyAllReduce", "ButterflyMixing"}
+
+
+def call(*arguments: str, status: int = 0) -> click.testing.Result:
+    """Run a command without a process."""
+    result = click.testing.CliRunner().invoke(cli, arguments, prog_name="paleo")
+    assert result.exit_code == status, result.output
+    return result
+
+
+def as_json(*arguments: str) -> Any:
+    return json.loads(call(*arguments, "--format=json").stdout)
+
+
+def separated(text: str, separator: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text), delimiter=separator))
+
+
+def process(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
+    """Run `python -m paleo` in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "paleo", *arguments], capture_output=True, **kwargs
+    )
+
+
+def written(folder: Path, name: str, layer: str = "data") -> Path:
+    """Write a net of one input."""
+    path = folder / "my.json"
+    layers = {layer: {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}}
+    path.write_text(json.dumps({"name": name, "layers": layers}))
+    return path
+
+
+def test_simulate_has_the_defaults_of_2017() -> None:
+    # Section 2 of the equations of the 2017 model; the separator has become a table.
+    plain = as_json("simulate", "alex_v2")
+    assert [run["scaling"] for run in plain["runs"]] == ["weak", "strong"]
+    for run in plain["runs"]:
+        assert (run["device"], run["network"]) == ("TITAN_X", "ethernet")
+        assert (run["batch_size"], run["cost_model"]) == (128, "paleo2017")
+        assert (run["parallel"], run["ppp_comp"], run["ppp_comm"]) == ("data", 1, 1)
+        assert (run["use_pipeline"], run["use_only_gemm"]) == (False, False)
+        assert [row["workers"] for row in run["rows"]] == [1, 2, 4, 8, 16, 32, 64, 128]
+    (hybrid,) = as_json("simulate", "alex_v2_4gpu", "--parallel=hybrid")["runs"]
+    assert [row["workers"] for row in hybrid["rows"]] == [1, 1]
+
+
+#: Each option of simulate with another value than its default.
+OPTIONS = {
+    "device_name": "K40",
+    "network_name": "pcie2",
+    "batch_size": "96",
+    "num_workers": "1,3",
+    "scaling": "strong",
+    "ppp_comp": "0.5",
+    "ppp_comm": "0.25",
+    "parallel": "model",
+    "use_pipeline": None,
+    "use_only_gemm": None,
+    "cost_model": "roofline",
+    "scheme": "OneToAll",
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_may_be_written_with_hyphens_or_underscores(name: str) -> None:
+    value = [] if OPTIONS[name] is None else [OPTIONS[name]]
+    plain = call("simulate", "alex_v2", "--format=json").stdout
+    low = call("simulate", "alex_v2", "--format=json", f"--{name}", *value).stdout
+    high = call("simulate", "alex_v2", "--format=json", f"--{name.replace('_', '-')}", *value)
+    assert high.stdout == low != plain
+
+
+def test_the_options_of_summary_and_hybrid_take_hyphens_too() -> None:
+    assert as_json("summary", "nin", "--batch-size=3")["nets"][0]["batch_size"] == 3
+    (run,) = as_json("simulate", "alex_v2_4gpu", "--parallel=hybrid", "--hybrid-workers=4")["runs"]
+    assert {row["workers"] for row in run["rows"]} == {4}
+
+
+def test_device_and_network_have_second_names() -> None:
+    short = call("simulate", "nin", "--device", "K20", "--network", "pcie3").stdout
+    assert short == call("simulate", "nin", "--device_name=K20", "--network_name=pcie3").stdout
+    assert "nin on K20, pcie3" in short
+
+
+def test_summary_takes_the_batch_of_the_file(tmp_path: Path) -> None:
+    net = str(written(tmp_path, "net"))
+    assert as_json("summary", net)["nets"][0]["layers"][0]["output"] == [2, 8, 8, 3]
+    assert as_json("summary", net, "--batch_size=5")["nets"][0]["layers"][0]["output"][0] == 5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_verbose_stands_before_or_after_the_command(command: tuple[str, ...]) -> None:
+    plain, before, after = call(*command), call("--verbose", *command), call(*command, "--verbose")
+    assert before.stdout == after.stdout == plain.stdout
+    assert before.stderr == after.stderr
+    assert all(line.startswith("paleo: ") for line in after.stderr.splitlines())
+
+
+def test_verbose_says_what_is_read_and_used() -> None:
+    assert "nin.json" in call("summary", "nin", "--verbose").stderr
+    said = call("simulate", "nin", "--device=K40", "--network=aws", "--verbose").stderr
+    for expected in ("nin.json", "K40: memory_bandwidth 2.88e+11", "aws: bandwidth 2.5e+08"):
+        assert expected in said
+
+
+def test_debug_shows_the_traceback_and_the_line() -> None:
+    for arguments in (["--debug", "summary", "gone"], ["summary", "gone", "--debug"]):
+        said = call(*arguments, status=1).stderr
+        assert said.startswith("Traceback (most recent call last):")
+        assert said.splitlines()[-1].startswith("paleo: unknown net 'gone'")
+
+
+def test_version_and_help_of_every_command() -> None:
+    assert call("--version").stdout == f"paleo {paleo.__version__}\n"
+    for command in ("summary", "simulate", *LISTS):
+        assert call(command, "-h").stdout == call(command, "--help").stdout
+        assert f"Usage: paleo {command} " in call(command, "-h").stdout
+        assert f"  {command} " in call("-h").stdout
+
+
+def test_help_names_every_option_and_its_default() -> None:
+    said = " ".join(call("simulate", "-h").stdout.split())
+    for name in (*OPTIONS, "device", "network", "hybrid_workers", "separator", "format", "verbose"):
+        assert f"--{name}" in said
+    for default in ("TITAN_X", "ethernet", "128", "1,2,4,8,16,32,64,128", "weak,strong", "data"):
+        assert f"[default: {default}]" in said
+
+
+def test_no_command_at_all_shows_the_help() -> None:
+    said = call(status=2).stderr
+    assert "\n  simulate " in said
+    assert "\\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["summary", "nin", "--foo"], "No such option '--foo'"),
+        (["simulate", "nin", "--format=xml"], "Invalid value for '--format': 'xml' is not one of"),
+        (["simulate", "nin", "--batch_size=x"], "Invalid value for '--batch_size': 'x' is not"),
+        (["simulate", "nin", "--batch_size"], "Option '--batch_size' requires an argument"),
+        (["simulate", "nin", "--parallel=tensor"], "Invalid value for '--parallel': 'tensor'"),
+        (["simulate"], "Missing argument 'NET...'"),
+        (["nets", "nin"], "Got unexpected extra argument (nin)"),
+        (["simulat"], "no such command 'simulat' (did you mean 'simulate'?)"),
+        *(
+            (["summary", "nin", f"--separator={bad}"], "--separator: expected one character, or ")
+            for bad in ("", ";;", '"', "\n", "tabs")
+        ),
+        (["summary", "nin", "--separator=;", "--format=json"], "--separator does not go with --fo"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    result = call(*arguments, status=2)
+    command = "" if message.startswith("no such command") else f" {arguments[0]}"
+    (line,) = result.stderr.splitlines()
+    assert result.stdout == ""
+    assert line.startswith(f"paleo: {message}")
+    assert line.endswith(f"(see paleo{command} --help)")
+
+
+def test_nets_are_found_by_name_and_by_path_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    by_name = call("summary", "alex_v2").stdout
+    assert call("summary", "nets/alex_v2.json").stdout == by_name
+    assert call("summary", "alex_v2.json").stdout == by_name
+    Path("nets").mkdir()
+    own = written(Path("nets"), "mine").rename("nets/alex_v2.json")
+    assert "mine, batch 2" in call("summary", str(own)).stdout
+    assert "mine, batch 2" in call("summary", str(own.absolute())).stdout
+    assert call("summary", "alex_v2").stdout == by_name
+
+
+def test_several_nets_come_in_order() -> None:
+    nets = ["nin", "alex_v2", "nin"]
+    assert [net["name"] for net in as_json("summary", *nets)["nets"]] == nets
+    runs = as_json("simulate", *nets, "--num_workers=1,2")["runs"]
+    assert [(run["net"], run["scaling"]) for run in runs] == [
+        (net, scaling) for net in nets for scaling in ("weak", "strong")
+    ]
+
+
+def test_python_m_paleo_is_the_command() -> None:
+    done = process("simulate", "alex_v2", cwd="/")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == call("simulate", "alex_v2").stdout
+    assert b"\x1b" not in done.stdout
+    assert max(map(len, done.stdout.decode().splitlines())) > 100  # not folded
+
+
+def types(values: dict[str, Any]) -> dict[str, type]:
+    return {key: type(value) for key, value in values.items()}
+
+
+RUN = dict.fromkeys(("net", "device", "network", "cost_model"), str)
+RUN |= {"ppp_comp": float, "ppp_comm": float}
+RUN |= {"batch_size": int, "use_pipeline": bool, "rows": list}
+PARTS = {"forward_s": float, "backward_s": float, "update_s": float}
+
+
+def test_the_json_of_summary_has_layers_and_totals() -> None:
+    (net,) = as_json("summary", "alex_v2_2gpu")["nets"]
+    totals = dict.fromkeys(("params", "forward_flops", "weights_bytes", "activations_bytes"), int)
+    assert types(net).items() >= ({"name": str, "layers": list} | totals).items()
+    keys = {"name": str, "type": str, "parents": list, "output": list} | totals
+    for layer in net["layers"]:
+        assert types(layer).items() >= keys.items()
+    for key in totals:
+        assert net[key] == sum(layer[key] for layer in net["layers"])
+    fc7 = next(layer for layer in net["layers"] if layer["name"] == "parallel_fc67/fc7@1")
+    assert fc7["parents"] == ["parallel_fc67/concat6@1"]
+    assert (fc7["type"], fc7["output"]) == ("Convolution", [128, 1, 1, 2048])
+
+
+def test_the_json_of_data_parallel_runs() -> None:
+    runs = as_json("simulate", "nin", "--batch_size=8", "--num_workers=1,4", "--ppp_comm=0.5")
+    keys = {"workers": int, "batch_size": int, "iterations": int, "compute_s": float} | PARTS
+    assert [run["scaling"] for run in runs["runs"]] == ["weak", "strong"]
+    for run, batches in zip(runs["runs"], ([8, 32], [8, 8]), strict=True):
+        assert types(run).items() >= (RUN | {"scaling": str}).items()
+        assert [row["batch_size"] for row in run["rows"]] == batches  # of all workers
+        for row in run["rows"]:
+            assert types(row).items() >= keys.items()
+            assert row["compute_s"] == row["forward_s"] + row["backward_s"] + row["update_s"]
+            assert types(row["communication_s"]) == dict.fromkeys(SCHEMES, float)
+            assert row["iterations"] == 1
+
+
+def test_the_json_of_model_parallel_runs() -> None:
+    (run,) = as_json("simulate", "alex_v2_4gpu", "--parallel=model")["runs"]
+    assert types(run).items() >= RUN.items()
+    assert [row["pass"] for row in run["rows"]] == ["forward", "backward"]
+    for row in run["rows"]:
+        assert types(row).items() >= {"lower_s": float, "upper_s": float}.items()
+        assert 0 < row["lower_s"] < row["upper_s"]
+
+
+def test_the_json_of_hybrid_parallel_runs() -> None:
+    (run,) = as_json("simulate", "alex_v2_4gpu", "--parallel=hybrid", "--hybrid_workers=4")["runs"]
+    assert types(run).items() >= RUN.items()
+    assert [row["part"] for row in run["rows"]] == ["data", "model"]
+    for row in run["rows"]:
+        assert types(row).items() >= (PARTS | {"sync_s": float}).items()
+        assert (row["workers"], row["batch_size"]) == (4, 512)
+
+
+@pytest.mark.parametrize(
+    ("option", "separator"),
+    [("format=csv", ","), ("format=tsv", "\t"), ("separator=;", ";"), ("separator=tab", "\t")],
+)
+def test_separated_values_are_those_of_the_json(option: str, separator: str) -> None:
+    data = ("simulate", "nin", "vgg16", "--num_workers=1,3,128")
+    rows = separated(call(*data, f"--{option}").stdout, separator)
+    runs = as_json(*data)["runs"]
+    expected = [{**run, **row} for run in runs for row in run["rows"]]
+    assert len(rows) == len(expected) == 12
+    for found, row in zip(rows, expected, strict=True):
+        for key in ("net", "device", "scaling", "workers", "batch_size"):
+            assert found[key] == str(row[key])
+        for key in (*PARTS, "compute_s"):
+            assert float(found[key]) == row[key]
+        for scheme in SCHEMES:
+            assert float(found[f"{scheme}_s"]) == row["communication_s"][scheme]
+
+    rows = separated(call("summary", "alex_v2_2gpu", f"--{option}").stdout, separator)
+    (net,) = as_json("summary", "alex_v2_2gpu")["nets"]
+    assert [(row["net"], row["name"]) for row in rows] == [
+        (net["name"], layer["name"]) for layer in net["layers"]
+    ]
+    for row, layer in zip(rows, net["layers"], strict=True):
+        assert row["output"] == "x".join(map(str, layer["output"]))
+        assert row["parents"].split() == layer["parents"]
+        for key in ("params", "forward_flops", "weights_bytes", "activations_bytes"):
+            assert int(row[key]) == layer[key]
+
+
+@pytest.mark.parametrize("parallel", ["model", "hybrid"])
+def test_separated_values_of_model_and_hybrid_runs(parallel: str) -> None:
+    arguments = ("simulate", "alex_v2_2gpu", f"--parallel={parallel}")
+    (run,) = as_json(*arguments)["runs"]
+    rows = separated(call(*arguments, "--format=csv").stdout, ",")
+    for found, row in zip(rows, run["rows"], strict=True):
+        assert found.items() >= {key: str(value) for key, value in row.items()}.items()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_prints_every_format(command: tuple[str, ...]) -> None:
+    texts = {name: call(*command, f"--format={name}").stdout for name in FORMATS}
+    assert len(set(texts.values())) == len(FORMATS)
+    assert call(*command).stdout == texts["table"]
+    json.loads(texts["json"])
+    assert separated(texts["csv"], ",") == separated(texts["tsv"], "\t")
+    rows = [line for line in texts["markdown"].splitlines() if line.startswith("|")]
+    assert len({row.count(" | ") for row in rows}) == 1
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_lists_have_figures_and_sources_in_every_format(command: str) -> None:
+    names = getattr(paleo, f"{command.removesuffix('s')}_names")()
+    found = as_json(command)[command]
+    assert [entry["name"] for entry in found] == names
+    assert not any("cited" in entry for entry in found)  # the numbers are the table's
+    assert [row["name"] for row in separated(call(command, "--format=csv").stdout, ",")] == names
+    figure = {"nets": "50,303,912", "devices": "TITAN_X", "networks": "126.0"}[command]
+    source = {"nets": "arXiv:1404.5997", "devices": "https://", "networks": "IEEE"}[command]
+    for name in FORMATS:
+        text = call(command, f"--format={name}").stdout
+        assert source in text
+        assert figure in text or name in ("csv", "tsv", "json")
+
+
+def test_devices_and_networks_are_listed_with_the_source_of_each_figure() -> None:
+    (k40,) = as_json("devices", "Tesla K40")["devices"]
+    assert k40["figures"]["memory_bandwidth"]["value"] == 288e9
+    assert k40["peak_flop_per_s"]["fp32"]["vector"]["value"] == 4.29e12
+    assert all(figure["source"] for figure in k40["figures"].values())
+    (pcie3,) = as_json("networks", "pcie3")["networks"]
+    assert pcie3["paleo2017"]["bandwidth_bytes_per_s"] == 16e9
+    assert pcie3["figures"]["bandwidth"]["value"] == 15.75e9
+
+
+def test_tables_have_units_in_the_header_and_mark_the_best_scheme() -> None:
+    lines = call("simulate", "alex_v2", "--scaling=weak", "--num_workers=1,8").stdout.splitlines()
+    title = "alex_v2 on TITAN_X, ethernet, data-parallel, weak scaling, batch 128, paleo2017"
+    assert lines[0].startswith(title)
+    for word in ("workers", "(ms)", "samples", "speedup", "efficiency", "(%)"):
+        assert any(word in line for line in lines[:6])
+    (row,) = (line for line in lines if line.split()[:1] == ["8"])
+    assert row.count("*") == 1
+    assert any(line.startswith("* the best scheme") for line in lines)
+
+
+def test_notes_say_what_a_reader_must_know() -> None:
+    strong = ("simulate", "nin", "--scaling=strong", "--num_workers=2,16", "--batch_size=4")
+    note = "up to 16 workers share 4 samples: computed with one sample each"
+    (run,) = as_json(*strong)["runs"]
+    assert any(note in said for said in run["notes"])
+    assert f"note: {note}" in call(*strong).stdout
+    assert f"paleo: note: {note}" in call(*strong, "--format=csv").stderr
+    alone = as_json("simulate", "nin", "--num_workers=1", "--batch_size=1")["runs"][0]
+    assert run["rows"][1]["forward_s"] == alone["rows"][0]["forward_s"]
+    hybrid = ("simulate", "alex_v2_4gpu", "--parallel=hybrid", "--hybrid_workers=3")
+    assert "hybrid_workers is 3, the net's layers are split 4 ways" in call(*hybrid).stdout
+    assert "split 4 ways" not in call(*hybrid[:-1], "--hybrid_workers=4").stdout
+    for options in ([], ["--use_only_gemm"]):
+        assert "(GEMM)" in call("simulate", "nin", *options).stdout
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_control_characters_in_names_break_no_table(tmp_path: Path, name: str) -> None:
+    for command in ("summary", "simulate"):
+        plain = call(command, str(written(tmp_path, "net")), f"--format={name}").stdout
+        net = str(written(tmp_path, "a\nb\x1b", "c\nd\x1b"))
+        odd = call(command, net, f"--format={name}").stdout
+        if name in ("csv", "tsv"):  # a line break stands in quotes
+            rows = separated(odd, "," if name == "csv" else "\t")
+            assert {row["net"] for row in rows} == {"a\nb\x1b"}
+        else:
+            assert len(odd.splitlines()) == len(plain.splitlines())
+            assert "\x1b" not in odd
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1", "cp437"])
+def test_a_name_that_the_terminal_cannot_show_stops_nothing(tmp_path: Path, encoding: str) -> None:
+    net = str(written(tmp_path, "größe 😀", "日本"))
+    env = os.environ | {"LC_ALL": "C", "PYTHONIOENCODING": encoding}
+    table = process("summary", net, env=env)
+    assert (table.returncode, table.stderr) == (0, b"")
+    output = process("summary", net, "--format=json", env=env).stdout
+    text = output.decode("utf-8" if encoding == "ascii" else encoding)  # as click does it
+    assert json.loads(text)["nets"][0]["name"] == "größe 😀"
+
+
+def test_a_narrow_terminal_folds_tables() -> None:
+    pty = pytest.importorskip("pty", reason="there are no pseudo-terminals here")
+    import fcntl
+    import struct
+    import termios
+
+    for command in (["simulate", "alex_v2"], ["summary", "alex_v2"]):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
+        env = {key: value for key, value in os.environ.items() if key != "COLUMNS"}
+        child = subprocess.Popen([sys.executable, "-m", "paleo", *command], stdout=theirs, env=env)
+        os.close(theirs)
+        text = b""
+        try:
+            while found := os.read(ours, 65536):
+                text += found
+        except OSError:  # Linux says so when the other end is closed
+            pass
+        os.close(ours)
+        assert child.wait() == 0
+        lines = text.decode().splitlines()
+        titles = ("alex_v2 ", "alex_v2,", "note: ", "* ")
+        assert all(len(line) <= 60 or line.startswith(titles) for line in lines)
+        assert sum(line.startswith(("workers  ", "layer  ")) for line in lines) > 1
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("paleo simulate al", {"alex_v2", "alex_v2_8gpu"}),
+        ("paleo simulate nin --device K", {"K20", "K20X", "K40", "K80"}),
+        ("paleo simulate nin --device_name tit", {"TITAN_X"}),
+        ("paleo simulate nin --network eth", {"ethernet", "ethernet20"}),
+        ("paleo si", {"simulate"}),
+        ("paleo devices K", {"K20", "K20X", "K40", "K80"}),
+        ("paleo networks pc", {"pcie2", "pcie3"}),
+    ],
+)
+def test_the_shell_completes(words: str, expected: set[str]) -> None:
+    env = os.environ | {
+        "_PALEO_COMPLETE": "bash_complete",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    offered = process(env=env).stdout.decode().split()
+    prefix = words.split()[-1].lower()
+    names = {entry.removeprefix("plain,") for entry in offered if entry.startswith("plain,")}
+    assert names >= expected
+    assert all(name.lower().startswith(prefix) for name in names)

@@ -1,0 +1,449 @@
+"""What Paleo says of bad input: one clear line per mistake, all of a file together.
+
+Every case of a net file is read by `paleo.loads` and by the commands; all say the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+import paleo
+from paleo.cli import cli
+
+DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}
+ONE = [1, 1, 1, 1]
+WORKS_TOO = "`paleo nets` lists them, a .json file works too"
+LEFT_OUT = "left out"
+
+
+def layer(kind: str, **keys: Any) -> dict[str, Any]:
+    found = {"type": kind, "parents": ["data"], **keys}
+    return {name: value for name, value in found.items() if value != LEFT_OUT}
+
+
+def conv(**keys: Any) -> dict[str, Any]:
+    """A 3x3 convolution that fits, but for the `keys`."""
+    return layer(
+        "Convolution", **{"filter": [3, 3, 3, 4], "strides": ONE, "padding": "SAME"} | keys
+    )
+
+
+def flat(*parents: str) -> dict[str, Any]:
+    return layer("Flatten", parents=list(parents))
+
+
+def deconv(**keys: Any) -> dict[str, Any]:
+    right = {"filter": [5, 5, 4, 3], "strides": [1, 2, 2, 1], "output_shape": [2, 16, 16, 4]}
+    return layer("Deconvolution", **{"padding": "SAME"} | right | keys)
+
+
+def pool(**keys: Any) -> dict[str, Any]:
+    return layer("Pooling", **{"strides": ONE, "padding": "VALID"} | keys)
+
+
+def block(**layers: Any) -> dict[str, Any]:
+    return layer("Block", layers=layers)
+
+
+def split(splits: Any = 2, **layers: Any) -> dict[str, Any]:
+    return layer("ModelParallel", layers=layers, splits=splits)
+
+
+def net(**layers: Any) -> str:
+    return json.dumps({"name": "net", "layers": {"data": DATA, **layers}})
+
+
+def placed(short: str) -> str:
+    """Turn "c.filter: message" or "c: message" into a line as Paleo writes it."""
+    where, _, message = short.partition(": ")
+    name, _, key = where.partition(".")
+    return f'layer "{name}": ' + (f'key "{key}": ' if key else "") + message
+
+
+def refused(*arguments: str, status: int = 1) -> list[str]:
+    """Run a command that must fail, and return its lines without "paleo: "."""
+    result = click.testing.CliRunner().invoke(cli, arguments, prog_name="paleo")
+    assert (result.exit_code, result.stdout) == (status, ""), result.output
+    lines = result.stderr.splitlines()
+    assert lines
+    assert all(line.startswith("paleo: ") for line in lines), lines
+    return [line.removeprefix("paleo: ") for line in lines]
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | bytes], list[str]]:
+    """Return the lines that API and commands all say of a net file, without its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def lines(text: str | bytes) -> list[str]:
+        with pytest.raises(paleo.NetSpecError) as caught:
+            paleo.loads(text, file="my.json")
+        found = str(caught.value).splitlines()
+        assert len(found) == len(caught.value.mistakes)
+        Path("my.json").write_bytes(text if isinstance(text, bytes) else text.encode())
+        for command in ("summary", "simulate"):
+            assert refused(command, "my.json") == found
+        assert all(line.startswith("my.json: ") for line in found)
+        return [line.removeprefix("my.json: ") for line in found]
+
+    return lines
+
+
+NO_NET = "not a net: expected a JSON object with name and layers"
+TEXTS = [
+    ("", "not JSON: Expecting value at line 1, column 1"),
+    ('{"name":\n  "x",', "not JSON: Expecting property name enclosed in double quotes at line 2,"),
+    (b'{"name": "\xff"}', "not JSON: not text in UTF-8"),
+    ("[]", NO_NET),
+    ("null", NO_NET),
+    ("[" * 100_000, "not a net: nested too deeply"),
+    ('{"a":' * 100_000, "not a net: nested too deeply"),
+    (net().replace("[2,", f"[{'9' * 5000},"), "a number is too large to mean anything"),
+    (net().replace('"name"', '"source"'), 'key "name": expected the net\'s name, it is missing'),
+    (net().replace('"net"', "3"), 'key "name": expected the net\'s name, got 3'),
+    ('{"name": "n"}', 'key "layers": it is missing'),
+    ('{"name": "n", "layers": {}}', 'key "layers": it is empty'),
+    ('{"name": "n", "layers": []}', 'key "layers": it must be an object: layer names to layers'),
+    (net().replace("{", '{"nam": 1, ', 1), "key \"nam\": unknown key (did you mean 'name'?)"),
+    (net().replace("{", '{"source": 3, ', 1), 'key "source": expected a text, got 3'),
+    (net().replace("{", '{"name": "n", ', 1), 'key "name": given twice'),
+    (net().replace('"type"', '"type": 1, "type"'), 'layer "data": key "type": given twice'),
+    (net().replace('"data"', '"data": 1, "data"'), 'layer "data": two layers have this name'),
+    (
+        net(b=block(x=flat())).replace('"x"', '"x": {}, "x"'),
+        'layer "b/x": two layers have this name',
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), TEXTS, ids=[message for _, message in TEXTS])
+def test_a_file_that_is_no_net_says_why(said: Any, text: str | bytes, message: str) -> None:
+    (line,) = said(text)
+    assert line.startswith(message)
+
+
+def test_a_byte_order_mark_is_accepted() -> None:
+    assert paleo.loads(b"\xef\xbb\xbf" + net().encode()).name == "net"
+
+
+#: The layer "c" after "data" of 2x8x8x3; the key at fault (if there is one) and the message.
+LAYERS: list[tuple[Any, str]] = [
+    (3, ": expected an object, got 3"),
+    ({"parents": ["data"]}, "type: expected a layer type, it is missing"),
+    (layer("") | {"type": 3}, "type: expected a layer type, got 3"),
+    (layer("Flaten"), "type: unknown layer type \"Flaten\" (did you mean 'Flatten'?)"),
+    (conv(bais=None), "bais: unknown key (did you mean 'bias'?)"),
+    (conv(filter=LEFT_OUT), "filter: missing; it is [R, S, C, K]"),
+    (conv(filter="3x3"), 'filter: expected [R, S, C, K], got "3x3"'),
+    (conv(filter=[3, 3]), "filter: expected [R, S, C, K], got [3, 3]"),
+    (conv(filter=[0, 3, 3, 4]), "filter: expected 1 or more, got 0"),
+    (conv(filter=[3, 3, 3, -4]), "filter: expected 1 or more, got -4"),
+    (conv(filter=[3, 3, 3, 4.5]), "filter: expected a whole number, got 4.5"),
+    (conv(filter=[3, 3, 3, True]), "filter: expected a whole number, got true"),
+    (conv(strides=[1, 0, 1, 1]), "strides: expected 1 or more, got 0"),
+    (conv(strides=2), "strides: expected [1, height, width, 1], got 2"),
+    (conv(strides=[2, 1, 1, 1]), "strides: expected [1, height, width, 1] (whole in batch and"),
+    (conv(padding="same"), 'padding: expected "VALID", "SAME" or [p_h, p_w], got "same"'),
+    (conv(padding=[0, -1]), "padding: expected 0 or more, got -1"),
+    (conv(activation_fn=3), "activation_fn: expected a name or null, got 3"),
+    (conv(bias="yes"), 'bias: expected a list such as [K], got "yes"'),
+    (layer("Activation", function="rleu"), "function: unknown \"rleu\" (did you mean 'relu'?)"),
+    (layer("BatchNorm", affine=1), "affine: expected true or false, got 1"),
+    (layer("InnerProduct", num_outputs=0), "num_outputs: expected 1 or more, got 0"),
+    (layer("Dropout", dropout_keep_prob=0), "dropout_keep_prob: expected a number above 0, up to"),
+    (layer("Dropout", dropout_keep_prob=nan), "dropout_keep_prob: expected a number above 0, up"),
+    (DATA | {"tensor": [2]}, "tensor: expected a list of 2 or more whole numbers (8 at most), "),
+    (DATA | {"tensor": True}, "tensor: expected a list of 2 or more whole numbers, got true"),
+    (DATA | {"tensor": [2, inf]}, "tensor: expected a whole number, got Infinity"),
+    (DATA | {"tensor": [2, nan]}, "tensor: expected a whole number, got NaN"),
+    (DATA | {"tensor": [2, 10**30]}, f"tensor: {10**30} is too large to mean anything"),
+    (DATA | {"tensor": [2, *[2**31 - 1] * 2]}, ": 9.22e+18 elements in its output are too many"),
+    (DATA | {"parents": ["data"]}, "parents: Input takes no parents, got 1"),
+    (conv(parents=[]), "parents: it has no parents"),
+    (conv(parents=LEFT_OUT), "parents: expected a list of layer names, it is missing"),
+    (conv(parents="data"), 'parents: expected a list of layer names, got "data"'),
+    (conv(parents=[1]), "parents: expected a list of layer names, got [1]"),
+    (conv(parents=["data", "data"]), "parents: Convolution takes one parent, got 2"),
+    (flat("dato"), "parents: there is no layer \"dato\" (did you mean 'data'?)"),
+    (flat("ä"), 'parents: there is no layer "ä"'),
+    (flat("c"), "parents: a cycle: c -> c"),
+    (conv(filter=[3, 3, 5, 4]), "filter: the filter takes 5 channels, the input has 3"),
+    (conv(filter=[9, 3, 3, 4], padding="VALID"), "filter: a window of 9 is larger than its padded"),
+    (pool(ksize=[1, 9, 1, 1]), "ksize: a window of 9 is larger than its padded input of 8"),
+    (pool(ksize=[1, 1, 11, 1], padding=[1, 1]), "ksize: a window of 11 is larger than its padded "),
+    (layer("Reshape", output_shape=[-1, 7]), "output_shape: 2x8x8x3 cannot become [-1, 7]"),
+    (layer("Concatenate", dim=4), "dim: there is no dimension 4 in 2x8x8x3"),
+    (deconv(output_shape=[2, 20, 16, 4]), "output_shape: an output of 20x16 needs an input of 10x"),
+    (deconv(filter=[5, 5, 4, 7]), "filter: the filter takes 7 channels, the input has 3"),
+    (deconv(filter=[5, 5, 6, 3]), "filter: the filter gives 6 channels, output_shape 4"),
+    (flat("data@all"), 'parents: "@all" of "data", a layer that is not split'),
+    (flat("data@self"), 'parents: "@self" of "data", a layer that is not split'),
+    (block(), "layers: it is empty"),
+    (layer("Block"), "layers: it is missing"),
+    (
+        block(last=flat()) | {"endpoint": "lst"},
+        "endpoint: there is no layer \"lst\" in this block (did you mean 'last'?)",
+    ),
+    (split(0, x=flat()), "splits: expected 1 or more, got 0"),
+    (split("2", x=flat()), 'splits: expected a whole number, got "2"'),
+    (split(10**6, x=flat()), "splits: 1000000 slices are too many to mean anything"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), LAYERS, ids=[message for _, message in LAYERS])
+def test_a_faulty_layer_is_named_with_its_key(said: Any, body: Any, message: str) -> None:
+    (line,) = said(net(c=body))
+    assert line.startswith(placed(f"c.{message}"))
+
+
+#: Layers beside "data", and the lines: the layer, its key and the message.
+NETS: list[tuple[dict[str, Any], *tuple[str, ...]]] = [
+    (
+        {"c": conv(), "e": layer("Elementwise", parents=["data", "c"])},
+        "e: its parents differ in shape: 2x8x8x3, 2x8x8x4",
+    ),
+    (
+        {"p": pool(ksize=[1, 2, 2, 1]), "e": layer("Concatenate", parents=["data", "p"], dim=3)},
+        "e: its parents differ outside dimension 3: 2x8x8x3, 2x7x7x3",
+    ),
+    (
+        {
+            "a": layer("InnerProduct", num_outputs=2**31 - 1),
+            "b": layer("InnerProduct", num_outputs=2**31 - 1, parents=["a"]),
+        },
+        "b: 4.61e+18 parameters are too many to mean anything",
+    ),
+    ({"two": DATA | {"tensor": [3, 8]}}, "two.tensor: its batch of 3 is not that of data, 2"),
+    (
+        {"a": flat("c"), "b": flat("a"), "c": flat("b"), "d": flat("a")},
+        "a.parents: a cycle: a -> b -> c -> a",
+    ),
+    (
+        {"a": flat("b"), "b": flat("a"), "x": flat("y"), "y": flat("x")},
+        "a.parents: a cycle: a -> b -> a",
+        "x.parents: a cycle: x -> y -> x",
+    ),
+    ({"b/x": flat("data"), "b": block(x=flat())}, "b/x: two layers have this name"),
+    ({"b": block(x=flat("data"))}, 'b/x.parents: there is no layer "data" in Block "b"'),
+    (
+        {"b": block(x=flat()), "c": flat("b")},
+        'c.parents: "b" is a Block without an endpoint: name one of its layers, as in "b/..."',
+    ),
+    (
+        {"m": split(x=flat()), "c": flat("m/x@self")},
+        'c.parents: "m/x@self" in a layer that is not split: write "m/x@all"',
+    ),
+    (  # @self would be the next mistake here
+        {"m": split(x=flat()), "c": flat("m/x")},
+        'c.parents: "m/x" is split: write "m/x@all" or "m/x@0"',
+    ),
+    (
+        {"m": split(x=flat(), y=flat("x"))},
+        'm/y.parents: "x" is split: write "x@all" or "x@self"',
+    ),
+    (
+        {"m": split(x=flat()), "c": flat("m/x@2")},
+        'c.parents: there is no slice 2 of "m/x": it has 2',
+    ),
+    (
+        {"m": split(5, x=conv(parents=[]))},
+        "m/x.filter: 4 output channels cannot be split 5 ways",
+    ),
+    (
+        {"m": split(k=split(x=flat()) | {"parents": []})},
+        "m/k.type: a ModelParallel cannot stand inside another",
+    ),
+    (  # several mistakes in one layer
+        {"c": conv(fliter=1, strides=2, padding=7, parents=["dato"])},
+        "c.fliter: unknown key (did you mean 'filter'?)",
+        "c.strides: expected [1, height, width, 1], got 2",
+        'c.padding: expected "VALID", "SAME" or [p_h, p_w], got 7',
+        "c.parents: there is no layer \"dato\" (did you mean 'data'?)",
+    ),
+    (
+        {"c": layer("Flaten", parents=["dato"])},
+        "c.type: unknown layer type \"Flaten\" (did you mean 'Flatten'?)",
+        "c.parents: there is no layer \"dato\" (did you mean 'data'?)",
+    ),
+    (  # mistakes of every step of reading; "d" is below one, and has none
+        {"a": conv(filter=0), "b": flat("dato"), "c": conv(filter=[3, 3, 5, 4]), "d": flat("c")},
+        "a.filter: expected [R, S, C, K], got 0",
+        "b.parents: there is no layer \"dato\" (did you mean 'data'?)",
+        "c.filter: the filter takes 5 channels, the input has 3",
+    ),
+    ({"": flat("data")}, ": not a layer name: it is empty"),
+    ({"x@0": flat("data")}, 'x@0: not a layer name: "@0" at its end means a slice'),
+    (
+        {"a\nb\x1b[31m": flat("x\n\u2028")},
+        r'a\nb\x1b[31m.parents: there is no layer "x\n\u2028"',
+    ),
+]
+
+
+@pytest.mark.parametrize("case", NETS, ids=[case[1] for case in NETS])
+def test_all_mistakes_of_a_net_are_said_together(said: Any, case: Any) -> None:
+    layers, *expected = case
+    assert sorted(said(net(**layers))) == sorted(map(placed, expected))
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "Infinity", "NaN", "2147483648", "-0"])
+def test_no_number_beyond_meaning_is_taken_as_a_size(said: Any, number: str) -> None:
+    (line,) = said(net().replace("[2, 8,", f"[2, {number},"))
+    assert line.startswith('layer "data": key "tensor": ')
+
+
+def test_a_type_or_key_that_resembles_none_is_told_all(said: Any) -> None:
+    kind, key = said(net(a=layer("Foo"), b=layer("Flatten", zzz=1)))
+    assert kind.startswith('layer "a": key "type": unknown layer type "Foo"; there are: ')
+    assert {*paleo.LAYERS, "Block", "ModelParallel"} == set(kind.split(": ")[-1].split(", "))
+    assert key == 'layer "b": key "zzz": unknown key; there are: type, parents'
+
+
+def test_blocks_nested_too_deeply_are_one_mistake(said: Any) -> None:
+    inner = flat("data")
+    for _ in range(60):
+        inner = block(b=inner)
+    (line,) = said(net(b=inner))
+    assert line.endswith(": blocks are nested more than 50 deep")
+
+
+def test_a_file_of_3000_faulty_layers_says_all_of_them(said: Any) -> None:
+    layers = {f"layer{i}": layer("Flaten", parents=["lost"], x=1) for i in range(1500)}
+    lines = said(net(**layers, **{f"other{i}": flat(f"othr{i}") for i in range(1500)}))
+    assert len({re.findall(r'layer "(\w+)"', line)[0] for line in lines}) == 3000
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder.json").mkdir()
+    nets = ["gone.json", "folder.json", "alexv2", "alex_v2"]
+    assert refused("summary", *nets) == [
+        "gone.json: no such file",
+        "folder.json: a directory, not a net file",
+        f"unknown net 'alexv2' (did you mean 'alex_v2'?); {WORKS_TOO}",
+    ]
+    assert refused("simulate", *nets) == refused("summary", *nets)
+
+
+@pytest.mark.parametrize("name", ["", "x" * 5000])
+def test_a_name_that_is_no_name_is_an_unknown_net(name: str) -> None:
+    (line,) = refused("summary", name)
+    assert line.startswith("unknown net ")
+
+
+def test_mistakes_of_several_files_are_said_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one.json", "two.json"):
+        Path(name).write_text(net(c=conv(padding=3), d=flat("x")))
+    for command in ("summary", "simulate"):
+        lines = refused(command, "one.json", "alex_v2", "two.json")
+        assert [line.split(":")[0] for line in lines] == ["one.json"] * 2 + ["two.json"] * 2
+
+
+COUNT = "expected a whole number from 1 to 2147483647, got"
+SHARE = "expected a number above 0, up to 1, got"
+WHOLE = "expected a whole number of 1 or more, got"
+#: An option of `paleo simulate`, the same in Python, and the line.
+SETTINGS: list[tuple[str, dict[str, Any], str]] = [
+    ("--num_workers=0", {"workers": [0]}, f"num_workers: {COUNT} 0"),
+    ("--num_workers=-1", {"workers": [-1]}, f"num_workers: {COUNT} -1"),
+    ("--num_workers=1.5", {"workers": [1.5]}, f"num_workers: {COUNT} 1.5"),
+    ("--num_workers=", {"workers": []}, "num_workers: expected one or more whole numbers, got no"),
+    (f"--num_workers={10**30}", {"workers": [10**30]}, f"num_workers: {COUNT} {10**30}"),
+    ("--hybrid_workers=0", {"hybrid_workers": 0}, f"hybrid_workers: {COUNT} 0"),
+    ("--ppp_comp=0", {"ppp_comp": 0}, f"ppp_comp: {SHARE} 0"),
+    ("--ppp_comp=1.01", {"ppp_comp": 1.01}, f"ppp_comp: {SHARE} 1.01"),
+    ("--ppp_comm=nan", {"ppp_comm": nan}, f"ppp_comm: {SHARE} nan"),
+    ("--ppp_comm=-1", {"ppp_comm": -1}, f"ppp_comm: {SHARE} -1"),
+    ("--batch_size=0", {"batch_size": 0}, f"batch_size: {WHOLE} 0"),
+    ("--batch_size=-1", {"batch_size": -1}, f"batch_size: {WHOLE} -1"),
+    (f"--batch_size={10**20}", {"batch_size": 10**20}, 'alex_v2: layer "data": 1.51e+25 elements'),
+    ("--scaling=weka", {"scaling": "weka"}, "scaling: expected weak or strong, got 'weka'"),
+    ("--scaling=", {"scaling": []}, "scaling: expected one or more of weak, strong, got none"),
+    ("--device=TITANX", {"device": "TITANX"}, "unknown device 'TITANX' (did you mean 'TITAN_X'?)"),
+    ("--network=foo", {"network": "foo"}, "unknown network 'foo' (there are: aws, ethernet, "),
+    ("--scheme=Tree", {"schemes": ["Tree"]}, "unknown communication scheme 'Tree' (there are: "),
+    ("--cost_model=x", {"cost_model": "x"}, "unknown cost model 'x' (there are: paleo2017, "),
+]
+
+
+@pytest.mark.parametrize(("option", "setting", "message"), SETTINGS)
+def test_a_setting_out_of_range_is_named(
+    option: str, setting: dict[str, Any], message: str
+) -> None:
+    (line,) = refused("simulate", "alex_v2", option)
+    assert line.startswith(message)
+    with pytest.raises(paleo.PaleoError) as caught:
+        paleo.simulate("alex_v2", **setting)
+    (mistake,) = caught.value.mistakes
+    assert str(mistake).startswith(message)
+
+
+def test_all_settings_out_of_range_are_said_together() -> None:
+    last = {option.partition("=")[0]: (option, message) for option, _, message in SETTINGS}
+    del last["--batch_size"]  # too large only for a net, which is not looked at then
+    lines = refused("simulate", "gone.json", *(option for option, _ in last.values()))
+    for message in ("gone.json: no such file", *(message for _, message in last.values())):
+        assert [line.startswith(message) for line in lines].count(True) == 1
+    assert len(lines) == len(last) + 1
+
+
+def test_a_share_too_small_to_mean_anything_is_refused() -> None:
+    for name in ("ppp_comp", "ppp_comm"):
+        refused("simulate", "alex_v2", f"--{name}=1e-320")
+
+
+def test_a_process_says_the_same_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "my.json").write_text(net(**{"a\nb": conv(padding=3), "é": flat("x")}), "utf-8")
+    (tmp_path / "folder").mkdir()
+    cases = {
+        ("summary", "my.json"): (1, 2),
+        ("simulate", "gone.json", "folder", "--device=K41"): (1, 3),
+        ("simulate", "alex_v2", "--num_workers=0,1.5", "--ppp_comp=nan"): (1, 3),
+        ("simulate", "--foo"): (2, 1),
+        ("foo",): (2, 1),
+    }
+    for arguments, (status, count) in cases.items():
+        done = subprocess.run(
+            [sys.executable, "-m", "paleo", *arguments],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+        )
+        assert (done.returncode, done.stdout) == (status, ""), done
+        assert len(done.stderr.splitlines()) == count, done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_closed_pipe_has_no_traceback() -> None:
+    nets = ["inception_v3"] * 24
+    whole = click.testing.CliRunner().invoke(cli, ["summary", *nets]).stdout
+    assert len(whole) > 2**17  # twice what a pipe holds
+    command = shlex.join([sys.executable, "-m", "paleo", "summary", *nets])
+    done = subprocess.run(f"{command} | head -1", shell=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (whole.splitlines(keepends=True)[0], "")
+
+
+@pytest.mark.parametrize("target", ["/dev/full", "&-"])
+def test_an_output_that_cannot_be_written_is_one_line(target: str) -> None:
+    if target == "/dev/full" and not Path(target).exists():
+        pytest.skip("this system has no /dev/full")
+    command = shlex.join([sys.executable, "-m", "paleo", "summary", "alex_v2"])
+    done = subprocess.run(f"{command} >{target}", shell=True, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1, done.stderr
