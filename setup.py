@@ -9,7 +9,7 @@ HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "paleo/version.py").read_text("utf-8"))[1]
 
 TEST = ["pytest>=8", "hypothesis>=6.100", "jsonschema>=4.20"]
-LINT = ["ruff>=0.11", "mypy>=1.15"]
+LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
 
 setup(
     name="paleo",

@@ -19,6 +19,7 @@ from paleo.hardware import Device, Network, find_device, find_network
 from paleo.layers import Layer
 from paleo.layers.pointwise import Activation, Sigmoid
 from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive
+from paleo.values import shown
 from paleo.work import Pass, Update
 
 __all__ = [
@@ -86,7 +87,7 @@ def checked_share(value: Quantity, name: str) -> Quantity:
             return value
         if 0 < low < _LEAST_SHARE:
             raise SettingError(f"{name}: {low} is too small to mean anything")
-    raise SettingError(f"{name}: expected a number above 0, up to 1, got {value}")
+    raise SettingError(f"{name}: expected a number above 0, up to 1, got {shown(value)}")
 
 
 def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:

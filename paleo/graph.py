@@ -12,6 +12,7 @@ from paleo.layers import Layer, ShapeError
 from paleo.netspec import LayerSpec, NetSpec
 from paleo.quantity import Quantity, is_array, largest, maximum, whole_array
 from paleo.tensor import Shape, element_size, num_elements
+from paleo.values import shown
 from paleo.work import Operation, Pass, Work, total_work
 
 __all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path"]
@@ -107,7 +108,7 @@ def checked_batch(batch_size: Any) -> Quantity:
             return array
     elif isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
         return batch_size
-    raise SettingError(f"batch_size: expected a whole number of 1 or more, got {batch_size}")
+    raise SettingError(f"batch_size: expected a whole number of 1 or more, got {shown(batch_size)}")
 
 
 def infer_nodes(

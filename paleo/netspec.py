@@ -9,6 +9,7 @@ format's reference.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ from paleo.errors import Mistakes, NetSpecError
 from paleo.layers import LAYERS, Layer, ShapeError
 from paleo.values import shown, whole
 
-__all__ = ["BLOCKS", "ROOT_KEYS", "LayerSpec", "NetSpec", "parse"]
+__all__ = ["BLOCKS", "MAX_SPLITS", "ROOT_KEYS", "LayerSpec", "NetSpec", "parse"]
 
 #: The keys of a net file, and what each is.
 ROOT_KEYS = {
@@ -34,6 +35,8 @@ BLOCKS = {
     "ModelParallel": ("type", "parents", "layers", "splits"),
 }
 _MAX_NESTING = 50
+MAX_SPLITS = 1024
+_MAX_DIGITS = 30
 
 
 @dataclass(frozen=True)
@@ -90,8 +93,8 @@ class _Object(dict[str, Any]):
         super().__init__(pairs)
         self.repeated: list[str] = []
         if len(self) < len(pairs):
-            names = [name for name, _ in pairs]
-            self.repeated = [name for name in self if names.count(name) > 1]
+            counts = Counter(name for name, _ in pairs)
+            self.repeated = [name for name, count in counts.items() if count > 1]
 
 
 @dataclass
@@ -130,10 +133,19 @@ def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
     return _Reader(mistakes).read(_decode(text, file), file)
 
 
+def _whole_number(digits: str) -> int:
+    """Return a number of a file; one of very many digits as another that is too large."""
+    return int(digits) if len(digits) <= _MAX_DIGITS else 10**_MAX_DIGITS
+
+
 def _decode(text: str | bytes, file: str | None) -> _Object:
     where = f"{file}: " if file else ""
     try:
-        value = json.loads(ensure_str(text, "utf-8").lstrip("\ufeff"), object_pairs_hook=_Object)
+        value = json.loads(
+            ensure_str(text, "utf-8").lstrip("\ufeff"),
+            object_pairs_hook=_Object,
+            parse_int=_whole_number,
+        )
     except json.JSONDecodeError as error:
         raise NetSpecError(
             f"{where}not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
@@ -142,8 +154,6 @@ def _decode(text: str | bytes, file: str | None) -> _Object:
         raise NetSpecError(f"{where}not JSON: not text in UTF-8") from None
     except RecursionError:
         raise NetSpecError(f"{where}not a net: nested too deeply") from None
-    except ValueError:  # the interpreter's limit on the digits of an integer
-        raise NetSpecError(f"{where}a number is too large to mean anything") from None
     if not isinstance(value, _Object):
         raise NetSpecError(f"{where}not a net: expected a JSON object with name and layers")
     return value
@@ -267,9 +277,9 @@ class _Reader:
                 missing = "" if "splits" in body else "missing: "
                 self.mistakes.add(f"{missing}{error}", full, "splits")
                 scope.splits = 1
-            if scope.splits > 4096:
+            if scope.splits > MAX_SPLITS:
                 self.mistakes.add(
-                    f"{scope.splits} slices are too many to mean anything (at most 4096)",
+                    f"{scope.splits} slices are too many to mean anything (at most {MAX_SPLITS})",
                     full,
                     "splits",
                 )

@@ -134,7 +134,8 @@ def _text(table: Table, width: int | None) -> str:
     blocks = _folded(sizes, width)
     for number, block in enumerate(blocks):
         lines += [""] if number else []
-        lines += [line([head[level] for head in padded], block) for level in range(depth)]
+        heading = [line([head[level] for head in padded], block) for level in range(depth)]
+        lines += [text for text in heading if text]
         lines.append("  ".join("-" * sizes[i] for i in block))
         body = cells[:-1] if table.total else cells
         lines += [line(row, block) for row in body]

@@ -9,7 +9,7 @@ from typing import Any
 
 from paleo.layers import LAYERS, Layer
 from paleo.layers.keys import Whole
-from paleo.netspec import BLOCKS, ROOT_KEYS
+from paleo.netspec import BLOCKS, MAX_SPLITS, ROOT_KEYS
 
 __all__ = ["net_schema"]
 
@@ -59,7 +59,7 @@ def _block_schema(name: str) -> dict[str, Any]:
         "splits": {
             "description": "how many devices the inner layers are split over",
             **Whole().schema,
-            "maximum": 4096,
+            "maximum": MAX_SPLITS,
         },
     }
     keys = BLOCKS[name]

@@ -225,7 +225,7 @@ def simulate(
     device: DeviceLike = "TITAN_X",
     network: NetworkLike = "ethernet",
     batch_size: int = 128,
-    workers: Sequence[int] = DEFAULT_WORKERS,
+    workers: int | Sequence[int] = DEFAULT_WORKERS,
     scaling: str | Sequence[str] = SCALINGS,
     parallel: str = "data",
     hybrid_workers: int = 1,
@@ -234,14 +234,14 @@ def simulate(
     ppp_comp: float = 1.0,
     ppp_comm: float = 1.0,
     cost_model: str | CostModel = DEFAULT_COST_MODEL,
-    schemes: Sequence[str] | None = None,
+    schemes: str | Sequence[str] | None = None,
 ) -> Simulation:
     """Predict training steps of one net or several.
 
     `nets`, `device` and `network` are names, paths of files, or objects. `batch_size` is
     one worker's in weak scaling, all workers' in strong scaling, and replaces the file's.
-    `workers` and `scaling` are for `parallel` "data" alone, `hybrid_workers` for "hybrid"
-    alone. `ppp_comp` and `ppp_comm` are the shares of peak that computation and
+    `workers`, `scaling` and `schemes` are for `parallel` "data" alone, `hybrid_workers` for
+    "hybrid" alone. `ppp_comp` and `ppp_comm` are the shares of peak that computation and
     communication reach, above 0 and up to 1. `use_only_gemm` prices every convolution as a
     matrix multiplication, which is the only algorithm priced so far. Raises a PaleoError
     with every mistake in the settings and files.
@@ -266,10 +266,11 @@ def simulate(
     scalings = [scaling] if isinstance(scaling, str) else list(scaling)
     check(_check_choices, "scaling", scalings, SCALINGS)
     check(_check_choices, "parallel", [parallel], PARALLELISMS)
-    check(_check_workers, workers)
+    counts = [workers] if isinstance(workers, int) else list(workers)
+    check(_check_workers, counts)
     check(checked_workers, hybrid_workers, "hybrid_workers")
-    chosen = list(COLLECTIVES) if schemes is None else list(schemes)
-    for scheme in chosen or [""]:
+    chosen = [schemes] if isinstance(schemes, str) else list(schemes or COLLECTIVES)
+    for scheme in chosen:
         check(COLLECTIVES.__getitem__, scheme)
     check(checked_share, ppp_comp, "ppp_comp")
     check(checked_share, ppp_comm, "ppp_comm")
@@ -294,7 +295,7 @@ def simulate(
         case = _Case(spec, plan, batch_size, use_only_gemm, ppp_comp, ppp_comm)
         if parallel == "data":
             for each in scalings:
-                run = check(case.data, list(workers), each)
+                run = check(case.data, counts, each)
                 runs += [run] if run else []
         else:
             run = check(case.model) if parallel == "model" else check(case.hybrid, hybrid_workers)

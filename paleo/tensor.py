@@ -11,7 +11,7 @@ from typing import TypeAlias
 from paleo.errors import SettingError, near
 from paleo.quantity import Quantity, product
 
-__all__ = ["DTYPES", "Shape", "element_size", "format_shape", "num_elements"]
+__all__ = ["DTYPES", "Shape", "element_size", "format_shape", "format_shapes", "num_elements"]
 
 Shape: TypeAlias = tuple[Quantity, ...]
 
@@ -33,6 +33,12 @@ def num_elements(shape: Shape) -> Quantity:
     """Return the number of elements of a tensor of this shape."""
     result: Quantity = product(shape)
     return result
+
+
+def format_shapes(shapes: tuple[Shape, ...]) -> str:
+    """Return shapes as text, the first few of them where there are many."""
+    texts = [format_shape(shape) for shape in shapes[:8]]
+    return ", ".join(texts) + (f" ... ({len(shapes)} in all)" if len(shapes) > 8 else "")
 
 
 def format_shape(shape: Shape) -> str:

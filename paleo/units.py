@@ -6,7 +6,6 @@ bytes/s. Capacity may be decimal (GB) or binary (GiB), as its source writes it.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -36,6 +35,9 @@ def _units() -> dict[str, dict[str, float]]:
     }
 
 
+#: No figure is outside these, in any SI unit: less or more would make times infinite or zero.
+_LEAST, _MOST = 1e-15, 1e30
+
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*")
 
 
@@ -44,7 +46,7 @@ def parse(text: str | bytes, dimension: str) -> float:
 
     `dimension` is one of "bytes", "bytes/s", "FLOP/s", "Hz", "W", "s". Raises ValueError,
     saying what was expected, if the text is no number, has no unit or another
-    dimension's, or is not positive and finite.
+    dimension's, or is not positive, or absurd.
     """
     string = ensure_str(text)
     units = _units()[dimension]
@@ -53,8 +55,11 @@ def parse(text: str | bytes, dimension: str) -> float:
     if not match or match[2] not in units:
         raise ValueError(f'expected a number with a unit, such as "10 {example}", got {string!r}')
     value = float(match[1]) * units[match[2]]
-    if not (0 < value < math.inf):
-        raise ValueError(f"expected a positive number, got {string!r}")
+    if not _LEAST <= value <= _MOST:
+        if value <= 0:
+            raise ValueError(f"expected a positive number, got {string!r}")
+        size = "small" if value < _LEAST else "large"
+        raise ValueError(f"{string!r} is too {size} to mean anything")
     return value
 
 

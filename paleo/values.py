@@ -11,13 +11,15 @@ MAX_SIZE = 2**31 - 1
 
 
 def shown(value: Any) -> str:
-    """Return a JSON value as short text for a message."""
+    """Return a value as short text for a message."""
     import json
 
     try:
         text = json.dumps(value, ensure_ascii=False)
     except ValueError:  # an integer of thousands of digits
         return "a number of very many digits"
+    except TypeError:  # no JSON: it was given in a program
+        text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
 
 

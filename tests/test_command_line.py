@@ -430,6 +430,8 @@ def test_a_narrow_terminal_folds_tables() -> None:
         ("paleo simulate nin --device_name tit", {"TITAN_X"}),
         ("paleo simulate nin --network eth", {"ethernet", "ethernet20"}),
         ("paleo si", {"simulate"}),
+        ("paleo simulate nin --scheme OneToAll,tree", {"OneToAll,TreeAllReduce"}),
+        ("paleo simulate nin --cost_model roof", {"roofline"}),
         ("paleo devices K", {"K20", "K20X", "K40", "K80"}),
         ("paleo networks pc", {"pcie2", "pcie3"}),
     ],

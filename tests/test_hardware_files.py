@@ -225,7 +225,7 @@ def test_an_own_file_may_have_sources_notes_and_2017_figures(folder: Path) -> No
     )
     device = paleo.find_device("my.toml")
     assert (device.name, device.title, device.kind) == ("mine", "Mine", "cpu")
-    assert device.figures["base_clock"] == Figure(1.5e9, "The data sheet", "turbo")
+    assert device.figures["base_clock"] == Figure(1.5e9, "Hz", "The data sheet", "turbo")
     assert device.rates_2017 == paleo.hardware.Rates2017(1e9, 2e12, 3e9)
     assert device.memory_bandwidth == 900e9
 
@@ -265,6 +265,7 @@ DEVICE_MISTAKES = [
     ("1.5 GHz", "-1.5 GHz", "figures.base_clock: expected a positive number, got '-1.5 GHz'"),
     ("1.5 GHz", "0 GHz", "figures.base_clock: expected a positive number, got '0 GHz'"),
     ("1.5 GHz", "1e400 GHz", "figures.base_clock: "),
+    ("900 GB/s", "1e-320 B/s", "figures.memory_bandwidth: "),  # would make times infinite
     ('"1.5 GHz"', "1.5", "figures.base_clock: expected a text with a unit, such as "),
     ('memory_bandwidth = "900 GB/s"', "", "figures.memory_bandwidth: missing"),
     ('vector = "15 TFLOP/s"', "", "peak: missing: a device needs a peak, such as [peak.fp32]"),
@@ -299,6 +300,7 @@ def test_a_mistake_in_an_own_device_is_named(old: str, new: str, message: str) -
         (NETWORK + "[peak]\n", 'key "peak": unknown key; there are: name, '),
         ("name = 3\n" + NETWORK, 'key "name": expected a text, got 3'),
         (NETWORK.replace("100 Gbit/s", "100 Gbit"), f'key "figures.bandwidth": {UNIT} "10 GB/s"'),
+        (NETWORK.replace("100 G", "1e-320 "), 'key "figures.bandwidth": '),
         (NETWORK.replace("100", "0"), 'key "figures.bandwidth": expected a positive number'),
         (NETWORK + '[paleo2017]\nnote = "?"\n', 'key "paleo2017.bandwidth": '),
     ],

@@ -43,9 +43,9 @@ def sourced_table(
 
 
 def figures_json(figures: Mapping[str, Figure]) -> dict[str, Any]:
-    """Return figures with value, source and note."""
+    """Return figures with value, unit, source and note."""
     return {
-        name: {"value": figure.value, "source": figure.source}
+        name: {"value": figure.value, "unit": figure.unit, "source": figure.source}
         | ({"note": figure.note} if figure.note else {})
         for name, figure in figures.items()
     }

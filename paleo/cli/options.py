@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -15,6 +15,7 @@ __all__ = [
     "DEVICE",
     "NET",
     "NETWORK",
+    "Names",
     "Output",
     "cite",
     "device_option",
@@ -60,7 +61,7 @@ class Output:
                 click.echo(f"paleo: note: {note}", err=True)
         else:
             text = to_text(tables, _width())
-        click.echo(text, nl=False)
+        sys.stdout.write(text)
 
 
 def _width() -> int | None:
@@ -138,6 +139,34 @@ def _net_names() -> list[str]:
     from paleo.load import net_names
 
     return net_names()
+
+
+class Names(click.ParamType):  # type: ignore[type-arg]
+    """Names separated by commas: the last of them is completed."""
+
+    name = "names"
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        if isinstance(value, list):
+            return value
+        return [entry.strip() for entry in value.split(",")] if value.strip() else []
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        before, comma, last = incomplete.rpartition(",")
+        return [
+            CompletionItem(before + comma + name)
+            for name in self.names
+            if name.lower().startswith(last.lower())
+        ]
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]

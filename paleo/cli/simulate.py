@@ -9,6 +9,7 @@ import click
 
 from paleo.cli.options import (
     NET,
+    Names,
     Output,
     device_option,
     is_verbose,
@@ -20,21 +21,20 @@ from paleo.collectives import COLLECTIVES
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
 from paleo.hardware import find_device, find_network
 from paleo.load import net_path
+from paleo.parallelism import SCALINGS
 from paleo.report import Column, Table
 from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, DataRow, Run, simulate
 
 
-def _listed(value: str) -> list[str]:
-    return [entry.strip() for entry in value.split(",") if entry.strip()]
-
-
-def _workers(value: str) -> list[int]:
+def _workers(entries: list[str]) -> list[Any]:
     """Return the worker counts of an option; what is no whole number is the API's to refuse."""
     counts: list[Any] = []
-    for entry in _listed(value):
-        try:
+    for entry in entries:
+        if re.fullmatch(r"-?[0-9]{1,40}", entry):
             counts.append(int(entry))
-        except ValueError:
+        elif re.fullmatch(r"-?[0-9]{1,20}\.[0-9]{1,20}", entry):
+            counts.append(float(entry))
+        else:
             counts.append(entry)
     return counts
 
@@ -52,6 +52,7 @@ def _workers(value: str) -> list[int]:
 )
 @click.option(
     "--num_workers",
+    type=Names(()),
     default=",".join(map(str, DEFAULT_WORKERS)),
     show_default=True,
     metavar="N,N,...",
@@ -59,6 +60,7 @@ def _workers(value: str) -> list[int]:
 )
 @click.option(
     "--scaling",
+    type=Names(SCALINGS),
     default="weak,strong",
     show_default=True,
     metavar="SCALING,...",
@@ -103,6 +105,7 @@ def _workers(value: str) -> list[int]:
 )
 @click.option(
     "--cost_model",
+    shell_complete=Names(COST_MODELS).shell_complete,
     default=DEFAULT_COST_MODEL,
     show_default=True,
     metavar="[" + "|".join(COST_MODELS) + "]",
@@ -110,6 +113,7 @@ def _workers(value: str) -> list[int]:
 )
 @click.option(
     "--scheme",
+    type=Names(COLLECTIVES),
     default=",".join(COLLECTIVES),
     show_default=True,
     metavar="NAME,...",
@@ -120,13 +124,13 @@ def command(
     nets: tuple[str, ...],
     device_name: str,
     network_name: str,
-    num_workers: str,
-    scaling: str,
-    scheme: str,
+    num_workers: list[str],
+    scaling: list[str],
+    scheme: list[str],
     output: Output,
     **settings: Any,
 ) -> None:
-    r"""Predict the training step of each NET on a number of workers.
+    """Predict the training step of each NET on a number of workers.
 
     A step is forward, backward and update on each worker, then the exchange of gradients.
     The step, throughput, speedup (over one worker) and efficiency shown are those of the
@@ -138,14 +142,14 @@ def command(
       paleo simulate alex_v2
       paleo simulate nin --device=K20X --network=infiniband --batch_size=256 --scaling=strong
       paleo simulate alex_v2_4gpu --parallel=model
-    """
+    """  # noqa: D301 (click takes the control character, not the escape)
     result = simulate(
         nets,
         device=device_name,
         network=network_name,
         workers=_workers(num_workers),
-        scaling=_listed(scaling),
-        schemes=_listed(scheme),
+        scaling=scaling,
+        schemes=scheme,
         **settings,
     )
     if is_verbose():

@@ -29,7 +29,7 @@ _COLUMNS = (
 @click.option("--batch_size", type=int, help="Samples in a batch.  [default: the file's]")
 @output_options
 def command(nets: tuple[str, ...], batch_size: int | None, output: Output) -> None:
-    r"""Show the layers of each NET: output shape, parameters, FLOPs, memory.
+    """Show the layers of each NET: output shape, parameters, FLOPs, memory.
 
     One multiply-add is 2 FLOPs, a pooling window 1 an element; elements have 4 bytes.
 
@@ -37,7 +37,7 @@ def command(nets: tuple[str, ...], batch_size: int | None, output: Output) -> No
     Examples:
       paleo summary alex_v2
       paleo summary nets/nin.json vgg16 --batch_size=1 --format=csv
-    """
+    """  # noqa: D301 (click takes the control character, not the escape)
     mistakes = Mistakes()
     summaries = []
     for net in nets:
@@ -65,5 +65,6 @@ def _table(summary: NetSummary) -> Table:
         "weights_bytes": summary.weights_bytes,
         "activations_bytes": summary.activations_bytes,
     }
-    title = f"{summary.name}, batch {summary.batch_size}, {len(rows)} layers"
+    plural = "s" * (len(rows) != 1)
+    title = f"{summary.name}, batch {summary.batch_size}, {len(rows)} layer{plural}"
     return Table(title, _COLUMNS, rows, total)

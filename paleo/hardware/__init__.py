@@ -11,10 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from paleo.errors import SettingError
 from paleo.hardware.device import Device, Rates2017, read_device
 from paleo.hardware.figures import Figure
 from paleo.hardware.network import Network, read_network
 from paleo.registry import unknown
+from paleo.values import shown
 
 __all__ = [
     "Device",
@@ -45,7 +47,11 @@ def network_names() -> list[str]:
     return _names("networks")
 
 
-def _find(kind: str, name: str, read: Callable[[Path], _T]) -> _T:
+def _find(kind: str, named: str | os.PathLike[str], read: Callable[[Path], _T]) -> _T:
+    try:
+        name = os.fspath(named)
+    except TypeError:
+        raise SettingError(f"{kind}: expected a name or a file, got {shown(named)}") from None
     folder = f"{kind}s"
     if name.endswith(".toml") or Path(name).name != name:
         return read(Path(name))
@@ -68,7 +74,7 @@ def find_device(device: str | os.PathLike[str] | Device) -> Device:
     """
     if isinstance(device, Device):
         return device
-    return _find("device", os.fspath(device), read_device)
+    return _find("device", device, read_device)
 
 
 def find_network(network: str | os.PathLike[str] | Network) -> Network:
@@ -78,4 +84,4 @@ def find_network(network: str | os.PathLike[str] | Network) -> Network:
     """
     if isinstance(network, Network):
         return network
-    return _find("network", os.fspath(network), read_network)
+    return _find("network", network, read_network)

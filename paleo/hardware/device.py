@@ -65,10 +65,12 @@ class Device:
     ) -> Device:
         """Return a device of your own: clock in Hz, fp32 peak in FLOP/s, bandwidth in bytes/s."""
         figures = {
-            "base_clock": given(clock, "clock"),
-            "memory_bandwidth": given(memory_bandwidth, "memory_bandwidth"),
+            "base_clock": given(clock, "Hz", "clock"),
+            "memory_bandwidth": given(memory_bandwidth, "bytes/s", "memory_bandwidth"),
         }
-        return cls(name, name, "gpu", "", figures, {"fp32": {"vector": given(peak, "peak")}})
+        return cls(
+            name, name, "gpu", "", figures, {"fp32": {"vector": given(peak, "FLOP/s", "peak")}}
+        )
 
     def _figure(self, name: str) -> Quantity:
         try:

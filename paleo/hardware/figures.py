@@ -27,20 +27,21 @@ OWN = "the file itself"
 
 @dataclass(frozen=True)
 class Figure:
-    """A number in SI units (bytes, bytes/s, FLOP/s, Hz, W, or a count) and its source."""
+    """A number, its SI unit (bytes, bytes/s, FLOP/s, Hz, W, or a count), and its source."""
 
     value: Quantity
+    unit: str
     source: str
     note: str = ""
 
 
-def given(value: Quantity, name: str) -> Figure:
+def given(value: Quantity, unit: str, name: str) -> Figure:
     """Return a figure of hardware that a program describes; raises SettingError.
 
     The value, or all of an array, has to be above 0 and finite.
     """
     if smallest(value) > 0 and largest(value) < math.inf:  # false for NaN
-        return Figure(value, "given in the program")
+        return Figure(value, unit, "given in the program")
     raise SettingError(f"{name}: expected a number above 0, got {value}")
 
 
@@ -54,7 +55,7 @@ class FileReader:
         name = os.fspath(path)
         self.mistakes = Mistakes(name)
         try:
-            self.root: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8"))
+            self.root: dict[str, Any] = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
         except OSError as error:
             raise HardwareError(f"{name}: {error.strerror or error}") from None
         except UnicodeDecodeError:
@@ -119,7 +120,7 @@ class FileReader:
     def figure(self, value: Any, dimension: str, where: str) -> Figure:
         """Return a figure with its source."""
         if not isinstance(value, dict):
-            return Figure(self.quantity(value, dimension, where), OWN)
+            return Figure(self.quantity(value, dimension, where), dimension, OWN)
         self.only(value, ("value", "source", "note"), where + ".")
         if "value" not in value:
             self.mistakes.add("a figure needs a value", key=where)
@@ -130,6 +131,7 @@ class FileReader:
             self.quantity(value.get("value", "missing"), dimension, where)
             if "value" in value
             else 1.0,
+            dimension,
             self.sources.get(source, source) or OWN,
             self.text(value, "note", "", where + "."),
         )

@@ -29,7 +29,7 @@ class Network:
     @classmethod
     def from_bandwidth(cls, name: str, bandwidth: Quantity) -> Network:
         """Return a network of your own, of so many bytes/s."""
-        return cls(name, name, {"bandwidth": given(bandwidth, "bandwidth")})
+        return cls(name, name, {"bandwidth": given(bandwidth, "bytes/s", "bandwidth")})
 
     @property
     def bandwidth(self) -> Quantity:

@@ -18,7 +18,7 @@ from paleo.layers.base import (
     stream,
 )
 from paleo.layers.keys import Flag, Name, Probability, Whole, key
-from paleo.tensor import Shape, format_shape, num_elements
+from paleo.tensor import Shape, format_shapes, num_elements
 from paleo.work import Pass, Stream
 
 __all__ = [
@@ -201,10 +201,7 @@ class Elementwise(Layer):
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         for shape in inputs[1:]:
             if shape[1:] != inputs[0][1:]:
-                raise ShapeError(
-                    "its parents differ in shape: "
-                    + ", ".join(format_shape(each) for each in inputs)
-                )
+                raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
         return inputs[0]
 
     def operations(

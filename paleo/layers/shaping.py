@@ -7,7 +7,7 @@ from typing import ClassVar
 from paleo.layers.base import Layer, Operations, ShapeError, layer_type
 from paleo.layers.keys import Sizes, Whole, key
 from paleo.quantity import product
-from paleo.tensor import Shape, format_shape, num_elements
+from paleo.tensor import Shape, format_shape, format_shapes, num_elements
 from paleo.work import Pass, Stream
 
 __all__ = ["Concatenate", "Flatten", "Input", "Reshape"]
@@ -44,8 +44,7 @@ class Concatenate(Layer):
             # The batch, dimension 0, is everyone's and may be an array.
             if shape[1:dim] + shape[dim + 1 :] != first[1:dim] + first[dim + 1 :]:
                 raise ShapeError(
-                    f"its parents differ outside dimension {dim}: "
-                    + ", ".join(format_shape(each) for each in inputs)
+                    f"its parents differ outside dimension {dim}: {format_shapes(inputs)}"
                 )
         joined = sum(shape[dim] for shape in inputs)
         return (*first[:dim], joined, *first[dim + 1 :])

@@ -13,7 +13,7 @@ from paleo.estimate import adapter, estimate_communication, estimate_update
 from paleo.hardware import Device, Network
 from paleo.layers import Layer
 from paleo.quantity import Quantity, is_array, whole_array
-from paleo.values import MAX_SIZE
+from paleo.values import MAX_SIZE, shown
 
 __all__ = ["Plan", "checked_workers"]
 
@@ -72,4 +72,6 @@ def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
             return array
     elif isinstance(workers, int) and not isinstance(workers, bool) and 1 <= workers <= MAX_SIZE:
         return workers
-    raise SettingError(f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {workers}")
+    raise SettingError(
+        f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {shown(workers)}"
+    )

@@ -1,0 +1,129 @@
+"""`paleo.simulate` and its rows, from Python."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paleo
+
+
+def rows(**settings: Any) -> tuple[Any, ...]:
+    return paleo.simulate("alex_v2", **{"scaling": "weak", **settings}).runs[0].rows
+
+
+def test_one_of_anything_may_be_given_without_a_list() -> None:
+    single = paleo.simulate("nin", workers=4, scaling="weak", schemes="TreeAllReduce")
+    listed = paleo.simulate(["nin"], workers=[4], scaling=["weak"], schemes=["TreeAllReduce"])
+    assert single == listed
+    assert list(single.runs[0].rows[0].communication) == ["TreeAllReduce"]
+
+
+def test_speedup_is_throughput_over_that_of_one_worker() -> None:
+    one, eight = rows(workers=[1, 8], batch_size=32)
+    assert one.speedup("OneToAll") == pytest.approx(1)
+    step = eight.compute + eight.communication["TreeAllReduce"]
+    assert eight.step("TreeAllReduce") == step
+    assert eight.throughput("TreeAllReduce") == pytest.approx(8 * 32 / step)
+    assert eight.speedup("TreeAllReduce") == pytest.approx(8 * one.compute / step)
+    assert eight.efficiency("TreeAllReduce") == pytest.approx(one.compute / step)
+
+
+def test_speedups_relate_to_one_worker_even_if_it_is_not_asked_for() -> None:
+    for scaling in ("weak", "strong"):
+        _, among = rows(workers=[1, 8], scaling=scaling)
+        (alone,) = rows(workers=[8], scaling=scaling)
+        assert alone == among
+
+
+def test_strong_scaling_relates_to_one_worker_with_the_whole_batch() -> None:
+    one, four = rows(workers=[1, 4], batch_size=64, scaling="strong")
+    assert one.batch_size == four.batch_size == 64
+    assert four.compute < one.compute
+    expected = one.compute / (four.compute + four.communication["OneToAll"])
+    assert four.speedup("OneToAll") == pytest.approx(expected)
+
+
+def test_the_best_scheme_is_the_quickest_that_gives_all_workers_the_sum() -> None:
+    (row,) = rows(workers=[16])
+    assert min(row.communication, key=lambda name: row.communication[name]) == "ButterflyMixing"
+    assert row.best_scheme == "ButterflyAllReduce"
+    (row,) = rows(workers=[16], schemes=["OneToAll", "TreeAllReduce"])
+    assert row.best_scheme == "TreeAllReduce"
+    (row,) = rows(workers=[16], schemes=["ButterflyMixing"])
+    assert row.best_scheme == "ButterflyMixing"
+
+
+def test_large_cases_are_evaluated_as_arrays_with_the_same_result(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings: Any = {"workers": [1, 3, 200], "batch_size": 100, "use_pipeline": True}
+    one_by_one = paleo.simulate("inception_v3", **settings)
+    # The function hides the module of its name from `import ... as`.
+    monkeypatch.setattr(importlib.import_module("paleo.simulate"), "_WORTH_ARRAYS", 0)
+    assert paleo.simulate("inception_v3", **settings) == one_by_one
+
+
+def test_all_mistakes_are_raised_together() -> None:
+    with pytest.raises(paleo.PaleoError) as caught:
+        paleo.simulate(
+            ["alexnet", "nin"],
+            device=3,  # type: ignore[arg-type]
+            network="ethernett",
+            batch_size=0,
+            workers=[],
+            scaling="wide",
+            schemes=["Ring"],
+            ppp_comp=2,
+        )
+    said = [mistake.message for mistake in caught.value.mistakes]
+    starts = [
+        "unknown net 'alexnet'",
+        "device: expected a name or a file, got 3",
+        "unknown network 'ethernett' (did you mean 'ethernet'?)",
+        "batch_size: expected a whole number of 1 or more, got 0",
+        "scaling: expected weak or strong, got 'wide'",
+        "num_workers: expected one or more whole numbers, got none",
+        "unknown communication scheme 'Ring'",
+        "ppp_comp: expected a number above 0, up to 1, got 2",
+    ]
+    assert len(said) == len(starts)
+    for message, start in zip(said, starts, strict=True):
+        assert message.startswith(start)
+
+
+def test_a_net_that_one_cost_model_cannot_take_is_said_once(net: Any) -> None:
+    # The 2017 format gives a Sigmoid one output; newer models keep its sixteen.
+    spec = net(
+        {
+            "in": {"type": "Input", "parents": [], "tensor": [2, 16]},
+            "sigmoid": {"type": "Sigmoid", "parents": ["in"]},
+            "one": {"type": "Reshape", "parents": ["sigmoid"], "output_shape": [-1, 1]},
+        }
+    )
+    assert len(paleo.simulate(spec).runs) == 2
+    with pytest.raises(paleo.PaleoError, match="128x16 cannot become") as caught:
+        paleo.simulate(spec, cost_model="roofline")
+    assert len(caught.value.mistakes) == 1
+
+
+def test_hardware_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "link.toml"
+    path.write_bytes(b"\xef\xbb\xbf[figures]\nbandwidth = '25 Gbit/s'\n")
+    assert paleo.find_network(path).bandwidth == 25e9 / 8
+
+
+def test_split_deconvolutions_are_checked_as_unsplit_ones(net: Any) -> None:
+    layer = {
+        "type": "Deconvolution", "parents": [], "filter": [1, 1, 5, 16],
+        "strides": [1, 1, 1, 1], "padding": "SAME", "output_shape": [1, 4, 4, 4],
+    }  # fmt: skip
+    data = {"type": "Input", "parents": [], "tensor": [2, 4, 4, 16]}
+    split = {"type": "ModelParallel", "parents": ["in"], "splits": 2, "layers": {"up": layer}}
+    with pytest.raises(paleo.NetSpecError, match="the filter gives 5 channels, output_shape 4"):
+        net({"in": data, "split": split})
+    layer["filter"] = [1, 1, 4, 16]
+    assert paleo.build(net({"in": data, "split": split})).nodes[-1].output == (2, 4, 4, 2)
