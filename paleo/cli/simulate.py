@@ -140,7 +140,7 @@ def command(
     \b
     Examples:
       paleo simulate alex_v2
-      paleo simulate nin --device=K20X --network=infiniband --batch_size=256 --scaling=strong
+      paleo simulate nin --device=K20X --network=infiniband --scaling=strong
       paleo simulate alex_v2_4gpu --parallel=model
     """  # noqa: D301 (click takes the control character, not the escape)
     result = simulate(
