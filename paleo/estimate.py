@@ -19,6 +19,7 @@ from paleo.hardware import Device, Network, find_device, find_network
 from paleo.layers import Layer
 from paleo.layers.pointwise import Activation, Sigmoid
 from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive
+from paleo.tensor import element_size
 from paleo.values import shown
 from paleo.work import Pass, Update
 
@@ -34,7 +35,9 @@ __all__ = [
     "estimate_forward",
     "estimate_pass",
     "estimate_update",
+    "link_bandwidth",
     "not_counted",
+    "total_seconds",
 ]
 
 FORWARD = (Pass.FORWARD,)
@@ -195,7 +198,6 @@ def estimate_update(
     ppp_comp: Quantity = 1.0,
     use_pipeline: bool = False,
     dtype: str = "fp32",
-    element_size: int = 4,
 ) -> Quantity:
     """Return the seconds to add the gradients to `num_params` parameters, once for the net.
 
@@ -203,7 +205,7 @@ def estimate_update(
     """
     model = find_cost_model(cost_model)
     target = Target(find_device(device), dtype, checked_share(ppp_comp, "ppp_comp"))
-    time = model.price(Update(num_params, element_size), target)
+    time = model.price(Update(num_params, element_size(dtype)), target)
     return model.pipelined(time) if use_pipeline else time.total
 
 

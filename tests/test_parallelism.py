@@ -200,6 +200,14 @@ def test_a_time_below_zero_is_said() -> None:
     assert not any("below zero" in note for note in newer.notes)
 
 
+def test_an_update_moves_elements_of_its_type() -> None:
+    single, double = (
+        paleo.estimate_update(10**9, K20, cost_model="roofline", dtype=dtype)
+        for dtype in ("fp32", "fp64")
+    )
+    assert double == pytest.approx(2 * single)  # bound by memory
+
+
 def test_data_parallelism_of_a_split_net_runs_all_slices_on_each_worker(net: Any) -> None:
     step = paleo.data_parallel(split_net(net, 4), plan(), 4, 2)
     graph = paleo.build(split_net(net, 4), 4)
