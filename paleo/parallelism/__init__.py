@@ -1,4 +1,4 @@
-"""Parallelism: which work each worker does, and what is sent when."""
+"""Parallelism: the work of a step divided among devices, and what they exchange for it."""
 
 from __future__ import annotations
 

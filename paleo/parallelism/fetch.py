@@ -1,7 +1,7 @@
 """Fetching activations from the devices that hold the other slices of a split net.
 
-An unsplit layer lives on device 0, slice i on device i. Devices stand in groups of four;
-between groups the bandwidth is half (Qi et al. 2017's implementation).
+Slice i is on device i, and all unsplit layers are on device 0. Devices stand in groups of
+four; a transfer between groups has half the bandwidth (the implementation of 2017).
 """
 
 from __future__ import annotations
