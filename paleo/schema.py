@@ -34,7 +34,7 @@ def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
         if declared.required:
             required.append(key)
         else:
-            schema["default"] = declared.default
+            schema["default"] = declared.written_default
         properties[key] = schema
     if name == "Input":
         properties["parents"] = {**_PARENTS, "maxItems": 0}

@@ -1,9 +1,9 @@
 """One spatial dimension of a window that slides over an input: a convolution's or a pool's.
 
-The letters are those of a height: input H, window R, stride s, output P. Padding is
-"VALID" (none), "SAME" (as much as makes P = ceil(H / s)) or a number of elements on
-each side. This is TensorFlow's arithmetic for the names and Caffe's (rounding down) for
-the number.
+The letters are those of a height: input H, window R, stride s, dilation d, output P. A
+dilated window spans E = (R - 1) d + 1 elements. Padding is "VALID" (none), "SAME" (as much
+as makes P = ceil(H / s)) or the numbers of elements before and after. This is
+TensorFlow's arithmetic for the names, and that of Caffe, PyTorch and ONNX for numbers.
 """
 
 from __future__ import annotations
@@ -13,30 +13,43 @@ from typing import Any, Literal, TypeAlias
 
 from paleo.quantity import ceil_div
 
-__all__ = ["Axis", "AxisPadding"]
+__all__ = ["Axis", "AxisPadding", "axes"]
 
-AxisPadding: TypeAlias = Literal["VALID", "SAME"] | int
+AxisPadding: TypeAlias = Literal["VALID", "SAME"] | tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A window of `window` elements over `size` elements in steps of `stride`."""
+    """A window of `window` elements over `size` elements in steps of `stride`.
+
+    With `ceil`, a last position that hangs over the padded input's end counts too, unless
+    it would begin behind the input.
+    """
 
     size: int
     window: int
     stride: int
     padding: AxisPadding
+    dilation: int = 1
+    ceil: bool = False
+
+    @property
+    def span(self) -> int:
+        """E, the elements from the window's first to its last."""
+        return (self.window - 1) * self.dilation + 1
 
     @property
     def output(self) -> int:
         """P, the number of positions of the window; 0 or less where it does not fit."""
-        if self.padding == "VALID":
-            result: int = ceil_div(self.size - self.window + 1, self.stride)
-        elif self.padding == "SAME":
-            result = ceil_div(self.size, self.stride)
-        else:
-            result = (self.size + 2 * self.padding - self.window) // self.stride + 1
-        return result
+        if self.padding == "SAME":
+            result: int = ceil_div(self.size, self.stride)
+            return result
+        before, after = (0, 0) if self.padding == "VALID" else self.padding
+        room = self.size + before + after - self.span
+        if self.ceil and room >= 0:
+            positions: int = ceil_div(room, self.stride) + 1
+            return positions - ((positions - 1) * self.stride >= self.size + before)
+        return room // self.stride + 1
 
     @property
     def total_padding(self) -> int:
@@ -48,21 +61,28 @@ class Axis:
         if self.padding == "VALID":
             return 0
         if self.padding == "SAME":
-            return (self.output - 1) * self.stride + self.window - self.size
-        return 2 * self.padding
+            return (self.output - 1) * self.stride + self.span - self.size
+        return self.padding[0] + self.padding[1]
 
     @property
     def padding_before(self) -> int:
-        """Elements added before the first: the smaller half of `total_padding`."""
-        return self.total_padding // 2
+        """Elements added before the first; for "SAME" the smaller half."""
+        if self.padding == "VALID":
+            return 0
+        return self.total_padding // 2 if self.padding == "SAME" else self.padding[0]
 
 
 def axes(
     sizes: tuple[Any, ...],
     windows: tuple[int, ...],
     strides: tuple[int, ...],
-    padding: str | tuple[int, ...],
+    padding: str | tuple[tuple[int, int], ...],
+    dilations: tuple[int, ...] | None = None,
+    ceil: bool = False,
 ) -> tuple[Axis, ...]:
     """Return one Axis for each spatial dimension."""
-    paddings: tuple[Any, ...] = (padding,) * len(sizes) if isinstance(padding, str) else padding
-    return tuple(map(Axis, sizes, windows, strides, paddings))
+    count = len(sizes)
+    paddings: Any = (padding,) * count if isinstance(padding, str) else padding
+    return tuple(
+        map(Axis, sizes, windows, strides, paddings, dilations or (1,) * count, (ceil,) * count)
+    )

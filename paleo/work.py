@@ -164,6 +164,8 @@ class _Windowed(Operation):
 class Convolution(_Windowed):
     """One pass of a convolution of N x H x W x C by K filters of R x S, giving N x P x Q x K.
 
+    With `groups` g, each filter sees the C / g channels of its group only.
+
     `axes` are the spatial dimensions. `direction` says which of the three products it is:
     the forward pass, the gradient with respect to the input, or to the filter. A
     transposed convolution's forward pass is a convolution's input gradient, and so on;
@@ -171,6 +173,7 @@ class Convolution(_Windowed):
     """
 
     transposed: bool = False
+    groups: int = 1
 
     @property
     def name(self) -> str:
@@ -178,13 +181,14 @@ class Convolution(_Windowed):
 
     @property
     def filter_elements(self) -> int:
-        """R S C K."""
-        return self.window_elements * self.in_channels * self.out_channels
+        """R S C K / g."""
+        return self.window_elements * self.in_channels * self.out_channels // self.groups
 
     @property
     def flops(self) -> Quantity:
-        """2 R S C N P Q K, the same in all three directions."""
-        return 2 * self.window_elements * self.in_channels * self.output_elements
+        """2 R S C N P Q K / g, the same in all three directions."""
+        per_position = self.window_elements * self.in_channels // self.groups
+        return 2 * per_position * self.output_elements
 
     @property
     def magnitude(self) -> Quantity:

@@ -84,20 +84,24 @@ def test_what_a_model_leaves_out_is_listed() -> None:
     assert f"not counted by paleo2017: {', '.join(expected)}" in run.notes
 
 
-SIZES = list(itertools.product((1, 4, 7, 13), (1, 2, 3, 5), (1, 2, 3, 4), ("VALID", "SAME", 0, 2)))
+PADDINGS = ("VALID", "SAME", (0, 0), (2, 2), (0, 3), (2, 1))
+SIZES = list(itertools.product((1, 4, 7, 13), (1, 2, 3, 5), (1, 2, 3, 4), PADDINGS, (1, 2)))
 
 
-@pytest.mark.parametrize(("size", "window", "stride", "padding"), SIZES)
+@pytest.mark.parametrize(("size", "window", "stride", "padding", "dilation"), SIZES)
 def test_gradients_have_the_shape_of_what_they_are_gradients_of(
-    size: int, window: int, stride: int, padding: Any
+    size: int, window: int, stride: int, padding: Any, dilation: int
 ) -> None:
     """Convolutions of any size, stride and padding have all three passes in paleo2017."""
     pads = padding if isinstance(padding, str) else (padding, padding)
-    along = axes((size, size), (window, window), (stride, stride), pads)
+    along = axes((size, size), (window, window), (stride, stride), pads, (dilation, dilation))
     if along[0].output < 1:
         with pytest.raises(ValueError, match="larger than its padded input"):
             Convolution(
-                filter=(window, window, 3, 5), strides=(stride, stride), padding=pads
+                filter=(window, window, 3, 5),
+                strides=(stride, stride),
+                padding=pads,
+                dilations=(dilation, dilation),
             ).infer_shape(((2, size, size, 3),))
         return
     counted = {}
@@ -106,17 +110,38 @@ def test_gradients_have_the_shape_of_what_they_are_gradients_of(
         gemm = gemm_of(operation)
         counted[direction] = gemm.flops
         if direction is not Pass.FORWARD:
-            # A stride-1 convolution of what the table says gives the shape it says.
+            # A stride-1 convolution of what the table says gives the shape it says; of the
+            # filter's gradient, as far as the filter has elements.
+            step = dilation if direction is Pass.WEIGHT_GRADIENT else 1
             for s, p, w, o in zip(
                 gemm.sizes, gemm.paddings, gemm.windows, gemm.outputs, strict=True
             ):
-                assert s + 2 * p - w + 1 == o
+                assert s + p - w == (o - 1) * step
         time = PALEO2017.price(operation, Target(ROUND))
         assert time.compute > 0
         assert time.memory >= 3e-9
     macs = 2 * window**2 * 3 * 2 * along[0].output ** 2 * 5
     assert counted[Pass.FORWARD] == counted[Pass.WEIGHT_GRADIENT] == macs
     assert counted[Pass.INPUT_GRADIENT] >= 2 * window**2 * 3 * 2 * size**2 * 5
+
+
+def test_groups_and_dilation_in_paleo2017() -> None:
+    """A convolution in groups is as many small ones; a dilated one pads and computes as it must."""
+    plain = axes((14, 14), (3, 3), (1, 1), "SAME")
+    for direction in (Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT):
+        whole, grouped = (
+            gemm_of(ConvolutionWork(direction, 8, plain, 16, 32, 4, groups=groups))
+            for groups in (1, 4)
+        )
+        assert grouped.flops == whole.flops // 4
+        weights = 3 * 3 * 16 * 32
+        others = sorted(e for e in whole.elements if e != weights)
+        assert sorted(grouped.elements) == sorted([*others, weights // 4])
+    dilated = axes((14, 14), (3, 3), (1, 1), "SAME", (2, 2))
+    forward = gemm_of(ConvolutionWork(Pass.FORWARD, 8, dilated, 16, 32, 4))
+    assert forward.flops == 2 * 9 * 16 * 32 * 8 * 14 * 14
+    # SAME adds 5 - 1 = 4 elements for a window that spans 5.
+    assert forward.elements == (8 * 18 * 18 * 16, 9 * 16 * 32, 8 * 14 * 14 * 32)
 
 
 def test_only_a_first_convolution_skips_its_input_gradient_in_paleo2017(net: Any) -> None:

@@ -154,7 +154,13 @@ LAYERS: list[tuple[Any, str]] = [
     (conv(strides=[1, 0, 1, 1]), "strides: expected 1 or more, got 0"),
     (conv(strides=2), "strides: expected [1, height, width, 1], got 2"),
     (conv(strides=[2, 1, 1, 1]), "strides: expected [1, height, width, 1] (whole in batch and"),
-    (conv(padding="same"), 'padding: expected "VALID", "SAME" or [p_h, p_w], got "same"'),
+    (
+        conv(padding="same"),
+        (
+            'padding: expected "VALID", "SAME", [p_h, p_w] or [[top, bottom], [left, right]], '
+            'got "same"'
+        ),
+    ),
     (conv(padding=[0, -1]), "padding: expected 0 or more, got -1"),
     (conv(activation_fn=3), "activation_fn: expected a name or null, got 3"),
     (conv(bias="yes"), 'bias: expected a list such as [K], got "yes"'),
@@ -268,7 +274,7 @@ NETS: list[tuple[dict[str, Any], *tuple[str, ...]]] = [
         {"c": conv(fliter=1, strides=2, padding=7, parents=["dato"])},
         "c.fliter: unknown key (did you mean 'filter'?)",
         "c.strides: expected [1, height, width, 1], got 2",
-        'c.padding: expected "VALID", "SAME" or [p_h, p_w], got 7',
+        'c.padding: expected "VALID", "SAME", [p_h, p_w] or [[top, bottom], [left, right]], got 7',
         "c.parents: there is no layer \"dato\" (did you mean 'data'?)",
     ),
     (

@@ -163,7 +163,7 @@ def test_no_section_is_about_a_type_that_is_gone() -> None:
 @pytest.mark.parametrize("name", list(paleo.LAYERS))
 def test_the_table_of_a_type_lists_exactly_its_keys(name: str) -> None:
     expected = {
-        key: "required" if declared.required else f"`{json.dumps(declared.default)}`"
+        key: "required" if declared.required else f"`{json.dumps(declared.written_default)}`"
         for key, declared in paleo.LAYERS[name].keys.items()
     }
     assert keys_in(SECTIONS[name]) == expected

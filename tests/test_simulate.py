@@ -127,3 +127,32 @@ def test_split_deconvolutions_are_checked_as_unsplit_ones(net: Any) -> None:
         net({"in": data, "split": split})
     layer["filter"] = [1, 1, 4, 16]
     assert paleo.build(net({"in": data, "split": split})).nodes[-1].output == (2, 4, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("filters", "groups", "message"),
+    [
+        ([3, 3, 8, 16], 3, "8 channels and 16 filters do not divide into 3 groups"),
+        ([3, 3, 8, 12], 8, "8 channels and 12 filters do not divide into 8 groups"),
+        ([3, 3, 8, 16], 4, "the filter takes 8 channels, the input has 8 in 4 groups"),
+    ],
+)
+def test_groups_have_to_fit(net: Any, filters: list[int], groups: int, message: str) -> None:
+    layer = {
+        "type": "Convolution", "parents": ["in"], "filter": filters, "groups": groups,
+        "strides": [1, 1, 1, 1], "padding": "SAME",
+    }  # fmt: skip
+    data = {"type": "Input", "parents": [], "tensor": [2, 4, 4, 8]}
+    with pytest.raises(paleo.NetSpecError, match=message):
+        net({"in": data, "conv": layer})
+
+
+def test_a_convolution_in_groups_is_not_split(net: Any) -> None:
+    layer = {
+        "type": "Convolution", "parents": [], "filter": [3, 3, 4, 16], "groups": 2,
+        "strides": [1, 1, 1, 1], "padding": "SAME",
+    }  # fmt: skip
+    data = {"type": "Input", "parents": [], "tensor": [2, 4, 4, 8]}
+    split = {"type": "ModelParallel", "parents": ["in"], "splits": 2, "layers": {"c": layer}}
+    with pytest.raises(paleo.NetSpecError, match="in groups cannot be split"):
+        net({"in": data, "split": split})

@@ -20,9 +20,17 @@ FORWARD, TO_INPUT, TO_WEIGHTS = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_G
         (Axis(27, 5, 1, "SAME"), 27, 2, 4),  # 26 + 5 - 27 = 4
         (Axis(56, 3, 2, "SAME"), 28, 0, 1),  # 27 * 2 + 3 - 56 = 1
         (Axis(56, 1, 2, "SAME"), 28, -1, -1),  # 54 + 1 - 56 = -1: the last is not looked at
-        (Axis(224, 11, 4, 2), 55, 2, 4),  # floor((224 + 4 - 11) / 4) + 1
+        (Axis(224, 11, 4, (2, 2)), 55, 2, 4),  # floor((224 + 4 - 11) / 4) + 1
         (Axis(7, 7, 1, "VALID"), 1, 0, 0),
         (Axis(6, 7, 1, "VALID"), 0, 0, 0),
+        (Axis(7, 3, 2, (1, 0)), 3, 1, 1),  # floor((7 + 1 - 3) / 2) + 1
+        (Axis(7, 3, 1, (2, 2), dilation=2), 7, 2, 4),  # it spans 5: 7 + 4 - 5 + 1
+        (Axis(7, 3, 2, "SAME", dilation=2), 4, 2, 4),  # 3 * 2 + 5 - 7 = 4
+        (Axis(6, 3, 2, (0, 0)), 2, 0, 0),  # floor(3 / 2) + 1
+        (Axis(6, 3, 2, (0, 0), ceil=True), 3, 0, 0),  # ceil(3 / 2) + 1: the last hangs over
+        (Axis(112, 3, 2, (0, 0), ceil=True), 56, 0, 0),  # ResNet's pool1 in Caffe
+        (Axis(4, 1, 3, (0, 1), ceil=True), 2, 0, 1),  # ceil(4 / 3) + 1 = 3 would begin at 6
+        (Axis(2, 3, 1, (0, 0), ceil=True), 0, 0, 0),
     ],
 )
 def test_windows(axis: Axis, output: int, before: int, total: int) -> None:
@@ -67,6 +75,40 @@ def test_a_convolution(one_layer: Any) -> None:
     assert work(graph, FORWARD) == Work(flops, 4 * (x + w + y), 4 * (y + y))
     assert work(graph, TO_INPUT) == Work(flops, 4 * (y + w), 4 * x)
     assert work(graph, TO_WEIGHTS) == Work(flops, 4 * (x + y + y), 4 * (w + 16))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 8])
+def test_groups_divide_products_and_weights(one_layer: Any, groups: int) -> None:
+    c = 8 // groups  # the channels that each filter sees; 8 groups are a depthwise convolution
+    layer = {**CONVOLUTION, "filter": [3, 3, c, 16], "groups": groups}
+    graph = one_layer([4, 9, 7, 8], layer)
+    x, w, y = 4 * 9 * 7 * 8, 3 * 3 * c * 16, 4 * 4 * 3 * 16
+    assert graph.nodes[-1].output == (4, 4, 3, 16)
+    assert graph.nodes[-1].num_params == w + 16
+    flops = 2 * 3 * 3 * c * y
+    assert work(graph, FORWARD) == Work(flops, 4 * (x + w + y), 4 * (y + y))
+    assert work(graph, TO_INPUT) == Work(flops, 4 * (y + w), 4 * x)
+    assert work(graph, TO_WEIGHTS) == Work(flops, 4 * (x + y + y), 4 * (w + 16))
+    derived = one_layer([4, 9, 7, 8], {**layer, "filter": [3, 3, -1, 16]})
+    assert derived.nodes[-1].num_params == w + 16
+
+
+def test_a_dilated_window_spans_more_and_computes_the_same(one_layer: Any) -> None:
+    layer = {**CONVOLUTION, "strides": [1, 1, 1, 1], "dilations": [1, 2, 3, 1]}
+    graph = one_layer([4, 9, 7, 8], layer)
+    y = 4 * 5 * 1 * 16  # 9 - 5 + 1 and 7 - 7 + 1
+    assert graph.nodes[-1].output == (4, 5, 1, 16)
+    assert graph.nodes[-1].num_params == 3 * 3 * 8 * 16 + 16
+    assert work(graph, FORWARD).flops == 2 * 3 * 3 * 8 * y
+
+
+def test_pooling_may_round_up(one_layer: Any) -> None:
+    layer = {"type": "Pooling", "ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    sizes = [
+        one_layer([1, 112, 112, 8], {**layer, "rounding": rounding}).nodes[-1].output[1]
+        for rounding in ("floor", "ceil")
+    ]
+    assert sizes == [55, 56]
 
 
 def test_an_activation_and_a_normalization_of_a_convolution_are_memory_traffic(

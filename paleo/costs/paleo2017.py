@@ -47,19 +47,23 @@ class _Gradient:
 
 def _gradient(axis: Axis) -> _Gradient:
     dilated = (axis.output - 1) * axis.stride + 1
-    before = axis.window - 1 - axis.padding_before
-    after = axis.size + axis.window - 1 - dilated - before
-    filter_padding = -(-axis.total_padding // 2)
-    return _Gradient(dilated + abs(before - after), min(before, after), filter_padding)
+    before = axis.span - 1 - axis.padding_before
+    after = axis.size + axis.span - 1 - dilated - before
+    dilated += abs(before - after)
+    # What makes a stride-1 window of `dilated` over the input give the filter's span.
+    filter_padding = (axis.span + dilated - 1 - axis.size) // 2
+    return _Gradient(dilated, min(before, after), filter_padding)
 
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
     """A convolution pass as a stride-1 convolution computed by matrix multiplication.
 
-    An input of `images` x `sizes` x `channels`, padded by `paddings` on each side, a
-    window of `windows`, and an output of `images` x `outputs` x `filters`. Of the input's
-    and the window's positions only `sizes_filled` and `windows_filled` are no holes.
+    An input of `images` x `sizes` x `channels`, padded by `paddings` on both sides together,
+    a window of `windows`, and an output of `images` x `outputs` x `filters`. Of the input's
+    and the window's positions only `sizes_filled` and `windows_filled` are no holes. In
+    `groups`, the products are fewer by that factor, and so are the elements of the weights,
+    the operand at `weights_at` of `elements`.
     """
 
     images: Quantity
@@ -71,12 +75,16 @@ class Gemm:
     outputs: tuple[int, ...]
     sizes_filled: float
     windows_filled: float
+    groups: int = 1
+    weights_at: int = 1
 
     @property
     def flops(self) -> Quantity:
         """Products with the window's holes left out; filling an input with holes costs too."""
         outputs = self.images * product(self.outputs) * self.filters
         flops: Quantity = 2 * self.windows_filled * self.channels * outputs
+        if self.groups > 1:
+            flops = flops // self.groups
         if self.sizes_filled != product(self.sizes):
             flops = flops + 2 * self.images * self.channels * self.sizes_filled
         return flops
@@ -84,37 +92,47 @@ class Gemm:
     @property
     def elements(self) -> tuple[Quantity, ...]:
         """Elements moved: the padded input, the filter, the output."""
-        padded = product(s + 2 * p for s, p in zip(self.sizes, self.paddings, strict=True))
-        return (
+        padded = product(s + p for s, p in zip(self.sizes, self.paddings, strict=True))
+        moved = [
             self.images * padded * self.channels,
             self.windows_filled * self.channels * self.filters,
             self.images * product(self.outputs) * self.filters,
-        )
+        ]
+        if self.groups > 1:
+            moved[self.weights_at] = moved[self.weights_at] // self.groups
+        return tuple(moved)
 
 
 def gemm_of(operation: Convolution) -> Gemm:
     """Return the matrix multiplication that prices this pass of a convolution."""
-    n, c, k = operation.batch, operation.in_channels, operation.out_channels
+    n, c, k, g = operation.batch, operation.in_channels, operation.out_channels, operation.groups
     sizes = tuple(axis.size for axis in operation.axes)
-    windows = tuple(axis.window for axis in operation.axes)
+    spans = tuple(axis.span for axis in operation.axes)
     outputs = tuple(axis.output for axis in operation.axes)
-    before = tuple(axis.padding_before for axis in operation.axes)
+    windows = tuple(axis.window for axis in operation.axes)
+    taps = operation.window_elements
     if operation.direction is Pass.FORWARD:
-        return Gemm(n, sizes, c, before, windows, k, outputs, product(sizes), product(windows))
+        padding = tuple(map(_forward_padding, operation.axes))
+        return Gemm(n, sizes, c, padding, spans, k, outputs, product(sizes), taps, g)
 
     back = tuple(map(_gradient, operation.axes))
     dilated = tuple(axis.dilated for axis in back)
-    to_input = tuple(axis.input_padding for axis in back)
-    to_filter = tuple(axis.filter_padding for axis in back)
+    to_input = tuple(2 * axis.input_padding for axis in back)
+    to_filter = tuple(2 * axis.filter_padding for axis in back)
     positions: int = product(outputs)
     if operation.direction is Pass.INPUT_GRADIENT:
-        return Gemm(n, dilated, k, to_input, windows, c, sizes, positions, product(windows))
+        return Gemm(n, dilated, k, to_input, spans, c, sizes, positions, taps, g)
     if not operation.transposed:
-        return Gemm(c, sizes, n, to_filter, dilated, k, windows, product(sizes), positions)
+        return Gemm(c, sizes, n, to_filter, dilated, k, windows, product(sizes), positions, g, 2)
     # Here it is the output's gradient that slides over the dilated input.
-    slid = tuple(w - 1 - p for w, p in zip(windows, to_input, strict=True))
+    slid = tuple(2 * (e - 1) - p for e, p in zip(spans, to_input, strict=True))
     share = _exact_ratio(product(sizes) * positions, product(dilated))
-    return Gemm(k, dilated, n, slid, sizes, c, windows, product(dilated), share)
+    return Gemm(k, dilated, n, slid, sizes, c, windows, product(dilated), share, g, 2)
+
+
+def _forward_padding(axis: Axis) -> int:
+    """Return what is added on both sides: for "SAME" twice the smaller half, as in 2017."""
+    return axis.total_padding // 2 * 2 if axis.padding == "SAME" else axis.total_padding
 
 
 def _exact_ratio(a: int, b: int) -> float:

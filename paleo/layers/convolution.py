@@ -19,7 +19,7 @@ from paleo.layers.base import (
     share,
     stream,
 )
-from paleo.layers.keys import FilterShape, Ignored, Name, PaddingKind, Sizes, Window, key
+from paleo.layers.keys import FilterShape, Ignored, Name, PaddingKind, Sizes, Whole, Window, key
 from paleo.tensor import Shape, format_shape
 from paleo.window import Axis, axes
 from paleo.work import Convolution as ConvolutionWork
@@ -31,7 +31,12 @@ __all__ = ["Convolution", "Deconvolution"]
 _IDENTITY = ("linear", "identity", "none")
 
 _STRIDES = "steps of the window, [1, height, width, 1]"
-_PADDING = '"VALID", "SAME" or [p_h, p_w], the elements added on each side'
+PADDING = (
+    '"VALID", "SAME", [p_h, p_w], the elements added on each side, '
+    "or [[top, bottom], [left, right]]"
+)
+_DILATIONS = "steps between the elements of the filter, [1, height, width, 1]"
+_GROUPS = "groups of channels; each filter sees those of its own"
 _ACTIVATION = "name of a pointwise function applied to the output, or null"
 _NORMALIZER = "name of a normalization applied to the output, or null"
 _BIAS = "taken for older files and ignored: a bias of K parameters is always counted"
@@ -43,7 +48,7 @@ def window_output(along: tuple[Axis, ...], key: str) -> tuple[int, ...]:
         if axis.output < 1:
             padded = axis.size + max(axis.total_padding, 0)
             raise ShapeError(
-                f"a window of {axis.window} is larger than its padded input of {padded}", key
+                f"a window of {axis.span} is larger than its padded input of {padded}", key
             )
     return tuple(axis.output for axis in along)
 
@@ -82,36 +87,47 @@ class Convolution(_Filtered):
     """N x H x W x C to N x P x Q x K by K filters of R x S."""
 
     filter: tuple[int, ...] = key(
-        FilterShape("R, S, C, K", (2,)), "[R, S, C, K]; C may be -1, derived from the input"
+        FilterShape("R, S, C, K", (2,)),
+        "[R, S, C, K]; C, the channels that each filter sees, may be -1, derived from the input",
     )
     strides: tuple[int, int] = key(Window(), _STRIDES)
-    padding: Any = key(PaddingKind(), _PADDING)
+    padding: Any = key(PaddingKind(), PADDING)
+    dilations: tuple[int, int] = key(Window(), _DILATIONS, [1, 1, 1, 1])
+    groups: int = key(Whole(), _GROUPS, 1)
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
         _, h, w, c = image(shape)
-        if self.filter[2] not in (-1, c):
+        k = self.filter[3]
+        if c % self.groups or k % self.groups:
             raise ShapeError(
-                f"the filter takes {self.filter[2]} channels, the input has {c}", "filter"
+                f"{c} channels and {k} filters do not divide into {self.groups} groups", "groups"
             )
-        return axes((h, w), self.filter[:2], self.strides, self.padding)
+        if self.filter[2] not in (-1, c // self.groups):
+            ways = f" in {self.groups} groups" if self.groups > 1 else ""
+            raise ShapeError(
+                f"the filter takes {self.filter[2]} channels, the input has {c}{ways}", "filter"
+            )
+        return axes((h, w), self.filter[:2], self.strides, self.padding, self.dilations)
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return (inputs[0][0], *window_output(self._axes(inputs[0]), "filter"), self.filter[3])
 
     def num_params(self, inputs: tuple[Shape, ...]) -> int:
         r, s, _, k = self.filter
-        return r * s * int(inputs[0][3]) * k + k
+        return r * s * (int(inputs[0][3]) // self.groups) * k + k
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
         along = self._axes(inputs[0])
         n, c, k = inputs[0][0], int(inputs[0][3]), self.filter[3]
-        product = ConvolutionWork(direction, n, along, c, k, element_size)
+        product = ConvolutionWork(direction, n, along, c, k, element_size, groups=self.groups)
         output = (n, *(axis.output for axis in along), k)
         return (product, *self._after(direction, output, k, element_size))
 
     def shard(self, splits: int) -> Layer:
+        if self.groups > 1 and splits > 1:
+            raise ShapeError("a convolution in groups cannot be split over devices", "groups")
         r, s, c, k = self.filter
         return self.replace(filter=(r, s, c, share(k, splits, "filter")))
 
@@ -125,7 +141,7 @@ class Deconvolution(_Filtered):
         "[R, S, channels out, channels in]; either may be -1, derived",
     )
     strides: tuple[int, int] = key(Window(), _STRIDES)
-    padding: Any = key(PaddingKind(), _PADDING + ", of the convolution that this transposes")
+    padding: Any = key(PaddingKind(), PADDING + ", of the convolution that this transposes")
     output_shape: tuple[int, ...] = key(Sizes(rank=4, derived=(0,)), "[N, H, W, C]; N is the batch")
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:

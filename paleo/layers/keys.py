@@ -42,24 +42,28 @@ class Kind(ABC):
 
 
 class Key:
-    """One key of a layer: its kind, what it is for, and its default, if it has one."""
+    """One key of a layer: its kind, what it is for, and its default, if it has one.
 
-    def __init__(self, kind: Kind, doc: str, default: Any) -> None:
+    `written_default` is the default as a file would have it, `default` as the layer holds it.
+    """
+
+    def __init__(self, kind: Kind, doc: str, written_default: Any) -> None:
         self.kind = kind
         self.doc = doc
-        self.default = default
+        self.written_default = written_default
+        self.default = None if self.required else kind.parse(written_default)
 
     @property
     def required(self) -> bool:
         """Whether a net file must give it."""
-        return self.default is _MISSING
+        return self.written_default is _MISSING
 
 
 _MISSING = object()
 
 
 def key(kind: Kind, doc: str, default: Any = _MISSING) -> Any:
-    """Declare a key of a layer; required if it has no default."""
+    """Declare a key of a layer; required if it has no default (given as in a file)."""
     return Key(kind, doc, default)
 
 
@@ -157,21 +161,31 @@ class Window(Kind):
 
 
 class PaddingKind(Kind):
-    """One of "VALID", "SAME", or [p_h, p_w]: the elements added on each side."""
+    """One of "VALID", "SAME", [p_h, p_w] and [[top, bottom], [left, right]].
 
-    def parse(self, value: Any) -> str | tuple[int, int]:
-        expected = '"VALID", "SAME" or [p_h, p_w]'
+    Numbers are held as (before, after) of each dimension.
+    """
+
+    def parse(self, value: Any) -> str | tuple[tuple[int, int], ...]:
+        expected = '"VALID", "SAME", [p_h, p_w] or [[top, bottom], [left, right]]'
         if isinstance(value, str):
             if value not in ("VALID", "SAME"):
                 raise ValueError(f"expected {expected}, got {shown(value)}")
             return value
-        height, width = _listed(value, expected, 2)
-        return whole(height, 0), whole(width, 0)
+        entries = _listed(value, expected, 2)
+        if any(isinstance(entry, list) for entry in entries):
+            pairs = [_listed(entry, "[before, after]", 2) for entry in entries]
+        else:
+            pairs = [[entry, entry] for entry in entries]
+        return tuple((whole(before, 0), whole(after, 0)) for before, after in pairs)
 
     @property
     def schema(self) -> dict[str, Any]:
-        sizes = {"type": "array", "items": _whole_schema(0), "minItems": 2, "maxItems": 2}
-        return {"anyOf": [{"enum": ["VALID", "SAME"]}, sizes]}
+        def two(items: dict[str, Any]) -> dict[str, Any]:
+            return {"type": "array", "items": items, "minItems": 2, "maxItems": 2}
+
+        sizes = _whole_schema(0)
+        return {"anyOf": [{"enum": ["VALID", "SAME"]}, two(sizes), two(two(sizes))]}
 
 
 class Name(Kind):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from paleo.layers.base import Layer, Operations, image, layer_type
-from paleo.layers.convolution import window_output
-from paleo.layers.keys import PaddingKind, Window, key
+from paleo.layers.convolution import PADDING, window_output
+from paleo.layers.keys import Name, PaddingKind, Window, key
 from paleo.tensor import Shape, num_elements
 from paleo.window import Axis, axes
 from paleo.work import Pass, Stream
@@ -23,13 +23,17 @@ class Pooling(Layer):
 
     ksize: tuple[int, int] = key(Window(), "the window, [1, height, width, 1]")
     strides: tuple[int, int] = key(Window(), "steps of the window, [1, height, width, 1]")
-    padding: Any = key(
-        PaddingKind(), '"VALID", "SAME" or [p_h, p_w], the elements added on each side'
+    padding: Any = key(PaddingKind(), PADDING)
+    rounding: str = key(
+        Name(("floor", "ceil")),
+        "whether a last window that hangs over the end is left out (floor) or counts (ceil)",
+        "floor",
     )
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
         _, h, w, _ = image(shape)
-        return axes((h, w), self.ksize, self.strides, self.padding)
+        ceil = self.rounding == "ceil"
+        return axes((h, w), self.ksize, self.strides, self.padding, ceil=ceil)
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         sizes = window_output(self._axes(inputs[0]), "ksize")
