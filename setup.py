@@ -1,15 +1,34 @@
 """Packaging. The settings of tools are in pyproject.toml."""
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "paleo/version.py").read_text("utf-8"))[1]
 
 TEST = ["pytest>=8", "hypothesis>=6.100", "jsonschema>=4.20"]
 LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
+
+
+class BuildWithNets(build_py):
+    """Installs the predefined nets, which stand at the top of the repository, as paleo/nets.
+
+    (As a package_dir they would make editable installs go through an import hook, which type
+    checkers do not see and a folder named paleo hides.)
+    """
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib, "paleo", "nets")
+            target.mkdir(parents=True, exist_ok=True)
+            for path in [*HERE.glob("nets/*.json"), HERE / "nets/README.md"]:
+                shutil.copy(path, target)
+
 
 setup(
     name="paleo",
@@ -19,16 +38,15 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    # The predefined nets stand at the top of the repository and are installed inside the
-    # package; paleo/load.py looks in both places.
-    packages=[*find_packages(include=["paleo", "paleo.*"]), "paleo.nets"],
-    package_dir={"paleo.nets": "nets"},
+    packages=find_packages(include=["paleo", "paleo.*"]),
+    # Said, so that an editable install is a plain path entry.
+    package_dir={"": "."},
+    cmdclass={"build_py": BuildWithNets},
     package_data={
         "paleo": ["py.typed", "net.schema.json"],
         "paleo.hardware": ["devices/*.toml", "networks/*.toml"],
-        "paleo.nets": ["*.json", "README.md"],
     },
-    install_requires=["numpy>=1.26", "click>=8.1", "six>=1.16"],
+    install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],
     extras_require={"test": TEST, "lint": LINT, "dev": [*TEST, *LINT, "build>=1.2"]},
     entry_points={"console_scripts": ["paleo = paleo.cli:cli"]},
     classifiers=[

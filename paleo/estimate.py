@@ -8,8 +8,9 @@ sizes, worker counts and rates may be arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
@@ -18,9 +19,9 @@ from paleo.graph import Graph, Node, longest_path
 from paleo.hardware import Device, Network, find_device, find_network
 from paleo.layers import Layer
 from paleo.layers.pointwise import Activation, Sigmoid
-from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive
+from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive, whole_array
 from paleo.tensor import element_size
-from paleo.values import shown
+from paleo.values import MAX_SIZE, shown
 from paleo.work import Pass, Update
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "PassTime",
     "adapter",
     "checked_share",
+    "checked_workers",
     "estimate_backward",
     "estimate_communication",
     "estimate_forward",
@@ -37,7 +39,6 @@ __all__ = [
     "estimate_update",
     "link_bandwidth",
     "not_counted",
-    "total_seconds",
 ]
 
 FORWARD = (Pass.FORWARD,)
@@ -69,17 +70,12 @@ class PassTime:
     @property
     def upper(self) -> Quantity:
         """Seconds if one layer runs after the other: the sum over layers."""
-        return total_seconds(self.layers)
+        return total(layer.seconds for layer in self.layers)
 
     @property
     def lower(self) -> Quantity:
         """Seconds if parallel branches run at the same time: the longest path."""
         return longest_path(self.graph, [layer.seconds for layer in self.layers])
-
-    @property
-    def total(self) -> Quantity:
-        """The same as `upper`: what a device without parallel branches takes."""
-        return self.upper
 
 
 def checked_share(value: Quantity, name: str) -> Quantity:
@@ -91,6 +87,24 @@ def checked_share(value: Quantity, name: str) -> Quantity:
         if 0 < low < _LEAST_SHARE:
             raise SettingError(f"{name}: {low} is too small to mean anything")
     raise SettingError(f"{name}: expected a number above 0, up to 1, got {shown(value)}")
+
+
+def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
+    """Return a worker count, or an array of them; raises SettingError."""
+    if is_array(workers):
+        array = whole_array(workers, MAX_SIZE)
+        if array is not None:
+            return array
+    elif isinstance(workers, int) and not isinstance(workers, bool) and 1 <= workers <= MAX_SIZE:
+        return workers
+    raise SettingError(
+        f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {shown(workers)}"
+    )
+
+
+def _check_count(value: Quantity, name: str) -> None:
+    if not smallest(value) >= 0:  # false for NaN
+        raise SettingError(f"{name}: expected a number of 0 or more, got {shown(value)}")
 
 
 def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
@@ -201,8 +215,10 @@ def estimate_update(
 ) -> Quantity:
     """Return the seconds to add the gradients to `num_params` parameters, once for the net.
 
-    `paleo2017` prices it at the device's peak whatever `ppp_comp` is.
+    `paleo2017` prices it at the device's peak whatever `ppp_comp` is. Raises
+    UnknownNameError, HardwareError or SettingError.
     """
+    _check_count(num_params, "num_params")
     model = find_cost_model(cost_model)
     target = Target(find_device(device), dtype, checked_share(ppp_comp, "ppp_comp"))
     time = model.price(Update(num_params, element_size(dtype)), target)
@@ -223,6 +239,8 @@ def estimate_communication(
     `scheme` is one of `paleo.COLLECTIVES`; `ppp_comm` the share of the network's bandwidth
     that is reached. Raises UnknownNameError, HardwareError or SettingError.
     """
+    _check_count(num_bytes, "num_bytes")
+    workers = checked_workers(workers, "workers")
     conventions = find_cost_model(cost_model).conventions
     collective = COLLECTIVES[scheme] if isinstance(scheme, str) else scheme
     link = find_network(network)
@@ -248,8 +266,3 @@ def not_counted(graph: Graph, cost_model: CostModel) -> tuple[str, ...]:
                 if not cost_model.counts(operation)
             )
     return tuple(sorted(left_out))
-
-
-def total_seconds(layers: Iterable[LayerTime]) -> Quantity:
-    """Return the seconds of these layers one after the other; 0 if there are none."""
-    return total(layer.seconds for layer in layers)

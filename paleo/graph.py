@@ -12,13 +12,10 @@ from paleo.layers import Layer, ShapeError
 from paleo.netspec import LayerSpec, NetSpec
 from paleo.quantity import Quantity, is_array, largest, maximum, whole_array
 from paleo.tensor import Shape, element_size, num_elements
-from paleo.values import shown
+from paleo.values import MAX_COUNT, shown
 from paleo.work import Operation, Pass, Work, total_work
 
 __all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path"]
-
-#: Counts of elements, bytes and FLOPs above this are mistakes, and would overflow arrays.
-_MAX_COUNT = 2**60
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def build(
 def checked_batch(batch_size: Any) -> Quantity:
     """Return a batch size as int or array of int64; raises SettingError."""
     if is_array(batch_size):
-        array = whole_array(batch_size, _MAX_COUNT)
+        array = whole_array(batch_size, MAX_COUNT)
         if array is not None:
             return array
     elif isinstance(batch_size, int) and not isinstance(batch_size, bool) and batch_size >= 1:
@@ -174,7 +171,7 @@ def _check_size(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> None:
             for operation in layer.operations(Pass.FORWARD, shapes, 8)
         ]
     for what, count in counts:
-        if count > _MAX_COUNT:
+        if count > MAX_COUNT:
             raise ShapeError(f"{float(count):.3g} {what} are too many to mean anything")
 
 

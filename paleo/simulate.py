@@ -54,8 +54,8 @@ _T = TypeVar("_T")
 class DataRow:
     """One worker count under data parallelism. Times are seconds of one step.
 
-    `communication` has an entry for each scheme; `one_worker` is the seconds a sample of a
-    single worker, to which speedups relate.
+    `communication` has an entry for each scheme; `one_worker` is the seconds in which a
+    single worker computes `one_worker_batch` samples, to which speedups relate.
     """
 
     workers: int
@@ -66,6 +66,7 @@ class DataRow:
     update: float
     communication: Mapping[str, float]
     one_worker: float
+    one_worker_batch: int
 
     @property
     def compute(self) -> float:
@@ -91,7 +92,7 @@ class DataRow:
 
     def speedup(self, scheme: str) -> float:
         """How many times the throughput of one worker."""
-        return self.throughput(scheme) * self.one_worker
+        return self.one_worker / self.step(scheme) * (self.batch_size / self.one_worker_batch)
 
     def efficiency(self, scheme: str) -> float:
         """The speedup over the number of workers."""
@@ -342,7 +343,6 @@ class _Case:
     def data(self, workers: list[int], scaling: str) -> Run:
         steps = self._steps(workers, scaling)
         alone = self._data.step(self.batch_size, 1, scaling)
-        one_worker = float(alone.compute / self.batch_size)
         rows = tuple(
             DataRow(
                 workers=count,
@@ -352,7 +352,8 @@ class _Case:
                 backward=float(step.backward),
                 update=float(step.update),
                 communication={name: float(s) for name, s in step.communication.items()},
-                one_worker=one_worker,
+                one_worker=float(alone.compute),
+                one_worker_batch=self.batch_size,
             )
             for count, step in zip(workers, steps, strict=True)
         )

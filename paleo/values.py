@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MAX_SIZE", "shown", "whole"]
+__all__ = ["MAX_COUNT", "MAX_SIZE", "shown", "whole"]
 
 #: No dimension, count or window may be larger: it is 2**31 - 1, as in most frameworks.
 MAX_SIZE = 2**31 - 1
+#: Counts of samples, elements, bytes and FLOPs above this are mistakes, and would overflow arrays.
+MAX_COUNT = 2**60
 
 
 def shown(value: Any) -> str:

@@ -29,12 +29,11 @@ __all__ = [
 
 
 class Pass(Enum):
-    """The four parts of a training step on one device."""
+    """The three passes over the layers in a training step; the Update is once for the net."""
 
     FORWARD = "forward"
     INPUT_GRADIENT = "input_gradient"
     WEIGHT_GRADIENT = "weight_gradient"
-    UPDATE = "update"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +191,16 @@ class Convolution(_Windowed):
 
     @property
     def magnitude(self) -> Quantity:
-        # A strided convolution's input gradient may be priced as if it were dense.
+        # A strided convolution's input gradient may be priced as if it were dense, and images
+        # with their padding, or spread out by the stride.
         dense = 2 * self.window_elements * self.out_channels * self.input_elements
-        return max(self.flops, dense, self.element_size * self.filter_elements)
+        spread: Quantity = product(
+            max(axis.size + abs(axis.total_padding), axis.output * axis.stride) + axis.span
+            for axis in self.axes
+        )
+        images = self.batch * max(self.in_channels, self.out_channels) * spread
+        largest = max(images, self.filter_elements)
+        return max(self.flops, dense, self.element_size * largest)
 
     @property
     def reads(self) -> tuple[Quantity, ...]:

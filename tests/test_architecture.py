@@ -156,4 +156,4 @@ def test_core_dependencies_are_three() -> None:
         for name in imported(ast.parse(path.read_text("utf-8")))
     }
     assert found <= allowed
-    assert '"numpy>=1.26", "click>=8.1", "six>=1.16"' in (ROOT / "setup.py").read_text("utf-8")
+    assert '"numpy>=1.26", "click>=8.2", "six>=1.16"' in (ROOT / "setup.py").read_text("utf-8")

@@ -190,8 +190,8 @@ OPERATIONS: list[Operation] = [
     Stream("dropout", (4000,), (4000,), 1000),
     Stream("relu", (4000,), (4000,)),
     Update(1000, 4),
-    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4) for d in list(Pass)[:3]),
-    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4, transposed=True) for d in list(Pass)[:3]),
+    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4) for d in Pass),
+    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4, transposed=True) for d in Pass),
     *(Pooling(d, 8, ALONG, 16, 16, 4, m) for d in list(Pass)[:2] for m in (True, False)),
 ]
 

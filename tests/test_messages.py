@@ -378,7 +378,11 @@ SETTINGS: list[tuple[str, dict[str, Any], str]] = [
     ("--ppp_comm=-1", {"ppp_comm": -1}, f"ppp_comm: {SHARE} -1"),
     ("--batch_size=0", {"batch_size": 0}, f"batch_size: {WHOLE} 0"),
     ("--batch_size=-1", {"batch_size": -1}, f"batch_size: {WHOLE} -1"),
-    (f"--batch_size={10**20}", {"batch_size": 10**20}, 'alex_v2: layer "data": 1.51e+25 elements'),
+    (
+        f"--batch_size={10**20}",
+        {"batch_size": 10**20},
+        "batch_size: with so many workers, too large",
+    ),
     ("--scaling=weka", {"scaling": "weka"}, "scaling: expected weak or strong, got 'weka'"),
     ("--scaling=", {"scaling": []}, "scaling: expected one or more of weak, strong, got none"),
     ("--device=TITANX", {"device": "TITANX"}, "unknown device 'TITANX' (did you mean 'TITAN_X'?)"),

@@ -14,7 +14,7 @@ from paleo.errors import SettingError
 from paleo.estimate import BACKWARD, FORWARD, estimate_pass
 from paleo.graph import build, checked_batch
 from paleo.netspec import NetSpec
-from paleo.parallelism.plan import Plan, checked_workers
+from paleo.parallelism.plan import Plan, check_together, checked_workers
 from paleo.quantity import Quantity, ceil_div
 
 __all__ = ["SCALINGS", "DataParallel", "DataParallelStep", "data_parallel"]
@@ -68,6 +68,7 @@ class DataParallel:
         if scaling not in SCALINGS:
             raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
         workers, batch = checked_workers(workers), checked_batch(batch_size)
+        check_together(batch, workers)
         if scaling == "weak":
             own, whole = batch, batch * workers
         else:

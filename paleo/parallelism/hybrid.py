@@ -17,13 +17,12 @@ from paleo.estimate import (
     PassTime,
     estimate_pass,
     link_bandwidth,
-    total_seconds,
 )
 from paleo.graph import Graph, build, checked_batch, longest_path
 from paleo.netspec import NetSpec
 from paleo.parallelism.fetch import fetch_times
-from paleo.parallelism.plan import Plan, checked_workers
-from paleo.quantity import Quantity, maximum
+from paleo.parallelism.plan import Plan, check_together, checked_workers
+from paleo.quantity import Quantity, maximum, total
 from paleo.tensor import num_elements
 from paleo.units import GIB_PER_GB
 
@@ -55,11 +54,12 @@ def hybrid_parallel(
     SettingError or NetSpecError.
     """
     workers, batch = checked_workers(workers, "hybrid_workers"), checked_batch(batch_size)
+    check_together(batch, workers)
     graph = build(net, batch, plan.dtype, plan.adapt)
     bandwidth = link_bandwidth(plan.network, plan.cost_model)
     fetches = fetch_times(graph, plan, bandwidth)
     forward, backward = (
-        total_seconds(layer for layer in each.layers if layer.node.shard is None)
+        total(layer.seconds for layer in each.layers if layer.node.shard is None)
         for each in _passes(graph, plan, plan.use_pipeline, fetches)
     )
     num_params = sum(node.num_params for node in graph.nodes if node.shard is None)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from paleo.collectives import COLLECTIVES
 from paleo.costs import CostModel, Target
 from paleo.errors import SettingError
-from paleo.estimate import adapter, estimate_communication, estimate_update
+from paleo.estimate import (
+    adapter,
+    checked_share,
+    checked_workers,
+    estimate_communication,
+    estimate_update,
+)
 from paleo.hardware import Device, Network
 from paleo.layers import Layer
-from paleo.quantity import Quantity, is_array, whole_array
-from paleo.values import MAX_SIZE, shown
+from paleo.quantity import Quantity, largest
+from paleo.values import MAX_COUNT, shown
 
-__all__ = ["Plan", "checked_workers"]
+__all__ = ["Plan", "check_together", "checked_workers"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,20 @@ class Plan:
     ppp_comp: Quantity = 1.0
     ppp_comm: Quantity = 1.0
     schemes: tuple[str, ...] = tuple(COLLECTIVES)
+
+    def __post_init__(self) -> None:
+        for name, kind, find in (
+            ("device", Device, "find_device"),
+            ("network", Network, "find_network"),
+            ("cost_model", CostModel, "find_cost_model"),
+        ):
+            if not isinstance(getattr(self, name), kind):
+                raise SettingError(
+                    f"{name}: expected a {kind.__name__}, such as paleo.{find} returns, "
+                    f"got {shown(getattr(self, name))}"
+                )
+        checked_share(self.ppp_comp, "ppp_comp")
+        checked_share(self.ppp_comm, "ppp_comm")
 
     @property
     def target(self) -> Target:
@@ -64,14 +83,7 @@ class Plan:
         )
 
 
-def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
-    """Return a worker count, or an array of them; raises SettingError."""
-    if is_array(workers):
-        array = whole_array(workers, MAX_SIZE)
-        if array is not None:
-            return array
-    elif isinstance(workers, int) and not isinstance(workers, bool) and 1 <= workers <= MAX_SIZE:
-        return workers
-    raise SettingError(
-        f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {shown(workers)}"
-    )
+def check_together(batch_size: Quantity, workers: Quantity) -> None:
+    """Raise SettingError if the batches of all workers are too many samples to count."""
+    if largest(batch_size) * largest(workers) > MAX_COUNT:
+        raise SettingError("batch_size: with so many workers, too large to mean anything")
