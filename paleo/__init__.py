@@ -25,7 +25,9 @@ from paleo.errors import (
     UnknownNameError,
 )
 from paleo.estimate import (
+    DeviceLike,
     LayerTime,
+    NetworkLike,
     PassTime,
     estimate_backward,
     estimate_communication,
@@ -53,7 +55,16 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
-from paleo.simulate import DataRow, HybridRow, ModelRow, Run, Simulation, simulate
+from paleo.simulate import (
+    DataRow,
+    HybridRow,
+    HybridStep,
+    ModelRow,
+    NetLike,
+    Run,
+    Simulation,
+    simulate,
+)
 from paleo.summary import LayerSummary, NetSummary, summarize
 from paleo.version import __version__
 from paleo.work import Pass, Work
@@ -67,10 +78,12 @@ __all__ = [
     "DataParallelStep",
     "DataRow",
     "Device",
+    "DeviceLike",
     "Graph",
     "HardwareError",
     "HybridPart",
     "HybridRow",
+    "HybridStep",
     "Layer",
     "LayerSpec",
     "LayerSummary",
@@ -78,10 +91,12 @@ __all__ = [
     "Mistake",
     "ModelParallelPass",
     "ModelRow",
+    "NetLike",
     "NetSpec",
     "NetSpecError",
     "NetSummary",
     "Network",
+    "NetworkLike",
     "Node",
     "PaleoError",
     "Pass",

@@ -9,6 +9,7 @@ puts it in the headers; separated values and JSON keep SI units, with the unit i
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,22 +25,23 @@ FORMATS = ("table", "tsv", "csv", "markdown", "json")
 
 @dataclass(frozen=True)
 class Column:
-    """One column. `key` is its name for programs, unit included; `title` that for people.
+    """One column. `key` is its name in rows and for programs; `title` that for people.
 
     `dimension`, one of paleo.units such as "s" or "bytes", is for numbers that are shown in
-    a unit which the columns of this dimension share; "percent" for ratios. A column without
-    a title is for programs alone, one without a key for people alone. Line breaks in the
-    title are kept where the table is text.
+    a unit which the columns of this dimension share, so that they compare; "percent" for
+    ratios. A column without a title is for programs alone, one `for_people` for them alone.
+    Line breaks in the title are kept where the table is text.
     """
 
-    key: str = ""
+    key: str
     title: str = ""
     dimension: str = ""
+    for_people: bool = False
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns. A row maps keys (or titles, where there is no key) to values.
+    """Rows under columns. A row maps keys to values.
 
     `marked` are (row index, column key) of cells to mark with an asterisk. `notes` are what
     a reader of the numbers must know, in any format; `footnotes` explain the table.
@@ -67,7 +69,7 @@ def to_separated(tables: Sequence[Table], separator: str) -> str:
     import csv
     import io
 
-    columns = [column for column in tables[0].columns if column.key] if tables else []
+    columns = [column for column in tables[0].columns if not column.for_people] if tables else []
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     writer.writerow(column.key for column in columns)
@@ -80,6 +82,8 @@ def to_separated(tables: Sequence[Table], separator: str) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
+    if isinstance(value, bool):
+        return str(value).lower()
     return "" if value is None else value
 
 
@@ -100,11 +104,11 @@ def to_markdown(tables: Iterable[Table]) -> str:
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(_escaped(cell) for cell in cells) + " |"
+    return "| " + " | ".join(_escaped(cell.strip()) for cell in cells) + " |"
 
 
 def _escaped(text: str) -> str:
-    return printable(text).replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;")
+    return re.sub(r"([\\`*\[\]|<])", r"\\\1", printable(text))
 
 
 def to_text(tables: Iterable[Table], width: int | None = None) -> str:
@@ -130,7 +134,9 @@ def _text(table: Table, width: int | None) -> str:
         parts = [texts[i].rjust(sizes[i]) if right[i] else texts[i].ljust(sizes[i]) for i in block]
         return "  ".join(parts).rstrip()
 
-    lines = [printable(table.title), ""] if table.title else []
+    lines = [*_wrapped(table.title, width), ""] if table.title else []
+    if width and len(sizes) > 1 and sizes[0] > width // 2:  # or it would fill every block
+        sizes[0] = width // 2
     blocks = _folded(sizes, width)
     for number, block in enumerate(blocks):
         lines += [""] if number else []
@@ -142,8 +148,18 @@ def _text(table: Table, width: int | None) -> str:
         if table.total:
             lines += ["  ".join("-" * sizes[i] for i in block), line(cells[-1], block)]
     notes = _notes(table)
-    lines += ["", *(printable(note) for note in notes)] if notes else []
+    lines += ["", *(line for note in notes for line in _wrapped(note, width))] if notes else []
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, width: int | None) -> list[str]:
+    """Return a text as one line, or as several where the terminal has no more columns."""
+    text = printable(text)
+    if not width or len(text) <= width:
+        return [text]
+    import textwrap
+
+    return textwrap.wrap(text, width, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def _notes(table: Table) -> list[str]:
@@ -164,8 +180,7 @@ def _folded(sizes: Sequence[int], width: int | None) -> list[list[int]]:
 
 
 def _values(table: Table, column: Column) -> list[Any]:
-    name = column.key or column.title
-    return [row.get(name) for row in table.rows]
+    return [row.get(column.key) for row in table.rows]
 
 
 def _right_aligned(table: Table, columns: Sequence[Column]) -> list[bool]:
@@ -188,9 +203,7 @@ def _scale(table: Table, column: Column) -> Scale:
     if column.dimension == "percent":
         return Scale(0.01, "%")
     alike = (each for each in table.columns if each.dimension == column.dimension and each.title)
-    return scale_for(
-        (number for each in alike for number in _numbers(_values(table, each))), column.dimension
-    )
+    return scale_for([_numbers(_values(table, each)) for each in alike], column.dimension)
 
 
 def _numbers(values: Iterable[Any]) -> list[float]:
@@ -203,12 +216,12 @@ def _cells(table: Table) -> tuple[list[Column], list[list[str]]]:
     rows = [*table.rows, table.total] if table.total else list(table.rows)
     shown = []
     for column in columns:
-        name = column.key or column.title
         factor = _scale(table, column).factor if column.dimension else 1.0
-        texts = _column_texts(_values(table, column), [row.get(name) for row in rows], factor)
-        if any((i, name) in table.marked for i in range(len(rows))):
+        texts = _column_texts(_values(table, column), [row.get(column.key) for row in rows], factor)
+        if any((i, column.key) in table.marked for i in range(len(rows))):
             texts = [
-                text + ("*" if (i, name) in table.marked else " ") for i, text in enumerate(texts)
+                text + ("*" if (i, column.key) in table.marked else " ")
+                for i, text in enumerate(texts)
             ]
         shown.append(texts)
     return columns, [list(row) for row in zip(*shown, strict=True)]
@@ -219,6 +232,8 @@ def _column_texts(typical: list[Any], values: list[Any], factor: float) -> list[
     scaled = sorted(abs(number / factor) for number in _numbers(typical) if number)
     middle = scaled[len(scaled) // 2] if scaled else 1.0
     decimals = min(3, max(0, 3 - math.floor(math.log10(middle))))
+    if all(abs(number - round(number)) < 1e-9 * number for number in scaled):
+        decimals = 0
 
     def show(value: Any) -> str:
         if value is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +26,15 @@ from paleo.parallelism import (
     model_parallel,
 )
 from paleo.parallelism.plan import checked_workers
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, is_array
+from paleo.values import shown
 
 __all__ = [
     "DEFAULT_WORKERS",
     "PARALLELISMS",
     "DataRow",
     "HybridRow",
+    "HybridStep",
     "ModelRow",
     "Run",
     "Simulation",
@@ -166,11 +169,50 @@ class HybridRow:
 
 
 @dataclass(frozen=True)
+class HybridStep:
+    """A whole step under hybrid parallelism: both parts, one after the other.
+
+    `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
+    which a single worker computes `one_worker_batch` samples, split layers and all.
+    """
+
+    workers: int
+    batch_size: int
+    seconds: float
+    one_worker: float
+    one_worker_batch: int
+
+    @property
+    def throughput(self) -> float:
+        """Samples a second."""
+        return self.batch_size / self.seconds
+
+    @property
+    def speedup(self) -> float:
+        """How many times the throughput of one worker."""
+        return self.one_worker / self.seconds * (self.batch_size / self.one_worker_batch)
+
+    @property
+    def efficiency(self) -> float:
+        """The speedup over the number of workers."""
+        return self.speedup / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "step_s": self.seconds,
+            "throughput_per_s": self.throughput,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+        }
+
+
+@dataclass(frozen=True)
 class Run:
     """One net under one parallelism (and scaling, for data parallelism).
 
     `not_counted` names the operations that the cost model leaves out; `notes` say what a
-    reader of the rows should know.
+    reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
     """
 
     net: str
@@ -187,6 +229,7 @@ class Run:
     rows: tuple[DataRow | ModelRow | HybridRow, ...]
     not_counted: tuple[str, ...]
     notes: tuple[str, ...]
+    step: HybridStep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -204,6 +247,7 @@ class Run:
             "ppp_comp": self.ppp_comp,
             "ppp_comm": self.ppp_comm,
             "rows": [row.to_dict() for row in self.rows],
+            **(self.step.to_dict() if self.step else {}),
             "not_counted": list(self.not_counted),
             "notes": list(self.notes),
         }
@@ -256,25 +300,30 @@ def simulate(
             mistakes.include(error)
             return None
 
-    many = [nets] if isinstance(nets, str | os.PathLike | NetSpec) else list(nets)
+    many = check(_listed, "nets", nets, str | os.PathLike | NetSpec) or []
     specs = [check(load, net) for net in many]
     plan_parts = (
         check(find_device, device),
         check(find_network, network),
         check(find_cost_model, cost_model),
     )
+    batch_size = _whole(batch_size)
+    check(_check_scalar, "batch_size", batch_size)
     check(checked_batch, batch_size)
-    scalings = [scaling] if isinstance(scaling, str) else list(scaling)
+    scalings = check(_listed, "scaling", scaling, str) or []
     check(_check_choices, "scaling", scalings, SCALINGS)
     check(_check_choices, "parallel", [parallel], PARALLELISMS)
-    counts = [workers] if isinstance(workers, int) else list(workers)
+    counts = [_whole(k) for k in check(_listed, "num_workers", workers, int | float) or []]
     check(_check_workers, counts)
+    hybrid_workers = _whole(hybrid_workers)
+    check(_check_scalar, "hybrid_workers", hybrid_workers)
     check(checked_workers, hybrid_workers, "hybrid_workers")
-    chosen = [schemes] if isinstance(schemes, str) else list(schemes or COLLECTIVES)
-    for scheme in chosen:
+    chosen = list(COLLECTIVES) if schemes is None else check(_listed, "schemes", schemes, str)
+    for scheme in chosen or []:
         check(COLLECTIVES.__getitem__, scheme)
-    check(checked_share, ppp_comp, "ppp_comp")
-    check(checked_share, ppp_comm, "ppp_comm")
+    for name, value in (("ppp_comp", ppp_comp), ("ppp_comm", ppp_comm)):
+        check(_check_scalar, name, value)
+        check(checked_share, value, name)
     mistakes.raise_as(PaleoError)
 
     found_device, found_network, found_model = plan_parts
@@ -288,7 +337,7 @@ def simulate(
         use_pipeline=use_pipeline,
         ppp_comp=ppp_comp,
         ppp_comm=ppp_comm,
-        schemes=tuple(chosen),
+        schemes=tuple(chosen or ()),
     )
     runs: list[Run] = []
     for spec in specs:
@@ -305,17 +354,39 @@ def simulate(
     return Simulation(tuple(runs))
 
 
+def _listed(name: str, values: Any, single: Any) -> list[Any]:
+    """Return one value, or several, as a list; raises SettingError if there are none."""
+    if isinstance(values, single) or (is_array(values) and not values.shape):
+        return [values]
+    try:
+        found = list(values)
+    except TypeError:
+        raise SettingError(f"{name}: expected one or several, got {shown(values)}") from None
+    if not found:
+        raise SettingError(f"{name}: expected one or more, got none")
+    return found
+
+
+def _whole(value: Any) -> Any:
+    """Return a NumPy integer as a Python one; anything else as it is, to be checked."""
+    kind = value.dtype.kind if is_array(value) and not value.shape else ""
+    return operator.index(value) if kind in ("i", "u") else value
+
+
+def _check_scalar(name: str, value: Any) -> None:
+    if is_array(value):
+        raise SettingError(
+            f"{name}: expected one number, got {shown(value)}; paleo.data_parallel takes arrays"
+        )
+
+
 def _check_choices(name: str, values: Sequence[str], choices: Sequence[str]) -> None:
-    if not values:
-        raise SettingError(f"{name}: expected one or more of {', '.join(choices)}, got none")
     for value in values:
         if value not in choices:
             raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
 def _check_workers(workers: Sequence[int]) -> None:
-    if not len(workers):
-        raise SettingError("num_workers: expected one or more whole numbers, got none")
     mistakes = Mistakes()
     for count in workers:
         try:
@@ -434,7 +505,15 @@ class _Case:
                 f"a time below zero: {self.plan.cost_model.name} takes the fetch of all "
                 f"workers' activations off every batch, which does not hold for {workers} workers"
             )
-        return self._run("hybrid", None, rows, notes)
+        alone = self._data.step(self.batch_size, 1)
+        step = HybridStep(
+            workers=workers,
+            batch_size=self.batch_size * workers,
+            seconds=sum(row.total for row in rows),
+            one_worker=float(alone.compute),
+            one_worker_batch=self.batch_size,
+        )
+        return self._run("hybrid", None, rows, notes, step)
 
     def _run(
         self,
@@ -442,12 +521,15 @@ class _Case:
         scaling: str | None,
         rows: tuple[DataRow | ModelRow | HybridRow, ...],
         notes: list[str],
+        step: HybridStep | None = None,
     ) -> Run:
         plan = self.plan
         graph = build(self.net, None, plan.dtype, plan.adapt)
         left_out = not_counted(graph, plan.cost_model)
         asked = ", as asked" if self.use_only_gemm else ""
         notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
+        if plan.use_pipeline and not plan.cost_model.pipelines:
+            notes.append(f"{plan.cost_model.name} overlaps by itself: use_pipeline has no effect")
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(
@@ -465,4 +547,5 @@ class _Case:
             rows=rows,
             not_counted=left_out,
             notes=tuple(notes),
+            step=step,
         )

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 
 from six import ensure_str
 
+from paleo.errors import near
+
 __all__ = ["GIB", "GIB_PER_GB", "Scale", "parse", "scale_for"]
 
 #: Bytes of one GiB.
@@ -38,6 +40,14 @@ def _units() -> dict[str, dict[str, float]]:
 #: No figure is outside these, in any SI unit: less or more would make times infinite or zero.
 _LEAST, _MOST = 1e-15, 1e30
 
+_EXAMPLES = {
+    "bytes": '"10 GB"',
+    "bytes/s": '"10 GB/s" or "10 Gbit/s"',
+    "FLOP/s": '"10 GFLOP/s"',
+    "Hz": '"10 MHz"',
+    "W": '"10 W"',
+    "s": '"10 us"',
+}
 _NUMBER = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*")
 
 
@@ -51,9 +61,10 @@ def parse(text: str | bytes, dimension: str) -> float:
     string = ensure_str(text)
     units = _units()[dimension]
     match = _NUMBER.fullmatch(string)
-    example = next(unit for unit in ("GB", "GB/s", "GFLOP/s", "MHz", "W", "us") if unit in units)
     if not match or match[2] not in units:
-        raise ValueError(f'expected a number with a unit, such as "10 {example}", got {string!r}')
+        guess = near(match[2], units) if match else ""
+        example = _EXAMPLES[dimension]
+        raise ValueError(f"expected a number with a unit, such as {example}, got {string!r}{guess}")
     value = float(match[1]) * units[match[2]]
     if not _LEAST <= value <= _MOST:
         if value <= 0:
@@ -77,16 +88,25 @@ _SHOWN: dict[str, list[Scale]] = {
     "FLOP": [Scale(1e12, "TFLOP"), Scale(1e9, "GFLOP"), Scale(1e6, "MFLOP"), Scale(1, "FLOP")],
     "FLOP/s": [Scale(1e12, "TFLOP/s"), Scale(1e9, "GFLOP/s")],
     "bytes/s": [Scale(1e9, "GB/s"), Scale(1e6, "MB/s")],
+    "network": [Scale(1e9 / 8, "Gbit/s"), Scale(1e6 / 8, "Mbit/s")],
     "Hz": [Scale(1e9, "GHz"), Scale(1e6, "MHz")],
     "W": [Scale(1, "W")],
 }
 
 
-def scale_for(values: Iterable[float], dimension: str) -> Scale:
-    """Return one scale for a whole column: the largest that keeps its median at 1 or more."""
+def scale_for(columns: Iterable[Iterable[float]], dimension: str) -> Scale:
+    """Return one scale for several columns: the largest in which none looks small.
+
+    The least of the columns' medians is to be a tenth or more; what is less than a
+    millionth of the largest does not count.
+    """
     scales = _SHOWN[dimension]
-    sizes = sorted(abs(value) for value in values if value)
-    if not sizes:
+    medians = []
+    for values in columns:
+        sizes = sorted(abs(value) for value in values if value)
+        if sizes:
+            medians.append(sizes[len(sizes) // 2])
+    if not medians:
         return scales[min(1, len(scales) - 1)]
-    middle = sizes[len(sizes) // 2]
-    return next((scale for scale in scales if middle >= scale.factor), scales[-1])
+    least = min(median for median in medians if median >= max(medians) / 1e6)
+    return next((scale for scale in scales if least >= scale.factor / 10), scales[-1])

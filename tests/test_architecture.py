@@ -46,6 +46,9 @@ FORBIDDEN_CALLS = {
     "os.putenv",
     "os.environ.update",
     "os.environ.setdefault",
+    "sys.stdout.write",
+    "sys.stderr.write",
+    "SystemExit",
 }
 
 
@@ -112,6 +115,8 @@ def test_these_tests_can_fail() -> None:
     assert forbidden_calls("print(1)") == ["print"]
     assert forbidden_calls("import os\nos.environ['A'] = 'b'") == ["os.environ"]
     assert forbidden_calls("sys.exit(1)") == ["sys.exit"]
+    assert forbidden_calls("raise SystemExit(1)") == ["SystemExit"]
+    assert forbidden_calls("sys.stdout.write('a')") == ["sys.stdout.write"]
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,20 @@ def test_gradients_have_the_shape_of_what_they_are_gradients_of(
     assert counted[Pass.INPUT_GRADIENT] >= 2 * window**2 * 3 * 2 * size**2 * 5
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("direction", Pass)
+def test_each_dimension_has_its_own_window(direction: Pass, transposed: bool) -> None:
+    """What is true of an axis does not depend on the other: rectangles of two square cases."""
+    first = axes((13,), (5,), (2,), "SAME")
+    second = axes((7,), (2,), (3,), ((1, 0),))
+    both = gemm_of(ConvolutionWork(direction, 2, first + second, 3, 5, 4, transposed))
+    for index, along in enumerate((first, second)):
+        alone = gemm_of(ConvolutionWork(direction, 2, along, 3, 5, 4, transposed))
+        for name in ("sizes", "paddings", "windows", "outputs"):
+            assert getattr(both, name)[index : index + 1] == getattr(alone, name)
+    assert both.flops > 0
+
+
 def test_groups_and_dilation_in_paleo2017() -> None:
     """A convolution in groups is as many small ones; a dilated one pads and computes as it must."""
     plain = axes((14, 14), (3, 3), (1, 1), "SAME")

@@ -251,14 +251,23 @@ def test_a_rate_that_means_nothing_is_refused(rate: float) -> None:
 
 
 UNIT = "expected a number with a unit, such as"
+BYTES_A_SECOND = '"10 GB/s" or "10 Gbit/s"'
 #: What a device's file has in the place of what, and the key and the message.
 DEVICE_MISTAKES = [
     ("[figures]", "titel = 3\n[figures]", "titel: unknown key (did you mean 'title'?)"),
     ("base_clock", "clock", "figures.clock: unknown key (did you mean 'base_clock'?)"),
     ("fp32", "fp33", "peak.fp33: unknown key (did you mean 'fp32'?)"),
     ("vector", "vectors", "peak.fp32.vectors: unknown key (did you mean 'vector'?)"),
-    ("900 GB/s", "900 GW/s", f"figures.memory_bandwidth: {UNIT} \"10 GB/s\", got '900 GW/s'"),
-    ("900 GB/s", "900 GB", f"figures.memory_bandwidth: {UNIT} \"10 GB/s\", got '900 GB'"),
+    (
+        "900 GB/s",
+        "900 GW/s",
+        f'figures.memory_bandwidth: {UNIT} "10 GB/s" or "10 Gbit/s", got \'900 GW/s\'',
+    ),
+    (
+        "900 GB/s",
+        "900 GB",
+        f'figures.memory_bandwidth: {UNIT} "10 GB/s" or "10 Gbit/s", got \'900 GB\'',
+    ),
     ("1.5 GHz", "1.5", f"figures.base_clock: {UNIT} \"10 MHz\", got '1.5'"),
     ("1.5 GHz", "fast", f"figures.base_clock: {UNIT} \"10 MHz\", got 'fast'"),
     ("1.5 GHz", "nan GHz", f"figures.base_clock: {UNIT} \"10 MHz\", got 'nan GHz'"),

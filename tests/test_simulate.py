@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import paleo
@@ -86,7 +88,7 @@ def test_all_mistakes_are_raised_together() -> None:
         "unknown network 'ethernett' (did you mean 'ethernet'?)",
         "batch_size: expected a whole number of 1 or more, got 0",
         "scaling: expected weak or strong, got 'wide'",
-        "num_workers: expected one or more whole numbers, got none",
+        "num_workers: expected one or more, got none",
         "unknown communication scheme 'Ring'",
         "ppp_comp: expected a number above 0, up to 1, got 2",
     ]
@@ -156,3 +158,94 @@ def test_a_convolution_in_groups_is_not_split(net: Any) -> None:
     split = {"type": "ModelParallel", "parents": ["in"], "splits": 2, "layers": {"c": layer}}
     with pytest.raises(paleo.NetSpecError, match="in groups cannot be split"):
         net({"in": data, "split": split})
+
+
+def test_numpy_numbers_are_taken_and_arrays_sent_elsewhere() -> None:
+    plain = paleo.simulate("nin", workers=[1, 4], batch_size=64)
+    settings: Any = {"workers": np.array([1, 4]), "batch_size": np.int64(64)}
+    given = paleo.simulate("nin", **settings)
+    assert given == plain
+    assert json.loads(json.dumps(given.to_dict())) == plain.to_dict()
+    assert paleo.simulate("nin", workers=np.int64(4)) == paleo.simulate("nin", workers=4)  # type: ignore[arg-type]
+    with pytest.raises(paleo.PaleoError) as caught:
+        paleo.simulate("nin", batch_size=np.array([1, 2]), ppp_comp=np.array([0.5]))  # type: ignore[arg-type]
+    assert [mistake.message.split(",")[0] for mistake in caught.value.mistakes] == [
+        "batch_size: expected one number",
+        "ppp_comp: expected one number",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"nets": 3}, "nets: expected one or several, got 3"),
+        ({"nets": []}, "nets: expected one or more, got none"),
+        ({"workers": None}, "num_workers: expected one or several, got null"),
+        ({"workers": 4.0}, "num_workers: expected a whole number from 1 to 2147483647, got 4.0"),
+        ({"workers": ["2"]}, 'num_workers: expected a whole number from 1 to 2147483647, got "2"'),
+        ({"scaling": None}, "scaling: expected one or several, got null"),
+        ({"schemes": []}, "schemes: expected one or more, got none"),
+        ({"batch_size": 2**50, "workers": [2**30]}, "batch_size: with so many workers, too large"),
+    ],
+)
+def test_settings_of_the_wrong_kind_are_one_line(settings: Any, message: str) -> None:
+    with pytest.raises(paleo.PaleoError) as caught:
+        paleo.simulate(**{"nets": "nin", **settings})
+    assert [mistake.message[: len(message)] for mistake in caught.value.mistakes] == [message]
+
+
+def test_a_worker_alone_has_a_speedup_of_exactly_one() -> None:
+    for name in paleo.net_names():
+        for run in paleo.simulate(name, workers=1, schemes="TreeAllReduce", ppp_comp=0.37).runs:
+            assert run.rows[0].to_dict()["speedup"] == {"TreeAllReduce": 1.0}
+
+
+def test_a_hybrid_step_is_both_parts_and_relates_to_one_worker() -> None:
+    run = paleo.simulate("alex_v2_4gpu", parallel="hybrid", hybrid_workers=4, batch_size=32).runs[0]
+    parts: Any = run.rows
+    assert run.step is not None
+    assert run.step.seconds == pytest.approx(sum(part.total for part in parts))
+    assert run.step.throughput == pytest.approx(4 * 32 / run.step.seconds)
+    alone: Any = paleo.simulate("alex_v2_4gpu", workers=1, batch_size=32).runs[0].rows[0]
+    assert run.step.speedup == pytest.approx(4 * alone.compute / run.step.seconds)
+    assert run.step.efficiency == pytest.approx(run.step.speedup / 4)
+    assert run.to_dict()["step_s"] == run.step.seconds
+
+
+def test_pipelining_without_effect_is_said() -> None:
+    said = "roofline overlaps by itself: use_pipeline has no effect"
+    for model, expected in (("roofline", True), ("paleo2017", False)):
+        run = paleo.simulate("nin", cost_model=model, use_pipeline=True).runs[0]
+        assert (said in run.notes) == expected
+
+
+@pytest.mark.parametrize(
+    ("padding", "stride"),
+    [([2**30, 2**30], 2**31 - 1), ([2**29, 2**29], 2**30), ([2**30, 2**30], 1)],
+)
+def test_paddings_that_would_overflow_are_refused(net: Any, padding: Any, stride: int) -> None:
+    layer = {
+        "type": "Convolution", "parents": ["in"], "filter": [3, 3, 3, 1], "padding": padding,
+        "strides": [1, stride, stride, 1],
+    }  # fmt: skip
+    with pytest.raises(paleo.NetSpecError, match="too many to mean anything"):
+        net({"in": {"type": "Input", "tensor": [128, 8, 8, 3]}, "conv": layer})
+
+
+def test_the_pieces_check_what_they_are_given() -> None:
+    communicate, update = paleo.estimate_communication, paleo.estimate_update
+    for workers in (0, -3, 1.5, np.array([1, 0])):
+        with pytest.raises(paleo.SettingError, match="workers"):
+            communicate(1, workers, "aws")
+    for count in (-1, float("nan")):
+        with pytest.raises(paleo.SettingError, match="num_bytes"):
+            communicate(count, 2, "aws")
+        with pytest.raises(paleo.SettingError, match="num_params"):
+            update(count, "K40")
+    parts: Any = ["K40", paleo.find_network("aws"), paleo.find_cost_model("roofline")]
+    with pytest.raises(paleo.SettingError, match="device: expected a Device, such as"):
+        paleo.Plan(*parts)
+    parts[0] = paleo.find_device("K40")
+    for share in (0, 5, float("nan")):
+        with pytest.raises(paleo.SettingError, match="ppp_comm"):
+            paleo.Plan(*parts, ppp_comm=share)

@@ -22,7 +22,7 @@ _COLUMNS = (
     Column("paleo2017_memory_bandwidth_bytes_per_s", "2017\nbandwidth", "bytes/s"),
     Column("paleo2017_clock_hz", "2017 clock", "Hz"),
     Column("aliases"),
-    Column("", "cited"),
+    Column("cited", "cited", for_people=True),
     Column("sources"),
 )
 

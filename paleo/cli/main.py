@@ -65,7 +65,7 @@ class _Commands(click.Group):
         except click.UsageError as error:
             named = next((f" {word}" for word in words if word in COMMANDS), "")
             command = error.ctx.command_path if error.ctx else f"paleo{named}"
-            _stop(2, [f"{error.format_message()} (see {command} --help)"])
+            _stop(2, [f"{error.format_message().rstrip('.')} (see {command} --help)"])
         except click.ClickException as error:
             _stop(1, [error.format_message()])
         except PaleoError as error:

@@ -17,7 +17,7 @@ _COLUMNS = (
     Column("layers", "layers"),
     Column("params", "parameters"),
     Column("forward_flops_per_sample", "forward, of\none sample", "FLOP"),
-    Column("", "cited"),
+    Column("cited", "cited", for_people=True),
     Column("source"),
 )
 

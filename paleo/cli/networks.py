@@ -12,11 +12,10 @@ from paleo.report import Column
 _COLUMNS = (
     Column("name", "network"),
     Column("title", "title"),
-    Column("bandwidth_bytes_per_s", "bandwidth", "bytes/s"),
-    Column("", "bandwidth\n(Gbit/s)"),
-    Column("paleo2017_bandwidth_bytes_per_s", "2017\nbandwidth", "bytes/s"),
+    Column("bandwidth_bytes_per_s", "bandwidth", "network"),
+    Column("paleo2017_bandwidth_bytes_per_s", "2017\nbandwidth", "network"),
     Column("aliases"),
-    Column("", "cited"),
+    Column("cited", "cited", for_people=True),
     Column("sources"),
 )
 
@@ -36,7 +35,6 @@ def command(names: tuple[str, ...], output: Output) -> None:
             "name": network.name,
             "title": network.title,
             "bandwidth_bytes_per_s": network.bandwidth,
-            "bandwidth\n(Gbit/s)": network.bandwidth * 8 / 1e9,
             "paleo2017_bandwidth_bytes_per_s": network.own_bandwidth_2017,
             "aliases": "; ".join(network.aliases),
         }
@@ -47,7 +45,7 @@ def command(names: tuple[str, ...], output: Output) -> None:
         rows,
         [list(network.sources.values()) for network in networks],
         [
-            " ".join(filter(None, (network.figures["bandwidth"].note, network.note_2017)))
+            "; ".join(filter(None, (network.figures["bandwidth"].note, network.note_2017)))
             for network in networks
         ],
     )

@@ -36,12 +36,12 @@ class Output:
     def __init__(self, output_format: str | None, separator: str | None) -> None:
         if separator is not None:
             separator = _SEPARATORS.get(separator, separator)
-            if len(separator) != 1 or separator in '"\r\n':
+            if len(separator) != 1 or separator.isalnum() or separator in '"\r\n.+-_':
                 raise click.UsageError(
                     "--separator: expected one character, or one of tab, comma, semicolon, "
                     "space, pipe"
                 )
-            if output_format not in (None, "tsv", "csv"):
+            if output_format not in (None, "csv"):
                 raise click.UsageError(f"--separator does not go with --format {output_format}")
         self.format = output_format or ("table" if separator is None else "csv")
         self.separator = separator or {"tsv": "\t", "csv": ","}.get(self.format, "")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from paleo.cli.options import (
     NET,
@@ -17,13 +19,18 @@ from paleo.cli.options import (
     output_options,
     verbose,
 )
-from paleo.collectives import COLLECTIVES
-from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
+from paleo.collectives import COLLECTIVES, Collective
+from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.estimate import link_bandwidth
 from paleo.hardware import find_device, find_network
 from paleo.load import net_path
 from paleo.parallelism import SCALINGS
 from paleo.report import Column, Table
 from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, DataRow, Run, simulate
+
+
+def _described(things: Iterable[CostModel | Collective]) -> str:
+    return "; ".join(f"{thing.name} ({thing.summary})" for thing in things) + "."
 
 
 def _workers(entries: list[str]) -> list[Any]:
@@ -109,15 +116,15 @@ def _workers(entries: list[str]) -> list[Any]:
     default=DEFAULT_COST_MODEL,
     show_default=True,
     metavar="[" + "|".join(COST_MODELS) + "]",
-    help="; ".join(f"{name}: {model.summary}" for name, model in COST_MODELS.items()) + ".",
+    help=_described(COST_MODELS.values()),
 )
 @click.option(
     "--scheme",
     type=Names(COLLECTIVES),
     default=",".join(COLLECTIVES),
-    show_default=True,
+    show_default="all",
     metavar="NAME,...",
-    help="Communication schemes to compare.",
+    help="Communication schemes to compare. " + _described(COLLECTIVES.values()),
 )
 @output_options
 def command(
@@ -153,12 +160,42 @@ def command(
         **settings,
     )
     if is_verbose():
-        for net in nets:
-            verbose(f"net {net}: {net_path(net)}")
-        for found in (find_device(device_name), find_network(network_name)):
-            for name, figure in found.figures.items():
-                verbose(f"{found.name}: {name} {figure.value:g} ({figure.source})")
+        _say_what_is_used(nets, device_name, network_name, settings["cost_model"])
+    _say_what_has_no_effect(settings["parallel"])
     output.write([_table(run) for run in result.runs], result.to_dict)
+
+
+def _say_what_is_used(
+    nets: tuple[str, ...], device_name: str, network_name: str, cost_model: str
+) -> None:
+    for net in nets:
+        verbose(f"net {net}: {net_path(net)}")
+    device, network = find_device(device_name), find_network(network_name)
+    model = find_cost_model(cost_model)
+    whose = "the 2017 model's" if model.uses_2017_figures else "the data sheet's"
+    for name, value, unit in model.rates(device):
+        verbose(f"{device.name}: {name} {value:g} {unit}, {whose}")
+    bandwidth = link_bandwidth(network, model)
+    verbose(f"{network.name}: bandwidth {bandwidth:g} bytes/s, {whose}")
+
+
+#: The options that one kind of parallelism alone looks at.
+_ONLY_FOR = {
+    "num_workers": "data",
+    "scaling": "data",
+    "scheme": "data",
+    "hybrid_workers": "hybrid",
+}
+
+
+def _say_what_has_no_effect(parallel: str) -> None:
+    context = click.get_current_context()
+    for option, kind in _ONLY_FOR.items():
+        given = context.get_parameter_source(option) is not ParameterSource.DEFAULT
+        if given and kind != parallel:
+            click.echo(
+                f"paleo: note: --{option} is for --parallel={kind}, it has no effect here", err=True
+            )
 
 
 _SETTINGS = tuple(
@@ -237,22 +274,31 @@ def _table(run: Run) -> Table:
         values = settings | row.to_dict()
         if isinstance(row, DataRow):
             best = row.best_scheme
-            marked.add((len(rows), f"{best}_s"))
+            if row.workers > 1:  # a worker alone exchanges nothing
+                marked.add((len(rows), f"{best}_s"))
             values |= {f"{name}_s": seconds for name, seconds in row.communication.items()}
             for name in ("step_s", "throughput_per_s", "speedup", "efficiency"):
                 values[name] = values[name][best]
             columns = _data_columns(list(row.communication))
         rows.append(values)
-    footnote = "* the best scheme; step, samples/s, speedup and efficiency are with it"
-    total = None
-    if run.parallel == "hybrid":
+    total, footnotes = None, []
+    if marked:
+        footnotes.append("* the best scheme; step, samples/s, speedup and efficiency are with it")
+    if run.parallel == "model":
+        sums = {key: sum(row[key] for row in rows) for key in ("lower_s", "upper_s")}
+        total = {"pass": "both", **sums}
+    elif run.step:
         total = {"part": "step", **{key: sum(row[key] for row in rows) for key in _HYBRID_SUMS}}
+        footnotes.append(
+            f"{run.step.throughput:,.0f} samples/s, speedup {run.step.speedup:.3f} over one "
+            f"worker, efficiency {100 * run.step.efficiency:.1f} %"
+        )
     return Table(
         title,
         columns,
         rows,
         total,
-        footnotes=[footnote] if marked else (),
+        footnotes=footnotes,
         notes=run.notes,
         marked=frozenset(marked),
     )

@@ -91,6 +91,9 @@ class CostModel(ABC):
     uses_2017_figures: ClassVar[bool] = False
     conventions: ClassVar[Conventions] = Conventions()
 
+    #: Whether `pipelined` makes a difference.
+    pipelines: ClassVar[bool] = False
+
     @abstractmethod
     def price(self, operation: Operation, target: Target) -> Time:
         """Return the seconds that this operation takes."""
@@ -104,6 +107,10 @@ class CostModel(ABC):
         self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
     ) -> Time:
         """Return the seconds to fetch activations from another device at `bandwidth`."""
+
+    @abstractmethod
+    def rates(self, device: Device) -> tuple[tuple[str, Quantity, str], ...]:
+        """Return the figures of a device that the model uses: name, value, SI unit."""
 
     def pipelined(self, time: Time) -> Quantity:
         """Return the seconds of a layer's pass if computation and memory traffic overlap."""

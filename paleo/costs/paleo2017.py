@@ -17,6 +17,7 @@ from typing import Any
 
 from paleo.costs.base import COST_MODELS, Conventions, CostModel, Target, Time
 from paleo.errors import SettingError
+from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum, product
 from paleo.units import GIB_PER_GB
 from paleo.window import Axis
@@ -145,6 +146,7 @@ class Paleo2017(CostModel):
     name = "paleo2017"
     summary = "the published model of 2017: compute time plus memory time, each at its peak"
     uses_2017_figures = True
+    pipelines = True
     conventions = Conventions(
         only_first_convolutions_skip=True,
         sigmoid_has_one_output=True,
@@ -197,6 +199,14 @@ class Paleo2017(CostModel):
         clock = 1 / target.device.rates_2017.clock
         seconds = maximum(clock, num_bytes / (bandwidth * GIB_PER_GB * ppp_comm))
         return Time(memory=seconds, total=seconds)
+
+    def rates(self, device: Device) -> tuple[tuple[str, Quantity, str], ...]:
+        rates = device.rates_2017
+        return (
+            ("clock", rates.clock, "Hz"),
+            ("peak", rates.peak, "FLOP/s"),
+            ("memory bandwidth", rates.memory_bandwidth, "bytes/s"),
+        )
 
     def pipelined(self, time: Time) -> Quantity:
         return maximum(time.compute, time.memory)

@@ -9,6 +9,7 @@ computation and memory traffic overlap perfectly within an operation.
 from __future__ import annotations
 
 from paleo.costs.base import COST_MODELS, CostModel, Target, Time
+from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum
 from paleo.work import Operation
 
@@ -36,6 +37,12 @@ class Roofline(CostModel):
     ) -> Time:
         seconds = num_bytes / (bandwidth * ppp_comm)
         return Time(overhead=seconds, total=seconds)
+
+    def rates(self, device: Device) -> tuple[tuple[str, Quantity, str], ...]:
+        return (
+            ("peak", device.peak(), "FLOP/s"),
+            ("memory bandwidth", device.memory_bandwidth, "bytes/s"),
+        )
 
 
 COST_MODELS.add(Roofline.name, Roofline())
