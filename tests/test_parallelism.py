@@ -132,6 +132,21 @@ def test_bandwidth_halves_between_groups_of_four_and_stays_halved_in_2017(net: A
     assert transfers("roofline", 8, "split/all@5", net) == [pytest.approx(4 * 2 + 3)]
 
 
+def test_a_layer_that_fetches_from_too_many_groups_is_refused(net: Any) -> None:
+    split = {"fc": {"type": "InnerProduct", "parents": [], "num_outputs": 1024}}
+    spec = net(
+        {
+            "in": {"type": "Input", "parents": [], "tensor": [4, 64]},
+            "m": {"type": "ModelParallel", "parents": ["in"], "splits": 600, "layers": split},
+            "gather": {"type": "Concatenate", "parents": ["m/fc@all", "m/fc@all"]},
+        }
+    )
+    for parallel in ("model", "hybrid"):
+        with pytest.raises(paleo.PaleoError, match='layer "gather" fetches from so many groups'):
+            paleo.simulate(spec, parallel=parallel)
+        assert paleo.simulate(spec, parallel=parallel, cost_model="roofline").runs
+
+
 def test_model_parallel_ignores_network_and_pipelining_in_2017(net: Any) -> None:
     spec = split_net(net, 8)
     plain = paleo.model_parallel(spec, plan(), 4)

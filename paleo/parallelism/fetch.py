@@ -7,6 +7,7 @@ four; a transfer between groups has half the bandwidth (the implementation of 20
 from __future__ import annotations
 
 from paleo.costs import Time
+from paleo.errors import SettingError
 from paleo.graph import Graph, Node
 from paleo.parallelism.plan import Plan
 from paleo.quantity import Quantity
@@ -15,6 +16,8 @@ from paleo.tensor import num_elements
 __all__ = ["fetch_times"]
 
 _GROUP = 4
+#: More halvings than this within one layer would leave no bandwidth that a float can hold.
+_MAX_HALVINGS = 900
 
 
 def fetch_times(
@@ -35,6 +38,7 @@ def _fetch_time(
     graph: Graph, node: Node, plan: Plan, bandwidth: Quantity, from_unsplit: bool
 ) -> Time | None:
     conventions = plan.cost_model.conventions
+    halvings = 0
     found: Time | None = None
     for position in node.parents:
         parent = graph.nodes[position]
@@ -48,6 +52,12 @@ def _fetch_time(
             at = bandwidth / 2
             if conventions.halving_stays:
                 bandwidth = at
+                halvings += 1
+                if halvings > _MAX_HALVINGS:
+                    raise SettingError(
+                        f'layer "{node.name}" fetches from so many groups of devices that '
+                        f"{plan.cost_model.name} has no bandwidth left for it"
+                    )
         num_bytes = graph.element_size * num_elements(parent.output)
         time = plan.cost_model.fetch(num_bytes, at, plan.target, plan.ppp_comm)
         found = time if found is None else found + time
