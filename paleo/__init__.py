@@ -55,16 +55,8 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
-from paleo.simulate import (
-    DataRow,
-    HybridRow,
-    HybridStep,
-    ModelRow,
-    NetLike,
-    Run,
-    Simulation,
-    simulate,
-)
+from paleo.rows import DataRow, HybridRow, HybridStep, ModelRow, Run, Simulation
+from paleo.simulate import NetLike, simulate
 from paleo.summary import LayerSummary, NetSummary, summarize
 from paleo.version import __version__
 from paleo.work import Pass, Work

@@ -27,7 +27,7 @@ LEVELS = (
     ("netspec",),
     ("graph",),
     ("load", "schema", "estimate"),
-    ("parallelism", "summary"),
+    ("parallelism", "rows", "summary"),
     ("simulate",),
     ("report",),
     ("__init__",),

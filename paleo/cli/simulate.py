@@ -26,7 +26,8 @@ from paleo.hardware import find_device, find_network
 from paleo.load import net_path
 from paleo.parallelism import SCALINGS
 from paleo.report import Column, Table
-from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, DataRow, Run, simulate
+from paleo.rows import DataRow, Run
+from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, simulate
 
 
 def _described(things: Iterable[CostModel | Collective]) -> str:

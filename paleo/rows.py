@@ -1,0 +1,225 @@
+"""What a simulation answers: runs of rows, frozen values in seconds.
+
+Each has `to_dict`, the keys of the JSON output, with the unit in the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from paleo.collectives import COLLECTIVES
+
+__all__ = ["DataRow", "HybridRow", "HybridStep", "ModelRow", "Run", "Simulation"]
+
+
+@dataclass(frozen=True)
+class DataRow:
+    """One worker count under data parallelism. Times are seconds of one step.
+
+    `communication` has an entry for each scheme; `one_worker` is the seconds in which a
+    single worker computes `one_worker_batch` samples, to which speedups relate.
+    """
+
+    workers: int
+    batch_size: int
+    iterations: int
+    forward: float
+    backward: float
+    update: float
+    communication: Mapping[str, float]
+    one_worker: float
+    one_worker_batch: int
+
+    @property
+    def compute(self) -> float:
+        """Forward, backward and update."""
+        return self.forward + self.backward + self.update
+
+    @property
+    def best_scheme(self) -> str:
+        """The scheme that takes least of those after which all workers have the sum.
+
+        Butterfly mixing is one only where no other is asked for.
+        """
+        exact = [name for name in self.communication if COLLECTIVES[name].exact]
+        return min(exact or self.communication, key=self.communication.__getitem__)
+
+    def step(self, scheme: str) -> float:
+        """Seconds of the step: computation, then communication."""
+        return self.compute + self.communication[scheme]
+
+    def throughput(self, scheme: str) -> float:
+        """Samples a second."""
+        return self.batch_size / self.step(scheme)
+
+    def speedup(self, scheme: str) -> float:
+        """How many times the throughput of one worker."""
+        return self.one_worker / self.step(scheme) * (self.batch_size / self.one_worker_batch)
+
+    def efficiency(self, scheme: str) -> float:
+        """The speedup over the number of workers."""
+        return self.speedup(scheme) / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+
+        def by_scheme(value: Callable[[str], float]) -> dict[str, float]:
+            return {scheme: value(scheme) for scheme in self.communication}
+
+        return {
+            "workers": self.workers,
+            "batch_size": self.batch_size,
+            "iterations": self.iterations,
+            "forward_s": self.forward,
+            "backward_s": self.backward,
+            "update_s": self.update,
+            "compute_s": self.compute,
+            "communication_s": dict(self.communication),
+            "step_s": by_scheme(self.step),
+            "throughput_per_s": by_scheme(self.throughput),
+            "speedup": by_scheme(self.speedup),
+            "efficiency": by_scheme(self.efficiency),
+            "best_scheme": self.best_scheme,
+        }
+
+
+@dataclass(frozen=True)
+class ModelRow:
+    """One pass under model parallelism: bounds in seconds."""
+
+    pass_name: str
+    lower: float
+    upper: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {"pass": self.pass_name, "lower_s": self.lower, "upper_s": self.upper}
+
+
+@dataclass(frozen=True)
+class HybridRow:
+    """One part of a step under hybrid parallelism, in seconds."""
+
+    part: str
+    workers: int
+    batch_size: int
+    forward: float
+    backward: float
+    update: float
+    sync: float
+
+    @property
+    def total(self) -> float:
+        """All of the part; the step is both parts, one after the other."""
+        return self.forward + self.backward + self.update + self.sync
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "part": self.part,
+            "workers": self.workers,
+            "batch_size": self.batch_size,
+            "forward_s": self.forward,
+            "backward_s": self.backward,
+            "update_s": self.update,
+            "sync_s": self.sync,
+            "total_s": self.total,
+        }
+
+
+@dataclass(frozen=True)
+class HybridStep:
+    """A whole step under hybrid parallelism: both parts, one after the other.
+
+    `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
+    which a single worker computes `one_worker_batch` samples, split layers and all.
+    """
+
+    workers: int
+    batch_size: int
+    seconds: float
+    one_worker: float
+    one_worker_batch: int
+
+    @property
+    def throughput(self) -> float:
+        """Samples a second."""
+        return self.batch_size / self.seconds
+
+    @property
+    def speedup(self) -> float:
+        """How many times the throughput of one worker."""
+        return self.one_worker / self.seconds * (self.batch_size / self.one_worker_batch)
+
+    @property
+    def efficiency(self) -> float:
+        """The speedup over the number of workers."""
+        return self.speedup / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "step_s": self.seconds,
+            "throughput_per_s": self.throughput,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+        }
+
+
+@dataclass(frozen=True)
+class Run:
+    """One net under one parallelism (and scaling, for data parallelism).
+
+    `not_counted` names the operations that the cost model leaves out; `notes` say what a
+    reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
+    """
+
+    net: str
+    device: str
+    network: str
+    cost_model: str
+    parallel: str
+    scaling: str | None
+    batch_size: int
+    use_pipeline: bool
+    use_only_gemm: bool
+    ppp_comp: float
+    ppp_comm: float
+    rows: tuple[DataRow | ModelRow | HybridRow, ...]
+    not_counted: tuple[str, ...]
+    notes: tuple[str, ...]
+    step: HybridStep | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "net": self.net,
+            "device": self.device,
+            "network": self.network,
+            "cost_model": self.cost_model,
+            "parallel": self.parallel,
+            "scaling": self.scaling,
+            "batch_size": self.batch_size,
+            "use_pipeline": self.use_pipeline,
+            "use_only_gemm": self.use_only_gemm,
+            "convolution_algorithm": "gemm",
+            "ppp_comp": self.ppp_comp,
+            "ppp_comm": self.ppp_comm,
+            "rows": [row.to_dict() for row in self.rows],
+            **(self.step.to_dict() if self.step else {}),
+            "not_counted": list(self.not_counted),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The runs of one call: for each net, for each scaling."""
+
+    runs: tuple[Run, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {"runs": [run.to_dict() for run in self.runs]}
