@@ -50,7 +50,6 @@ setup(
     extras_require={"test": TEST, "lint": LINT, "dev": [*TEST, *LINT, "build>=1.2"]},
     entry_points={"console_scripts": ["paleo = paleo.cli:cli"]},
     classifiers=[
-        "License :: OSI Approved :: Apache Software License",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
