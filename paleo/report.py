@@ -126,12 +126,16 @@ def _text(table: Table, width: int | None) -> str:
     depth = max((len(head) for head in heads), default=0)
     padded = [[""] * (depth - len(head)) + head for head in heads]
     sizes = [
-        max(len(line) for line in [*head, *(row[i] for row in cells)])
+        max(_columns_of(line) for line in [*head, *(row[i] for row in cells)])
         for i, head in enumerate(padded)
     ]
 
     def line(texts: Sequence[str], block: Sequence[int]) -> str:
-        parts = [texts[i].rjust(sizes[i]) if right[i] else texts[i].ljust(sizes[i]) for i in block]
+        parts = []
+        for i in block:
+            text = _cut(texts[i], sizes[i])
+            blank = " " * (sizes[i] - _columns_of(text))
+            parts.append(blank + text if right[i] else text + blank)
         return "  ".join(parts).rstrip()
 
     lines = [*_wrapped(table.title, width), ""] if table.title else []
@@ -150,6 +154,27 @@ def _text(table: Table, width: int | None) -> str:
     notes = _notes(table)
     lines += ["", *(line for note in notes for line in _wrapped(note, width))] if notes else []
     return "\n".join(lines) + "\n"
+
+
+def _columns_of(text: str) -> int:
+    """Return the terminal columns that a text takes: East Asian wide characters take two."""
+    if text.isascii():
+        return len(text)
+    import unicodedata
+
+    return sum(
+        0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF")
+        for c in text
+    )
+
+
+def _cut(text: str, columns: int) -> str:
+    """Return a text that takes no more columns than these, with "..." where it is cut."""
+    if _columns_of(text) <= columns:
+        return text
+    while _columns_of(text) > columns - 3:
+        text = text[:-1]
+    return text + "..."
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:

@@ -191,6 +191,11 @@ class _Case:
     def _data(self) -> DataParallel:
         return DataParallel(self.net, self.plan)
 
+    @functools.cached_property
+    def _left_out(self) -> tuple[str, ...]:
+        graph = build(self.net, None, self.plan.dtype, self.plan.adapt)
+        return not_counted(graph, self.plan.cost_model)
+
     def data(self, workers: list[int], scaling: str) -> Run:
         steps = self._steps(workers, scaling)
         alone = self._data.step(self.batch_size, 1, scaling)
@@ -304,14 +309,12 @@ class _Case:
         step: HybridStep | None = None,
     ) -> Run:
         plan = self.plan
-        graph = build(self.net, None, plan.dtype, plan.adapt)
-        left_out = not_counted(graph, plan.cost_model)
         asked = ", as asked" if self.use_only_gemm else ""
         notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
         if plan.use_pipeline and not plan.cost_model.pipelines:
             notes.append(f"{plan.cost_model.name} overlaps by itself: use_pipeline has no effect")
-        if left_out:
-            notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
+        if self._left_out:
+            notes.append(f"not counted by {plan.cost_model.name}: {', '.join(self._left_out)}")
         return Run(
             net=self.net.name,
             device=plan.device.name,
@@ -325,7 +328,7 @@ class _Case:
             ppp_comp=self.ppp_comp,
             ppp_comm=self.ppp_comm,
             rows=rows,
-            not_counted=left_out,
+            not_counted=self._left_out,
             notes=tuple(notes),
             step=step,
         )

@@ -1,0 +1,108 @@
+"""Tables as text: alignment, units, folding."""
+
+from __future__ import annotations
+
+import pytest
+
+from paleo.report import Column, Table, to_markdown, to_separated, to_text
+from paleo.units import parse, scale_for
+
+COLUMNS = (
+    Column("name", "name"),
+    Column("first_s", "first", "s"),
+    Column("second_s", "second", "s"),
+    Column("share", "share", "percent"),
+    Column("exact"),
+    Column("cited", "cited", for_people=True),
+)
+ROWS = [
+    {"name": "a", "first_s": 2.0, "second_s": 0.0005, "share": 0.25, "exact": True, "cited": "[1]"},
+    {"name": "長い", "first_s": 31.5, "second_s": None, "share": 1.0, "exact": False, "cited": ""},
+]
+TABLE = Table("title", COLUMNS, ROWS, marked=frozenset([(1, "first_s")]))
+
+
+def test_columns_align_where_characters_are_wide() -> None:
+    assert to_text([TABLE]).splitlines() == [
+        "title",
+        "",
+        "        first  second  share",
+        "name     (ms)    (ms)    (%)  cited",
+        "----  -------  ------  -----  -----",
+        "a      2,000    0.500     25  [1]",
+        "長い  31,500*            100",
+    ]
+
+
+def test_programs_get_unrounded_si_numbers_under_their_keys() -> None:
+    assert to_separated([TABLE], ";").splitlines() == [
+        "name;first_s;second_s;share;exact",
+        "a;2.0;0.0005;0.25;true",
+        "長い;31.5;;1.0;false",
+    ]
+
+
+def test_markdown_escapes_what_would_be_markup() -> None:
+    table = Table("a*b", (Column("n", "x|y"),), [{"n": "<b> `c` [d] e_f\n"}])
+    assert to_markdown([table]).splitlines() == [
+        r"**a\*b**",
+        "",
+        r"| x\|y |",
+        "| --- |",
+        r"| \<b> \`c\` \[d\] e_f\\n |",
+    ]
+
+
+def test_a_table_wider_than_the_terminal_folds_and_its_title_wraps() -> None:
+    row = {"name": "n" * 30, "first_s": 1.0, "second_s": 2.0, "share": 0.5, "cited": "[1]"}
+    table = Table("word " * 12, COLUMNS, [row], notes=["note " * 12])
+    lines = to_text([table], 32).splitlines()
+    assert max(map(len, lines)) <= 32
+    assert sum(line.startswith("nnnnnnnnnnnnn...") for line in lines) > 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "unit"),
+    [
+        ([[3.0]], "s"),
+        ([[3.0], [0.05]], "ms"),  # 0.05 s would look small
+        ([[3.0], [0.2]], "s"),
+        ([[3.0], [3e-9]], "s"),  # less than a millionth of it does not count
+        ([[0.0]], "ms"),
+        ([[]], "ms"),
+        ([[2e-5]], "us"),
+    ],
+)
+def test_one_unit_serves_all_columns(columns: list[list[float]], unit: str) -> None:
+    assert scale_for(columns, "s").unit == unit
+
+
+@pytest.mark.parametrize(
+    ("text", "dimension", "value"),
+    [
+        ("288 GB/s", "bytes/s", 288e9),
+        ("20 Gbit/s", "bytes/s", 2.5e9),
+        (b"12 GiB", "bytes", 12 * 2**30),
+        ("1.5GHz", "Hz", 1.5e9),
+        ("4.29 TFLOP/s", "FLOP/s", 4.29e12),
+        ("250 W", "W", 250),
+        ("5 us", "s", 5e-6),
+    ],
+)
+def test_units_are_read(text: str, dimension: str, value: float) -> None:
+    assert parse(text, dimension) == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("288", "expected a number with a unit"),
+        ("288 GB", r"did you mean 'GB/s'\?"),
+        ("-1 GB/s", "expected a positive number"),
+        ("1e-320 B/s", "too small to mean anything"),
+        ("1e400 B/s", "too large to mean anything"),
+    ],
+)
+def test_what_is_no_quantity_says_why(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        parse(text, "bytes/s")
