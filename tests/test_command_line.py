@@ -456,3 +456,15 @@ def test_options_without_effect_are_said() -> None:
         "paleo: note: --scheme is for --parallel=data, it has no effect here",
     ]
     assert call("simulate", "nin").stderr == ""
+
+
+def test_a_table_shows_two_parents_and_how_many_more() -> None:
+    (line,) = [
+        line
+        for line in call("summary", "inception_v3").stdout.splitlines()
+        if line.startswith("Mixed_5b/concat ")
+    ]
+    assert "Mixed_5b/Branch_0/Conv2d_0a_1x1, Mixed_5b/Branch_1/Conv2d_0b_5x5, +2 " in line
+    rows = separated(call("summary", "inception_v3", "--format=csv").stdout, ",")
+    (row,) = [row for row in rows if row["name"] == "Mixed_5b/concat"]
+    assert len(row["parents"].split()) == 4

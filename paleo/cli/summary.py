@@ -15,7 +15,8 @@ _COLUMNS = (
     Column("net"),
     Column("name", "layer"),
     Column("type", "type"),
-    Column("parents", "parents"),
+    Column("parents"),
+    Column("first_parents", "parents", for_people=True),
     Column("output", "output"),
     Column("params", "parameters"),
     Column("forward_flops", "forward", "FLOP"),
@@ -53,9 +54,20 @@ def command(nets: tuple[str, ...], batch_size: int | None, output: Output) -> No
     )
 
 
+def _short(parents: tuple[str, ...]) -> str:
+    """Return the first parents, and how many more there are: a table is to fit a screen."""
+    more = f", +{len(parents) - 2}" if len(parents) > 2 else ""
+    return ", ".join(parents[:2]) + more
+
+
 def _table(summary: NetSummary) -> Table:
     rows = [
-        {"net": summary.name, **layer.to_dict(), "output": format_shape(layer.output)}
+        {
+            "net": summary.name,
+            **layer.to_dict(),
+            "output": format_shape(layer.output),
+            "first_parents": _short(layer.parents),
+        }
         for layer in summary.layers
     ]
     total = {
