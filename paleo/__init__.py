@@ -55,7 +55,7 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
-from paleo.rows import DataRow, HybridRow, HybridStep, ModelRow, Run, Simulation
+from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep
 from paleo.simulate import NetLike, simulate
 from paleo.summary import LayerSummary, NetSummary, summarize
 from paleo.version import __version__
@@ -75,7 +75,6 @@ __all__ = [
     "HardwareError",
     "HybridPart",
     "HybridRow",
-    "HybridStep",
     "Layer",
     "LayerSpec",
     "LayerSummary",
@@ -100,6 +99,7 @@ __all__ = [
     "Target",
     "Time",
     "UnknownNameError",
+    "WholeStep",
     "Work",
     "__version__",
     "build",

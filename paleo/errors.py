@@ -6,9 +6,9 @@ one `PaleoError`, so that a user mends them in one go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = [
     "HardwareError",
@@ -86,6 +86,7 @@ class SettingError(PaleoError):
     """A setting (batch size, workers, percent of peak, ...) outside its range."""
 
 
+_T = TypeVar("_T")
 _E = TypeVar("_E", bound=PaleoError)
 
 
@@ -113,7 +114,16 @@ class Mistakes:
 
     def include(self, error: PaleoError) -> None:
         """Note the mistakes of an error that was caught, if they are new."""
-        self.found.extend(each for each in error.mistakes if each not in self.found)
+        known = set(self.found)
+        self.found += [each for each in dict.fromkeys(error.mistakes) if each not in known]
+
+    def check(self, function: Callable[..., _T], *arguments: Any) -> _T | None:
+        """Return `function(*arguments)`; None, with its mistakes noted, if it raises any."""
+        try:
+            return function(*arguments)
+        except PaleoError as error:
+            self.include(error)
+            return None
 
     def raise_as(self, error: type[_E]) -> None:
         """Raise all mistakes as one `error`; do nothing if there are none."""

@@ -144,7 +144,8 @@ def estimate_pass(
 
     `fetches` adds the time in which a node (by index) gets its inputs from other devices.
     """
-    skips = _skips_input_gradient(graph, cost_model)
+    backward = Pass.INPUT_GRADIENT in directions
+    skips = _skips_input_gradient(graph, cost_model) if backward else [False] * len(graph.nodes)
     layers = []
     for node, skipped in zip(graph.nodes, skips, strict=True):
         time = Time()
@@ -241,13 +242,13 @@ def estimate_communication(
     """
     _check_count(num_bytes, "num_bytes")
     workers = checked_workers(workers, "workers")
-    conventions = find_cost_model(cost_model).conventions
+    model = find_cost_model(cost_model)
     collective = COLLECTIVES[scheme] if isinstance(scheme, str) else scheme
-    link = find_network(network)
-    bandwidth = link_bandwidth(link, find_cost_model(cost_model))
-    share = checked_share(ppp_comm, "ppp_comm")
-    seconds = collective.seconds(num_bytes, workers, bandwidth * share)
-    return seconds if conventions.lone_worker_mixes else where_positive(workers - 1, seconds)
+    bandwidth = link_bandwidth(find_network(network), model) * checked_share(ppp_comm, "ppp_comm")
+    seconds = collective.seconds(num_bytes, workers, bandwidth)
+    if model.conventions.lone_worker_mixes:
+        return seconds
+    return where_positive(workers - 1, seconds)
 
 
 def link_bandwidth(network: Network, cost_model: CostModel) -> Quantity:

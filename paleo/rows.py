@@ -11,7 +11,46 @@ from typing import Any
 
 from paleo.collectives import COLLECTIVES
 
-__all__ = ["DataRow", "HybridRow", "HybridStep", "ModelRow", "Run", "Simulation"]
+__all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep"]
+
+
+@dataclass(frozen=True)
+class WholeStep:
+    """How a step scales: all of it, communication or both hybrid parts included.
+
+    `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
+    which a single worker computes `one_worker_batch` samples, split layers and all.
+    """
+
+    workers: int
+    batch_size: int
+    seconds: float
+    one_worker: float
+    one_worker_batch: int
+
+    @property
+    def throughput(self) -> float:
+        """Samples a second."""
+        return self.batch_size / self.seconds
+
+    @property
+    def speedup(self) -> float:
+        """How many times the throughput of one worker."""
+        return self.one_worker / self.seconds * (self.batch_size / self.one_worker_batch)
+
+    @property
+    def efficiency(self) -> float:
+        """The speedup over the number of workers."""
+        return self.speedup / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "step_s": self.seconds,
+            "throughput_per_s": self.throughput,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+        }
 
 
 @dataclass(frozen=True)
@@ -52,15 +91,24 @@ class DataRow:
 
     def throughput(self, scheme: str) -> float:
         """Samples a second."""
-        return self.batch_size / self.step(scheme)
+        return self._whole(scheme).throughput
 
     def speedup(self, scheme: str) -> float:
         """How many times the throughput of one worker."""
-        return self.one_worker / self.step(scheme) * (self.batch_size / self.one_worker_batch)
+        return self._whole(scheme).speedup
 
     def efficiency(self, scheme: str) -> float:
         """The speedup over the number of workers."""
-        return self.speedup(scheme) / self.workers
+        return self._whole(scheme).efficiency
+
+    def _whole(self, scheme: str) -> WholeStep:
+        return WholeStep(
+            self.workers,
+            self.batch_size,
+            self.step(scheme),
+            self.one_worker,
+            self.one_worker_batch,
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -130,45 +178,6 @@ class HybridRow:
 
 
 @dataclass(frozen=True)
-class HybridStep:
-    """A whole step under hybrid parallelism: both parts, one after the other.
-
-    `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
-    which a single worker computes `one_worker_batch` samples, split layers and all.
-    """
-
-    workers: int
-    batch_size: int
-    seconds: float
-    one_worker: float
-    one_worker_batch: int
-
-    @property
-    def throughput(self) -> float:
-        """Samples a second."""
-        return self.batch_size / self.seconds
-
-    @property
-    def speedup(self) -> float:
-        """How many times the throughput of one worker."""
-        return self.one_worker / self.seconds * (self.batch_size / self.one_worker_batch)
-
-    @property
-    def efficiency(self) -> float:
-        """The speedup over the number of workers."""
-        return self.speedup / self.workers
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
-        return {
-            "step_s": self.seconds,
-            "throughput_per_s": self.throughput,
-            "speedup": self.speedup,
-            "efficiency": self.efficiency,
-        }
-
-
-@dataclass(frozen=True)
 class Run:
     """One net under one parallelism (and scaling, for data parallelism).
 
@@ -190,7 +199,7 @@ class Run:
     rows: tuple[DataRow | ModelRow | HybridRow, ...]
     not_counted: tuple[str, ...]
     notes: tuple[str, ...]
-    step: HybridStep | None = None
+    step: WholeStep | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from paleo.collectives import COLLECTIVES
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.estimate import DeviceLike, NetworkLike, checked_share, not_counted
+from paleo.estimate import DeviceLike, NetworkLike, checked_share, checked_workers, not_counted
 from paleo.graph import build, checked_batch
 from paleo.hardware import find_device, find_network
 from paleo.load import load
@@ -25,9 +25,8 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
-from paleo.parallelism.plan import checked_workers
 from paleo.quantity import Quantity, is_array
-from paleo.rows import DataRow, HybridRow, HybridStep, ModelRow, Run, Simulation
+from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep
 from paleo.values import shown
 
 __all__ = ["DEFAULT_WORKERS", "PARALLELISMS", "NetLike", "simulate"]
@@ -41,7 +40,6 @@ PARALLELISMS = ("data", "model", "hybrid")
 DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 NetLike = str | os.PathLike[str] | NetSpec
-_T = TypeVar("_T")
 
 
 def simulate(
@@ -72,14 +70,7 @@ def simulate(
     with every mistake in the settings and files.
     """
     mistakes = Mistakes()
-
-    def check(function: Callable[..., _T], *arguments: Any) -> _T | None:
-        try:
-            return function(*arguments)
-        except PaleoError as error:
-            mistakes.include(error)
-            return None
-
+    check = mistakes.check
     many = check(_listed, "nets", nets, str | os.PathLike | NetSpec) or []
     specs = [check(load, net) for net in many]
     plan_parts = (
@@ -94,7 +85,8 @@ def simulate(
     check(_check_choices, "scaling", scalings, SCALINGS)
     check(_check_choices, "parallel", [parallel], PARALLELISMS)
     counts = [_whole(k) for k in check(_listed, "num_workers", workers, int | float) or []]
-    check(_check_workers, counts)
+    for count in counts:
+        check(checked_workers, count)
     hybrid_workers = _whole(hybrid_workers)
     check(_check_scalar, "hybrid_workers", hybrid_workers)
     check(checked_workers, hybrid_workers, "hybrid_workers")
@@ -122,7 +114,7 @@ def simulate(
     runs: list[Run] = []
     for spec in specs:
         assert spec
-        case = _Case(spec, plan, batch_size, use_only_gemm, ppp_comp, ppp_comm)
+        case = _Case(spec, plan, batch_size, use_only_gemm)
         if parallel == "data":
             for each in scalings:
                 run = check(case.data, counts, each)
@@ -166,16 +158,6 @@ def _check_choices(name: str, values: Sequence[str], choices: Sequence[str]) -> 
             raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
-def _check_workers(workers: Sequence[int]) -> None:
-    mistakes = Mistakes()
-    for count in workers:
-        try:
-            checked_workers(count)
-        except SettingError as error:
-            mistakes.include(error)
-    mistakes.raise_as(SettingError)
-
-
 @dataclass(frozen=True)
 class _Case:
     """One net under a plan; each method makes a Run of it."""
@@ -184,8 +166,6 @@ class _Case:
     plan: Plan
     batch_size: int
     use_only_gemm: bool
-    ppp_comp: float
-    ppp_comm: float
 
     @functools.cached_property
     def _data(self) -> DataParallel:
@@ -291,7 +271,7 @@ class _Case:
                 f"workers' activations off every batch, which does not hold for {workers} workers"
             )
         alone = self._data.step(self.batch_size, 1)
-        step = HybridStep(
+        step = WholeStep(
             workers=workers,
             batch_size=self.batch_size * workers,
             seconds=sum(row.total for row in rows),
@@ -306,7 +286,7 @@ class _Case:
         scaling: str | None,
         rows: tuple[DataRow | ModelRow | HybridRow, ...],
         notes: list[str],
-        step: HybridStep | None = None,
+        step: WholeStep | None = None,
     ) -> Run:
         plan = self.plan
         asked = ", as asked" if self.use_only_gemm else ""
@@ -325,8 +305,8 @@ class _Case:
             batch_size=self.batch_size,
             use_pipeline=plan.use_pipeline,
             use_only_gemm=self.use_only_gemm,
-            ppp_comp=self.ppp_comp,
-            ppp_comm=self.ppp_comm,
+            ppp_comp=float(plan.ppp_comp),
+            ppp_comm=float(plan.ppp_comm),
             rows=rows,
             not_counted=self._left_out,
             notes=tuple(notes),

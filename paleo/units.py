@@ -6,6 +6,7 @@ bytes/s. Capacity may be decimal (GB) or binary (GiB), as its source writes it.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -24,6 +25,7 @@ _SI = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
+@functools.cache
 def _units() -> dict[str, dict[str, float]]:
     capacity: dict[str, float] = {f"{p}B": f for p, f in (_SI | _BINARY).items()}
     return {

@@ -468,3 +468,12 @@ def test_a_table_shows_two_parents_and_how_many_more() -> None:
     rows = separated(call("summary", "inception_v3", "--format=csv").stdout, ",")
     (row,) = [row for row in rows if row["name"] == "Mixed_5b/concat"]
     assert len(row["parents"].split()) == 4
+
+
+def test_a_reader_that_is_gone_before_a_short_output_ends_quietly() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "paleo", "summary", "nin"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -98,10 +98,7 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert anchor in slugs, f"{path.name}: {target}"
 
 
-def test_every_option_is_documented_by_help() -> None:
-    for command in ("summary", "simulate", "nets", "devices", "networks"):
-        text = output(f"{sys.executable} -m paleo {command} --help")
-        options = re.findall(r"^  (?:-h, )?--\w+.*$", text, re.MULTILINE)
-        assert len(options) >= 4
-        for line in text.splitlines():
-            assert len(line) <= 80
+def test_help_fits_a_terminal_of_80_columns() -> None:
+    for command in ("", "summary", "simulate", "nets", "devices", "networks"):
+        lines = output(f"{sys.executable} -m paleo {command} --help").splitlines()
+        assert [line for line in lines if len(line) > 80] == []

@@ -18,14 +18,9 @@ _T = TypeVar("_T")
 def find_all(names: Iterable[str], find: Callable[[str], _T]) -> list[_T]:
     """Return what each name stands for; raises one PaleoError with all mistakes."""
     mistakes = Mistakes()
-    found = []
-    for name in names:
-        try:
-            found.append(find(name))
-        except PaleoError as error:
-            mistakes.include(error)
+    found = [mistakes.check(find, name) for name in names]
     mistakes.raise_as(PaleoError)
-    return found
+    return [each for each in found if each is not None]
 
 
 def sourced_table(

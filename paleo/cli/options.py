@@ -66,7 +66,7 @@ class Output:
 
 def _width() -> int | None:
     """Return the columns of the terminal, None if the output is no terminal."""
-    if sys.stdout is None or not sys.stdout.isatty():
+    if not sys.stdout.isatty():
         return None
     import shutil  # here, because it takes as long to import as a simulation
 

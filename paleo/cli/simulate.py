@@ -262,7 +262,8 @@ def _two_lines(scheme: str) -> str:
 
 
 def _table(run: Run) -> Table:
-    settings = {name: value for name, value in run.to_dict().items() if name != "rows"}
+    settings = run.to_dict()
+    dicts = settings.pop("rows")
     title = f"{run.net} on {run.device}, {run.network}, {run.parallel}-parallel"
     title += f", {run.scaling} scaling" if run.scaling else ""
     title += f", batch {run.batch_size}, {run.cost_model}"
@@ -271,8 +272,8 @@ def _table(run: Run) -> Table:
     rows: list[dict[str, Any]] = []
     marked = set()
     columns: tuple[Column, ...] = _MODEL_COLUMNS if run.parallel == "model" else _HYBRID_COLUMNS
-    for row in run.rows:
-        values = settings | row.to_dict()
+    for row, own in zip(run.rows, dicts, strict=True):
+        values = settings | own
         if isinstance(row, DataRow):
             best = row.best_scheme
             if row.workers > 1:  # a worker alone exchanges nothing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from paleo.cli.options import NET, Output, output_options, verbose
+from paleo.cli.options import NET, Output, is_verbose, output_options, verbose
 from paleo.errors import Mistakes, PaleoError
 from paleo.load import net_path
 from paleo.report import Column, Table
@@ -40,14 +40,12 @@ def command(nets: tuple[str, ...], batch_size: int | None, output: Output) -> No
       paleo summary nets/nin.json vgg16 --batch_size=1 --format=csv
     """  # noqa: D301 (click takes the control character, not the escape)
     mistakes = Mistakes()
-    summaries = []
-    for net in nets:
-        try:
-            verbose(f"net {net}: {net_path(net)}")
-            summaries.append(summarize(net, batch_size))
-        except PaleoError as error:
-            mistakes.include(error)
+    found = [mistakes.check(summarize, net, batch_size) for net in nets]
     mistakes.raise_as(PaleoError)
+    summaries = [summary for summary in found if summary is not None]
+    if is_verbose():
+        for net in nets:
+            verbose(f"net {net}: {net_path(net)}")
     output.write(
         [_table(summary) for summary in summaries],
         lambda: {"nets": [summary.to_dict() for summary in summaries]},

@@ -35,8 +35,8 @@ _PRICED_STREAM = "dropout"
 class _Gradient:
     """An axis seen from the backward passes.
 
-    The output's gradient is dilated by the stride (`dilated` elements, with `holes`
-    between) and padded (by `input_padding`) so that a window over it gives the input's
+    The output's gradient is dilated by the stride (`dilated` elements, most of
+    them holes) and padded (by `input_padding`) so that a window over it gives the input's
     gradient; the input is padded (by `filter_padding`) so that the dilated gradient, as a
     window over it, gives the filter's.
     """

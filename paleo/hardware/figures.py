@@ -122,15 +122,16 @@ class FileReader:
         if not isinstance(value, dict):
             return Figure(self.quantity(value, dimension, where), dimension, OWN)
         self.only(value, ("value", "source", "note"), where + ".")
-        if "value" not in value:
+        number = 1.0
+        if "value" in value:
+            number = self.quantity(value["value"], dimension, where)
+        else:
             self.mistakes.add("a figure needs a value", key=where)
         source = self.text(value, "source", "", where + ".")
         if source and source not in self.sources:
             self.mistakes.add(f"no such source: {source!r} is not in [sources]", key=where)
         return Figure(
-            self.quantity(value.get("value", "missing"), dimension, where)
-            if "value" in value
-            else 1.0,
+            number,
             dimension,
             self.sources.get(source, source) or OWN,
             self.text(value, "note", "", where + "."),

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from paleo.errors import SettingError
-from paleo.estimate import BACKWARD, FORWARD, estimate_pass
+from paleo.estimate import BACKWARD, FORWARD, checked_workers, estimate_pass
 from paleo.graph import build, checked_batch
 from paleo.netspec import NetSpec
-from paleo.parallelism.plan import Plan, check_together, checked_workers
+from paleo.parallelism.plan import Plan, check_together
 from paleo.quantity import Quantity, ceil_div
 
 __all__ = ["SCALINGS", "DataParallel", "DataParallelStep", "data_parallel"]

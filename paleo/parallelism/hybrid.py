@@ -15,13 +15,14 @@ from paleo.estimate import (
     BACKWARD,
     FORWARD,
     PassTime,
+    checked_workers,
     estimate_pass,
     link_bandwidth,
 )
 from paleo.graph import Graph, build, checked_batch, longest_path
 from paleo.netspec import NetSpec
 from paleo.parallelism.fetch import fetch_times
-from paleo.parallelism.plan import Plan, check_together, checked_workers
+from paleo.parallelism.plan import Plan, check_together
 from paleo.quantity import Quantity, maximum, total
 from paleo.tensor import num_elements
 from paleo.units import GIB_PER_GB

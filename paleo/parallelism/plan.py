@@ -11,7 +11,6 @@ from paleo.errors import SettingError
 from paleo.estimate import (
     adapter,
     checked_share,
-    checked_workers,
     estimate_communication,
     estimate_update,
 )
@@ -20,7 +19,7 @@ from paleo.layers import Layer
 from paleo.quantity import Quantity, largest
 from paleo.values import MAX_COUNT, shown
 
-__all__ = ["Plan", "check_together", "checked_workers"]
+__all__ = ["Plan", "check_together"]
 
 
 @dataclass(frozen=True)
