@@ -474,6 +474,8 @@ def test_a_reader_that_is_gone_before_a_short_output_ends_quietly() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "paleo", "summary", "nin"]
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    # Buffered, so that it is written at the end: click sees to what is written before.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=env, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
