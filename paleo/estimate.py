@@ -22,7 +22,7 @@ from paleo.layers.pointwise import Activation, Sigmoid
 from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive, whole_array
 from paleo.tensor import element_size
 from paleo.values import MAX_SIZE, shown
-from paleo.work import Pass, Update
+from paleo.work import Pass, Unpriced, Update
 
 __all__ = [
     "BACKWARD",
@@ -39,6 +39,7 @@ __all__ = [
     "estimate_update",
     "link_bandwidth",
     "not_counted",
+    "skips_input_gradient",
 ]
 
 FORWARD = (Pass.FORWARD,)
@@ -116,11 +117,11 @@ def _keep_shape(layer: Layer) -> Layer:
     return Activation(function="sigmoid") if isinstance(layer, Sigmoid) else layer
 
 
-def _skips_input_gradient(graph: Graph, cost_model: CostModel) -> list[bool]:
+def skips_input_gradient(graph: Graph, cost_model: CostModel) -> list[bool]:
     """Tell for each node whether nothing needs the gradient of its input."""
     if cost_model.conventions.only_first_convolutions_skip:
         return [
-            node.type_name == "Convolution" and graph.nodes[node.parents[0]].type_name == "Input"
+            node.type_name == "Convolution" and graph.nodes[node.parents[0]].layer.is_input
             for node in graph.nodes
         ]
     trained: list[bool] = []
@@ -128,7 +129,7 @@ def _skips_input_gradient(graph: Graph, cost_model: CostModel) -> list[bool]:
     for node in graph.nodes:
         above = any(trained[parent] for parent in node.parents)
         skips.append(not above)
-        trained.append(above or node.num_params > 0)
+        trained.append(above or node.is_trained)
     return skips
 
 
@@ -145,7 +146,7 @@ def estimate_pass(
     `fetches` adds the time in which a node (by index) gets its inputs from other devices.
     """
     backward = Pass.INPUT_GRADIENT in directions
-    skips = _skips_input_gradient(graph, cost_model) if backward else [False] * len(graph.nodes)
+    skips = skips_input_gradient(graph, cost_model) if backward else [False] * len(graph.nodes)
     layers = []
     for node, skipped in zip(graph.nodes, skips, strict=True):
         time = Time()
@@ -153,7 +154,8 @@ def estimate_pass(
             if direction is Pass.INPUT_GRADIENT and skipped:
                 continue
             for operation in graph.operations(node, direction):
-                time += cost_model.price(operation, target)
+                if not isinstance(operation, Unpriced):
+                    time += cost_model.price(operation, target)
         if fetches and node.index in fetches:
             time += fetches[node.index]
         seconds = cost_model.pipelined(time) if use_pipeline else time.total
@@ -264,6 +266,6 @@ def not_counted(graph: Graph, cost_model: CostModel) -> tuple[str, ...]:
             left_out.update(
                 operation.name
                 for operation in graph.operations(node, direction)
-                if not cost_model.counts(operation)
+                if isinstance(operation, Unpriced) or not cost_model.counts(operation)
             )
     return tuple(sorted(left_out))

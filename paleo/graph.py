@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paleo.errors import Mistakes, NetSpecError, SettingError
@@ -13,9 +13,9 @@ from paleo.netspec import LayerSpec, NetSpec
 from paleo.quantity import Quantity, is_array, largest, maximum, whole_array
 from paleo.tensor import Shape, element_size, num_elements
 from paleo.values import MAX_COUNT, shown
-from paleo.work import Operation, Pass, Work, total_work
+from paleo.work import Operation, Pass, Unpriced, Work, total_work
 
-__all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path"]
+__all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path", "unpriced"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Node:
     parents: tuple[int, ...]
     inputs: tuple[Shape, ...]
     output: Shape
+    #: Parameters that are counted in the layer that it shares them with.
+    shared_params: int = 0
 
     @property
     def type_name(self) -> str:
@@ -37,8 +39,13 @@ class Node:
 
     @property
     def num_params(self) -> int:
-        """Trainable parameters, of this slice if the layer is split."""
-        return self.layer.num_params(self.inputs)
+        """Trainable parameters, of this slice if the layer is split; shared ones left out."""
+        return self.layer.num_params(self.inputs) - self.shared_params
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether it has parameters, its own or shared ones."""
+        return self.layer.num_params(self.inputs) > 0
 
 
 @dataclass(frozen=True)
@@ -59,8 +66,8 @@ class Graph:
 
     @property
     def batch_size(self) -> Quantity:
-        """Samples in a batch: the first dimension of every tensor."""
-        return self.nodes[0].output[0]
+        """Samples in a batch: the first dimension of every tensor made from an input."""
+        return next(node.output[0] for node in self.nodes if node.layer.is_input)
 
     @property
     def num_params(self) -> int:
@@ -128,7 +135,7 @@ def infer_nodes(
         inputs = tuple(parent.output for parent in parents)
         try:
             output = layer.infer_shape(inputs)
-            if not inputs:
+            if layer.is_input:
                 output = _with_batch(output, batch, nodes)
             _check_size(layer, inputs, output)
         except ShapeError as error:
@@ -139,19 +146,27 @@ def infer_nodes(
             continue
         indices = tuple(parent.index for parent in parents)
         nodes[spec.name] = Node(len(nodes), spec.name, layer, spec.shard, indices, inputs, output)
+    for spec in net.layers:
+        if spec.shares in nodes and spec.name in nodes:
+            nodes[spec.name] = _sharing(nodes[spec.name], nodes[spec.shares])
     return tuple(nodes.values())
+
+
+def _sharing(node: Node, owner: Node) -> Node:
+    """Return the node without the parameters that are counted in their owner."""
+    own, theirs = (each.layer.num_params(each.inputs) for each in (node, owner))
+    return replace(node, shared_params=min(own, theirs))
 
 
 def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) -> Shape:
     """Return an input's shape at this batch; raises ShapeError if other inputs have another."""
     if batch is not None:
         return (batch, *shape[1:])
-    for node in nodes.values():
-        if node.output[0] != shape[0]:
-            raise ShapeError(
-                f"its batch of {shape[0]} is not that of {node.name}, {node.output[0]}", "tensor"
-            )
-        break
+    first = next((node for node in nodes.values() if node.layer.is_input), None)
+    if first is not None and first.output[0] != shape[0]:
+        raise ShapeError(
+            f"its batch of {shape[0]} is not that of {first.name}, {first.output[0]}", "tensor"
+        )
     return shape
 
 
@@ -222,6 +237,16 @@ def _cycle(net: NetSpec, left: set[int], position: dict[str, int]) -> list[int]:
     cycle = path[seen[i] :][::-1]
     first = cycle.index(min(cycle))
     return cycle[first:] + cycle[:first]
+
+
+def unpriced(graph: Graph) -> tuple[Unpriced, ...]:
+    """Return the operations that stand for what an importer did not understand."""
+    return tuple(
+        operation
+        for node in graph.nodes
+        for operation in graph.operations(node, Pass.FORWARD)
+        if isinstance(operation, Unpriced)
+    )
 
 
 def longest_path(graph: Graph, seconds: list[Quantity]) -> Quantity:

@@ -11,16 +11,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from six import ensure_str
 
 from paleo.errors import Mistakes, NetSpecError
 from paleo.layers import LAYERS, Layer, ShapeError
+from paleo.layers.shaping import Input
 from paleo.values import shown, whole
 
-__all__ = ["BLOCKS", "MAX_SPLITS", "ROOT_KEYS", "LayerSpec", "NetSpec", "parse"]
+__all__ = [
+    "BLOCKS",
+    "LAYER_KEYS",
+    "MAX_NESTING",
+    "MAX_SPLITS",
+    "ROOT_KEYS",
+    "LayerSpec",
+    "NetSpec",
+    "parse",
+]
 
 #: The keys of a net file, and what each is.
 ROOT_KEYS = {
@@ -29,12 +39,18 @@ ROOT_KEYS = {
     "source": "where the net is published",
     "layers": "layer names to layers",
 }
+#: The keys that layers of all types take, besides those of their own.
+LAYER_KEYS = {
+    "type": "the layer's type",
+    "parents": "the layers that feed this one",
+    "shares": "a layer whose parameters this one uses too; they are counted there",
+}
 #: The container types, and their keys.
 BLOCKS = {
     "Block": ("type", "parents", "layers", "endpoint"),
     "ModelParallel": ("type", "parents", "layers", "splits"),
 }
-_MAX_NESTING = 50
+MAX_NESTING = 50
 MAX_SPLITS = 1024
 _MAX_DIGITS = 30
 
@@ -44,13 +60,15 @@ class LayerSpec:
     """One layer of a net, or one slice of a layer split over devices.
 
     `name` is full, such as "block/conv1" or "block/conv1@0"; `parents` are such names in
-    the order of the file; `shard` is the slice's index, or None for an unsplit layer.
+    the order of the file; `shard` is the slice's index, or None for an unsplit layer. The
+    layer uses the parameters of the one named by `shares` too, as far as both have them.
     """
 
     name: str
     layer: Layer
     parents: tuple[str, ...]
     shard: int | None = None
+    shares: str | None = None
 
     @property
     def origin(self) -> str:
@@ -80,6 +98,16 @@ class NetSpec:
             if spec.shard is not None:
                 slices[spec.origin] = slices.get(spec.origin, 0) + 1
         return tuple(sorted(set(slices.values())))
+
+    def with_batch(self, batch_size: int) -> NetSpec:
+        """Return this net with another batch size of its own."""
+        layers = tuple(
+            replace(spec, layer=spec.layer.replace(tensor=(batch_size, *spec.layer.tensor[1:])))
+            if isinstance(spec.layer, Input)
+            else spec
+            for spec in self.layers
+        )
+        return replace(self, layers=layers)
 
 
 class _FaultyError(Exception):
@@ -122,6 +150,12 @@ class _Leaf:
     layer: Layer | None = None
     type_name: str = ""
     parents: list[str] | None = None
+    shares: str | None = None
+
+    @property
+    def is_source(self) -> bool:
+        """Whether its type takes no parents."""
+        return self.type_name in LAYERS and LAYERS[self.type_name].num_parents == (0, 0)
 
 
 def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
@@ -177,7 +211,10 @@ class _Reader:
             self.mistakes.add(f"expected a text, got {shown(source)}", key="source")
             source = ""
         self._declare_all(root, _Scope(), None, 0)
-        return NetSpec(name, tuple(self._specs()), file, source)
+        layers = tuple(self._specs())
+        if not self.mistakes and not any(spec.layer.is_input for spec in layers):
+            self.mistakes.add("there is no Input", key="layers")
+        return NetSpec(name, layers, file, source)
 
     def _only(self, body: _Object, known: tuple[str, ...], layer: str | None) -> None:
         for name in body.repeated:
@@ -233,8 +270,9 @@ class _Reader:
             self.mistakes.add(f"unknown layer type {shown(kind)}{hint}", full, "type")
             leaf.parents = self._parents(body, full)
         else:
-            leaf.parents = self._parents(body, full, required=kind != "Input")
+            leaf.parents = self._parents(body, full, required=not leaf.is_source)
             leaf.layer = self._layer(LAYERS[kind], body, full)
+            leaf.shares = self._shares(body, full)
 
     def _parents(self, body: _Object, full: str, required: bool = True) -> list[str] | None:
         if "parents" not in body and not required:
@@ -246,10 +284,17 @@ class _Reader:
             return None
         return parents
 
+    def _shares(self, body: _Object, full: str) -> str | None:
+        shares = body.get("shares")
+        if shares is None or isinstance(shares, str):
+            return shares
+        self.mistakes.add(f"expected the name of a layer, got {shown(shares)}", full, "shares")
+        return None
+
     def _layer(self, cls: type[Layer], body: _Object, full: str) -> Layer | None:
         """Return the layer that a body describes; None, its mistakes noted, if it is faulty."""
         before = len(self.mistakes.found)
-        self._only(body, ("type", "parents", *cls.keys), full)
+        self._only(body, (*LAYER_KEYS, *cls.keys), full)
         values = {}
         for name, declared in cls.keys.items():
             if name not in body:
@@ -292,8 +337,8 @@ class _Reader:
                 self.mistakes.add(
                     f"expected the name of a layer, got {shown(endpoint)}", full, "endpoint"
                 )
-        if depth >= _MAX_NESTING:
-            self.mistakes.add(f"blocks are nested more than {_MAX_NESTING} deep", full)
+        if depth >= MAX_NESTING:
+            self.mistakes.add(f"blocks are nested more than {MAX_NESTING} deep", full)
             return
         self._declare_all(body, scope, full, depth + 1)
         inside = scope.prefix + _split(scope.endpoint or "")[0]
@@ -316,9 +361,12 @@ class _Reader:
             splits = leaf.scope.splits
             if splits is None:
                 parents = self._resolved_parents(leaf, None)
+                shares = self._resolved_shares(leaf)
                 if leaf.layer and parents is not None:
-                    yield LayerSpec(leaf.name, leaf.layer, parents)
+                    yield LayerSpec(leaf.name, leaf.layer, parents, shares=shares)
                 continue
+            if leaf.shares is not None:
+                self.mistakes.add("a split layer cannot share parameters", leaf.name, "shares")
             layer = leaf.layer
             if layer:
                 try:
@@ -333,10 +381,46 @@ class _Reader:
                 if layer:
                     yield LayerSpec(f"{leaf.name}@{shard}", layer, parents, shard)
 
+    def _resolved_shares(self, leaf: _Leaf) -> str | None:
+        """Return the full name of the layer whose parameters a layer uses too."""
+        if leaf.shares is None:
+            return None
+        target = self._find(leaf.shares, leaf.scope)
+        if target is None:
+            fault = self._missing(leaf.shares, leaf.scope)
+        elif isinstance(target, _Scope):
+            fault = f"{shown(leaf.shares)} is a {target.kind}: name one of its layers"
+        elif target is leaf or target.shares is not None:
+            fault = "name the layer that the parameters belong to, which shares nobody's"
+        elif target.scope.splits is not None:
+            fault = f"{shown(leaf.shares)} is split: its parameters cannot be shared"
+        else:
+            return target.name
+        self.mistakes.add(fault, leaf.name, "shares")
+        return None
+
+    def _find(self, reference: str, scope: _Scope) -> _Leaf | _Scope | None:
+        """Return what a name means in a block: one of the block's, or, after "/", of the net's."""
+        target = self.entries.get(scope.prefix + reference)
+        if target is None and reference.startswith("/"):
+            target = self.entries.get(reference[1:])
+        return target
+
+    def _missing(self, reference: str, scope: _Scope) -> str:
+        """Return what is said of a name in a block that no layer has."""
+        fault = f"there is no layer {shown(reference)}"
+        if reference.startswith("/"):
+            return fault + self.mistakes.near(reference, [f"/{full}" for full in self.entries])
+        if scope.outer:
+            fault += f" in {scope.kind} {shown(scope.name)}"
+            if reference in self.entries:
+                return f'{fault}; "/{reference}" is one of the whole net'
+        return fault + self.mistakes.near(reference, self._names_in(scope))
+
     def _resolved_parents(self, leaf: _Leaf, shard: int | None) -> tuple[str, ...] | None:
         """Return the full names of a layer's parents; None if they are faulty."""
         references, scope = leaf.parents, leaf.scope
-        if leaf.type_name != "Input":
+        if not leaf.is_source:
             while references == [] and scope.outer is not None:
                 references, scope = scope.parents, scope.outer
         if references is None:
@@ -351,13 +435,13 @@ class _Reader:
         if faulty or leaf.layer is None:
             return None
         least, most = leaf.layer.num_parents
-        if len(resolved) < least:
+        if not resolved and least:
             self.mistakes.add("it has no parents", leaf.name, "parents")
             return None
-        if most is not None and len(resolved) > most:
-            takes = "takes no parents" if most == 0 else "takes one parent"
+        if len(resolved) < least or (most is not None and len(resolved) > most):
+            takes = _takes(least, most)
             self.mistakes.add(
-                f"{leaf.type_name} {takes}, got {len(resolved)}", leaf.name, "parents"
+                f"{leaf.type_name} takes {takes}, got {len(resolved)}", leaf.name, "parents"
             )
             return None
         return tuple(resolved)
@@ -370,11 +454,9 @@ class _Reader:
             return _FaultyError()
 
         base, marker = _split(reference)
-        target = self.entries.get(scope.prefix + base)
+        target = self._find(base, scope)
         if target is None:
-            hint = self.mistakes.near(base, self._names_in(scope))
-            inside = f" in {scope.kind} {shown(scope.name)}" if scope.outer else ""
-            raise wrong(f"there is no layer {shown(base)}{inside}{hint}")
+            raise wrong(self._missing(base, scope))
         if isinstance(target, _Scope):
             if target.endpoint is None:
                 suffix = "@all" if target.kind == "ModelParallel" else ""
@@ -407,6 +489,17 @@ class _Reader:
         if index is None or index >= splits:
             raise wrong(f"there is no slice {index} of {shown(base)}: it has {splits}")
         return [f"{target.name}@{index}"]
+
+
+def _takes(least: int, most: int | None) -> str:
+    """Return how many parents a type takes, for a message."""
+    if most == 0:
+        return "no parents"
+    if most == 1:
+        return "one parent"
+    if most is None:
+        return f"{least} parents or more"
+    return f"{most} parents" if least == most else f"{least} to {most} parents"
 
 
 def _split(reference: str) -> tuple[str, str | None]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from paleo.layers import LAYERS, Layer
 from paleo.layers.keys import Whole
-from paleo.netspec import BLOCKS, MAX_SPLITS, ROOT_KEYS
+from paleo.netspec import BLOCKS, LAYER_KEYS, MAX_SPLITS, ROOT_KEYS
 
 __all__ = ["net_schema"]
 
@@ -27,8 +27,13 @@ def _first_line(thing: Any) -> str:
 
 
 def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
-    properties: dict[str, Any] = {"type": {"const": name}, "parents": _PARENTS}
-    required = ["type"] if name == "Input" else ["type", "parents"]
+    source = layer.num_parents == (0, 0)
+    properties: dict[str, Any] = {
+        "type": {"const": name},
+        "parents": _PARENTS,
+        "shares": {"description": LAYER_KEYS["shares"], "type": ["string", "null"]},
+    }
+    required = ["type"] if source else ["type", "parents"]
     for key, declared in layer.keys.items():
         schema = {"description": declared.doc, **declared.kind.schema}
         if declared.required:
@@ -36,7 +41,7 @@ def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
         else:
             schema["default"] = declared.written_default
         properties[key] = schema
-    if name == "Input":
+    if source:
         properties["parents"] = {**_PARENTS, "maxItems": 0}
     return {
         "description": _first_line(layer),

@@ -46,7 +46,7 @@ class Axis:
             return result
         before, after = (0, 0) if self.padding == "VALID" else self.padding
         room = self.size + before + after - self.span
-        if self.ceil and room >= 0:
+        if self.ceil:
             positions: int = ceil_div(room, self.stride) + 1
             return positions - ((positions - 1) * self.stride >= self.size + before)
         return room // self.stride + 1

@@ -1,9 +1,10 @@
 """What a layer makes a device do: operations, each with its own shape, and their work.
 
-One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products, pooling
-(one for each element of each window) and dropout (one an element); operations that only
-stream through memory (activations, normalizations, concatenation, ...) count none, as is
-usual in the literature, and are priced by their bytes.
+One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products (those of
+attention and recurrent layers too), pooling (one for each element of each window) and
+dropout (one an element). Operations that only stream through memory (activations,
+normalizations, concatenation, ...) count none, as is usual in the literature, and are
+priced by their bytes.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from paleo.quantity import Quantity, product
 from paleo.window import Axis
 
 __all__ = [
+    "Attention",
+    "BatchMatMul",
     "Convolution",
     "MatMul",
     "Operation",
     "Pass",
     "Pooling",
     "Stream",
+    "Unpriced",
     "Update",
     "Work",
     "total_work",
@@ -90,7 +94,7 @@ class Operation(ABC):
     @property
     def magnitude(self) -> Quantity:
         """The largest count that any cost model makes of it, to tell the absurd."""
-        return max(self.flops, *self.reads, *self.writes)
+        return max((self.flops, *self.reads, *self.writes))
 
     @property
     def work(self) -> Work:
@@ -127,6 +131,102 @@ class MatMul(Operation):
     @property
     def writes(self) -> tuple[Quantity, ...]:
         return (self.element_size * self.m * self.n,)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchMatMul(Operation):
+    """`count` products C[M, N] = A[M, K] B[K, N] of equal size: 2 M N K FLOPs each.
+
+    Each reads its operands: the steps of a recurrent layer read their weights again. `label`
+    names it.
+    """
+
+    label: str
+    count: Quantity
+    m: Quantity
+    n: Quantity
+    k: Quantity
+    element_size: int
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def flops(self) -> Quantity:
+        return 2 * self.count * self.m * self.n * self.k
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        each = self.element_size * self.count * self.k
+        return (each * self.m, each * self.n)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return (self.element_size * self.count * self.m * self.n,)
+
+    def gradients(self) -> tuple[BatchMatMul, BatchMatMul]:
+        """Return the products that give the gradients of A and of B."""
+        label, count, m, n, k = self.label, self.count, self.m, self.n, self.k
+        return (
+            BatchMatMul(label, count, m, k, n, self.element_size),
+            BatchMatMul(label, count, k, n, m, self.element_size),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Attention(Operation):
+    """Scaled dot-product attention as one kernel, for `heads` times the batch.
+
+    Each of `queries` is compared with each of `keys` over `depth` features and sums values
+    of `value_depth` features; the keys and values of a head serve `sharing` heads of queries.
+    The scores stay on the chip (Dao et al., FlashAttention, arXiv:2205.14135). There are two
+    products forward and four backward; that a kernel computes the scores again is not
+    counted, and neither is that half of the scores of a `causal` one are not needed.
+    """
+
+    direction: Pass
+    heads: Quantity
+    sharing: int
+    queries: Quantity
+    keys: Quantity
+    depth: int
+    value_depth: int
+    element_size: int
+    causal: bool = False
+
+    @property
+    def name(self) -> str:
+        return "attention"
+
+    @property
+    def flops(self) -> Quantity:
+        forward = 2 * self.heads * self.queries * self.keys * (self.depth + self.value_depth)
+        return forward if self.direction is Pass.FORWARD else 2 * forward
+
+    @property
+    def _tensors(self) -> tuple[Quantity, Quantity, Quantity, Quantity]:
+        """Bytes of queries, keys, values and output."""
+        rows = self.element_size * self.heads * self.queries
+        shared = self.element_size * self.heads * self.keys // self.sharing
+        return (
+            rows * self.depth,
+            shared * self.depth,
+            shared * self.value_depth,
+            rows * self.value_depth,
+        )
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        query, keys, values, output = self._tensors
+        if self.direction is Pass.FORWARD:
+            return (query, keys, values)
+        return (query, keys, values, output, output)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        query, keys, values, output = self._tensors
+        return (output,) if self.direction is Pass.FORWARD else (query, keys, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +381,29 @@ class Stream(Operation):
     @property
     def writes(self) -> tuple[Quantity, ...]:
         return self.bytes_written
+
+
+@dataclass(frozen=True, slots=True)
+class Unpriced(Operation):
+    """What an importer did not understand: no cost model prices it, every result lists it."""
+
+    label: str
+
+    @property
+    def name(self) -> str:
+        return self.label
+
+    @property
+    def flops(self) -> Quantity:
+        return 0
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return ()
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

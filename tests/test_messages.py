@@ -11,57 +11,18 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from math import inf, nan
+from math import nan
 from pathlib import Path
 from typing import Any
 
 import click.testing
 import pytest
+from faulty_layers import DATA, LAYERS, block, conv, flat, layer, net, pool, split
 
 import paleo
 from paleo.cli import cli
 
-DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}
-ONE = [1, 1, 1, 1]
-WORKS_TOO = "`paleo nets` lists them, a .json file works too"
-LEFT_OUT = "left out"
-
-
-def layer(kind: str, **keys: Any) -> dict[str, Any]:
-    found = {"type": kind, "parents": ["data"], **keys}
-    return {name: value for name, value in found.items() if value != LEFT_OUT}
-
-
-def conv(**keys: Any) -> dict[str, Any]:
-    """A 3x3 convolution that fits, but for the `keys`."""
-    return layer(
-        "Convolution", **{"filter": [3, 3, 3, 4], "strides": ONE, "padding": "SAME"} | keys
-    )
-
-
-def flat(*parents: str) -> dict[str, Any]:
-    return layer("Flatten", parents=list(parents))
-
-
-def deconv(**keys: Any) -> dict[str, Any]:
-    right = {"filter": [5, 5, 4, 3], "strides": [1, 2, 2, 1], "output_shape": [2, 16, 16, 4]}
-    return layer("Deconvolution", **{"padding": "SAME"} | right | keys)
-
-
-def pool(**keys: Any) -> dict[str, Any]:
-    return layer("Pooling", **{"strides": ONE, "padding": "VALID"} | keys)
-
-
-def block(**layers: Any) -> dict[str, Any]:
-    return layer("Block", layers=layers)
-
-
-def split(splits: Any = 2, **layers: Any) -> dict[str, Any]:
-    return layer("ModelParallel", layers=layers, splits=splits)
-
-
-def net(**layers: Any) -> str:
-    return json.dumps({"name": "net", "layers": {"data": DATA, **layers}})
+WORKS_TOO = "`paleo nets` lists them, a .json, .prototxt or .onnx works too"
 
 
 def placed(short: str) -> str:
@@ -137,76 +98,6 @@ def test_a_byte_order_mark_is_accepted() -> None:
     assert paleo.loads(b"\xef\xbb\xbf" + net().encode()).name == "net"
 
 
-#: The layer "c" after "data" of 2x8x8x3; the key at fault (if there is one) and the message.
-LAYERS: list[tuple[Any, str]] = [
-    (3, ": expected an object, got 3"),
-    ({"parents": ["data"]}, "type: expected a layer type, it is missing"),
-    (layer("") | {"type": 3}, "type: expected a layer type, got 3"),
-    (layer("Flaten"), "type: unknown layer type \"Flaten\" (did you mean 'Flatten'?)"),
-    (conv(bais=None), "bais: unknown key (did you mean 'bias'?)"),
-    (conv(filter=LEFT_OUT), "filter: missing; it is [R, S, C, K]"),
-    (conv(filter="3x3"), 'filter: expected [R, S, C, K], got "3x3"'),
-    (conv(filter=[3, 3]), "filter: expected [R, S, C, K], got [3, 3]"),
-    (conv(filter=[0, 3, 3, 4]), "filter: expected 1 or more, got 0"),
-    (conv(filter=[3, 3, 3, -4]), "filter: expected 1 or more, got -4"),
-    (conv(filter=[3, 3, 3, 4.5]), "filter: expected a whole number, got 4.5"),
-    (conv(filter=[3, 3, 3, True]), "filter: expected a whole number, got true"),
-    (conv(strides=[1, 0, 1, 1]), "strides: expected 1 or more, got 0"),
-    (conv(strides=2), "strides: expected [1, height, width, 1], got 2"),
-    (conv(strides=[2, 1, 1, 1]), "strides: expected [1, height, width, 1] (whole in batch and"),
-    (
-        conv(padding="same"),
-        (
-            'padding: expected "VALID", "SAME", [p_h, p_w] or [[top, bottom], [left, right]], '
-            'got "same"'
-        ),
-    ),
-    (conv(padding=[0, -1]), "padding: expected 0 or more, got -1"),
-    (conv(activation_fn=3), "activation_fn: expected a name or null, got 3"),
-    (conv(bias="yes"), 'bias: expected a list such as [K], got "yes"'),
-    (layer("Activation", function="rleu"), "function: unknown \"rleu\" (did you mean 'relu'?)"),
-    (layer("BatchNorm", affine=1), "affine: expected true or false, got 1"),
-    (layer("InnerProduct", num_outputs=0), "num_outputs: expected 1 or more, got 0"),
-    (layer("Dropout", dropout_keep_prob=0), "dropout_keep_prob: expected a number above 0, up to"),
-    (layer("Dropout", dropout_keep_prob=nan), "dropout_keep_prob: expected a number above 0, up"),
-    (DATA | {"tensor": [2]}, "tensor: expected a list of 2 or more whole numbers (8 at most), "),
-    (DATA | {"tensor": True}, "tensor: expected a list of 2 or more whole numbers, got true"),
-    (DATA | {"tensor": [2, inf]}, "tensor: expected a whole number, got Infinity"),
-    (DATA | {"tensor": [2, nan]}, "tensor: expected a whole number, got NaN"),
-    (DATA | {"tensor": [2, 10**30]}, f"tensor: {10**30} is too large to mean anything"),
-    (DATA | {"tensor": [2, *[2**31 - 1] * 2]}, ": 9.22e+18 elements in its output are too many"),
-    (DATA | {"parents": ["data"]}, "parents: Input takes no parents, got 1"),
-    (conv(parents=[]), "parents: it has no parents"),
-    (conv(parents=LEFT_OUT), "parents: expected a list of layer names, it is missing"),
-    (conv(parents="data"), 'parents: expected a list of layer names, got "data"'),
-    (conv(parents=[1]), "parents: expected a list of layer names, got [1]"),
-    (conv(parents=["data", "data"]), "parents: Convolution takes one parent, got 2"),
-    (flat("dato"), "parents: there is no layer \"dato\" (did you mean 'data'?)"),
-    (flat("ä"), 'parents: there is no layer "ä"'),
-    (flat("c"), "parents: a cycle: c -> c"),
-    (conv(filter=[3, 3, 5, 4]), "filter: the filter takes 5 channels, the input has 3"),
-    (conv(filter=[9, 3, 3, 4], padding="VALID"), "filter: a window of 9 is larger than its padded"),
-    (pool(ksize=[1, 9, 1, 1]), "ksize: a window of 9 is larger than its padded input of 8"),
-    (pool(ksize=[1, 1, 11, 1], padding=[1, 1]), "ksize: a window of 11 is larger than its padded "),
-    (layer("Reshape", output_shape=[-1, 7]), "output_shape: 2x8x8x3 cannot become [-1, 7]"),
-    (layer("Concatenate", dim=4), "dim: there is no dimension 4 in 2x8x8x3"),
-    (deconv(output_shape=[2, 20, 16, 4]), "output_shape: an output of 20x16 needs an input of 10x"),
-    (deconv(filter=[5, 5, 4, 7]), "filter: the filter takes 7 channels, the input has 3"),
-    (deconv(filter=[5, 5, 6, 3]), "filter: the filter gives 6 channels, output_shape 4"),
-    (flat("data@all"), 'parents: "@all" of "data", a layer that is not split'),
-    (flat("data@self"), 'parents: "@self" of "data", a layer that is not split'),
-    (block(), "layers: it is empty"),
-    (layer("Block"), "layers: it is missing"),
-    (
-        block(last=flat()) | {"endpoint": "lst"},
-        "endpoint: there is no layer \"lst\" in this block (did you mean 'last'?)",
-    ),
-    (split(0, x=flat()), "splits: expected 1 or more, got 0"),
-    (split("2", x=flat()), 'splits: expected a whole number, got "2"'),
-    (split(10**6, x=flat()), "splits: 1000000 slices are too many to mean anything"),
-]
-
-
 @pytest.mark.parametrize(("body", "message"), LAYERS, ids=[message for _, message in LAYERS])
 def test_a_faulty_layer_is_named_with_its_key(said: Any, body: Any, message: str) -> None:
     (line,) = said(net(c=body))
@@ -241,7 +132,55 @@ NETS: list[tuple[dict[str, Any], *tuple[str, ...]]] = [
         "x.parents: a cycle: x -> y -> x",
     ),
     ({"b/x": flat("data"), "b": block(x=flat())}, "b/x: two layers have this name"),
-    ({"b": block(x=flat("data"))}, 'b/x.parents: there is no layer "data" in Block "b"'),
+    (
+        {"b": block(x=flat("data"))},
+        'b/x.parents: there is no layer "data" in Block "b"; "/data" is one of the whole net',
+    ),
+    (
+        {"b": block(x=flat("/dato"))},
+        "b/x.parents: there is no layer \"/dato\" (did you mean '/data'?)",
+    ),
+    ({"c": flat("/x")}, 'c.parents: there is no layer "/x"'),
+    (
+        {"b": block(x=flat(), y=flat() | {"shares": "z"}, w=flat() | {"shares": "/b"})},
+        'b/y.shares: there is no layer "z" in Block "b"',
+        'b/w.shares: "/b" is a Block: name one of its layers',
+    ),
+    (
+        {"a": conv(), "b": conv(shares="a"), "c": conv(shares="b")},
+        "c.shares: name the layer that the parameters belong to, which shares nobody's",
+    ),
+    (
+        {"m": split(x=flat(), y=flat() | {"shares": "x"}), "c": flat("data") | {"shares": "m/x"}},
+        "m/y.shares: a split layer cannot share parameters",
+        'c.shares: "m/x" is split: its parameters cannot be shared',
+    ),
+    (
+        {"a": flat("data"), "m": layer("MatMul", parents=["data", "a"])},
+        "m: its inputs must be N x ... x M x K, got 2x192",
+    ),
+    (
+        {"a": layer("Reduce", dims=[1]), "e": layer("Concatenate", parents=["data", "a"], dim=2)},
+        "e: its parents differ outside dimension 2: 2x8x8x3, 2x8x3",
+    ),
+    (
+        {"a": layer("Reduce", dims=[1]), "t": layer("Attention", parents=["data", "a", "a"])},
+        "t: its inputs must be N x heads x T x d, got 2x8x8x3, 2x8x3, 2x8x3",
+    ),
+    (
+        {
+            "a": layer("Slice", dim=2, size=7),
+            "t": layer("Attention", parents=["data", "data", "a"]),
+        },
+        "t: queries, keys and values do not fit together: 2x8x8x3, 2x8x8x3, 2x8x7x3",
+    ),
+    (
+        {
+            "a": layer("Slice", dim=2, size=7),
+            "t": layer("Einsum", parents=["data", "a"], equation="nhwc,nhwc->nhc"),
+        },
+        "t.equation: w is 8 and 7",
+    ),
     (
         {"b": block(x=flat()), "c": flat("b")},
         'c.parents: "b" is a Block without an endpoint: name one of its layers, as in "b/..."',
@@ -313,7 +252,13 @@ def test_a_type_or_key_that_resembles_none_is_told_all(said: Any) -> None:
     kind, key = said(net(a=layer("Foo"), b=layer("Flatten", zzz=1)))
     assert kind.startswith('layer "a": key "type": unknown layer type "Foo"; there are: ')
     assert {*paleo.LAYERS, "Block", "ModelParallel"} == set(kind.split(": ")[-1].split(", "))
-    assert key == 'layer "b": key "zzz": unknown key; there are: type, parents'
+    assert key == 'layer "b": key "zzz": unknown key; there are: type, parents, shares'
+
+
+def test_a_net_without_an_input_says_so(said: Any) -> None:
+    own = {"type": "Parameter", "shape": [3]}
+    (line,) = said(json.dumps({"name": "n", "layers": {"own": own, "x": flat("own")}}))
+    assert line == 'key "layers": there is no Input'
 
 
 def test_blocks_nested_too_deeply_are_one_mistake(said: Any) -> None:

@@ -19,7 +19,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import paleo
-from paleo.netspec import BLOCKS, ROOT_KEYS
+from paleo.netspec import BLOCKS, LAYER_KEYS, ROOT_KEYS
 from paleo.schema import net_schema
 
 ROOT = Path(__file__).parent.parent
@@ -120,7 +120,8 @@ def test_an_example_gives_what_the_page_says(example: Example) -> None:
 @each_example
 def test_an_example_takes_another_batch(example: Example) -> None:
     summary = paleo.summarize(paleo.loads(example.net), 3)
-    assert {layer.output[0] for layer in summary.layers} == {3}
+    for layer in summary.layers:
+        assert layer.output[0] == (1 if layer.type_name == "Parameter" else 3)
 
 
 @each_example
@@ -175,14 +176,28 @@ def test_the_table_of_a_block_lists_exactly_its_keys(name: str) -> None:
     assert set(keys_in(SECTIONS[name])) == {*BLOCKS[name]} - {"type", "parents"}
 
 
-def test_the_table_of_a_file_lists_exactly_its_keys() -> None:
-    assert set(keys_in(SECTIONS["A file"])) == set(ROOT_KEYS)
+def test_the_tables_of_a_file_and_of_a_layer_list_exactly_their_keys() -> None:
+    first, *_, second = SECTIONS["A file"].partition("Each layer is")
+    assert set(keys_in(first)) == set(ROOT_KEYS)
+    assert set(keys_in(second)) == set(LAYER_KEYS)
 
 
-def test_the_page_names_every_function_of_an_activation() -> None:
-    schema = VALIDATOR.schema["$defs"]["Activation"]["properties"]["function"]
-    (row,) = table(SECTIONS["Activation"])
-    assert re.findall(r'`"(\w+)"`', row[1]) == schema["enum"]
+def test_the_list_of_types_has_all_in_the_order_of_the_page() -> None:
+    titles = re.findall(r"^### (.+)$", README, re.MULTILINE)
+    listed = [row[1] for row in table(SECTIONS["Layer types"])]
+    assert re.findall(r"\[(\w+)\]", " ".join(listed)) == titles
+
+
+def test_the_page_names_every_function_that_may_be_chosen() -> None:
+    chosen = 0
+    for name, layer in paleo.LAYERS.items():
+        rows = {row[0].strip("`"): row[1] for row in table(SECTIONS[name])}
+        for key, declared in layer.keys.items():
+            choices = getattr(declared.kind, "choices", ())
+            if choices:
+                chosen += 1
+                assert re.findall(r'`"(\w+)"`', rows[key]) == list(choices), (name, key)
+    assert chosen >= 8
 
 
 def test_the_table_of_predefined_nets_is_true() -> None:
@@ -341,17 +356,41 @@ def test_the_net_that_mistakes_are_put_into_is_good() -> None:
         ("layers.data.tensor", [8, 16, -1, 3]),
         ("layers.data.tensor", [1] * 9),
         ("layers.data.tensor", [8, 16, 16, 2**31]),
-        ("layers.conv.filter", [3, 3, 32]),
+        ("layers.conv.filter", [3, 32]),
+        ("layers.conv.filter", [3, 3, 3, 3, 3, 32]),
         ("layers.conv.filter", [-1, 3, 3, 32]),
         ("layers.conv.filter", [3, 3, 3, 1.5]),
         ("layers.conv.strides", [2, 1, 1, 1]),
         ("layers.conv.strides", [1, 0, 1, 1]),
+        ("layers.conv.strides", [1, 1, 1, 2]),
+        ("layers.conv.dilations", [1, 1]),
+        ("layers.conv.use_bias", None),
+        ("layers.conv.shares", 3),
         ("layers.conv.padding", "same"),
-        ("layers.conv.padding", [1]),
+        ("layers.conv.padding", [1, 1, 1, 1]),
+        ("layers.conv.padding", [[1, 1], 1]),
         ("layers.conv.padding", [-1, 0]),
         ("layers.drop.dropout_keep_prob", 0),
         ("layers.drop.dropout_keep_prob", 1.5),
         ("layers.relu.function", "rellu"),
+        ("layers.relu", {"type": "Softmax", "parents": ["norm"], "dim": 0}),
+        ("layers.relu", {"type": "Softmax", "parents": ["norm"], "dim": 8}),
+        ("layers.split.layers.fc.axis", -2),
+        ("layers.relu", {"type": "Slice", "parents": ["norm"], "size": 1, "dim": None}),
+        ("layers.relu", {"type": "Slice", "parents": ["norm"], "size": 1, "begin": -1}),
+        ("layers.relu", {"type": "Reduce", "parents": ["norm"], "dims": []}),
+        ("layers.relu", {"type": "Reduce", "parents": ["norm"], "dims": [1, 1]}),
+        ("layers.relu", {"type": "Reduce", "parents": ["norm"], "dims": [-1]}),
+        ("layers.relu", {"type": "Transpose", "parents": ["norm"], "perm": [0]}),
+        ("layers.relu", {"type": "Transpose", "parents": ["norm"], "perm": [0, 1, 1, 2]}),
+        ("layers.relu", {"type": "Pad", "parents": ["norm"], "margins": [[0, 0, 0]]}),
+        ("layers.relu", {"type": "Pad", "parents": ["norm"], "margins": [[0, -1]] * 3}),
+        ("layers.relu", {"type": "Einsum", "parents": ["norm"], "equation": "nhwc"}),
+        ("layers.relu", {"type": "Rearrange", "parents": ["norm"], "output_shape": [1] * 9}),
+        ("layers.relu", {"type": "Unknown", "parents": ["norm"], "output_shape": [-1, 1]}),
+        ("layers.relu", {"type": "LSTM", "parents": ["norm"], "num_outputs": 1, "projection": -1}),
+        ("layers.own", {"type": "Parameter", "shape": []}),
+        ("layers.own", {"type": "Parameter", "shape": [1], "parents": ["norm"]}),
         ("layers.split.splits", 0),
         ("layers.split.splits", 4097),
         ("layers.split.layers", {}),
@@ -379,8 +418,17 @@ def test_the_schema_refuses_what_paleo_refuses(path: str, value: Any) -> None:
         ("layers.conv.bias", False),
         ("layers.drop.dropout_keep_prob", 1),
         ("layers.norm.affine", GONE),
+        ("layers.conv.use_bias", False),
+        ("layers.conv.shares", None),
+        ("layers.own", {"type": "Parameter", "shape": [1, 3]}),
+        ("layers.more", {"type": "Convolution", "parents": ["conv"], "shares": "conv"}
+            | {"filter": [3, 3, 32, 32], "strides": [1] * 4, "padding": [[1, 1], [2, 0]]}),
+        ("layers.more", {"type": "Pooling", "parents": ["conv"], "ksize": [1, 3, 1]}
+            | {"strides": [1, 1, 1], "padding": [1]}),
+        ("layers.more", {"type": "Softmax", "parents": ["conv"], "dim": -1}),
+        ("layers.more", {"type": "Flatten", "parents": ["/conv"]}),
     ],
-)
+)  # fmt: skip
 def test_the_schema_takes_what_paleo_takes(path: str, value: Any) -> None:
     net = changed(path, value)
     VALIDATOR.validate(net)

@@ -72,7 +72,7 @@ def test_large_cases_are_evaluated_as_arrays_with_the_same_result(
 def test_all_mistakes_are_raised_together() -> None:
     with pytest.raises(paleo.PaleoError) as caught:
         paleo.simulate(
-            ["alexnet", "nin"],
+            ["alexnett", "nin"],
             device=3,  # type: ignore[arg-type]
             network="ethernett",
             batch_size=0,
@@ -83,7 +83,7 @@ def test_all_mistakes_are_raised_together() -> None:
         )
     said = [mistake.message for mistake in caught.value.mistakes]
     starts = [
-        "unknown net 'alexnet'",
+        "unknown net 'alexnett'",
         "device: expected a name or a file, got 3",
         "unknown network 'ethernett' (did you mean 'ethernet'?)",
         "batch_size: expected a whole number of 1 or more, got 0",

@@ -31,6 +31,8 @@ FORWARD, TO_INPUT, TO_WEIGHTS = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_G
         (Axis(112, 3, 2, (0, 0), ceil=True), 56, 0, 0),  # ResNet's pool1 in Caffe
         (Axis(4, 1, 3, (0, 1), ceil=True), 2, 0, 1),  # ceil(4 / 3) + 1 = 3 would begin at 6
         (Axis(2, 3, 1, (0, 0), ceil=True), 0, 0, 0),
+        (Axis(2, 3, 2, (0, 0), ceil=True), 1, 0, 0),  # ceil(-1 / 2) + 1: by less than a step
+        (Axis(1, 4, 2, (0, 0), ceil=True), 0, 0, 0),  # ceil(-3 / 2) + 1
     ],
 )
 def test_windows(axis: Axis, output: int, before: int, total: int) -> None:

@@ -100,7 +100,10 @@ class CostModel(ABC):
 
     @abstractmethod
     def counts(self, operation: Operation) -> bool:
-        """Tell whether the model prices this operation at all, or leaves it out."""
+        """Tell whether the model prices this operation at all, or leaves it out.
+
+        It is not asked about what an importer did not understand, which nobody prices.
+        """
 
     @abstractmethod
     def fetch(

@@ -29,6 +29,9 @@ __all__ = ["Gemm", "Paleo2017", "gemm_of"]
 _POOLING_FLOPS = 2
 #: The only pass over memory that the model prices.
 _PRICED_STREAM = "dropout"
+#: The other operations that it prices. Later ones (attention, recurrent layers, products of
+#: two tensors) cost nothing in it.
+_PRICED = (Convolution, MatMul, Pooling, Update)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,9 @@ class Paleo2017(CostModel):
     )
 
     def counts(self, operation: Operation) -> bool:
-        return not isinstance(operation, Stream) or operation.name == _PRICED_STREAM
+        if isinstance(operation, Stream):
+            return operation.name == _PRICED_STREAM
+        return isinstance(operation, _PRICED)
 
     def price(self, operation: Operation, target: Target) -> Time:
         if target.dtype != "fp32":

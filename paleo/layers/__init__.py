@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from paleo.layers import convolution, dense, pointwise, pooling, shaping
+from paleo.layers import (
+    attention,
+    convolution,
+    dense,
+    normalization,
+    objectives,
+    pointwise,
+    pooling,
+    recurrent,
+    shaping,
+)
 from paleo.layers.base import LAYERS, Layer, ShapeError
 
 __all__ = ["LAYERS", "Layer", "ShapeError"]
-del convolution, dense, pointwise, pooling, shaping
+del attention, convolution, dense, normalization, objectives, pointwise, pooling, recurrent, shaping

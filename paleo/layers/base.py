@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from paleo.layers.keys import Key, key
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, is_array
 from paleo.registry import Registry
 from paleo.tensor import Shape, format_shape, num_elements
 from paleo.work import Operation, Pass, Stream
@@ -49,6 +49,8 @@ class Layer(ABC):
     type_name: ClassVar[str] = ""
     #: How many parents it takes: (least, most); no upper bound if None.
     num_parents: ClassVar[tuple[int, int | None]] = (1, 1)
+    #: Whether samples come in here: its first dimension is the batch.
+    is_input: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
@@ -122,12 +124,55 @@ def layer_type(name: str) -> Callable[[_L], _L]:
     return register
 
 
-def image(shape: Shape) -> tuple[Quantity, Any, Any, Any]:
-    """Return N, H, W, C; raises ShapeError if the shape has not four dimensions."""
-    if len(shape) != 4:
-        raise ShapeError(f"its input must be N x H x W x C, got {format_shape(shape)}")
-    n, h, w, c = shape
-    return n, h, w, c
+#: A tensor has no more dimensions than this.
+_MAX_RANK = 8
+#: The spatial dimensions of an image, a sequence and a volume, for messages.
+_SPATIAL = {1: "L", 2: "H x W", 3: "D x H x W"}
+
+
+def image(shape: Shape, rank: int) -> tuple[Shape, tuple[Any, ...], Any]:
+    """Return the batch, the `rank` spatial dimensions and C of a tensor, channels last.
+
+    Dimensions before the spatial ones belong to the batch: (N,), or (N, T) for the frames of
+    a video. Raises ShapeError if there are too few.
+    """
+    if len(shape) < rank + 2:
+        wanted = f"N x {_SPATIAL[rank]} x C"
+        raise ShapeError(f"its input must be {wanted}, got {format_shape(shape)}")
+    return shape[: -rank - 1], shape[-rank - 1 : -1], shape[-1]
+
+
+def batch_of(inputs: tuple[Shape, ...]) -> Quantity:
+    """Return the batch of several inputs, of which some may be the same for every sample.
+
+    Those have a first dimension of 1, and take part as if they were repeated.
+    """
+    found: Quantity = 1
+    for shape in inputs:
+        if not is_one(shape[0]):
+            found = shape[0]
+    return found
+
+
+def is_one(size: Quantity) -> bool:
+    """Tell whether a dimension is 1, so that it is repeated; an array of batches is not."""
+    return not is_array(size) and bool(size == 1)
+
+
+def dimension(number: int, shape: Shape, key: str) -> int:
+    """Return which dimension of a shape is meant, -1 the last; raises ShapeError if none."""
+    if number >= len(shape):
+        raise ShapeError(f"there is no dimension {number} in {format_shape(shape)}", key)
+    return number % len(shape)
+
+
+def at_most_8(shape: Shape, key: str | None = None) -> Shape:
+    """Return the shape; raises ShapeError if it has more dimensions than a tensor may."""
+    if len(shape) > _MAX_RANK:
+        raise ShapeError(
+            f"{format_shape(shape)} has {len(shape)} dimensions, {_MAX_RANK} are the most", key
+        )
+    return shape
 
 
 def share(channels: int, splits: int, key: str) -> int:

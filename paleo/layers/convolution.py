@@ -1,8 +1,9 @@
-"""Convolution and its transpose.
+"""Convolution and its transpose, of sequences, images and volumes.
 
 Letters: N batch, H x W input, C input channels, R x S filter, K output channels, P x Q
-output. A transposed convolution is described by the convolution V that it is the
-transpose of: V takes the *output* (N, H, W, C) to the *input* (N, P, Q, K).
+output; a sequence has one spatial dimension and a volume three, in the place of H x W. A
+transposed convolution is described by the convolution V that it is the transpose of: V
+takes the *output* (N, H, W, C) to the *input* (N, P, Q, K).
 """
 
 from __future__ import annotations
@@ -19,7 +20,18 @@ from paleo.layers.base import (
     share,
     stream,
 )
-from paleo.layers.keys import FilterShape, Ignored, Name, PaddingKind, Sizes, Whole, Window, key
+from paleo.layers.keys import (
+    FilterShape,
+    Flag,
+    Ignored,
+    Name,
+    PaddingKind,
+    Sizes,
+    Whole,
+    Window,
+    key,
+)
+from paleo.quantity import product
 from paleo.tensor import Shape, format_shape
 from paleo.window import Axis, axes
 from paleo.work import Convolution as ConvolutionWork
@@ -39,7 +51,26 @@ _DILATIONS = "steps between the elements of the filter, [1, height, width, 1]"
 _GROUPS = "groups of channels; each filter sees those of its own"
 _ACTIVATION = "name of a pointwise function applied to the output, or null"
 _NORMALIZER = "name of a normalization applied to the output, or null"
-_BIAS = "taken for older files and ignored: a bias of K parameters is always counted"
+_BIAS = "taken for older files and ignored: see use_bias"
+_USE_BIAS = "whether a bias is added, one parameter for each channel out"
+
+
+def check_ranks(rank: int, **values: Any) -> None:
+    """Raise ShapeError if one of the keys has not `rank` spatial dimensions."""
+    for name, value in values.items():
+        if not isinstance(value, str) and len(value) != rank:
+            many = "s" * (len(value) > 1)
+            raise ShapeError(
+                f"it has {len(value)} spatial dimension{many}, the window has {rank}", name
+            )
+
+
+def steps(dilations: tuple[int, ...], rank: int) -> tuple[int, ...]:
+    """Return the dilations of `rank` dimensions: all 1 unless a file says otherwise."""
+    if all(step == 1 for step in dilations):
+        return (1,) * rank
+    check_ranks(rank, dilations=dilations)
+    return dilations
 
 
 def window_output(along: tuple[Axis, ...], key: str) -> tuple[int, ...]:
@@ -54,11 +85,26 @@ def window_output(along: tuple[Axis, ...], key: str) -> tuple[int, ...]:
 
 
 class _Filtered(Layer):
-    """What convolutions in either direction share: a bias, an activation, a normalization."""
+    """What convolutions in either direction share."""
 
+    filter: tuple[int, ...]
     activation_fn: str | None = key(Name(optional=True), _ACTIVATION, None)
     normalizer_fn: str | None = key(Name(optional=True), _NORMALIZER, None)
     bias: None = key(Ignored(), _BIAS, None)
+    dilations: tuple[int, ...] = key(Window(), _DILATIONS, [1, 1, 1, 1])
+    groups: int = key(Whole(), _GROUPS, 1)
+
+    @property
+    def rank(self) -> int:
+        """The number of spatial dimensions."""
+        return len(self.filter) - 2
+
+    def _check_groups(self, c: Any, k: Any) -> None:
+        """Raise ShapeError if channels in and out do not divide into the groups."""
+        if c % self.groups or k % self.groups:
+            raise ShapeError(
+                f"{c} channels and {k} filters do not divide into {self.groups} groups", "groups"
+            )
 
     def _after(
         self, direction: Pass, output: Shape, num_biases: int, element_size: int
@@ -69,17 +115,21 @@ class _Filtered(Layer):
         never skipped. Normalizations read their input twice, for statistics and result.
         """
         active = self.activation_fn if self.activation_fn not in _IDENTITY else None
+        found: Operations = ()
         if direction is Pass.FORWARD:
-            found = stream("bias", output, element_size)
+            if num_biases:
+                found += stream("bias", output, element_size)
             if self.normalizer_fn:
                 found += stream(self.normalizer_fn, output, element_size, reads=2)
             return found + (stream(active, output, element_size) if active else ())
         if direction is Pass.WEIGHT_GRADIENT:
-            found = stream(active, output, element_size, reads=2) if active else ()
+            if active:
+                found += stream(active, output, element_size, reads=2)
             if self.normalizer_fn:
                 found += stream(self.normalizer_fn, output, element_size, reads=4)
-            return found + parameter_stream("bias", output, num_biases, element_size)
-        return ()
+            if num_biases:
+                found += parameter_stream("bias", output, num_biases, element_size)
+        return found
 
 
 @layer_type("Convolution")
@@ -87,49 +137,52 @@ class Convolution(_Filtered):
     """N x H x W x C to N x P x Q x K by K filters of R x S."""
 
     filter: tuple[int, ...] = key(
-        FilterShape("R, S, C, K", (2,)),
+        FilterShape("R, S, C, K", (-2,)),
         "[R, S, C, K]; C, the channels that each filter sees, may be -1, derived from the input",
     )
-    strides: tuple[int, int] = key(Window(), _STRIDES)
+    strides: tuple[int, ...] = key(Window(), _STRIDES)
     padding: Any = key(PaddingKind(), PADDING)
-    dilations: tuple[int, int] = key(Window(), _DILATIONS, [1, 1, 1, 1])
-    groups: int = key(Whole(), _GROUPS, 1)
+    use_bias: bool = key(Flag(), _USE_BIAS, True)
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
-        _, h, w, c = image(shape)
-        k = self.filter[3]
-        if c % self.groups or k % self.groups:
-            raise ShapeError(
-                f"{c} channels and {k} filters do not divide into {self.groups} groups", "groups"
-            )
-        if self.filter[2] not in (-1, c // self.groups):
+        rank = self.rank
+        check_ranks(rank, strides=self.strides, padding=self.padding)
+        _, sizes, c = image(shape, rank)
+        self._check_groups(c, self.filter[-1])
+        if self.filter[-2] not in (-1, c // self.groups):
             ways = f" in {self.groups} groups" if self.groups > 1 else ""
             raise ShapeError(
-                f"the filter takes {self.filter[2]} channels, the input has {c}{ways}", "filter"
+                f"the filter takes {self.filter[-2]} channels, the input has {c}{ways}", "filter"
             )
-        return axes((h, w), self.filter[:2], self.strides, self.padding, self.dilations)
+        dilations = steps(self.dilations, rank)
+        return axes(sizes, self.filter[:rank], self.strides, self.padding, dilations)
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
-        return (inputs[0][0], *window_output(self._axes(inputs[0]), "filter"), self.filter[3])
+        along = window_output(self._axes(inputs[0]), "filter")
+        batch, _, _ = image(inputs[0], self.rank)
+        return (*batch, *along, self.filter[-1])
 
     def num_params(self, inputs: tuple[Shape, ...]) -> int:
-        r, s, _, k = self.filter
-        return r * s * (int(inputs[0][3]) // self.groups) * k + k
+        *window, _, k = self.filter
+        seen = int(inputs[0][-1]) // self.groups
+        weights: int = product(window) * seen * k
+        return weights + k * self.use_bias
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
         along = self._axes(inputs[0])
-        n, c, k = inputs[0][0], int(inputs[0][3]), self.filter[3]
-        product = ConvolutionWork(direction, n, along, c, k, element_size, groups=self.groups)
+        batch, _, c = image(inputs[0], self.rank)
+        n, k = product(batch), self.filter[-1]
+        work = ConvolutionWork(direction, n, along, int(c), k, element_size, groups=self.groups)
         output = (n, *(axis.output for axis in along), k)
-        return (product, *self._after(direction, output, k, element_size))
+        return (work, *self._after(direction, output, k * self.use_bias, element_size))
 
     def shard(self, splits: int) -> Layer:
         if self.groups > 1 and splits > 1:
             raise ShapeError("a convolution in groups cannot be split over devices", "groups")
-        r, s, c, k = self.filter
-        return self.replace(filter=(r, s, c, share(k, splits, "filter")))
+        *front, k = self.filter
+        return self.replace(filter=(*front, share(k, splits, "filter")))
 
 
 @layer_type("Deconvolution")
@@ -137,39 +190,60 @@ class Deconvolution(_Filtered):
     """The transpose of a convolution: N x P x Q x K to `output_shape`."""
 
     filter: tuple[int, ...] = key(
-        FilterShape("R, S, channels out, channels in", (2, 3)),
+        FilterShape("R, S, channels out, channels in", (-2, -1)),
         "[R, S, channels out, channels in]; either may be -1, derived",
     )
-    strides: tuple[int, int] = key(Window(), _STRIDES)
+    strides: tuple[int, ...] = key(Window(), _STRIDES)
     padding: Any = key(PaddingKind(), PADDING + ", of the convolution that this transposes")
-    output_shape: tuple[int, ...] = key(Sizes(rank=4, derived=(0,)), "[N, H, W, C]; N is the batch")
+    output_shape: tuple[int, ...] = key(
+        Sizes(min_rank=3, derived=(0,)), "[N, H, W, C]; N is the batch"
+    )
+    use_bias: bool | None = key(
+        Flag(optional=True), _USE_BIAS + "; null: for each channel in, as in 2017", None
+    )
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
-        _, p, q, k = image(shape)
-        _, h, w, _ = self.output_shape
-        self._check_channels_out()
-        if self.filter[3] not in (-1, k):
+        rank = self.rank
+        check_ranks(rank, strides=self.strides, padding=self.padding)
+        _, small, k = image(shape, rank)
+        if len(self.output_shape) != rank + 2:
             raise ShapeError(
-                f"the filter takes {self.filter[3]} channels, the input has {k}", "filter"
+                f"expected {rank + 2} numbers, as the filter has, got {list(self.output_shape)}",
+                "output_shape",
             )
-        along = axes((h, w), self.filter[:2], self.strides, self.padding)
-        sizes = window_output(along, "output_shape")
-        if sizes != (p, q):
+        large, channels = self.output_shape[1:-1], self.output_shape[-1]
+        self._check_groups(k, channels)
+        self._check_channels_out()
+        if self.filter[-1] not in (-1, k):
             raise ShapeError(
-                f"an output of {h}x{w} needs an input of {format_shape(sizes)}, got {p}x{q}",
+                f"the filter takes {self.filter[-1]} channels, the input has {k}", "filter"
+            )
+        dilations = steps(self.dilations, rank)
+        along = axes(large, self.filter[:rank], self.strides, self.padding, dilations)
+        sizes = window_output(along, "output_shape")
+        if sizes != small:
+            raise ShapeError(
+                f"an output of {format_shape(large)} needs an input of {format_shape(sizes)}, "
+                f"got {format_shape(small)}",
                 "output_shape",
             )
         return along
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         self._axes(inputs[0])
-        return (inputs[0][0], *self.output_shape[1:])
+        batch, _, _ = image(inputs[0], self.rank)
+        return (*batch, *self.output_shape[1:])
+
+    def _num_biases(self, channels_in: int) -> int:
+        if self.use_bias is None:  # the habit of 2017
+            return channels_in
+        return self.output_shape[-1] * self.use_bias
 
     def num_params(self, inputs: tuple[Shape, ...]) -> int:
-        # The reference counts a bias for every channel that comes in, not that goes out.
-        r, s, _, _ = self.filter
-        k = int(inputs[0][3])
-        return r * s * self.output_shape[3] * k + k
+        k = int(inputs[0][-1])
+        window: int = product(self.filter[:-2])
+        weights = window * self.output_shape[-1] * k // self.groups
+        return weights + self._num_biases(k)
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
@@ -179,27 +253,32 @@ class Deconvolution(_Filtered):
             Pass.INPUT_GRADIENT: Pass.FORWARD,
             Pass.WEIGHT_GRADIENT: Pass.WEIGHT_GRADIENT,
         }
-        n, k = inputs[0][0], int(inputs[0][3])
-        product = ConvolutionWork(
+        batch, _, channels = image(inputs[0], self.rank)
+        n, k = product(batch), int(channels)
+        work = ConvolutionWork(
             turned[direction],
             n,
             self._axes(inputs[0]),
-            self.output_shape[3],
+            self.output_shape[-1],
             k,
             element_size,
             transposed=True,
+            groups=self.groups,
         )
         output = (n, *self.output_shape[1:])
-        return (product, *self._after(direction, output, k, element_size))
+        return (work, *self._after(direction, output, self._num_biases(k), element_size))
 
     def shard(self, splits: int) -> Layer:
+        if self.groups > 1 and splits > 1:
+            raise ShapeError("a deconvolution in groups cannot be split over devices", "groups")
         self._check_channels_out()
-        r, s, _, k = self.filter
+        *window, _, k = self.filter
         *front, channels = self.output_shape
         part = share(channels, splits, "output_shape")
-        return self.replace(filter=(r, s, part, k), output_shape=(*front, part))
+        gives = part // self.groups
+        return self.replace(filter=(*window, gives, k), output_shape=(*front, part))
 
     def _check_channels_out(self) -> None:
-        gives, wanted = self.filter[2], self.output_shape[3]
+        gives, wanted = self.filter[-2], self.output_shape[-1] // self.groups
         if gives not in (-1, wanted):
             raise ShapeError(f"the filter gives {gives} channels, output_shape {wanted}", "filter")

@@ -1,14 +1,35 @@
-"""InnerProduct: a matrix product with the flattened input."""
+"""Matrix products: with parameters (InnerProduct, Embedding) and of two tensors.
+
+An einsum of two tensors is a batch of matrix products; of more, one after the other.
+"""
 
 from __future__ import annotations
 
-from paleo.layers.base import Layer, Operations, layer_type, parameter_stream, share, stream
-from paleo.layers.keys import Whole, key
-from paleo.quantity import product
-from paleo.tensor import Shape
-from paleo.work import MatMul, Pass
+import string
+from abc import abstractmethod
+from typing import Any, ClassVar
 
-__all__ = ["InnerProduct"]
+from paleo.layers.base import (
+    Layer,
+    Operations,
+    ShapeError,
+    at_most_8,
+    batch_of,
+    dimension,
+    is_one,
+    layer_type,
+    parameter_stream,
+    share,
+    stream,
+)
+from paleo.layers.keys import Dimension, Flag, Kind, Whole, key
+from paleo.quantity import Quantity, product
+from paleo.tensor import Shape, format_shape, format_shapes, num_elements
+from paleo.values import shown
+from paleo.work import BatchMatMul, Pass, Stream
+from paleo.work import MatMul as MatMulWork
+
+__all__ = ["Einsum", "Embedding", "InnerProduct", "MatMul"]
 
 
 @layer_type("InnerProduct")
@@ -16,27 +37,247 @@ class InnerProduct(Layer):
     """N x D to N x K by a matrix of D x K, and a bias; the input is flattened to N x D."""
 
     num_outputs: int = key(Whole(), "K, the outputs of each sample")
+    axis: int = key(
+        Dimension(),
+        "the first dimension of the features: from here on they are flattened; -1 the last",
+        1,
+    )
+    use_bias: bool = key(Flag(), "whether a bias is added, one parameter for each output", True)
+
+    def _rows_and_features(self, shape: Shape) -> tuple[Shape, int]:
+        first = dimension(self.axis, shape, "axis")
+        return shape[:first], product(shape[first:])
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
-        return (inputs[0][0], self.num_outputs)
+        rows, _ = self._rows_and_features(inputs[0])
+        return (*rows, self.num_outputs)
 
     def num_params(self, inputs: tuple[Shape, ...]) -> int:
-        features: int = product(inputs[0][1:])
-        return features * self.num_outputs + self.num_outputs
+        _, features = self._rows_and_features(inputs[0])
+        return int(features) * self.num_outputs + self.num_outputs * self.use_bias
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
-        n, d, k = inputs[0][0], product(inputs[0][1:]), self.num_outputs
+        rows, d = self._rows_and_features(inputs[0])
+        n, k = product(rows), self.num_outputs
         output = (n, k)
         if direction is Pass.FORWARD:
-            return (MatMul(n, k, d, element_size), *stream("bias", output, element_size))
+            bias = stream("bias", output, element_size) if self.use_bias else ()
+            return (MatMulWork(n, k, d, element_size), *bias)
         if direction is Pass.INPUT_GRADIENT:
-            return (MatMul(n, d, k, element_size),)
-        return (
-            MatMul(d, k, n, element_size),
-            *parameter_stream("bias", output, k, element_size),
-        )
+            return (MatMulWork(n, d, k, element_size),)
+        bias = parameter_stream("bias", output, k, element_size) if self.use_bias else ()
+        return (MatMulWork(d, k, n, element_size), *bias)
 
     def shard(self, splits: int) -> Layer:
         return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
+
+
+@layer_type("Embedding")
+class Embedding(Layer):
+    """Whole numbers to vectors: each is a row of a table of V x D."""
+
+    num_embeddings: int = key(Whole(), "V, the rows of the table")
+    num_outputs: int = key(Whole(), "D, the length of a row")
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        return at_most_8((*inputs[0], self.num_outputs))
+
+    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+        return self.num_embeddings * self.num_outputs
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        indices = element_size * num_elements(inputs[0])
+        rows = indices * self.num_outputs
+        if direction is Pass.FORWARD:
+            return (Stream("embedding", (indices, rows), (rows,)),)
+        if direction is Pass.WEIGHT_GRADIENT:
+            table = element_size * self.num_params(inputs)
+            return (Stream("embedding", (indices, rows), (table,)),)
+        return ()
+
+    def shard(self, splits: int) -> Layer:
+        return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
+
+
+_Products = tuple[BatchMatMul | Stream, ...]
+
+
+class _Product(Layer):
+    """Products of tensors, without parameters."""
+
+    num_parents: ClassVar[tuple[int, int | None]] = (2, 2)
+
+    @abstractmethod
+    def _products(self, inputs: tuple[Shape, ...], element_size: int) -> _Products:
+        """Return the products of the forward pass, and the passes before them."""
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        products = self._products(inputs, element_size)
+        if direction is Pass.FORWARD:
+            return products
+        found: Operations = ()
+        for each in products:
+            if isinstance(each, BatchMatMul):
+                found += each.gradients()
+            else:
+                found += (Stream(each.label, each.bytes_written, each.bytes_read),)
+        return found
+
+
+@layer_type("MatMul")
+class MatMul(_Product):
+    """The matrix products of the last two dimensions of two tensors.
+
+    M x K times K x P is M x P; the dimensions before are compared from the last, as NumPy
+    does, and those of 1 are repeated. Where only one of the two has a dimension, it is one
+    larger product, which reads the other's matrix once.
+    """
+
+    transpose_a: bool = key(Flag(), "whether the first is K x M", False)
+    transpose_b: bool = key(Flag(), "whether the second is P x K", False)
+
+    def _sizes(self, inputs: tuple[Shape, ...]) -> tuple[list[tuple[Any, Any]], Any, Any, Any]:
+        """Return the dimensions before the last two, a pair of each, then M, P and K."""
+        for shape in inputs:
+            if len(shape) < 3:
+                raise ShapeError(f"its inputs must be N x ... x M x K, got {format_shape(shape)}")
+        a, b = inputs
+        m, k = a[-2:][::-1] if self.transpose_a else a[-2:]
+        k_too, p = b[-2:][::-1] if self.transpose_b else b[-2:]
+        if k != k_too:
+            raise ShapeError(f"it cannot multiply {format_shapes(inputs)}: {k} is not {k_too}")
+        rank = max(len(a), len(b))
+        fronts = [(*(1,) * (rank - len(shape)), *shape[1:-2]) for shape in inputs]
+        pairs = list(zip(*fronts, strict=True))
+        if any(one != other and 1 not in (one, other) for one, other in pairs):
+            raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
+        return [(a[0], b[0]), *pairs], m, p, k
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        (_, *pairs), m, p, _ = self._sizes(inputs)
+        return (batch_of(inputs), *map(max, pairs), m, p)
+
+    def _products(self, inputs: tuple[Shape, ...], element_size: int) -> _Products:
+        pairs, m, p, k = self._sizes(inputs)
+        count: Quantity = 1
+        for one, other in pairs:
+            if is_one(other):
+                m = m * one
+            elif is_one(one):
+                p = p * other
+            else:
+                count = count * one
+        return (BatchMatMul("matmul", count, m, p, k, element_size),)
+
+
+class _Equation(Kind):
+    """An equation such as "nqhd,nkhd->nhqk"."""
+
+    def parse(self, value: Any) -> str:
+        expected = 'an equation such as "nij,njk->nik"'
+        text = value.replace(" ", "") if isinstance(value, str) else ""
+        left, arrow, right = text.partition("->")
+        terms = left.split(",")
+        letters = set(left) - {","}
+        if not arrow or not letters <= set(string.ascii_letters) or not all(terms):
+            raise ValueError(f"expected {expected}, got {shown(value)}")
+        if any(len(set(term)) < len(term) for term in (*terms, right)) or set(right) - letters:
+            raise ValueError(
+                f"expected {expected}, each letter once in a term and none new in the result; "
+                f"got {shown(value)}"
+            )
+        if not right or {term[0] for term in (*terms, right)} != {right[0]}:
+            raise ValueError(
+                f"expected an equation whose terms all begin with the batch, got {shown(value)}"
+            )
+        return text
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": "^[a-zA-Z, ]+-> *[a-zA-Z ]+$"}
+
+
+@layer_type("Einsum")
+class Einsum(_Product):
+    """Products of tensors summed over the letters that the result lacks."""
+
+    num_parents: ClassVar[tuple[int, int | None]] = (1, None)
+
+    equation: str = key(_Equation(), 'such as "nqhd,nkhd->nhqk"; each term begins with the batch')
+
+    def _terms(self, inputs: tuple[Shape, ...]) -> tuple[list[str], str, dict[str, Any]]:
+        left, _, right = self.equation.partition("->")
+        terms = left.split(",")
+        if len(terms) != len(inputs):
+            raise ShapeError(
+                f"it has {len(terms)} terms, and there are {len(inputs)} parents", "equation"
+            )
+        sizes: dict[str, Any] = {}
+        for term, shape in zip(terms, inputs, strict=True):
+            if len(term) == 1 and shape[1:] == (1,):
+                continue  # a number for each sample is N x 1
+            if len(term) != len(shape):
+                raise ShapeError(
+                    f"{term} has {len(term)} dimensions, its input {format_shape(shape)}",
+                    "equation",
+                )
+            for letter, size in zip(term[1:], shape[1:], strict=True):
+                known = sizes.setdefault(letter, size)
+                if known == 1:
+                    sizes[letter] = size
+                elif size not in (1, known):
+                    raise ShapeError(f"{letter} is {known} and {size}", "equation")
+        sizes[right[0]] = batch_of(inputs)
+        return terms, right, sizes
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        _, right, sizes = self._terms(inputs)
+        output = tuple(sizes[letter] for letter in right)
+        return at_most_8(output if len(output) > 1 else (*output, 1), "equation")
+
+    def _products(self, inputs: tuple[Shape, ...], element_size: int) -> _Products:
+        terms, right, sizes = self._terms(inputs)
+
+        def size(letters: set[str]) -> Quantity:
+            result: Quantity = product(sizes[letter] for letter in sorted(letters))
+            return result
+
+        found: list[BatchMatMul | Stream] = []
+
+        def summed(letters: set[str], kept: set[str]) -> set[str]:
+            """Note that a tensor is summed over the letters that are not kept, if there are any."""
+            if letters - kept:
+                moved = (element_size * size(letters),), (element_size * size(letters & kept),)
+                found.append(Stream("einsum", *moved))
+            return letters & kept
+
+        if len(terms) == 1:  # it is summed or transposed
+            read = element_size * num_elements(inputs[0])
+            written = element_size * num_elements(self.infer_shape(inputs))
+            return (Stream("einsum", (read,), (written,)),)
+        # Dimensions of 1 are repeated, as if the term lacked them.
+        sets = [
+            {letter for letter, own in zip(term, shape, strict=False) if not is_one(own)}
+            for term, shape in zip(terms, inputs, strict=True)
+        ]
+        before = sets[0]
+        for i, now in enumerate(sets[1:], start=2):
+            wanted = set(right).union(*sets[i:])
+            # What only one of the two has, and nobody wants, is summed before the product.
+            before, now = summed(before, wanted | now), summed(now, wanted | before)
+            both = before & now
+            count, k = both & wanted, both - wanted
+            m, p = before - both, now - both
+            found.append(
+                BatchMatMul("einsum", size(count), size(m), size(p), size(k), element_size)
+            )
+            before = count | m | p
+        return tuple(found)

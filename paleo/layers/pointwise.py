@@ -1,33 +1,37 @@
-"""Layers that pass over their input without changing how much there is of it.
+"""Layers that compute each element by itself: activations, dropout, softmax, sums.
 
-Activations, normalizations, sums. Each is a stream through memory; how often an operand
-is read follows from the arithmetic of a training step, without fusion.
+Each is a stream through memory; how often an operand is read follows from the arithmetic
+of a training step, without fusion.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import ClassVar
 
 from paleo.layers.base import (
     Layer,
     Operations,
     ShapeError,
+    batch_of,
+    dimension,
+    is_one,
     layer_type,
     parameter_stream,
     stream,
 )
-from paleo.layers.keys import Flag, Name, Probability, Whole, key
+from paleo.layers.keys import Dimension, Flag, Name, Probability, Whole, key
+from paleo.quantity import where_positive
 from paleo.tensor import Shape, format_shapes, num_elements
 from paleo.work import Pass, Stream
 
 __all__ = [
-    "LRN",
+    "ELEMENTWISE",
+    "FUNCTIONS",
     "Activation",
-    "BatchNorm",
     "Dropout",
     "Elementwise",
-    "Scale",
+    "PReLU",
+    "Pointwise",
     "Sigmoid",
     "Softmax",
 ]
@@ -49,7 +53,43 @@ FUNCTIONS = (
     "exp",
     "log",
     "power",
+    "celu",
+    "hard_tanh",
+    "mish",
+    "softsign",
+    "threshold",
+    "clip",
+    "affine",
+    "sqrt",
+    "reciprocal",
+    "erf",
+    "sin",
+    "cos",
+    "round",
+    "sign",
+    "compare",
+    "cast",
+    "other",
 )
+
+#: Functions of several elements, one of each parent.
+ELEMENTWISE = (
+    "sum",
+    "difference",
+    "product",
+    "quotient",
+    "maximum",
+    "minimum",
+    "mean",
+    "power",
+    "where",
+    "compare",
+    "logical",
+)
+#: Those whose gradient is the output's, up to a factor.
+_LINEAR = ("sum", "difference", "mean")
+#: Those without a gradient.
+_DISCRETE = ("compare", "logical")
 
 
 class Pointwise(Layer):
@@ -119,65 +159,24 @@ class Dropout(Pointwise):
         return (Stream(self.label, moved, moved, num_flops=count),)
 
 
-@layer_type("LRN")
-class LRN(Pointwise):
-    """Local response normalization across `local_size` channels."""
+@layer_type("PReLU")
+class PReLU(Pointwise):
+    """A rectifier whose slope below zero is a parameter of each channel."""
 
-    backward_reads: ClassVar[int] = 3  # input, output, the output's gradient
+    backward_reads: ClassVar[int] = 2
 
-    local_size: int = key(Whole(), "channels that each element is normalized over", 5)
-
-
-class _Affine(Pointwise):
-    """A layer with parameters for each channel."""
-
-    @abstractmethod
-    def _per_channel(self) -> int:
-        """Return the number of parameters of one channel."""
+    shared: bool = key(Flag(), "whether all channels have one slope", False)
 
     def num_params(self, inputs: tuple[Shape, ...]) -> int:
-        return self._per_channel() * int(inputs[0][-1])
+        return 1 if self.shared else int(inputs[0][-1])
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
-        params = self.num_params(inputs)
         if direction is Pass.WEIGHT_GRADIENT:
-            if not params:
-                return ()
-            # From the input and the output's gradient.
+            params = self.num_params(inputs)
             return parameter_stream(self.label, inputs[0], params, element_size, reads=2)
         return super().operations(direction, inputs, element_size)
-
-
-@layer_type("BatchNorm")
-class BatchNorm(_Affine):
-    """Each channel brought to mean 0 and variance 1 over the batch, then scaled and shifted.
-
-    It reads its input twice: for the statistics, and to apply them.
-    """
-
-    forward_reads: ClassVar[int] = 2
-    backward_reads: ClassVar[int] = 4
-
-    affine: bool = key(
-        Flag(), "whether it has a scale and a shift for each channel (Caffe's has not)", True
-    )
-
-    def _per_channel(self) -> int:
-        return 2 if self.affine else 0
-
-
-@layer_type("Scale")
-class Scale(_Affine):
-    """Each channel multiplied by a parameter, and shifted by another."""
-
-    backward_reads: ClassVar[int] = 1
-
-    bias_term: bool = key(Flag(), "whether it also shifts", True)
-
-    def _per_channel(self) -> int:
-        return 2 if self.bias_term else 1
 
 
 @layer_type("Softmax")
@@ -187,27 +186,70 @@ class Softmax(Pointwise):
     num_classes: int | None = key(
         Whole(optional=True), "classes; by default the input's last dimension", None
     )
+    dim: int | None = key(
+        Dimension(optional=True),
+        "the dimension whose elements add up to 1; if given, the output has the input's shape",
+        None,
+    )
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        if self.dim is not None:
+            dimension(self.dim, inputs[0], "dim")
+            return inputs[0]
         return (inputs[0][0], self.num_classes or inputs[0][-1])
 
 
 @layer_type("Elementwise")
 class Elementwise(Layer):
-    """The sum of tensors of one shape."""
+    """The sum of tensors, or another function of one element of each.
+
+    Dimensions are compared from the last, as NumPy does; those of 1 are repeated.
+    """
 
     num_parents: ClassVar[tuple[int, int | None]] = (1, None)
 
+    function: str = key(Name(ELEMENTWISE), "which function", "sum")
+
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
-        for shape in inputs[1:]:
-            if shape[1:] != inputs[0][1:]:
-                raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
-        return inputs[0]
+        longest = max(inputs, key=len)
+        sizes = list(longest[1:])
+        for shape in inputs:
+            for i, size in enumerate(reversed(shape[1:]), start=1):
+                if sizes[-i] == 1:
+                    sizes[-i] = size
+                elif size not in (1, sizes[-i]):
+                    raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
+        return (batch_of(inputs), *sizes)
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
-        # The gradient of a sum is handed to every parent as it is: nothing moves.
-        if direction is not Pass.FORWARD:
+        output = self.infer_shape(inputs)
+        whole = element_size * num_elements(output)
+        parts = tuple(element_size * num_elements(shape) for shape in inputs)
+        label = "elementwise"
+        if direction is Pass.FORWARD:
+            return (Stream(label, parts, (whole,)),)
+        if direction is Pass.WEIGHT_GRADIENT or self.function in _DISCRETE:
             return ()
-        return stream("elementwise", inputs[0], element_size, reads=len(inputs))
+        if self.function in _LINEAR:
+            # It is handed to every parent as it is, summed where a parent was repeated.
+            found: Operations = ()
+            for part, shape in zip(parts, inputs, strict=True):
+                if _repeats(shape, output):
+                    found += (Stream(label, (whole,), (part,)),)
+                elif is_one(shape[0]) and not is_one(output[0]):
+                    # Repeated for every sample, unless there is only one.
+                    more = output[0] - 1
+                    read, written = where_positive(more, whole), where_positive(more, part)
+                    found += (Stream(label, (read,), (written,)),)
+            return found
+        return (Stream(label, (whole, *parts), parts),)
+
+
+def _repeats(shape: Shape, output: Shape) -> bool:
+    """Tell whether a shape is repeated to give the output's, the batch left aside."""
+    missing = len(output) - len(shape)
+    return any(size != 1 for size in output[1 : 1 + missing]) or any(
+        own != size for own, size in zip(shape[1:], output[1 + missing :], strict=True)
+    )

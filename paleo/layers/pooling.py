@@ -1,18 +1,22 @@
-"""Pooling (a maximum over windows), AvgPool, and UpSampling2D."""
+"""Pooling over windows or the whole image, and its contrary: UpSampling2D, Resize.
+
+Sequences, images and volumes: one, two or three spatial dimensions.
+"""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from paleo.layers.base import Layer, Operations, image, layer_type
-from paleo.layers.convolution import PADDING, window_output
-from paleo.layers.keys import Name, PaddingKind, Window, key
+from paleo.layers.base import Layer, Operations, ShapeError, image, layer_type
+from paleo.layers.convolution import PADDING, check_ranks, steps, window_output
+from paleo.layers.keys import Name, PaddingKind, Sizes, Window, key
+from paleo.quantity import product
 from paleo.tensor import Shape, num_elements
 from paleo.window import Axis, axes
 from paleo.work import Pass, Stream
 from paleo.work import Pooling as PoolingWork
 
-__all__ = ["AvgPool", "Pooling", "UpSampling2D"]
+__all__ = ["AvgPool", "GlobalPooling", "Pooling", "Resize", "UpSampling2D"]
 
 
 @layer_type("Pooling")
@@ -21,31 +25,38 @@ class Pooling(Layer):
 
     maximum: ClassVar[bool] = True
 
-    ksize: tuple[int, int] = key(Window(), "the window, [1, height, width, 1]")
-    strides: tuple[int, int] = key(Window(), "steps of the window, [1, height, width, 1]")
+    ksize: tuple[int, ...] = key(Window(), "the window, [1, height, width, 1]")
+    strides: tuple[int, ...] = key(Window(), "steps of the window, [1, height, width, 1]")
     padding: Any = key(PaddingKind(), PADDING)
     rounding: str = key(
         Name(("floor", "ceil")),
         "whether a last window that hangs over the end is left out (floor) or counts (ceil)",
         "floor",
     )
+    dilations: tuple[int, ...] = key(
+        Window(), "steps between the elements of the window, [1, height, width, 1]", [1, 1, 1, 1]
+    )
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
-        _, h, w, _ = image(shape)
+        rank = len(self.ksize)
+        check_ranks(rank, strides=self.strides, padding=self.padding)
+        _, sizes, _ = image(shape, rank)
+        dilations = steps(self.dilations, rank)
         ceil = self.rounding == "ceil"
-        return axes((h, w), self.ksize, self.strides, self.padding, ceil=ceil)
+        return axes(sizes, self.ksize, self.strides, self.padding, dilations, ceil=ceil)
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         sizes = window_output(self._axes(inputs[0]), "ksize")
-        return (inputs[0][0], *sizes, inputs[0][3])
+        batch, _, c = image(inputs[0], len(self.ksize))
+        return (*batch, *sizes, c)
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
-        n, _, _, c = image(inputs[0])
-        along = self._axes(inputs[0])
+        batch, _, c = image(inputs[0], len(self.ksize))
+        n, along = product(batch), self._axes(inputs[0])
         return (PoolingWork(direction, n, along, c, c, element_size, self.maximum),)
 
 
@@ -56,21 +67,78 @@ class AvgPool(Pooling):
     maximum: ClassVar[bool] = False
 
 
-@layer_type("UpSampling2D")
-class UpSampling2D(Layer):
-    """Each element repeated in a window: N x H k_h x W k_w x C."""
+@layer_type("GlobalPooling")
+class GlobalPooling(Layer):
+    """The mean or the largest element of each channel: N x 1 x 1 x C."""
 
-    ksize: tuple[int, int] = key(Window(), "how often to repeat, [1, height, width, 1]")
+    function: str = key(Name(("average", "maximum")), "which of the two", "average")
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
-        n, h, w, c = image(inputs[0])
-        return (n, h * self.ksize[0], w * self.ksize[1], c)
+        n, *sizes, c = _spatial(inputs[0])
+        return (n, *[1] * len(sizes), c)
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
-        small = (element_size * num_elements(inputs[0]),)
-        large = (element_size * num_elements(self.infer_shape(inputs)),)
-        if direction is Pass.FORWARD:
-            return (Stream("upsampling", small, large),)
-        return (Stream("upsampling", large, small),) if direction is Pass.INPUT_GRADIENT else ()
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        n, *sizes, c = _spatial(inputs[0])
+        along = tuple(Axis(size, size, 1, "VALID") for size in sizes)
+        maximum = self.function == "maximum"
+        return (PoolingWork(direction, n, along, int(c), int(c), element_size, maximum),)
+
+
+def _spatial(shape: Shape) -> tuple[Any, ...]:
+    """Return a shape that has one spatial dimension at least; raises ShapeError."""
+    if len(shape) < 3:
+        image(shape, 2)
+    return shape
+
+
+@layer_type("UpSampling2D")
+class UpSampling2D(Layer):
+    """Each element repeated in a window: N x H k_h x W k_w x C."""
+
+    ksize: tuple[int, ...] = key(Window(), "how often to repeat, [1, height, width, 1]")
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        batch, sizes, c = image(inputs[0], len(self.ksize))
+        larger = (size * times for size, times in zip(sizes, self.ksize, strict=True))
+        return (*batch, *larger, c)
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        return resized("upsampling", direction, inputs[0], self.infer_shape(inputs), element_size)
+
+
+@layer_type("Resize")
+class Resize(Layer):
+    """An image, a sequence or a volume brought to another size by interpolation."""
+
+    size: tuple[int, ...] = key(Sizes(min_rank=1), "[height, width] of the output")
+    mode: str = key(
+        Name(("nearest", "linear", "cubic")), "how to interpolate, along each dimension", "nearest"
+    )
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        if len(self.size) > 3:
+            raise ShapeError("there are at most 3 spatial dimensions", "size")
+        batch, _, c = image(inputs[0], len(self.size))
+        return (*batch, *self.size, c)
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        return resized("resize", direction, inputs[0], self.infer_shape(inputs), element_size)
+
+
+def resized(
+    label: str, direction: Pass, before: Shape, after: Shape, element_size: int
+) -> Operations:
+    """Return the pass that reads a tensor of one shape and writes another, and back."""
+    old = (element_size * num_elements(before),)
+    new = (element_size * num_elements(after),)
+    if direction is Pass.FORWARD:
+        return (Stream(label, old, new),)
+    return (Stream(label, new, old),) if direction is Pass.INPUT_GRADIENT else ()

@@ -1,16 +1,54 @@
-"""Layers that hold or rearrange data: Input, Concatenate, Reshape, Flatten."""
+"""Layers that hold or rearrange data: Input, Parameter, Concatenate, Reshape, Transpose, ...
+
+Reshape, Flatten and Slice are views, which move nothing. A shape in a key begins with the
+batch, written -1.
+"""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from paleo.layers.base import Layer, Operations, ShapeError, layer_type
-from paleo.layers.keys import Sizes, Whole, key
+from paleo.layers.base import (
+    Layer,
+    Operations,
+    ShapeError,
+    at_most_8,
+    batch_of,
+    dimension,
+    layer_type,
+    parameter_stream,
+)
+from paleo.layers.keys import (
+    Dimension,
+    Dimensions,
+    Flag,
+    Margins,
+    Name,
+    Permutation,
+    Sizes,
+    Whole,
+    key,
+)
+from paleo.layers.pooling import resized
 from paleo.quantity import product
 from paleo.tensor import Shape, format_shape, format_shapes, num_elements
-from paleo.work import Pass, Stream
+from paleo.work import Pass, Stream, Unpriced
 
-__all__ = ["Concatenate", "Flatten", "Input", "Reshape"]
+__all__ = [
+    "Concatenate",
+    "Expand",
+    "Flatten",
+    "Gather",
+    "Input",
+    "Pad",
+    "Parameter",
+    "Rearrange",
+    "Reduce",
+    "Reshape",
+    "Slice",
+    "Transpose",
+    "Unknown",
+]
 
 
 @layer_type("Input")
@@ -18,11 +56,36 @@ class Input(Layer):
     """Where samples come in. Its first dimension is the batch."""
 
     num_parents: ClassVar[tuple[int, int | None]] = (0, 0)
+    is_input: ClassVar[bool] = True
 
     tensor: tuple[int, ...] = key(Sizes(), "[N, H, W, C], or any shape with the batch first")
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return self.tensor
+
+
+@layer_type("Parameter")
+class Parameter(Layer):
+    """A tensor of its own, the same for every sample: parameters, or constants."""
+
+    num_parents: ClassVar[tuple[int, int | None]] = (0, 0)
+
+    shape: tuple[int, ...] = key(Sizes(min_rank=1), "its shape, without the batch")
+    trainable: bool = key(Flag(), "whether its elements are parameters", True)
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        return at_most_8((1, *self.shape), "shape")
+
+    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+        elements: int = product(self.shape)
+        return elements if self.trainable else 0
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        if direction is not Pass.WEIGHT_GRADIENT or not self.trainable:
+            return ()
+        return parameter_stream("parameter", self.shape, product(self.shape), element_size)
 
 
 @layer_type("Concatenate")
@@ -37,17 +100,16 @@ class Concatenate(Layer):
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         first = inputs[0]
-        dim = len(first) - 1 if self.dim is None else self.dim
-        if dim >= len(first):
-            raise ShapeError(f"there is no dimension {dim} in {format_shape(first)}", "dim")
+        dim = dimension(-1 if self.dim is None else self.dim, first, "dim")
         for shape in inputs[1:]:
             # The batch, dimension 0, is everyone's and may be an array.
-            if shape[1:dim] + shape[dim + 1 :] != first[1:dim] + first[dim + 1 :]:
+            fits = shape[1:dim] + shape[dim + 1 :] == first[1:dim] + first[dim + 1 :]
+            if len(shape) != len(first) or not fits:
                 raise ShapeError(
                     f"its parents differ outside dimension {dim}: {format_shapes(inputs)}"
                 )
         joined = sum(shape[dim] for shape in inputs)
-        return (*first[:dim], joined, *first[dim + 1 :])
+        return (batch_of(inputs), *first[1:dim], joined, *first[dim + 1 :])
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
@@ -55,10 +117,33 @@ class Concatenate(Layer):
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
         pieces = tuple(element_size * num_elements(shape) for shape in inputs)
-        whole = (sum(pieces),)
+        whole = (element_size * num_elements(self.infer_shape(inputs)),)
         if direction is Pass.FORWARD:
             return (Stream("concatenate", pieces, whole),)
         return (Stream("concatenate", whole, pieces),)
+
+
+@layer_type("Slice")
+class Slice(Layer):
+    """Part of the input along one dimension; a view, which moves nothing."""
+
+    dim: int = key(Dimension(), "the dimension, 1 or more; -1 the last", -1)
+    begin: int = key(Whole(minimum=0), "the first element, counted from 0", 0)
+    size: int = key(Whole(), "how many elements")
+    step: int = key(Whole(), "from one element to the next", 1)
+    keep_dim: bool = key(Flag(), "whether the dimension stays where `size` is 1", True)
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        shape = inputs[0]
+        dim = dimension(self.dim, shape, "dim")
+        if self.begin + (self.size - 1) * self.step >= shape[dim]:
+            raise ShapeError(f"it ends behind dimension {dim} of {format_shape(shape)}", "size")
+        kept = (self.size,) if self.size > 1 or self.keep_dim or len(shape) == 2 else ()
+        return (*shape[:dim], *kept, *shape[dim + 1 :])
+
+
+def _with_batch(shape: tuple[int, ...], source: Shape) -> Shape:
+    return (source[0], *shape[1:])
 
 
 @layer_type("Reshape")
@@ -89,3 +174,176 @@ class Flatten(Layer):
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return (inputs[0][0], product(inputs[0][1:]))
+
+
+class _Moving(Layer):
+    """A pass over memory that reads its input and writes its output."""
+
+    @property
+    def label(self) -> str:
+        """What its operation is called."""
+        return self.type_name.lower()
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        output = self.infer_shape(inputs)
+        return resized(self.label, direction, inputs[0], output, element_size)
+
+
+@layer_type("Transpose")
+class Transpose(_Moving):
+    """The dimensions in another order."""
+
+    perm: tuple[int, ...] = key(
+        Permutation(), "the order of the input's dimensions, [0, 2, 1]; the batch, 0, stays first"
+    )
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        if len(self.perm) != len(inputs[0]):
+            raise ShapeError(
+                f"expected an order of {len(inputs[0])} dimensions, as {format_shape(inputs[0])} "
+                f"has, got {list(self.perm)}",
+                "perm",
+            )
+        return tuple(inputs[0][position] for position in self.perm)
+
+
+@layer_type("Expand")
+class Expand(_Moving):
+    """Dimensions of 1 repeated."""
+
+    output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and what is wanted")
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        shape, wanted = inputs[0], self.output_shape
+        missing = len(wanted) - len(shape)
+        fits = missing >= 0 and all(
+            own in (1, size) for own, size in zip(shape[1:], wanted[1 + missing :], strict=True)
+        )
+        if not fits:
+            raise ShapeError(
+                f"{format_shape(shape)} cannot be repeated to {list(wanted)}", "output_shape"
+            )
+        return _with_batch(wanted, shape)
+
+
+@layer_type("Pad")
+class Pad(_Moving):
+    """Elements added at the ends of dimensions."""
+
+    margins: tuple[tuple[int, int], ...] = key(
+        Margins(), "[before, after] of each dimension but the batch"
+    )
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        n, *sizes = inputs[0]
+        if len(self.margins) != len(sizes):
+            raise ShapeError(
+                f"expected {len(sizes)} pairs, for {format_shape(inputs[0])}, "
+                f"got {len(self.margins)}",
+                "margins",
+            )
+        padded = (size + sum(pair) for size, pair in zip(sizes, self.margins, strict=True))
+        return (n, *padded)
+
+
+@layer_type("Rearrange")
+class Rearrange(_Moving):
+    """The same elements at other places: rolled, flipped, shuffled, depth to space."""
+
+    output_shape: tuple[int, ...] | None = key(
+        Sizes(derived=(0,), optional=True), "the batch (-1), and the shape; null: the input's", None
+    )
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        if self.output_shape is None:
+            return inputs[0]
+        if product(self.output_shape[1:]) != product(inputs[0][1:]):
+            raise ShapeError(
+                f"{format_shape(inputs[0])} cannot become {list(self.output_shape)}",
+                "output_shape",
+            )
+        return _with_batch(self.output_shape, inputs[0])
+
+
+@layer_type("Gather")
+class Gather(Layer):
+    """Some of the input's elements, rows or planes, picked by indices.
+
+    The indices are a second parent, or fixed.
+    """
+
+    num_parents: ClassVar[tuple[int, int | None]] = (1, 2)
+
+    output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and what is picked")
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        return (batch_of(inputs), *self.output_shape[1:])
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        picked = element_size * num_elements(self.infer_shape(inputs))
+        indices = tuple(element_size * num_elements(shape) for shape in inputs[1:])
+        if direction is Pass.FORWARD:
+            return (Stream("gather", (picked, *indices), (picked,)),)
+        if direction is Pass.INPUT_GRADIENT:
+            source = element_size * num_elements(inputs[0])
+            return (Stream("gather", (picked, *indices), (source,)),)
+        return ()
+
+
+#: Reductions whose gradient is the output's, up to a factor.
+_SUMS = ("mean", "sum")
+
+
+@layer_type("Reduce")
+class Reduce(_Moving):
+    """A sum, a mean, a maximum, ... over some dimensions."""
+
+    function: str = key(
+        Name(("mean", "sum", "maximum", "minimum", "product", "norm", "argmax")), "which", "mean"
+    )
+    dims: tuple[int, ...] = key(Dimensions(), "the dimensions that are reduced, 1 or more")
+    keep_dims: bool = key(Flag(), "whether they stay, with a size of 1", False)
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        for each in self.dims:
+            dimension(each, inputs[0], "dims")
+        kept = tuple(
+            1 if i in self.dims else size
+            for i, size in enumerate(inputs[0])
+            if i not in self.dims or self.keep_dims
+        )
+        return kept if len(kept) > 1 else (*kept, 1)
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        found = super().operations(direction, inputs, element_size)
+        if direction is not Pass.INPUT_GRADIENT or self.function in _SUMS:
+            return found
+        if self.function == "argmax":
+            return ()
+        # The gradient of a maximum, a product or a norm also reads the input.
+        size = element_size * num_elements(inputs[0])
+        return tuple(Stream(each.name, (*each.reads, size), each.writes) for each in found)
+
+
+@layer_type("Unknown")
+class Unknown(Layer):
+    """What an importer did not understand: it costs nothing, and results list it."""
+
+    num_parents: ClassVar[tuple[int, int | None]] = (1, None)
+
+    operator: str = key(Name(), "what it is called where it comes from")
+    output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and the shape")
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        return (batch_of(inputs), *self.output_shape[1:])
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        return (Unpriced(self.operator),) if direction is Pass.FORWARD else ()

@@ -1,0 +1,63 @@
+"""Attention as one layer: queries, keys and values to their weighted sum."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from paleo.layers.base import Layer, Operations, ShapeError, batch_of, layer_type
+from paleo.layers.keys import Flag, key
+from paleo.quantity import product
+from paleo.tensor import Shape, format_shapes
+from paleo.work import Attention as AttentionWork
+from paleo.work import Pass
+
+__all__ = ["Attention"]
+
+
+@layer_type("Attention")
+class Attention(Layer):
+    """Scaled dot-product attention of queries, keys and values, N x heads x T x d each.
+
+    Keys and values may have fewer heads, each of which serves several of the queries.
+    """
+
+    num_parents: ClassVar[tuple[int, int | None]] = (3, 3)
+
+    causal: bool = key(Flag(), "whether a query sees only the keys up to its own position", False)
+
+    def _sizes(self, inputs: tuple[Shape, ...]) -> tuple[Any, ...]:
+        """Return heads with the batch, queries' heads for one of keys, T, S, d, and d of values."""
+        q, k, v = inputs
+        if not len(q) == len(k) == len(v) >= 4:
+            raise ShapeError(f"its inputs must be N x heads x T x d, got {format_shapes(inputs)}")
+        agree = q[-1] == k[-1] and k[-2] == v[-2] and k[1:-2] == v[1:-2]
+        if not agree or q[1:-3] != k[1:-3] or q[-3] % k[-3]:
+            raise ShapeError(
+                f"queries, keys and values do not fit together: {format_shapes(inputs)}"
+            )
+        heads = batch_of(inputs) * product(q[1:-2])
+        return heads, int(q[-3] // k[-3]), q[-2], k[-2], int(q[-1]), int(v[-1])
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        self._sizes(inputs)
+        return (batch_of(inputs), *inputs[0][1:-1], inputs[2][-1])
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        heads, sharing, queries, keys, depth, value_depth = self._sizes(inputs)
+        return (
+            AttentionWork(
+                direction,
+                heads,
+                sharing,
+                queries,
+                keys,
+                depth,
+                value_depth,
+                element_size,
+                self.causal,
+            ),
+        )

@@ -1,0 +1,166 @@
+"""Recurrent layers over sequences: RNN, GRU, LSTM.
+
+Letters: N batch, T steps, D features in, H hidden units, G gates (1, 3, 4). Each step
+multiplies its input, N x D, and the state before, N x H, by matrices of all G gates. The
+inputs of all steps are multiplied together; the states, one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from paleo.layers.base import Layer, Operations, ShapeError, layer_type, parameter_stream, stream
+from paleo.layers.keys import Flag, Whole, key
+from paleo.quantity import Quantity
+from paleo.tensor import Shape, format_shape
+from paleo.work import BatchMatMul, Pass, Stream
+
+__all__ = ["GRU", "LSTM", "RNN"]
+
+
+@layer_type("RNN")
+class RNN(Layer):
+    """N x T x D to N x T x H by a simple recurrent network."""
+
+    gates: ClassVar[int] = 1
+    #: Tensors of state that a step hands on.
+    states: ClassVar[int] = 1
+
+    num_outputs: int = key(Whole(), "H, the hidden units of each direction")
+    num_layers: int = key(Whole(), "layers on top of each other", 1)
+    bidirectional: bool = key(
+        Flag(), "whether another network runs backwards; their outputs are joined", False
+    )
+    num_biases: int = key(
+        Whole(minimum=0),
+        "biases of each gate: 2 (for input and state, as in cuDNN, PyTorch and ONNX), 1 or 0",
+        2,
+    )
+
+    @property
+    def label(self) -> str:
+        """What its operations are called."""
+        return self.type_name.lower()
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _out(self) -> int:
+        """The features that one direction hands on."""
+        return self.num_outputs
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        if len(inputs[0]) != 3:
+            raise ShapeError(f"its input must be N x T x D, got {format_shape(inputs[0])}")
+        if self.num_biases > 2:
+            raise ShapeError(f"a gate has at most 2 biases, not {self.num_biases}", "num_biases")
+        n, t, _ = inputs[0]
+        return (n, t, self._directions * self._out)
+
+    def _features(self, inputs: tuple[Shape, ...]) -> tuple[int, ...]:
+        """Return the features that come into each layer."""
+        later = self._directions * self._out
+        return (int(inputs[0][2]), *[later] * (self.num_layers - 1))
+
+    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+        units = self.gates * self.num_outputs
+        return self._directions * sum(
+            units * (features + self._out + self.num_biases) + self._projection_params
+            for features in self._features(inputs)
+        )
+
+    @property
+    def _projection_params(self) -> int:
+        return 0
+
+    def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
+        """Return the products of one layer and direction, step after step, the state's first."""
+        units = self.gates * self.num_outputs
+        return (BatchMatMul(self.label, t, n, units, self._out, element_size),)
+
+    def operations(
+        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
+    ) -> Operations:
+        n, t, _ = inputs[0]
+        units = self.gates * self.num_outputs
+        found: Operations = ()
+        for layer, features in enumerate(self._features(inputs)):
+            incoming = BatchMatMul(self.label, 1, n * t, units, features, element_size)
+            own: Operations
+            if direction is Pass.FORWARD:
+                steps = self._recurrence(n, t, element_size)
+                own = (incoming, *steps, self._gates_stream(n, t, element_size))
+            elif direction is Pass.INPUT_GRADIENT:
+                # Of the layers above the first, others need it whatever is below.
+                own = (incoming.gradients()[0],) if layer == 0 else ()
+            else:
+                own = (*self._backward(n, t, element_size), incoming.gradients()[1])
+                if layer > 0:
+                    own += (incoming.gradients()[0],)
+                if self.num_biases:
+                    gradients = (n * t, units)
+                    own += parameter_stream(
+                        self.label, gradients, units * self.num_biases, element_size
+                    )
+            found += own * self._directions
+        return found
+
+    def _backward(self, n: Quantity, t: Quantity, element_size: int) -> Operations:
+        """Return the way back through time, and the gradients of the states' matrices.
+
+        It is needed for the parameters' gradients, so it belongs to that pass, which is never
+        skipped. Nobody needs the gradient of the state before the first step. The matrices'
+        gradients of all steps are summed in one product.
+        """
+        found: Operations = ()
+        for i, each in enumerate(self._recurrence(n, t, element_size)):
+            back = each.gradients()[0]
+            found += (
+                replace(back, count=t - 1) if i == 0 else back,
+                BatchMatMul(self.label, 1, each.k, each.n, each.m * t, element_size),
+            )
+        gates = (n * t, self.gates * self.num_outputs)
+        return (*found, *stream(self.label, gates, element_size, reads=2))
+
+    def _gates_stream(self, n: Quantity, t: Quantity, element_size: int) -> Stream:
+        """Return the pass that makes gates and states from both products, and keeps them."""
+        one = element_size * n * t * self.num_outputs
+        gates, states = self.gates * one, self.states * one
+        return Stream(self.label, (gates, gates, states), (gates, states))
+
+
+@layer_type("GRU")
+class GRU(RNN):
+    """N x T x D to N x T x H by gated recurrent units."""
+
+    gates: ClassVar[int] = 3
+
+
+@layer_type("LSTM")
+class LSTM(RNN):
+    """N x T x D to N x T x H by long short-term memory."""
+
+    gates: ClassVar[int] = 4
+    states: ClassVar[int] = 2
+
+    projection: int = key(
+        Whole(minimum=0), "features that the output is brought down to; 0 for none", 0
+    )
+
+    @property
+    def _out(self) -> int:
+        return self.projection or self.num_outputs
+
+    @property
+    def _projection_params(self) -> int:
+        return self.projection * self.num_outputs
+
+    def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
+        steps = super()._recurrence(n, t, element_size)
+        if not self.projection:
+            return steps
+        down = BatchMatMul(self.label, t, n, self.projection, self.num_outputs, element_size)
+        return (*steps, down)

@@ -1,0 +1,161 @@
+"""Layers of every type, with a value other than the default for every key in one of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import paleo
+from paleo.work import Pass, Work
+
+PASSES = (Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
+IMAGE, SEQUENCE, VOLUME = [2, 6, 6, 4], [2, 6, 4], [2, 4, 6, 6, 4]
+HEADS = [2, 3, 6, 4]
+
+
+class Example(NamedTuple):
+    """A type, its keys, and the shapes of its parents."""
+
+    kind: str
+    keys: dict[str, Any]
+    inputs: tuple[list[int], ...] = (IMAGE,)
+
+    def __str__(self) -> str:
+        return " ".join([self.kind, *self.keys])
+
+    @property
+    def layers(self) -> dict[str, Any]:
+        """The layers of a net: inputs, and the example as "x"."""
+        layers = {
+            f"in{i}": {"type": "Input", "parents": [], "tensor": shape}
+            for i, shape in enumerate(self.inputs)
+        }
+        parents = list(layers) if paleo.LAYERS[self.kind].num_parents != (0, 0) else []
+        return {**layers, "x": {"type": self.kind, "parents": parents, **self.keys}}
+
+    def net(self) -> paleo.NetSpec:
+        return paleo.loads(json.dumps({"name": "n", "layers": self.layers}))
+
+
+def over(**keys: Any) -> dict[str, Any]:
+    """Return the keys of a 3x3 window in steps of 2, but for `keys`."""
+    return {"strides": [1, 2, 2, 1], "padding": "SAME"} | keys
+
+
+DRESSED = {"activation_fn": "relu", "normalizer_fn": "batch_norm", "bias": [8]}
+EXAMPLES = [
+    Example("Input", {"tensor": IMAGE}, ()),
+    Example("Parameter", {"shape": [6, 4]}),
+    Example("Parameter", {"shape": [3], "trainable": False}),
+    Example("Convolution", over(filter=[3, 3, -1, 8])),
+    Example("Convolution", over(filter=[3, 3, 4, 8], **DRESSED)),
+    Example(
+        "Convolution",
+        {"filter": [3, 2, 8], "strides": [1, 1, 1], "padding": [[2, 1]], "groups": 2}
+        | {"dilations": [1, 2, 1], "use_bias": False},
+        (SEQUENCE,),
+    ),
+    Example(
+        "Convolution",
+        {"filter": [1, 3, 3, 4, 8], "strides": [1, 1, 2, 2, 1], "padding": [0, 1, 1]},
+        (VOLUME,),
+    ),
+    Example("Deconvolution", over(filter=[3, 3, 8, 4], output_shape=[-1, 12, 12, 8])),
+    Example("Deconvolution", over(filter=[3, 3, 8, 4], output_shape=[2, 12, 12, 8], **DRESSED)),
+    Example(
+        "Deconvolution",
+        {"filter": [3, 2, -1], "strides": [1, 2, 1], "padding": [1], "output_shape": [-1, 13, 4]}
+        | {"dilations": [1, 2, 1], "groups": 2, "use_bias": True},
+        (SEQUENCE,),
+    ),
+    Example("Pooling", over(ksize=[1, 2, 2, 1])),
+    Example("Pooling", over(ksize=[1, 2, 2, 1], rounding="ceil", dilations=[1, 2, 2, 1])),
+    Example("Pooling", {"ksize": [1, 2, 1], "strides": [1, 2, 1], "padding": "VALID"}, (SEQUENCE,)),
+    Example("AvgPool", over(ksize=[1, 2, 2, 1], padding=[1, 1])),
+    Example(
+        "AvgPool",
+        {"ksize": [1, 2, 2, 2, 1], "strides": [1, 1, 1, 1, 1], "padding": [[0, 1], [1, 0], [1, 1]]}
+        | {"rounding": "ceil", "dilations": [1, 1, 2, 2, 1]},
+        (VOLUME,),
+    ),
+    Example("GlobalPooling", {}),
+    Example("GlobalPooling", {"function": "maximum"}, (VOLUME,)),
+    Example("UpSampling2D", {"ksize": [1, 2, 2, 1]}),
+    Example("UpSampling2D", {"ksize": [1, 3, 1]}, (SEQUENCE,)),
+    Example("Resize", {"size": [9, 12]}),
+    Example("Resize", {"size": [3], "mode": "linear"}, (SEQUENCE,)),
+    Example("InnerProduct", {"num_outputs": 8}),
+    Example("InnerProduct", {"num_outputs": 8, "axis": -1, "use_bias": False}),
+    Example("Embedding", {"num_embeddings": 50, "num_outputs": 8}, ([2, 6],)),
+    Example("MatMul", {}, (SEQUENCE, [2, 4, 3])),
+    Example("MatMul", {"transpose_a": True, "transpose_b": True}, ([2, 4, 6], [2, 3, 4])),
+    Example("MatMul", {}, (HEADS, [2, 1, 4, 5])),
+    Example("Einsum", {"equation": "nqhd,nkhd->nhqk"}, ([2, 6, 3, 4], [2, 5, 3, 4])),
+    Example("Einsum", {"equation": "nij->nj"}, (SEQUENCE,)),
+    Example("Einsum", {"equation": "nij,njk,nk->nj"}, (SEQUENCE, [2, 4, 3], [2, 3])),
+    Example("Attention", {}, (HEADS, [2, 3, 5, 4], [2, 3, 5, 7])),
+    Example("Attention", {"causal": True}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("RNN", {"num_outputs": 5}, (SEQUENCE,)),
+    Example(
+        "GRU",
+        {"num_outputs": 5, "num_layers": 2, "bidirectional": True, "num_biases": 1},
+        (SEQUENCE,),
+    ),
+    Example("LSTM", {"num_outputs": 5, "num_biases": 0, "projection": 3}, (SEQUENCE,)),
+    Example("LSTM", {"num_outputs": 5, "num_layers": 3, "bidirectional": True}, (SEQUENCE,)),
+    Example(
+        "RNN",
+        {"num_outputs": 5, "num_layers": 2, "bidirectional": True, "num_biases": 1},
+        (SEQUENCE,),
+    ),
+    Example("Dropout", {"dropout_keep_prob": 0.5}),
+    Example("Activation", {"function": "relu"}),
+    Example("PReLU", {}),
+    Example("PReLU", {"shared": True}),
+    Example("Sigmoid", {}),
+    Example("Softmax", {"num_classes": 10}),
+    Example("Softmax", {"dim": 2}),
+    Example("Elementwise", {}),
+    Example("Elementwise", {"function": "product"}, (IMAGE, [2, 1, 6, 1], [2, 4])),
+    Example("BatchNorm", {}),
+    Example("BatchNorm", {"affine": False}),
+    Example("Scale", {}),
+    Example("Scale", {"bias_term": False}),
+    Example("LRN", {"local_size": 3}),
+    Example("LayerNorm", {"num_dims": 2}),
+    Example("LayerNorm", {"affine": False, "bias_term": False}),
+    Example("RMSNorm", {"num_dims": 2}),
+    Example("RMSNorm", {"affine": False}),
+    Example("GroupNorm", {"num_groups": 2}),
+    Example("GroupNorm", {"num_groups": 4, "affine": False}),
+    Example("InstanceNorm", {}),
+    Example("InstanceNorm", {"affine": False}),
+    Example("L2Norm", {}),
+    Example("Concatenate", {"dim": 2}, (IMAGE, [2, 6, 3, 4])),
+    Example("Slice", {"size": 2}),
+    Example("Slice", {"dim": 1, "begin": 1, "size": 1, "step": 2, "keep_dim": False}),
+    Example("Reshape", {"output_shape": [-1, 3, 12, -1]}),
+    Example("Flatten", {}),
+    Example("Transpose", {"perm": [0, 3, 1, 2]}),
+    Example("Expand", {"output_shape": [-1, 5, 6, 4]}, ([2, 1, 4],)),
+    Example("Pad", {"margins": [[1, 2], [0, 0], [3, 0]]}),
+    Example("Rearrange", {}),
+    Example("Rearrange", {"output_shape": [-1, 3, 3, 16]}),
+    Example("Gather", {"output_shape": [-1, 3, 4]}, (SEQUENCE, [2, 3])),
+    Example("Reduce", {"dims": [1, 2]}),
+    Example("Reduce", {"dims": [3], "function": "maximum", "keep_dims": True}),
+    Example("Loss", {"function": "hinge"}, ([2, 10], [2, 1])),
+    Example("Accuracy", {}, ([2, 10], [2, 1])),
+    Example("Unknown", {"operator": "NonMaxSuppression", "output_shape": [-1, 7, 4]}),
+]
+
+
+def node_of(example: Example, batch: Any = None) -> tuple[paleo.Graph, paleo.Node]:
+    graph = paleo.build(example.net(), batch)
+    return graph, next(node for node in graph.nodes if node.name == "x")
+
+
+def works(example: Example, batch: Any = None) -> tuple[Work, Work, Work]:
+    graph, node = node_of(example, batch)
+    forward, to_input, to_weights = (graph.work(node, direction) for direction in PASSES)
+    return forward, to_input, to_weights
