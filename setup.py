@@ -10,7 +10,21 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "paleo/version.py").read_text("utf-8"))[1]
 
-TEST = ["pytest>=8", "hypothesis>=6.100", "jsonschema>=4.20"]
+#: What the importers need: a Caffe prototxt, an ONNX file, a PyTorch module.
+IMPORTERS = {
+    "caffe": ["protobuf>=5"],
+    "onnx": ["onnx>=1.17"],
+    "torch": ["torch>=2.7"],
+}
+
+#: PyTorch is left out, for its size: what needs it is skipped without it.
+TEST = [
+    "pytest>=8",
+    "hypothesis>=6.100",
+    "jsonschema>=4.20",
+    *IMPORTERS["caffe"],
+    *IMPORTERS["onnx"],
+]
 LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
 
 
@@ -47,7 +61,12 @@ setup(
         "paleo.hardware": ["devices/*.toml", "networks/*.toml"],
     },
     install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],
-    extras_require={"test": TEST, "lint": LINT, "dev": [*TEST, *LINT, "build>=1.2"]},
+    extras_require={
+        **IMPORTERS,
+        "test": TEST,
+        "lint": LINT,
+        "dev": [*TEST, *LINT, "build>=1.2"],
+    },
     entry_points={"console_scripts": ["paleo = paleo.cli:cli"]},
     classifiers=[
         "Programming Language :: Python :: 3",

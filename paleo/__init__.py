@@ -3,7 +3,7 @@
 The whole in three calls, each taking names, paths or objects and returning frozen values
 in SI units:
 
-    paleo.load("alex_v2")                            a net, checked
+    paleo.load("alex_v2")                            a net, checked; also .onnx, .prototxt
     paleo.summarize("alex_v2")                       its layers: shapes, parameters, FLOPs
     paleo.simulate("alex_v2", device="K40", ...)     training steps at many worker counts
 
@@ -43,6 +43,7 @@ from paleo.hardware import (
     find_network,
     network_names,
 )
+from paleo.importers import ImportOptions
 from paleo.layers import LAYERS, Layer
 from paleo.load import load, loads, net_names
 from paleo.netspec import LayerSpec, NetSpec
@@ -75,6 +76,7 @@ __all__ = [
     "HardwareError",
     "HybridPart",
     "HybridRow",
+    "ImportOptions",
     "Layer",
     "LayerSpec",
     "LayerSummary",

@@ -1,5 +1,8 @@
 """Finding and reading nets: by the name of a predefined one, by path, or from text.
 
+A path may be that of a Caffe prototxt or an ONNX file, and "python:package.module:name" a
+PyTorch module: an importer reads those.
+
 Predefined nets are installed with the package; in a checkout or an editable install they
 are in the folder `nets` beside it.
 """
@@ -7,14 +10,17 @@ are in the folder `nets` beside it.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from paleo.errors import Mistakes, NetSpecError
 from paleo.graph import infer_nodes
+from paleo.importers import PYTHON, ImportOptions, importer_of, read
 from paleo.netspec import NetSpec, parse
+from paleo.netwriter import dumps
 from paleo.registry import unknown
 
-__all__ = ["load", "loads", "net_names", "net_path"]
+__all__ = ["load", "loads", "net_names", "net_path", "net_source"]
 
 _PACKAGE = Path(__file__).parent
 _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
@@ -22,7 +28,14 @@ _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
 
 def _predefined() -> dict[str, Path]:
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    return {path.stem: path for path in sorted(folder.glob("*.json"))} if folder else {}
+    paths = sorted(folder.glob("*.json"), key=_by_number) if folder else []
+    return {path.stem: path for path in paths}
+
+
+def _by_number(path: Path) -> list[tuple[int, str]]:
+    """Return a key that sorts resnet18 before resnet101."""
+    parts = re.split(r"(\d+)", path.stem)
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def net_names() -> list[str]:
@@ -48,7 +61,15 @@ def net_path(net: str | os.PathLike[str]) -> Path:
         return nets[path.stem]
     if path.suffix or path.name != text:
         raise NetSpecError(f"{text}: no such file")
-    raise unknown("net", text, list(nets), "; `paleo nets` lists them, a .json file works too")
+    raise unknown(
+        "net", text, list(nets), "; `paleo nets` lists them, a .json, .prototxt or .onnx works too"
+    )
+
+
+def net_source(net: str | os.PathLike[str]) -> str:
+    """Return where a net is read from: a path, or the target as it is. Raises as `net_path`."""
+    target = os.fspath(net)
+    return target if target.startswith(PYTHON) else os.fspath(net_path(target))
 
 
 def _exists(path: Path) -> bool:
@@ -58,14 +79,24 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def load(net: str | os.PathLike[str] | NetSpec) -> NetSpec:
+def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None = None) -> NetSpec:
     """Return a net by name, from a file, or as it is.
+
+    A file that ends in .prototxt or .onnx is read by an importer, and so is
+    "python:package.module:name", a PyTorch module or a function that returns one;
+    `importing` has what those do not say themselves. Only such a target is ever run.
 
     Raises NetSpecError with every mistake of the file, UnknownNameError for a name that is
     not known.
     """
     if isinstance(net, NetSpec):
         return net
+    target = os.fspath(net)
+    importer = importer_of(target)
+    if importer is not None:
+        spec = read(importer, net_source(target), importing or ImportOptions())
+        # As its net file would be read: what the reader refuses, no command sees.
+        return loads(dumps(spec), file=target)
     path = net_path(net)
     try:
         text = path.read_bytes()

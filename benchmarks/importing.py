@@ -1,0 +1,152 @@
+"""How long reading ResNet-50 takes, beside reading the same file with its own library.
+
+    python benchmarks/importing.py            print the table
+    python benchmarks/importing.py --check    exit with status 1 if a bound is missed
+
+The file has its weights where its format does: 100 MB in ONNX. What is not installed (protobuf,
+onnx, PyTorch) is left out. A ratio of 1 would be Paleo taking no time of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from speed import best
+
+import paleo
+from paleo.importers import ImportOptions, read
+from paleo.layers.convolution import Convolution
+from paleo.layers.pooling import Pooling
+
+TESTS = Path(__file__).parents[1] / "tests"
+Row = tuple[str, float, float]
+
+
+def prototxt(net: paleo.NetSpec) -> str:
+    """Return a ResNet as a Caffe prototxt: the types that it has, and no others."""
+    lines = [f'name: "{net.name}"', 'input: "data"']
+    lines += [f"input_dim: {size}" for size in (1, 3, 224, 224)]
+    for spec in net.layers:
+        layer, body = spec.layer, ""
+        if layer.is_input:
+            continue
+        match layer.type_name:
+            case "Convolution":
+                assert isinstance(layer, Convolution)
+                body = (
+                    f"convolution_param {{ num_output: {layer.filter[-1]} "
+                    f"kernel_size: {layer.filter[0]} stride: {layer.strides[0]} "
+                    f"pad: {layer.padding[0][0]} bias_term: {str(layer.use_bias).lower()} }}"
+                )
+                kind = "Convolution"
+            case "Pooling":
+                assert isinstance(layer, Pooling)
+                body = (
+                    f"pooling_param {{ pool: MAX kernel_size: {layer.ksize[0]} "
+                    f"stride: {layer.strides[0]} }}"
+                )
+                kind = "Pooling"
+            case "GlobalPooling" | "AvgPool":
+                kind, body = "Pooling", "pooling_param { pool: AVE global_pooling: true }"
+            case "InnerProduct":
+                kind, body = "InnerProduct", "inner_product_param { num_output: 1000 }"
+            case "Scale":
+                kind, body = "Scale", "scale_param { bias_term: true }"
+            case name:
+                kind = {"Activation": "ReLU", "Elementwise": "Eltwise"}.get(name, name)
+        bottoms = " ".join(f'bottom: "{parent}"' for parent in spec.parents)
+        lines.append(
+            f'layer {{ name: "{spec.name}" type: "{kind}" {bottoms} top: "{spec.name}" {body} }}'
+        )
+    return "\n".join(lines)
+
+
+def imported(importer: str, target: str, options: ImportOptions | None = None) -> object:
+    """Read a net as every command does, and count its parameters to see that it is one."""
+    net = read(importer, target, options or ImportOptions())
+    assert 25e6 < paleo.build(net).num_params < 26e6
+    return net
+
+
+def caffe(folder: Path) -> Row:
+    """Return a prototxt over `text_format.Parse`."""
+    from google.protobuf import text_format
+
+    from paleo.importers.caffe_proto import parse
+
+    path = folder / "resnet50.prototxt"
+    path.write_text(prototxt(paleo.load("resnet50")), "utf-8")
+
+    message = type(parse(path.read_text("utf-8")))
+
+    def baseline() -> object:
+        return text_format.Parse(path.read_text("utf-8"), message())
+
+    ratio = best(lambda: imported("caffe", str(path))) / best(baseline)
+    return "ResNet-50, prototxt / google.protobuf.text_format.Parse", ratio, 3.0
+
+
+def onnx_and_pytorch(folder: Path) -> Iterator[Row]:
+    """Yield an ONNX file over `onnx.load`, and a module over `torch.export`."""
+    import contextlib
+    import io
+    import logging
+    import warnings
+
+    import torch
+
+    sys.path.insert(0, str(TESTS))
+    from torch_nets import residual
+
+    x = torch.zeros(2, 3, 224, 224)
+    if importlib.util.find_spec("onnx"):
+        import onnx
+
+        path = folder / "resnet50.onnx"
+        logging.disable(logging.WARNING)
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+            warnings.simplefilter("ignore")
+            torch.onnx.export(residual.resnet50(), (x,), path, dynamo=False)
+        logging.disable(logging.NOTSET)
+        ratio = best(lambda: imported("onnx", str(path)), 5) / best(lambda: onnx.load(path), 5)
+        yield "ResNet-50, ONNX with its weights / onnx.load", ratio, 3.0
+
+    def baseline() -> object:
+        with torch.device("meta"):
+            return torch.export.export(residual.resnet50(), (x.to("meta"),))
+
+    options = ImportOptions(input=((None, (2, 3, 224, 224)),))
+    target = f"python:{residual.__name__}:resnet50"
+    baseline()
+    ratio = best(lambda: imported("pytorch", target, options), 3) / best(baseline, 3)
+    yield "ResNet-50, PyTorch module / torch.export on the meta device", ratio, 2.0
+
+
+def main() -> int:
+    """Print a row for each figure; return 1 if one misses its bound and --check is given."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
+    check = parser.parse_args().check
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        if importlib.util.find_spec("google"):
+            rows.append(caffe(folder))
+        if importlib.util.find_spec("torch"):
+            rows += onnx_and_pytorch(folder)
+    missed = False
+    print(f"{'figure':62}  {'ratio':>8}  bound")
+    for figure, ratio, bound in rows:
+        missed |= ratio > bound
+        mark = "  MISSED" if ratio > bound else ""
+        print(f"{figure:62}  {ratio:8.4g}  at most {bound:g}{mark}")
+    return int(check and missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

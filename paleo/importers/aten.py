@@ -1,0 +1,506 @@
+"""What each ATen operator is in the terms of the Builder: products, windows, normalizations.
+
+`OPERATORS` has a function for each, by the operator's name without overload and without the
+underscore of one that works in place. It takes a Call and returns a Value, or a tuple of them
+where the operator returns several. The modules `aten_*` beside this one join
+the table. An
+operator without an entry is taken apart by PyTorch itself, where PyTorch can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from paleo.importers.base import ImportFault
+
+__all__ = [
+    "OPERATORS",
+    "Call",
+    "Handler",
+    "Shape",
+    "axes_of",
+    "elementwise",
+    "expand_to",
+    "from_parameters",
+    "is_value",
+    "once",
+    "operator",
+    "spatial",
+    "trainable",
+]
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator of the graph: its arguments by their names in PyTorch's schema."""
+
+    builder: Any
+    name: str
+    operator: str
+    overload: str
+    arguments: Mapping[str, Any]
+    #: The shapes of its outputs, None where one is no tensor.
+    shapes: tuple[Shape | None, ...]
+    #: Which of several outputs are read by anything.
+    used: frozenset[int]
+    #: Whether each tensor among the arguments, by name, holds truth values.
+    truths: frozenset[str] = frozenset()
+
+    def __getitem__(self, key: str) -> Any:
+        return self.arguments[key]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return an argument, or `default` if it is None or the operator has no such."""
+        value = self.arguments.get(key)
+        return default if value is None else value
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of its first output."""
+        shape = self.shapes[0]
+        assert shape is not None
+        return shape
+
+    def part(self, name: str) -> str:
+        """Return the name of one of several layers that this operator becomes."""
+        return f"{self.name}/{name}"
+
+
+Handler = Callable[[Call], Any]
+
+OPERATORS: dict[str, Handler] = {}
+
+
+def operator(*names: str) -> Callable[[Handler], Handler]:
+    """Register a handler under the names of operators."""
+
+    def register(handler: Handler) -> Handler:
+        for name in names:
+            assert name not in OPERATORS, name
+            OPERATORS[name] = handler
+        return handler
+
+    return register
+
+
+def is_value(thing: Any) -> TypeGuard[Any]:
+    """Say whether an argument is a tensor, not a number or None."""
+    return hasattr(thing, "is_constant")
+
+
+def trainable(value: Any) -> Any:
+    """Return a scale or a shift, or None where it is a constant: no layer has to hold it."""
+    return None if value is None or value.is_constant else value
+
+
+def from_parameters(value: Any) -> bool:
+    """Say whether a tensor is a parameter, or computed from parameters alone."""
+    return not value.batched and not value.is_constant
+
+
+def spatial(value: Any, rank: int) -> list[int]:
+    """Return one number for each spatial axis, where PyTorch lets one stand for all."""
+    numbers = list(value) if isinstance(value, Sequence) else [value]
+    return [int(n) for n in (numbers * rank if len(numbers) == 1 else numbers)]
+
+
+def axes_of(value: Any, rank: int) -> list[int]:
+    """Return the axes that an operator reduces: all of them where it names none."""
+    if value is None or (isinstance(value, Sequence) and not value):
+        return list(range(rank))
+    axes = value if isinstance(value, Sequence) else [value]
+    return [axis % rank for axis in axes] if rank else []
+
+
+def expand_to(call: Call, x: Any, shape: Shape) -> Any:
+    """Return a tensor broadcast to a shape."""
+    return x if tuple(x.shape) == shape else call.builder.expand(call.name, x, shape)
+
+
+def elementwise(call: Call, name: str, function: str, values: Sequence[Any]) -> Any:
+    """Return a function of several tensors; numbers among them are left to the pass itself."""
+    tensors = [value for value in values if is_value(value)]
+    return call.builder.elementwise(name, function, tensors)
+
+
+# ---- Convolutions ----------------------------------------------------------------------------
+
+
+def _convolution(call: Call, padding: Any) -> Any:
+    x, weight = call["input"], call["weight"]
+    rank = len(weight.shape) - 2
+    strides = spatial(call.get("stride", 1), rank)
+    dilations = spatial(call.get("dilation", 1), rank)
+    if padding == "same":
+        spans = [d * (r - 1) for d, r in zip(dilations, weight.shape[2:], strict=True)]
+        pads = [(span // 2, span - span // 2) for span in spans]
+    else:
+        pads = [(p, p) for p in spatial(0 if padding == "valid" else padding, rank)]
+    single = len(x.shape) == rank + 1
+    if single:
+        x = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
+    y = call.builder.convolution(
+        call.name,
+        x,
+        weight,
+        call.get("bias"),
+        strides=strides,
+        pads=pads,
+        dilations=dilations,
+        groups=call.get("groups", 1),
+    )
+    return call.builder.squeeze(call.part("squeeze"), y, [0]) if single else y
+
+
+@operator("conv1d", "conv2d", "conv3d")
+def _conv(call: Call) -> Any:
+    return _convolution(call, call.get("padding", 0))
+
+
+@operator("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
+def _conv_transpose(call: Call) -> Any:
+    x, weight = call["input"], call["weight"]
+    rank = len(weight.shape) - 2
+    return call.builder.conv_transpose(
+        call.name,
+        x,
+        weight,
+        call.get("bias"),
+        strides=spatial(call.get("stride", 1), rank),
+        pads=[(p, p) for p in spatial(call.get("padding", 0), rank)],
+        dilations=spatial(call.get("dilation", 1), rank),
+        groups=call.get("groups", 1),
+        output_shape=list(call.shape[2:]),
+    )
+
+
+@operator("convolution", "_convolution", "convolution_overrideable")
+def _any_convolution(call: Call) -> Any:
+    return _conv_transpose(call) if call["transposed"] else _conv(call)
+
+
+# ---- Matrix products -------------------------------------------------------------------------
+
+
+def once(call: Call, value: Any) -> tuple[Any, Shape | None]:
+    """Return constants without their repetition for each sample, and what shape that had.
+
+    What a layer makes of them is the same for all samples.
+    """
+    axes = getattr(value, "axes", ())
+    if not value.is_constant or () not in axes or not value.shape:
+        return value, None
+    at = axes.index(())
+    shape = (*value.shape[:at], 1, *value.shape[at + 1 :])
+    return call.builder.constant(shape), value.shape
+
+
+@operator("linear")
+def _linear(call: Call) -> Any:
+    x, weight, bias = call["input"], call["weight"], call.get("bias")
+    if len(weight.shape) == 2 and from_parameters(weight):
+        x, repeated = once(call, x)
+        y = call.builder.linear(call.name, x, weight, bias)
+        return y if repeated is None else call.builder.expand(call.name, y, call.shape)
+    axes = list(range(len(weight.shape)))
+    if len(axes) > 1:
+        axes[-2:] = axes[:-3:-1]
+        weight = call.builder.transpose(call.part("transpose"), weight, axes)
+    return _product(call, x, weight, bias)
+
+
+def _product(call: Call, a: Any, b: Any, added: Any = None) -> Any:
+    """Return a matrix product, and what is added to it."""
+    if added is None:
+        return call.builder.matmul(call.name, a, b)
+    y = call.builder.matmul(call.part("product"), a, b)
+    return elementwise(call, call.part("sum"), "sum", [added, y])
+
+
+@operator("mm", "bmm", "matmul", "mv", "dot", "vdot", "__matmul__", "__rmatmul__")
+def _matmul(call: Call) -> Any:
+    a, b = list(call.arguments.values())[:2]
+    if not a.batched and not b.batched and 1 in (len(a.shape), len(b.shape)):
+        # Spectral normalization: a few products of a matrix and a vector, once for all samples.
+        return call.builder.constant(call.shape)
+    return call.builder.matmul(call.name, a, b)
+
+
+@operator("cdist", "_cdist_forward")
+def _cdist(call: Call) -> Any:
+    first, second = list(call.arguments.values())[:2]
+    axes = list(range(len(second.shape)))
+    axes[-2:] = axes[:-3:-1]
+    turned = call.builder.transpose(call.part("transpose"), second, axes)
+    y = call.builder.matmul(call.part("product"), first, turned)
+    return call.builder.activation(call.part("distance"), "other", y)
+
+
+@operator("addmm", "addmv", "baddbmm", "addbmm")
+def _addmm(call: Call) -> Any:
+    added, a, b = list(call.arguments.values())[:3]
+    if call.operator == "addbmm":
+        products = call.builder.matmul(call.part("product"), a, b)
+        y = call.builder.reduce(call.part("reduce"), "sum", products, [0], False)
+        return elementwise(call, call.part("sum"), "sum", [added, y])
+    if call.get("beta", 1) == 0:
+        return call.builder.matmul(call.name, a, b)
+    is_layer = from_parameters(b) and len(b.shape) == 2 and a.batched
+    if is_layer and from_parameters(added) and added.shape == b.shape[-1:]:
+        weight = call.builder.transpose(call.part("transpose"), b, [1, 0])
+        return call.builder.linear(call.name, a, weight, added)
+    return _product(call, a, b, added)
+
+
+@operator("outer", "ger", "addr")
+def _outer(call: Call) -> Any:
+    values = [value for value in call.arguments.values() if is_value(value)]
+    a, b = values[-2:]
+    a = call.builder.unsqueeze(call.part("column"), a, [1])
+    b = call.builder.unsqueeze(call.part("row"), b, [0])
+    y = elementwise(call, call.part("product"), "product", [a, b])
+    return elementwise(call, call.part("sum"), "sum", [values[0], y]) if values[2:] else y
+
+
+@operator("inner")
+def _inner(call: Call) -> Any:
+    a, b = list(call.arguments.values())[:2]
+    if len(b.shape) > 1:
+        axes = [len(b.shape) - 1, *range(len(b.shape) - 1)]
+        b = call.builder.transpose(call.part("transpose"), b, axes)
+        b = call.builder.reshape(call.part("reshape"), b, (b.shape[0], math.prod(b.shape[1:])))
+    y = call.builder.matmul(call.name, a, b)
+    return y if y.shape == call.shape else call.builder.reshape(call.part("out"), y, call.shape)
+
+
+@operator("einsum")
+def _einsum(call: Call) -> Any:
+    equation = call["equation"].replace(" ", "")
+    try:
+        return call.builder.einsum(call.name, equation, call["tensors"])
+    except ImportFault:
+        product = _einsum_as_product(call, equation)
+        if product is None:
+            raise
+        return product
+
+
+def _einsum_as_product(call: Call, equation: str) -> Any:
+    """Return an equation of two tensors as a product of matrices; None if it is no such."""
+    left, arrow, result = equation.partition("->")
+    terms = left.split(",")
+    letters = "".join(terms)
+    if not arrow or len(terms) != 2 or not letters.isalpha():
+        return None
+    first, second = terms
+    shared = [c for c in first if c in second and c in result]
+    inner = [c for c in first if c in second and c not in result]
+    rows = [c for c in first if c not in second]
+    columns = [c for c in second if c not in first]
+    whole = sorted(result) == sorted([*shared, *rows, *columns])
+    if not whole or len(inner) != 1 or len(rows) != 1 or len(columns) != 1:
+        return None
+    b, (x, y) = call.builder, call["tensors"]
+    x = b.transpose(call.part("first"), x, [first.index(c) for c in [*shared, *rows, *inner]])
+    y = b.transpose(call.part("second"), y, [second.index(c) for c in [*shared, *inner, *columns]])
+    made = b.matmul(call.part("product"), x, y)
+    order = [*shared, *rows, *columns]
+    return b.transpose(call.part("result"), made, [order.index(c) for c in result])
+
+
+@operator("tensordot")
+def _tensordot(call: Call) -> Any:
+    a, b = call["self"], call["other"]
+    first = [axis % len(a.shape) for axis in call["dims_self"]]
+    second = [axis % len(b.shape) for axis in call["dims_other"]]
+    letters = iter("abcdefghijklmnopqrstuvwxyz")
+    left = [next(letters) for _ in a.shape]
+    right = [next(letters) for _ in b.shape]
+    for i, j in zip(first, second, strict=True):
+        right[j] = left[i]
+    kept = [c for i, c in enumerate(left) if i not in first]
+    kept += [c for j, c in enumerate(right) if j not in second]
+    equation = f"{''.join(left)},{''.join(right)}->{''.join(kept)}"
+    return call.builder.einsum(call.name, equation, [a, b])
+
+
+@operator("bilinear")
+def _bilinear(call: Call) -> Any:
+    first, second = call["input1"], call["input2"]
+    lead = "abcdefgh"[: len(first.shape) - 1]
+    products = [first, call["weight"]]
+    y = call.builder.einsum(call.part("first"), f"{lead}i,oij->{lead}oj", products)
+    y = call.builder.einsum(call.part("second"), f"{lead}oj,{lead}j->{lead}o", [y, second])
+    bias = call.get("bias")
+    return y if bias is None else elementwise(call, call.part("sum"), "sum", [y, bias])
+
+
+@operator("scaled_dot_product_attention")
+def _attention(call: Call) -> Any:
+    q, k, v = call["query"], call["key"], call["value"]
+    mask = call.get("attn_mask")
+    # A mask of truths or of constants only says which scores the kernel leaves out; another one
+    # is data that the product's gradient flows back to, such as learnt biases of positions.
+    if mask is None or mask.is_constant or "attn_mask" in call.truths:
+        single = len(q.shape) == 3
+        name = call.part("attention") if single else call.name
+        if single:
+            q, k, v = (
+                call.builder.unsqueeze(call.part(f"{which}_heads"), value, [1])
+                for which, value in (("query", q), ("key", k), ("value", v))
+            )
+        y = call.builder.attention(name, q, k, v, causal=bool(call.get("is_causal", False)))
+        return call.builder.squeeze(call.part("squeeze"), y, [1]) if single else y
+    if call.get("enable_gqa"):
+        raise ImportFault("attention of grouped queries with a mask that is computed")
+    axes = list(range(len(k.shape)))
+    axes[-2:] = axes[:-3:-1]
+    keys = call.builder.transpose(call.part("transpose"), k, axes)
+    scores = call.builder.matmul(call.part("scores"), q, keys)
+    scores = elementwise(call, call.part("mask"), "sum", [scores, mask])
+    weights = call.builder.softmax(call.part("softmax"), scores, -1)
+    if call.get("dropout_p"):
+        weights = call.builder.dropout(call.part("dropout"), weights, call["dropout_p"])
+    return call.builder.matmul(call.part("values"), weights, v)
+
+
+# ---- Pooling ---------------------------------------------------------------------------------
+
+
+@operator(
+    "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d",
+    "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
+)  # fmt: skip
+def _pool(call: Call) -> Any:
+    x = next(iter(call.arguments.values()))
+    kind = "max" if call.operator.startswith("max") else "average"
+    rank = int(call.operator.partition("pool")[2][0])
+    window = spatial(call["kernel_size"], rank)
+    single = len(x.shape) == rank + 1
+    if single:
+        x = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
+    y = call.builder.pool(
+        call.name,
+        kind,
+        x,
+        window=window,
+        strides=spatial(call.get("stride") or window, rank),
+        pads=[(p, p) for p in spatial(call.get("padding", 0), rank)],
+        dilations=spatial(call.get("dilation", 1), rank),
+        ceil=bool(call.get("ceil_mode", False)),
+    )
+    if single:
+        y = call.builder.squeeze(call.part("squeeze"), y, [0])
+    # The indices have the output's shape, and are only read to undo the pooling.
+    return (y, y) if len(call.shapes) > 1 else y
+
+
+@operator(
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+)  # fmt: skip
+def _adaptive_pool(call: Call) -> Any:
+    x = next(iter(call.arguments.values()))
+    kind = "max" if "max" in call.operator else "average"
+    sizes = list(call.shape[-int(call.operator[-2]) :])
+    single = len(x.shape) == len(sizes) + 1
+    if single:
+        x = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
+    y = call.builder.adaptive_pool(call.name, kind, x, sizes)
+    if single:
+        y = call.builder.squeeze(call.part("squeeze"), y, [0])
+    return (y, y) if len(call.shapes) > 1 else y
+
+
+@operator("fractional_max_pool2d", "fractional_max_pool3d")
+def _fractional_pool(call: Call) -> Any:
+    sizes = list(call.shape[2:])
+    y = call.builder.adaptive_pool(call.name, "max", call["self"], sizes)
+    return y, y
+
+
+@operator("max_unpool2d", "max_unpool3d")
+def _unpool(call: Call) -> Any:
+    return call.builder.resize(call.name, call["self"], call.shape, "nearest")
+
+
+# ---- Normalizations --------------------------------------------------------------------------
+
+
+def _first(call: Call, value: Any) -> Any:
+    """Return a tuple where the operator has more outputs: statistics, which nothing here reads."""
+    if len(call.shapes) == 1:
+        return value
+    return (value, *(s and call.builder.constant(s) for s in call.shapes[1:]))
+
+
+@operator(
+    "batch_norm", "native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
+    "_batch_norm_with_update", "_batch_norm_no_update", "_batch_norm_impl_index",
+)  # fmt: skip
+def _batch_norm(call: Call) -> Any:
+    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
+    return _first(call, call.builder.batch_norm(call.name, call["input"], scale, shift))
+
+
+@operator("layer_norm", "native_layer_norm")
+def _layer_norm(call: Call) -> Any:
+    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
+    axes = len(call["normalized_shape"])
+    return _first(call, call.builder.layer_norm(call.name, call["input"], axes, scale, shift))
+
+
+@operator("rms_norm", "_fused_rms_norm")
+def _rms_norm(call: Call) -> Any:
+    axes = len(call["normalized_shape"])
+    scale = trainable(call.get("weight"))
+    return _first(call, call.builder.rms_norm(call.name, call["input"], axes, scale))
+
+
+@operator("group_norm", "native_group_norm")
+def _group_norm(call: Call) -> Any:
+    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
+    groups = call.get("num_groups") or call["group"]
+    return _first(call, call.builder.group_norm(call.name, call["input"], groups, scale, shift))
+
+
+@operator("instance_norm")
+def _instance_norm(call: Call) -> Any:
+    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
+    return call.builder.instance_norm(call.name, call["input"], scale, shift)
+
+
+@operator("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
+def _softmax(call: Call) -> Any:
+    x = next(iter(call.arguments.values()))
+    return call.builder.softmax(call.name, x, call["dim"])
+
+
+@operator("softmin")
+def _softmin(call: Call) -> Any:
+    return _softmax(call)
+
+
+@operator("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
+def _dropout(call: Call) -> Any:
+    x = call["input"]
+    y = x
+    if call.get("train", True) and call["p"]:
+        y = call.builder.dropout(call.name, x, call["p"])
+    return (y, y) if len(call.shapes) > 1 else y
+
+
+@operator("_weight_norm")
+def _weight_norm(call: Call) -> Any:
+    return elementwise(call, call.name, "product", [call["v"], call["g"]])
+
+
+@operator("_weight_norm_interface")
+def _weight_norm_interface(call: Call) -> Any:
+    return _first(call, _weight_norm(call))

@@ -1,0 +1,506 @@
+"""ATen operators that give tensors other shapes, and that take and move their elements.
+
+See `aten.py`, whose table these join.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from paleo.importers.aten import (
+    Call,
+    Shape,
+    axes_of,
+    elementwise,
+    expand_to,
+    is_value,
+    once,
+    operator,
+    spatial,
+)
+from paleo.importers.base import ImportFault
+
+__all__: list[str] = []
+
+# ---- Views -------------------------------------------------------------------------------------
+
+
+@operator("view", "reshape", "_unsafe_view", "view_as", "reshape_as", "unflatten", "_reshape_alias",
+          "view_copy", "ravel")  # fmt: skip
+def _reshape(call: Call) -> Any:
+    x = call["self"]
+    return x if tuple(x.shape) == call.shape else call.builder.reshape(call.name, x, call.shape)
+
+
+@operator("flatten")
+def _flatten(call: Call) -> Any:
+    x = call["self"]
+    if tuple(x.shape) == call.shape:
+        return x
+    if not x.shape:
+        return call.builder.reshape(call.name, x, call.shape)
+    return call.builder.flatten(call.name, x, call.get("start_dim", 0), call.get("end_dim", -1))
+
+
+@operator("squeeze", "squeeze_copy")
+def _squeeze(call: Call) -> Any:
+    x = call["self"]
+    axes = [i for i in axes_of(call.get("dim"), len(x.shape)) if x.shape[i] == 1]
+    return call.builder.squeeze(call.name, x, axes) if axes else x
+
+
+@operator("unsqueeze", "unsqueeze_copy")
+def _unsqueeze(call: Call) -> Any:
+    return call.builder.unsqueeze(call.name, call["self"], [call["dim"] % len(call.shape)])
+
+
+def _transposed(call: Call, x: Any, axes: Sequence[int]) -> Any:
+    """Return a transpose; nothing where it moves no axis."""
+    axes = [axis % len(axes) for axis in axes]
+    if axes == list(range(len(axes))):
+        return x
+    return call.builder.transpose(call.name, x, axes)
+
+
+@operator("permute", "permute_copy")
+def _permute(call: Call) -> Any:
+    return _transposed(call, call["self"], call["dims"])
+
+
+@operator("transpose", "t", "numpy_T", "mT", "mH", "matrix_H", "adjoint", "swapaxes", "swapdims",
+          "transpose_copy")  # fmt: skip
+def _transpose(call: Call) -> Any:
+    x = call["self"]
+    axes = list(range(len(x.shape)))
+    if call.operator == "numpy_T":
+        axes.reverse()
+    elif len(axes) > 1:
+        named = [v for k, v in call.arguments.items() if k != "self"]
+        i, j = named if len(named) == 2 else (-2, -1)
+        axes[i], axes[j] = axes[j], axes[i]
+    return _transposed(call, x, axes)
+
+
+@operator("movedim", "moveaxis")
+def _movedim(call: Call) -> Any:
+    x = call["self"]
+    rank = len(x.shape)
+    sources = axes_of(call["source"], rank)
+    places = dict(zip(axes_of(call["destination"], rank), sources, strict=True))
+    rest = iter(axis for axis in range(rank) if axis not in sources)
+    return _transposed(call, x, [places[i] if i in places else next(rest) for i in range(rank)])
+
+
+@operator("expand", "expand_as", "broadcast_to")
+def _expand(call: Call) -> Any:
+    return expand_to(call, call["self"], call.shape)
+
+
+@operator("repeat", "tile")
+def _repeat(call: Call) -> Any:
+    b, x = call.builder, call["self"]
+    extra = len(call.shape) - len(x.shape)
+    if extra:
+        x = b.unsqueeze(call.part("unsqueeze"), x, list(range(extra)))
+    grown = tuple(n if m == 1 else m for m, n in zip(x.shape, call.shape, strict=True))
+    repeated = [i for i, (m, n) in enumerate(zip(grown, call.shape, strict=True)) if m != n]
+    if grown != tuple(x.shape):
+        x = b.expand(call.part("expand") if repeated else call.name, x, grown)
+    for axis in repeated:
+        name = call.name if axis == repeated[-1] else call.part(f"axis_{axis}")
+        x = b.concat(name, [x] * (call.shape[axis] // grown[axis]), axis)
+    return x
+
+
+@operator("repeat_interleave")
+def _repeat_interleave(call: Call) -> Any:
+    b, x = call.builder, call["self"]
+    if call.overload != "self_int":
+        raise ImportFault("how often elements are repeated depends on the data")
+    if call.get("dim") is None:
+        x = b.reshape(call.part("flatten"), x, (math.prod(x.shape),))
+    axis = (call.get("dim") or 0) % len(x.shape)
+    x = b.unsqueeze(call.part("unsqueeze"), x, [axis + 1])
+    wide = (*x.shape[: axis + 1], call["repeats"], *x.shape[axis + 2 :])
+    x = b.expand(call.part("expand"), x, wide)
+    return b.reshape(call.part("reshape"), x, call.shape)
+
+
+# ---- Parts -------------------------------------------------------------------------------------
+
+
+@operator("select", "select_copy")
+def _select(call: Call) -> Any:
+    x = call["self"]
+    index = call["index"] % x.shape[call["dim"]]
+    return call.builder.select(call.name, x, call["dim"], index)
+
+
+@operator("slice", "narrow", "slice_copy")
+def _slice(call: Call) -> Any:
+    x, axis = call["self"], call.get("dim", 0)
+    size, step = x.shape[axis], call.get("step", 1)
+    start = call.get("start", 0)
+    start = min(max(start + size if start < 0 else start, 0), size)
+    count = call.shape[axis]
+    if (start, count, step) == (0, size, 1):
+        return x
+    return call.builder.slice(call.name, x, axis, start, count, step)
+
+
+@operator("split", "split_with_sizes", "chunk", "unsafe_chunk", "unsafe_split", "tensor_split",
+          "split_with_sizes_copy", "unsafe_split_with_sizes", "hsplit", "vsplit")  # fmt: skip
+def _split(call: Call) -> Any:
+    x, axis = call["self"], call.get("dim", 0)
+    if call.operator == "hsplit":
+        axis = 1 if len(x.shape) > 1 else 0
+    sizes = [shape[axis] for shape in call.shapes if shape is not None]
+    if len(sizes) == 1:
+        return (x,)
+    names = [f"{call.name}_{i}" for i in range(1, len(sizes) + 1)]
+    return tuple(call.builder.split(names, x, axis, sizes))
+
+
+@operator("unbind", "unbind_copy")
+def _unbind(call: Call) -> Any:
+    x, axis = call["self"], call.get("dim", 0)
+    # Only what is read becomes a layer: of an unbound sequence that is often one step.
+    return tuple(
+        call.builder.select(f"{call.name}_{i + 1}", x, axis, i) if i in call.used else None
+        for i in range(len(call.shapes))
+    )
+
+
+@operator("diagonal")
+def _diagonal(call: Call) -> Any:
+    x = call["self"]
+    axes = axes_of([call.get("dim1", 0), call.get("dim2", 1)], len(x.shape))
+    x = call.builder.select(call.part("select"), x, axes[0], 0)
+    axis = axes[1] - (axes[1] > axes[0])
+    order = [*(i for i in range(len(x.shape)) if i != axis), axis]
+    x = _transposed(call, x, order)
+    return x if tuple(x.shape) == call.shape else _fit(call, x, call.shape)
+
+
+def _fit(call: Call, x: Any, shape: Shape) -> Any:
+    """Return elements of `x` in another shape, for the shape's and the dependency's sake."""
+    b = call.builder
+    if len(x.shape) == len(shape):
+        for axis, (have, want) in enumerate(zip(x.shape, shape, strict=True)):
+            if want < have:
+                x = b.slice(call.part(f"slice_{axis}"), x, axis, 0, want)
+        missing = [(0, n - m) for m, n in zip(x.shape, shape, strict=True)]
+        if any(after for _, after in missing):
+            return b.pad(call.part("pad"), x, missing)
+        return x
+    if math.prod(x.shape) == math.prod(shape):
+        return b.rearrange(call.name, x, shape)
+    raise ImportFault(f"cannot take {shape} from {tuple(x.shape)}")
+
+
+@operator("index", "_unsafe_index")
+def _index(call: Call) -> Any:
+    b, x = call.builder, call["self"]
+    indexed = [(axis, index) for axis, index in enumerate(call["indices"]) if index is not None]
+    if any(isinstance(size, bool) for size in call.shape):
+        raise ImportFault("how many elements there are depends on the data")
+    if len(indexed) == 1:
+        axis, index = indexed[0]
+        return b.gather(call.name, x, index, axis)
+    # Several indices pick single elements: as one index over their axes taken together.
+    axes = [axis for axis, _ in indexed]
+    if axes != list(range(axes[0], axes[0] + len(axes))):
+        raise ImportFault("indices along axes that are not next to each other")
+    rank = max(len(index.shape) for _, index in indexed)
+    picked = call.shape[axes[0] : axes[0] + rank]
+    varying = [index for _, index in indexed if not index.is_constant]
+    each = indexed[0][1].is_constant and tuple(indexed[0][1].shape) == x.shape[:1]
+    if axes[0] == 0 and (varying or each) and x.batched:
+        # One element of each sample, such as the state at the end of each text.
+        for axis in reversed(axes[1:]):
+            x = b.select(call.part(f"axis_{axis}"), x, axis, 0)
+        return _fit(call, x, call.shape)
+    merged = (*x.shape[: axes[0]], math.prod(x.shape[i] for i in axes), *x.shape[axes[-1] + 1 :])
+    x = b.reshape(call.part("reshape"), x, merged)
+    index = varying[0] if varying else b.constant(picked)
+    return b.gather(call.name, x, expand_to(call, index, picked), axes[0])
+
+
+@operator("index_select")
+def _index_select(call: Call) -> Any:
+    return call.builder.gather(call.name, call["self"], call["index"], call["dim"])
+
+
+@operator("gather", "take_along_dim")
+def _gather(call: Call) -> Any:
+    # Each element of the output is read from somewhere along the axis: one pass over as many.
+    index = call.get("index", call.get("indices"))
+    if index.is_constant:
+        return call.builder.rearrange(call.name, _fit(call, call["self"], call.shape))
+    x = _fit(call, call["self"], call.shape)
+    return elementwise(call, call.name, "where", [index, x])
+
+
+@operator("embedding")
+def _embedding(call: Call) -> Any:
+    indices, repeated = once(call, call["indices"])
+    y = call.builder.embedding(call.name, indices, call["weight"])
+    return y if repeated is None else expand_to(call, y, call.shape)
+
+
+@operator("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
+def _embedding_bag(call: Call) -> Any:
+    b, indices = call.builder, call["indices"]
+    bags, _ = call.shape
+    if math.prod(indices.shape) % bags:
+        raise ImportFault("bags of different sizes")
+    each = (bags, math.prod(indices.shape) // bags)
+    if tuple(indices.shape) != each:
+        indices = b.reshape(call.part("bags"), indices, each)
+    x = b.embedding(call.part("embedding"), indices, call["weight"])
+    function = ("sum", "mean", "maximum")[call.get("mode", 0)]
+    y = b.reduce(call.part("reduce"), function, x, [1], False)
+    return (y, *[None] * (len(call.shapes) - 1))
+
+
+@operator("cat", "concat", "concatenate")
+def _cat(call: Call) -> Any:
+    # PyTorch takes empty tensors of one axis among others of any rank.
+    values = [value for value in call["tensors"] if tuple(value.shape) != (0,)]
+    if len(values) == 1:
+        return values[0]
+    return call.builder.concat(call.name, values, call.get("dim", 0))
+
+
+@operator("stack", "hstack", "vstack", "dstack", "column_stack")
+def _stack(call: Call) -> Any:
+    values = list(call["tensors"])
+    if call.operator != "stack":
+        rank = len(values[0].shape)
+        if rank < 2:
+            raise ImportFault(f"{call.operator} of vectors")
+        axis = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}[call.operator]
+        if axis < rank:
+            return call.builder.concat(call.name, values, axis)
+    axis = call.get("dim", 0) % len(call.shape) if call.operator == "stack" else 2
+    values = [
+        call.builder.unsqueeze(call.part(f"unsqueeze_{i}"), value, [axis])
+        for i, value in enumerate(values, 1)
+    ]
+    if len(values) == 1:
+        return values[0]
+    return call.builder.concat(call.part("concat"), values, axis)
+
+
+# ---- Moves -------------------------------------------------------------------------------------
+
+
+@operator(
+    "roll", "flip", "fliplr", "flipud", "rot90", "pixel_shuffle", "pixel_unshuffle",
+    "channel_shuffle", "native_channel_shuffle", "cumsum", "cumprod", "logcumsumexp", "tril",
+    "triu", "renorm", "fft_fftshift", "fft_ifftshift", "argsort", "msort",
+)  # fmt: skip
+def _rearrange(call: Call) -> Any:
+    x = next(iter(call.arguments.values()))
+    if tuple(x.shape) == call.shape:
+        return call.builder.rearrange(call.name, x)
+    return call.builder.rearrange(call.name, x, call.shape)
+
+
+@operator(
+    "fft_fft", "fft_fft2", "fft_fftn", "fft_ifft", "fft_ifft2", "fft_ifftn", "fft_rfft",
+    "fft_rfft2", "fft_rfftn", "fft_irfft", "fft_irfft2", "fft_irfftn", "fft_hfft", "fft_ihfft",
+    "_fft_c2c", "_fft_r2c", "_fft_c2r",
+)  # fmt: skip
+def _fft(call: Call) -> Any:
+    return call.builder.rearrange(call.name, _fit(call, call["self"], call.shape))
+
+
+@operator("sort", "cummax", "cummin")
+def _sort(call: Call) -> Any:
+    y = call.builder.rearrange(call.name, call["self"])
+    return y, y
+
+
+@operator("topk", "kthvalue", "mode")
+def _topk(call: Call) -> Any:
+    y = call.builder.rearrange(call.part("sort"), call["self"])
+    rank = len(y.shape)
+    axis = call.get("dim", -1) % rank
+    count = call.shape[axis] if len(call.shape) == rank else 1
+    y = call.builder.slice(call.part("first"), y, axis, 0, count)
+    if len(call.shape) != rank:
+        y = call.builder.squeeze(call.part("squeeze"), y, [axis])
+    return y, y
+
+
+@operator("constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
+          "replication_pad1d", "replication_pad2d", "replication_pad3d", "_pad_circular",
+          "_pad_enum")  # fmt: skip
+def _pad(call: Call) -> Any:
+    x = call["self"]
+    flat = call.get("pad", call.get("padding"))
+    pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)][::-1]
+    pads = [(0, 0)] * (len(x.shape) - len(pairs)) + pairs
+    return x if not any(map(any, pads)) else call.builder.pad(call.name, x, pads)
+
+
+@operator(
+    "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+    "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d",
+    "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
+def _upsample(call: Call) -> Any:
+    modes = {"nearest": "nearest", "cubic": "cubic", "linear": "linear"}
+    mode = next(mode for part, mode in modes.items() if part in call.operator)
+    x = next(iter(call.arguments.values()))
+    return x if x.shape == call.shape else call.builder.resize(call.name, x, call.shape, mode)
+
+
+@operator("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def _grid_sampler(call: Call) -> Any:
+    b, x, grid = call.builder, call["input"], call["grid"]
+    sampled = b.resize(call.part("sample"), x, call.shape, "linear")
+    if grid.is_constant:
+        return sampled
+    # The grid has a place for each element; the output's gradient flows back to it.
+    places = b.reduce(call.part("places"), "sum", grid, [-1], False)
+    places = b.unsqueeze(call.part("unsqueeze"), places, [1])
+    return elementwise(call, call.part("weigh"), "product", [sampled, places])
+
+
+@operator("affine_grid_generator")
+def _affine_grid(call: Call) -> Any:
+    b, theta = call.builder, call["theta"]
+    _, *sizes, rank = call.shape
+    theta = b.transpose(call.part("transpose"), theta, [0, 2, 1])
+    base = b.constant((math.prod(sizes), rank + 1))
+    y = b.matmul(call.part("product"), base, theta)
+    return b.reshape(call.part("reshape"), y, call.shape)
+
+
+@operator("view_as_complex")
+def _view_as_complex(call: Call) -> Any:
+    x = call["self"]
+    return call.builder.select(call.name, x, -1, 0)
+
+
+@operator("view_as_real")
+def _view_as_real(call: Call) -> Any:
+    b, x = call.builder, call["self"]
+    parts = [b.unsqueeze(call.part(part), x, [len(x.shape)]) for part in ("real", "imaginary")]
+    return b.concat(call.part("concat"), parts, len(x.shape))
+
+
+@operator("complex", "polar")
+def _complex(call: Call) -> Any:
+    return elementwise(call, call.name, "sum", list(call.arguments.values()))
+
+
+@operator("slice_scatter", "select_scatter")
+def _scatter(call: Call) -> Any:
+    """Return the source between what is before and after it in the tensor that it goes into."""
+    b, x, new, axis = call.builder, call["self"], call["src"], call.get("dim", 0)
+    if call.operator == "select_scatter":
+        axis %= len(x.shape)
+        new = b.unsqueeze(call.part("unsqueeze"), new, [axis])
+        start, step = call["index"] % x.shape[axis], 1
+    else:
+        axis %= len(x.shape)
+        start, step = call.get("start", 0), call.get("step", 1)
+    size, count = x.shape[axis], new.shape[axis]
+    if count == size:
+        return new
+    start = min(max(start + size if start < 0 else start, 0), size) if step == 1 else 0
+    pieces = [new]
+    if start:
+        pieces.insert(0, b.slice(call.part("before"), x, axis, 0, start))
+    if start + count < size:
+        rest = size - start - count
+        pieces.append(b.slice(call.part("after"), x, axis, start + count, rest))
+    return b.concat(call.part("concat"), pieces, axis)
+
+
+@operator("index_put", "_index_put_impl")
+def _index_put(call: Call) -> Any:
+    b, x, new = call.builder, call["self"], call["values"]
+    indexed = [(axis, index) for axis, index in enumerate(call["indices"]) if index is not None]
+    if new.is_constant:
+        return _spread(call) if x.is_constant else b.activation(call.name, "other", x)
+    axis, index = indexed[0]
+    if len(indexed) > 1 or len(index.shape) != 1 or len(new.shape) != len(x.shape):
+        raise ImportFault("elements set at several indices")
+    size, count = x.shape[axis], new.shape[axis]
+    if count >= size:
+        return _fit(call, new, call.shape)
+    rest = b.slice(call.part("others"), x, axis, count, size - count)
+    return b.concat(call.part("concat"), [new, rest], axis)
+
+
+@operator("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill",
+          "masked_scatter")  # fmt: skip
+def _spread(call: Call) -> Any:
+    """Return a pass over the tensor and what is written into it, wherever that lands."""
+    tensors = [value for value in call.arguments.values() if is_value(value)]
+    for value in call.get("indices", ()):
+        tensors += [value] if is_value(value) else []
+    varying = [value for value in tensors if not value.is_constant]
+    values = [
+        value if tuple(value.shape) == call.shape else _fit(call, value, call.shape)
+        for value in varying
+        if len(value.shape) == len(call.shape)
+    ]
+    if not values:
+        raise ImportFault(f"cannot write {tuple(varying[0].shape)} into {call.shape}")
+    return elementwise(call, call.name, "where", values)
+
+
+@operator("im2col")
+def _im2col(call: Call) -> Any:
+    x = call["self"]
+    kernel = spatial(call["kernel_size"], 2)
+    wide = _unfolded(call, kernel, x.shape[2:])
+    x = _read_again(call, _read_again(call, x, 2, wide[0]), 3, wide[1])
+    return call.builder.rearrange(call.part("rearrange"), x, call.shape)
+
+
+@operator("col2im")
+def _col2im(call: Call) -> Any:
+    kernel = spatial(call["kernel_size"], 2)
+    wide = _unfolded(call, kernel, call.shape[2:])
+    x = call["self"]
+    x = call.builder.rearrange(call.part("rearrange"), x, (*call.shape[:2], *wide))
+    return _read_again(call, _read_again(call, x, 2, call.shape[2]), 3, call.shape[3])
+
+
+def _read_again(call: Call, x: Any, axis: int, size: int) -> Any:
+    """Return a tensor with so many elements along an axis, read from anywhere along it."""
+    if x.shape[axis] == size:
+        return x
+    index = call.builder.constant((size,))
+    return call.builder.gather(call.part(f"axis_{axis}"), x, index, axis)
+
+
+def _unfolded(call: Call, kernel: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    """Return the height and width that all windows have, laid side by side."""
+    dilations = spatial(call.get("dilation", 1), 2)
+    paddings, strides = spatial(call.get("padding", 0), 2), spatial(call.get("stride", 1), 2)
+    return [
+        ((size + 2 * p - d * (r - 1) - 1) // s + 1) * r
+        for size, r, d, p, s in zip(sizes, kernel, dilations, paddings, strides, strict=True)
+    ]
+
+
+@operator("unfold")
+def _unfold(call: Call) -> Any:
+    b, x = call.builder, call["self"]
+    axis = call["dimension"] % len(x.shape)
+    count, size = call.shape[axis], call["size"]
+    x = _read_again(call, x, axis, count * size)
+    split = (*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+    x = b.reshape(call.part("windows"), x, split)
+    axes = [i for i in range(len(x.shape)) if i != axis + 1]
+    return b.transpose(call.part("transpose"), x, [*axes, axis + 1])

@@ -1,0 +1,480 @@
+"""A net from the operators of another framework: what importers speak to.
+
+Shapes, axes and paddings are the source's (images N x C x H x W), whole numbers at the batch
+that is traced. Every operator takes a name, such as "layer1/0/conv1", and values, and
+returns a value; it raises ImportFault if it does not fit. `paleo.importers.layout` says
+what a value is, `paleo.importers.placing` how layers are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from paleo.importers.base import ImportFault
+from paleo.importers.layout import BATCH, Group, Value
+from paleo.importers.placing import broadcast, checked, make
+from paleo.importers.products import Multiplier
+from paleo.layers import Layer
+from paleo.tensor import format_shape
+
+__all__ = ["Builder", "ImportFault", "Value"]
+
+Pads = Sequence[tuple[int, int]]
+
+#: What a function of two tensors is when the other is a single number.
+_WITH_A_NUMBER = {
+    "power": "power",
+    "maximum": "clip",
+    "minimum": "clip",
+    "compare": "compare",
+    "logical": "compare",
+}
+
+
+class Builder(Multiplier):
+    """See the module. What moves and what multiplies tensors is in the classes below it."""
+
+    def input(self, name: str, shape: Sequence[int], batch_axis: int | None = 0) -> Value:
+        """Return a tensor that is fed; without a batch, it is a constant."""
+        sizes = checked(shape)
+        if batch_axis is None:
+            return self.constant(sizes)
+        if len(sizes) > 8:
+            raise ImportFault(f"more than 8 dimensions: {format_shape(sizes)}")
+        if not any(entry.layer.is_input for entry in self._entries.values()):
+            self.traced = sizes[batch_axis]
+        elif sizes[batch_axis] != self.traced:
+            raise ImportFault(
+                f"its batch of {sizes[batch_axis]} is not that of the first input, {self.traced}"
+            )
+        rest = [axis for axis in range(len(sizes)) if axis != batch_axis]
+        if len(sizes) in (4, 5) and batch_axis == 0:
+            rest = [*rest[1:], rest[0]]
+        axes: list[Group] = [()] * len(sizes)
+        axes[batch_axis] = (BATCH,)
+        for dim, axis in enumerate(rest, start=1):
+            axes[axis] = (dim,)
+        dims = [sizes[axis] for axis in rest] or [1]
+        layer = self.add(name, make("Input", tensor=(self.traced, *dims)), [])
+        entry = self._entries[layer]
+        entry.layer = make("Input", tensor=(self.batch, *dims))
+        return self.result(layer, sizes, axes)
+
+    # Windows
+
+    def _image(self, x: Value, rank: int | None = None) -> tuple[str, Value]:
+        """Return a layer with channels, axis 1, last and the value that it gives."""
+        x = self.placed(x)
+        if rank is None:
+            rank = len(x.shape) - 2
+        if len(x.shape) != rank + 2 or not 0 <= rank <= 3:
+            wanted = "x".join("NC" + "DHW"[3 - rank :]) if rank else "NxC"
+            raise ImportFault(f"its input must be {wanted}, got {format_shape(x.shape)}")
+        return self._with_order(x, [*range(2, rank + 2), 1])
+
+    def _last(self, x: Value, axis: int) -> tuple[str, Value]:
+        """Return a layer with this axis last, the others as they are, and its value."""
+        x = self.placed(x)
+        if axis == x.batch_axis:
+            raise ImportFault("it works across the samples of the batch")
+        return self._with_order(x, [*(a for a in x.in_order() if a != axis), axis])
+
+    def _windowed(
+        self, name: str, layer: Layer, source: str, x: Value, channels: int, shares: str | None
+    ) -> Value:
+        """Add a layer whose output has other spatial sizes and channels than `x`."""
+        made = self.add(name, layer, [source], shares)
+        dims = self.dims(made)
+        spatial = dims[-1 - (len(x.shape) - 2) : -1]
+        return self.result(made, (x.shape[0], channels, *spatial), x.axes, x.moved)
+
+    def convolution(
+        self,
+        name: str,
+        x: Value,
+        weight: Value,
+        bias: Value | None = None,
+        *,
+        strides: Sequence[int],
+        pads: Pads,
+        dilations: Sequence[int] | None = None,
+        groups: int = 1,
+        padding: str | None = None,
+    ) -> Value:
+        """Return N x K x P x Q of N x C x H x W and a weight of K x C/groups x R x S.
+
+        `pads` has what is added before and after each spatial axis; `padding` may be "SAME"
+        or "VALID" instead, as TensorFlow has them.
+        """
+        k, seen, *window = weight.shape
+        source, x = self._image(x, len(window))
+        bias, lost = self._own_bias(weight, bias)
+        shares, name = self.owner(name, [weight, *([bias] if bias is not None else [])])
+        layer = make(
+            "Convolution",
+            filter=(*window, seen, k),
+            strides=tuple(strides),
+            padding=padding or tuple(pads),
+            dilations=tuple(dilations) if dilations else None,
+            groups=groups,
+            use_bias=bias is not None,
+        )
+        made = self._windowed(name, layer, source, x, k, shares)
+        return made if lost is None else self._add_bias(name, made, lost, 1)
+
+    def conv_transpose(
+        self,
+        name: str,
+        x: Value,
+        weight: Value,
+        bias: Value | None = None,
+        *,
+        strides: Sequence[int],
+        pads: Pads,
+        dilations: Sequence[int] | None = None,
+        groups: int = 1,
+        output_shape: Sequence[int],
+    ) -> Value:
+        """Return N x K x `output_shape` of N x C x P x Q and a weight of C x K/groups x R x S."""
+        channels_in, given, *window = weight.shape
+        k = given * groups
+        source, x = self._image(x, len(window))
+        bias, lost = self._own_bias(weight, bias)
+        shares, name = self.owner(name, [weight, *([bias] if bias is not None else [])])
+        layer = make(
+            "Deconvolution",
+            filter=(*window, given, channels_in),
+            strides=tuple(strides),
+            padding=tuple(self._fitting(x, window, strides, pads, dilations, output_shape)),
+            dilations=tuple(dilations) if dilations else None,
+            groups=groups,
+            output_shape=(-1, *checked(output_shape), k),
+            use_bias=bias is not None,
+        )
+        made = self._windowed(name, layer, source, x, k, shares)
+        return made if lost is None else self._add_bias(name, made, lost, 1)
+
+    @staticmethod
+    def _fitting(
+        x: Value,
+        window: Sequence[int],
+        strides: Sequence[int],
+        pads: Pads,
+        dilations: Sequence[int] | None,
+        output_shape: Sequence[int],
+    ) -> Pads:
+        """Return pads with which the convolution leads back from the output to the input.
+
+        Output padding makes the output larger than the last window reaches: what is left
+        over at its end, the convolution must not look at. Negative pads at the end do the
+        same for a smaller one.
+        """
+        fitted = []
+        steps = dilations or [1] * len(window)
+        for size, taps, stride, step, (before, after), output in zip(
+            x.shape[2:], window, strides, steps, pads, output_shape, strict=True
+        ):
+            span = (taps - 1) * step + 1
+            positions = (output + before + after - span) // stride + 1
+            if positions != size:
+                after = (size - 1) * stride + span - output - before
+            fitted.append((before, max(after, 0)))
+        return fitted
+
+    def pool(
+        self,
+        name: str,
+        kind: str,
+        x: Value,
+        *,
+        window: Sequence[int],
+        strides: Sequence[int],
+        pads: Pads,
+        dilations: Sequence[int] | None = None,
+        ceil: bool = False,
+    ) -> Value:
+        """Return the maximum or the average of each window; `kind` is "max" or "average"."""
+        source, x = self._image(x, len(window))
+        layer = make(
+            "Pooling" if kind == "max" else "AvgPool",
+            ksize=tuple(window),
+            strides=tuple(strides),
+            padding=tuple(pads),
+            rounding="ceil" if ceil else "floor",
+            dilations=tuple(dilations) if dilations else None,
+        )
+        return self._windowed(name, layer, source, x, x.shape[1], None)
+
+    def adaptive_pool(self, name: str, kind: str, x: Value, sizes: Sequence[int]) -> Value:
+        """Return an image of these spatial sizes, of windows that cover the whole.
+
+        Where a size does not divide the input's, windows overlap.
+        """
+        sizes = checked(sizes)
+        source, x = self._image(x, len(sizes))
+        if tuple(sizes) == x.shape[2:]:
+            return x
+        if all(size == 1 for size in sizes):
+            layer = self._global(kind, x, source)
+        else:
+            strides = [have // size for have, size in zip(x.shape[2:], sizes, strict=True)]
+            if not all(strides):
+                raise ImportFault(
+                    f"a pooling from {format_shape(x.shape[2:])} to {format_shape(sizes)}"
+                )
+            window = [
+                have - (size - 1) * stride
+                for have, size, stride in zip(x.shape[2:], sizes, strides, strict=True)
+            ]
+            layer = make(
+                "Pooling" if kind == "max" else "AvgPool",
+                ksize=tuple(window),
+                strides=tuple(strides),
+                padding="VALID",
+            )
+        return self._windowed(name, layer, source, x, x.shape[1], None)
+
+    def _global(self, kind: str, x: Value, source: str) -> Layer:
+        if len(self.dims(source)) > len(x.shape) - 1:
+            # What stands before the image belongs to the batch: a window says so.
+            whole = tuple(x.shape[2:])
+            return make(
+                "Pooling" if kind == "max" else "AvgPool",
+                ksize=whole,
+                strides=(1,) * len(whole),
+                padding="VALID",
+            )
+        return make("GlobalPooling", function="maximum" if kind == "max" else "average")
+
+    # Normalizations
+
+    def _normalization(
+        self,
+        name: str,
+        source: str,
+        x: Value,
+        layer: Layer,
+        weights: Sequence[Value | None] = (),
+    ) -> Value:
+        own = [weight for weight in weights if weight is not None and not weight.is_constant]
+        shares, name = self.owner(name, own)
+        made = self.add(name, layer, [source], shares)
+        return self.result(made, x.shape, x.axes, x.moved)
+
+    def batch_norm(
+        self, name: str, x: Value, scale: Value | None = None, shift: Value | None = None
+    ) -> Value:
+        """Return channels (axis 1) normalized over the batch; scale and shift are parameters."""
+        source, x = self._image(x)
+        layer = make("BatchNorm", affine=_trained(scale) or _trained(shift))
+        return self._normalization(name, source, x, layer, (scale, shift))
+
+    def instance_norm(
+        self, name: str, x: Value, scale: Value | None = None, shift: Value | None = None
+    ) -> Value:
+        """Return each sample's channels (axis 1) normalized."""
+        source, x = self._image(x)
+        layer = make("InstanceNorm", affine=_trained(scale) or _trained(shift))
+        return self._normalization(name, source, x, layer, (scale, shift))
+
+    def group_norm(
+        self,
+        name: str,
+        x: Value,
+        groups: int,
+        scale: Value | None = None,
+        shift: Value | None = None,
+    ) -> Value:
+        """Return groups of channels (axis 1) normalized."""
+        source, x = self._image(x)
+        layer = make("GroupNorm", num_groups=groups, affine=_trained(scale) or _trained(shift))
+        return self._normalization(name, source, x, layer, (scale, shift))
+
+    def layer_norm(
+        self,
+        name: str,
+        x: Value,
+        num_axes: int,
+        scale: Value | None = None,
+        shift: Value | None = None,
+    ) -> Value:
+        """Return the last `num_axes` axes normalized."""
+        layer = make(
+            "LayerNorm",
+            num_dims=num_axes,
+            affine=_trained(scale),
+            bias_term=_trained(shift) if _trained(scale) else None,
+        )
+        return self._over_last(name, x, num_axes, layer, (scale, shift))
+
+    def rms_norm(self, name: str, x: Value, num_axes: int, scale: Value | None = None) -> Value:
+        """Return the last `num_axes` axes divided by their root mean square."""
+        layer = make("RMSNorm", num_dims=num_axes, affine=_trained(scale))
+        return self._over_last(name, x, num_axes, layer, (scale,))
+
+    def _over_last(
+        self,
+        name: str,
+        x: Value,
+        num_axes: int,
+        layer: Layer,
+        weights: Sequence[Value | None],
+    ) -> Value:
+        x = self.placed(x)
+        last = list(range(len(x.shape) - num_axes, len(x.shape)))
+        if x.batch_axis in last or last[0] < 0:
+            raise ImportFault("it normalizes over the samples of the batch")
+        order = [*(axis for axis in x.in_order() if axis not in last), *last]
+        source, x = self._with_order(x, order)
+        return self._normalization(name, source, x, layer, weights)
+
+    def lrn(self, name: str, x: Value, size: int) -> Value:
+        """Return local response normalization across channels (axis 1)."""
+        source, x = self._image(x)
+        return self._normalization(name, source, x, make("LRN", local_size=size))
+
+    def normalize(self, name: str, x: Value, axis: int) -> Value:
+        """Return the elements along an axis brought to a length of 1."""
+        source, x = self._last(x, x.axis(axis))
+        return self._normalization(name, source, x, make("L2Norm"))
+
+    def scale(
+        self, name: str, x: Value, scale: Value, shift: Value | None = None, *, axis: int = 1
+    ) -> Value:
+        """Return x times a parameter of each element of `axis`, and plus another."""
+        at = x.axis(axis)
+        fits = scale.shape == (x.shape[at],) and _trained(scale)
+        if not fits or at == x.batch_axis:
+            return self._scale_widely(name, x, scale, shift, at)
+        source, x = self._last(x, at)
+        layer = make("Scale", bias_term=shift is not None)
+        return self._normalization(name, source, x, layer, (scale, shift))
+
+    def _scale_widely(
+        self, name: str, x: Value, scale: Value, shift: Value | None, axis: int
+    ) -> Value:
+        """Scale by a tensor that covers several axes, beginning with `axis`."""
+
+        def spread(value: Value) -> Value:
+            ones = len(x.shape) - axis - len(value.shape)
+            if ones < 0:
+                raise ImportFault(f"a scale of {format_shape(value.shape)}")
+            return self.unsqueeze(
+                name, value, list(range(len(value.shape), len(value.shape) + ones))
+            )
+
+        result = self.elementwise(name, "product", [x, spread(scale)])
+        if shift is not None:
+            result = self.elementwise(f"{name}_shift", "sum", [result, spread(shift)])
+        return result
+
+    # Element by element
+
+    def _as_it_is(self, name: str, layer: Layer, x: Value) -> Value:
+        x = self.placed(x)
+        assert x.layer is not None
+        made = self.add(name, layer, [x.layer])
+        return self.result(made, x.shape, x.axes, x.moved, x.summed)
+
+    def activation(self, name: str, function: str, x: Value) -> Value:
+        """Return a function of each element."""
+        if x.is_constant:
+            return self.constant(x.shape)
+        return self._as_it_is(name, make("Activation", function=function), x)
+
+    def dropout(self, name: str, x: Value, drop_probability: float) -> Value:
+        """Return elements set to zero with this probability."""
+        keep = 1 - drop_probability
+        if keep >= 1 or x.is_constant:
+            return x
+        layer = make("Dropout", dropout_keep_prob=round(max(keep, 1e-9), 9))
+        return self._as_it_is(name, layer, x)
+
+    def prelu(self, name: str, x: Value, weight: Value) -> Value:
+        """Return a rectifier with a trained slope for all, or for each channel (axis 1)."""
+        count = prod(weight.shape)
+        if count == 1 or len(x.shape) < 2:
+            x = self.placed(x)
+            assert x.layer is not None
+            source = x.layer
+        else:
+            source, x = self._last(x, 1)
+        return self._normalization(name, source, x, make("PReLU", shared=count == 1), (weight,))
+
+    def softmax(self, name: str, x: Value, axis: int) -> Value:
+        """Return scores made probabilities along an axis."""
+        x = self.placed(x)
+        at = x.axis(axis)
+        if at == x.batch_axis:
+            raise ImportFault("a softmax over the samples of the batch")
+        if not x.axes[at]:
+            source, x = self._last(x, at)
+        else:
+            assert x.layer is not None
+            source = x.layer
+        (dim,) = x.axes[at]
+        last = len(x.dims)
+        layer = make("Softmax", dim=None if last == 1 else (-1 if dim == last else dim))
+        made = self.add(name, layer, [source])
+        return self.result(made, x.shape, x.axes, x.moved)
+
+    def elementwise(self, name: str, function: str, values: Sequence[Value]) -> Value:
+        """Return a function of one element of each, axes of 1 repeated as NumPy does."""
+        shape = values[0].shape
+        for value in values[1:]:
+            shape = broadcast(shape, value.shape)
+        if all(value.is_constant for value in values):
+            return self.constant(shape)
+        # A single number costs nothing to read.
+        many = [v for v in values if not (v.is_constant and prod(v.shape) == 1)]
+        if len(many) == 1 and len(values) > 1:
+            function = _WITH_A_NUMBER.get(function, "affine")
+            result = self.activation(name, function, many[0])
+            return self.unsqueeze(name, result, list(range(len(shape) - len(result.shape))))
+        return self._join(name, make("Elementwise", function=function), many, shape)
+
+    # The end of a net
+
+    def loss(self, name: str, function: str, scores: Value, labels: Value | None = None) -> Value:
+        """Return a number for each sample."""
+        return self._judge(name, make("Loss", function=function), scores, labels)
+
+    def accuracy(self, name: str, scores: Value, labels: Value | None = None) -> Value:
+        """Return for each sample whether it is right."""
+        return self._judge(name, make("Accuracy"), scores, labels)
+
+    def _judge(self, name: str, layer: Layer, scores: Value, labels: Value | None) -> Value:
+        placed = [self.placed(each) for each in (scores, labels) if each is not None]
+        made = self.add(name, layer, [str(each.layer) for each in placed])
+        return self.result(made, (self.traced,), [(BATCH,)])
+
+    def unknown(
+        self, name: str, operator: str, inputs: Sequence[Value], shape: Sequence[int]
+    ) -> Value:
+        """Return what an operator that is not understood gives, at no cost."""
+        sizes = checked(shape)
+        placed = [self.placed(value) for value in inputs if not value.is_constant]
+        if not placed:
+            return self.constant(sizes)
+        batched = any(value.batched for value in placed)
+        fitting = [i for i, size in enumerate(sizes) if size % self.traced == 0]
+        own = [i for i in fitting if sizes[i] == self.traced]
+        at = next(iter(own or fitting), None) if batched else None
+        dims, axes = [], []
+        for axis, size in enumerate(sizes):
+            group: Group = ()
+            if axis == at:
+                group = (BATCH,)
+                size //= self.traced
+            if axis != at or size > 1:
+                dims.append(size)
+                group = (*group, len(dims))
+            axes.append(group)
+        layer = make("Unknown", operator=operator, output_shape=(-1, *(dims or [1])))
+        made = self.add(name, layer, [str(value.layer) for value in placed])
+        return self.result(made, sizes, axes, summed=batched and at is None)
+
+
+def _trained(value: Value | None) -> bool:
+    return value is not None and not value.is_constant

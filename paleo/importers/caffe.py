@@ -1,0 +1,336 @@
+"""Caffe's prototxt files: what a net computes, in protobuf's text format.
+
+A file holds the nets of both phases, and layers in an order in which each finds what it
+reads. Data layers are the inputs; where they do not say how large images are, an option does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paleo.errors import Mistake, Mistakes, NetSpecError, printable
+from paleo.importers import caffe_moves
+from paleo.importers.base import ImportFault, ImportOptions
+from paleo.importers.builder import Builder, Value
+from paleo.importers.caffe_inputs import Source, find_sources
+from paleo.importers.caffe_ops import OPERATORS, Call, Parameters, canonical
+from paleo.importers.caffe_proto import MAX_BYTES, FormatError, decode, parse, upgraded
+from paleo.tensor import format_shape
+from paleo.values import MAX_SIZE
+
+if TYPE_CHECKING:
+    from paleo.netspec import NetSpec
+
+__all__ = ["read"]
+
+#: The file registers its operators.
+del caffe_moves
+
+#: A file with more mistakes is not worth reading on.
+_MOST_MISTAKES = 100
+#: Near names are looked for among so many blobs.
+_MOST_NEAR = 2000
+#: How many types and layers a message names.
+_LISTED_TYPES, _LISTED_LAYERS = 12, 3
+
+
+def read(target: str, options: ImportOptions) -> NetSpec:
+    """Return the net of a prototxt file; raises NetSpecError with all that is wrong with it."""
+    net = _load(target)
+    mistakes = Mistakes(target)
+    reader = _Reader(target, net, options, mistakes)
+    result = reader.read()
+    if len(mistakes.found) > _MOST_MISTAKES:
+        del mistakes.found[_MOST_MISTAKES:]
+        mistakes.add("there are more mistakes, which are not listed")
+    mistakes.raise_as(NetSpecError)
+    assert result is not None
+    return result
+
+
+def _load(target: str) -> Any:
+    """Return the NetParameter in a file, in today's format if it was in the oldest."""
+    try:
+        with open(target, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise FormatError(f"more than {MAX_BYTES >> 20} MiB are no description of a net")
+        net = parse(decode(content))
+    except OSError as error:
+        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
+    except ImportError:
+        raise NetSpecError(
+            f'{target}: reading it needs protobuf; install it with: pip install "paleo[caffe]"'
+        ) from None
+    except FormatError as error:
+        raise NetSpecError(Mistake(str(error), target)) from None
+    if net.layer and net.layers:
+        raise NetSpecError(
+            Mistake("it has both `layer` and `layers`, of which Caffe reads only one", target)
+        )
+    if any(layer.HasField("layer") for layer in net.layers):
+        net = upgraded(net)
+    if not net.layer and not net.layers:
+        raise NetSpecError(Mistake(_no_layers(net), target))
+    return net
+
+
+def _no_layers(net: Any) -> str:
+    """Return what is to be said of a file without layers."""
+    named = net.net or net.train_net or next(iter(net.test_net), "")
+    if named:
+        return f'it is a solver, not a net: name the file in its `net`, "{named}"'
+    if net.HasField("base_lr") or net.HasField("lr_policy"):
+        return "it is a solver, not a net: name the net's file"
+    return "it has no layers: it is no net, or cut off"
+
+
+@dataclass
+class Layer:
+    """A layer of either format; `kind` is its type as it is looked up."""
+
+    message: Any
+    name: str
+    type: str
+    kind: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+
+
+def _layers(net: Any, phase: str) -> tuple[list[Layer], list[Layer]]:
+    """Return the layers that are there in a phase, and those that are left out."""
+    stages = {phase, *net.state.stage, *(["val"] if phase == "test" else [])}
+    state = _State(phase == "test", net.state.level, stages)
+    found: list[Layer] = []
+    left_out: list[Layer] = []
+    for message in net.layer or net.layers:
+        kind = message.type
+        if not isinstance(kind, str):
+            values = message.DESCRIPTOR.fields_by_name["type"].enum_type.values_by_number
+            kind = values[kind].name if message.HasField("type") else ""
+        tops = tuple(message.top)
+        name = message.name.strip("/ ") or next(iter(tops), "") or kind.lower()
+        layer = Layer(message, printable(name), kind, canonical(kind), tuple(message.bottom), tops)
+        (found if state.takes(message) else left_out).append(layer)
+    return found, left_out
+
+
+@dataclass
+class _State:
+    """What the rules of layers ask about. Phase and stages have the same names in many files."""
+
+    testing: bool
+    level: int
+    stages: set[str]
+
+    def takes(self, layer: Any) -> bool:
+        """Tell whether a layer is in the net."""
+        if layer.include:
+            return any(self._meets(rule) for rule in layer.include)
+        return not any(self._meets(rule) for rule in layer.exclude)
+
+    def _meets(self, rule: Any) -> bool:
+        return not (
+            (rule.HasField("phase") and rule.phase != self.testing)
+            or (rule.HasField("min_level") and self.level < rule.min_level)
+            or (rule.HasField("max_level") and self.level > rule.max_level)
+            or not self.stages.issuperset(rule.stage)
+            or not self.stages.isdisjoint(rule.not_stage)
+        )
+
+
+class _Reader:
+    """Goes through the layers in the file's order, which is the order they are computed in."""
+
+    def __init__(self, target: str, net: Any, options: ImportOptions, mistakes: Mistakes) -> None:
+        self.target = target
+        self.options = options
+        self.mistakes = mistakes
+        self.name = printable(net.name.strip()) or Path(target).stem
+        self.layers, left_out = _layers(net, options.phase)
+        self.sources = find_sources(net, self.layers, OPERATORS, options, mistakes)
+        self.blobs: dict[str, Value | Source | None] = dict(self.sources)
+        self.reported: set[str] = set()
+        #: The layer that gives a blob, for what is read before it is there.
+        self.givers = {top: layer.name for layer in self.layers for top in layer.tops}
+        self.left_out = {top: layer for layer in left_out for top in layer.tops}
+        first = next((each for each in self.sources.values() if each.shape), None)
+        self.batch = first.batch if first is not None else 1
+        self.builder = Builder(self.name, target, self.batch)
+        self.parameters = Parameters(self.builder)
+
+    def read(self) -> NetSpec | None:
+        """Return the net, or None if it has mistakes."""
+        self._check_types()
+        if not self.sources:
+            self._ask_for_input()
+            return None
+        for layer in self.layers:
+            if len(self.mistakes.found) > _MOST_MISTAKES:
+                return None
+            if not self._is_source(layer):
+                self._add(layer)
+        if self.mistakes:
+            return None
+        if all(value is source for value, source in self._own_blobs()):
+            self.mistakes.add(f"no layer reads its inputs in the {self.options.phase} phase")
+            return None
+        return self.builder.finish()
+
+    def _own_blobs(self) -> Iterable[tuple[object, object]]:
+        return [(self.blobs[name], source) for name, source in self.sources.items()]
+
+    def _is_source(self, layer: Layer) -> bool:
+        own = [self.sources[name] for name in layer.tops if name in self.sources]
+        return not layer.bottoms and any(source.layer == layer.name for source in own)
+
+    def _ask_for_input(self) -> None:
+        """Say that nothing is an input, though something is read that no layer gives."""
+        missing = [b for layer in self.layers for b in layer.bottoms if b not in self.givers]
+        name = next(iter(missing), "NAME")
+        self.mistakes.add(
+            f"nothing in it is an input in the {self.options.phase} phase: "
+            f"say what is one with --input {name}=NxCxHxW"
+        )
+
+    def _check_types(self) -> None:
+        """Note the types that are not understood, all in one line."""
+        unknown: dict[str, list[str]] = {}
+        for layer in self.layers:
+            if not layer.kind:
+                self.mistakes.add("it must be given", layer.name, "type")
+            elif layer.bottoms and layer.kind not in OPERATORS:
+                unknown.setdefault(_type(layer), []).append(layer.name)
+        if not unknown or self.options.unknown == "zero":
+            return
+        listed = [
+            f"{kind} ({_list(names, _LISTED_LAYERS)})"
+            for kind, names in list(unknown.items())[: _LISTED_TYPES + 1]
+        ]
+        self.mistakes.add(
+            f"types of layers that are not understood: {_list(listed, _LISTED_TYPES)}; "
+            "--unknown=zero takes them as costing nothing"
+        )
+
+    def _take(self, name: str) -> Value:
+        """Return a blob; inputs become layers when they are first read."""
+        value = self.blobs[name]
+        if isinstance(value, Source):
+            assert value.shape is not None
+            value = self.blobs[name] = self._feed(value, value.shape)
+        assert value is not None
+        return value
+
+    def _feed(self, source: Source, shape: tuple[int, ...]) -> Value:
+        if source.batch != self.batch:
+            return self.builder.input(source.name, shape, None)
+        if source.steps == 1:
+            return self.builder.input(source.name, shape, source.batch_axis)
+        # Samples of many steps each: their convolutions take the steps of all for a batch.
+        apart = (source.steps, source.batch, *shape[1:])
+        return self.builder.reshape(source.name, self.builder.input(source.name, apart, 1), shape)
+
+    def _add(self, layer: Layer) -> None:
+        """Build a layer. What depends on one that was not built is passed over in silence."""
+        given = [self._is_given(layer, name) for name in layer.bottoms]
+        values: Sequence[Value | None] = [None] * len(layer.tops)
+        if all(given) and layer.kind:
+            try:
+                values = self._build(layer)
+            except ImportFault as fault:
+                self.mistakes.add(str(fault), layer.name, getattr(fault, "key", None))
+        for name, value in zip(layer.tops, values, strict=False):
+            if value is not None and max(value.shape, default=1) > MAX_SIZE:
+                text = format_shape(value.shape)
+                self.mistakes.add(f"its output of {text} is too large", layer.name)
+                value = None
+            if name in self.blobs and name not in layer.bottoms:
+                self.mistakes.add(f'its top "{name}" is another layer\'s too', layer.name, "top")
+            self.blobs[name] = value
+
+    def _is_given(self, layer: Layer, name: str) -> bool:
+        """Tell whether a bottom is there to be read; notes it if no layer gives it."""
+        if name not in self.blobs:
+            if name not in self.reported:
+                self.mistakes.add(self._missing(name), layer.name, "bottom")
+                self.reported.add(name)
+            return False
+        value = self.blobs[name]
+        return value is not None and not (isinstance(value, Source) and value.shape is None)
+
+    def _missing(self, name: str) -> str:
+        """Return what is to be said of a bottom that is not there to be read."""
+        if name in self.givers:
+            return f'its bottom "{name}" is given only later, by layer "{self.givers[name]}"'
+        other = self.left_out.get(name)
+        if other is None:
+            hint = self.mistakes.near(name, self.blobs) if len(self.blobs) < _MOST_NEAR else ""
+            return f'no layer gives its bottom "{name}"{hint}'
+        stages = [stage for rule in other.message.include for stage in rule.stage]
+        where = "--phase train" if self.options.phase == "test" else "--phase test"
+        if stages:
+            listed = " ".join(f'stage: "{stage}"' for stage in stages)
+            where = f"state {{ {listed} }} in the file"
+        return f'layer "{other.name}" gives its bottom "{name}" only with {where}'
+
+    def _build(self, layer: Layer) -> Sequence[Value | None]:
+        call = Call(
+            self.builder,
+            layer.message,
+            layer.name,
+            layer.kind,
+            layer.bottoms,
+            len(layer.tops),
+            self._take,
+            self.parameters,
+        )
+        operator = OPERATORS.get(layer.kind)
+        if operator is None:
+            return self._build_unknown(layer, call)
+        result = operator(call)
+        values = [result] if isinstance(result, Value) else list(result)
+        if len(values) < len(layer.tops):
+            raise ImportFault(f"it gives {len(values)} tops, and {len(layer.tops)} are named")
+        return values
+
+    def _build_unknown(self, layer: Layer, call: Call) -> Sequence[Value | None]:
+        if self.options.unknown != "zero" or not layer.bottoms:
+            return [None] * len(layer.tops)
+        inputs = call.all_bottoms()
+        shape = _regions(layer.message, inputs[0].shape)
+        names = [layer.name, *(f"{layer.name}_{i + 1}" for i in range(1, len(layer.tops)))]
+        return [
+            self.builder.unknown(name, _type(layer), inputs, shape)
+            for name in names[: max(1, len(layer.tops))]
+        ]
+
+
+def _regions(message: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape that a layer gives that is not understood: its input's.
+
+    Poolings of regions say what each is brought to; there is one region for each sample.
+    """
+    if len(shape) == 4:
+        for field in ("roi_pooling_param", "roi_align_param"):
+            param = getattr(message, field)
+            if param.pooled_h > 0 and param.pooled_w > 0:
+                return (*shape[:2], param.pooled_h, param.pooled_w)
+        param = message.psroi_pooling_param
+        if param.output_dim > 0 and param.group_size > 0:
+            return (shape[0], param.output_dim, param.group_size, param.group_size)
+    return shape
+
+
+def _type(layer: Layer) -> str:
+    """Return a type as it is named in messages."""
+    own = layer.message.python_param
+    if layer.kind == "python" and own.layer:
+        return printable(f"Python {own.module}.{own.layer}")
+    return printable(layer.type)
+
+
+def _list(names: Sequence[str], most: int) -> str:
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])

@@ -1,0 +1,307 @@
+"""The inputs of a Caffe net: what its file says of them, and what an option says instead."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from paleo.errors import Mistakes
+from paleo.importers.base import ImportOptions
+from paleo.importers.caffe_ops import LOSSES
+from paleo.tensor import format_shape
+from paleo.values import MAX_SIZE
+
+if TYPE_CHECKING:
+    from paleo.importers.caffe import Layer
+
+__all__ = ["Source", "find_sources"]
+
+Shape = tuple[int, ...]
+
+#: Paleo's tensors have as many dimensions at most.
+_MAX_RANK = 8
+
+
+@dataclass
+class Source:
+    """A blob that is fed. `shape` is None as long as nothing says what it is."""
+
+    name: str
+    shape: Shape | None
+    #: The layer that gives it; None for the file's own `input`.
+    layer: str | None
+    #: What it lacks, or what is wrong with what the file says.
+    fault: str | None = None
+    key: str | None = None
+    #: The images that labels belong to, which say how many there are.
+    images: str | None = None
+    batch_axis: int = 0
+    #: The time steps that stand before the samples in the first axis.
+    steps: int = 1
+    #: How many samples there are, where that is known without the shape.
+    samples: int | None = None
+
+    @property
+    def batch(self) -> int:
+        """The samples in it."""
+        assert self.shape is not None
+        return self.shape[self.batch_axis] // self.steps
+
+
+def find_sources(
+    net: Any,
+    layers: Sequence[Layer],
+    operators: Container[str],
+    options: ImportOptions,
+    mistakes: Mistakes,
+) -> dict[str, Source]:
+    """Return the inputs by name, in the file's order, with what the options say of them."""
+    sources: dict[str, Source] = {}
+    for source in _of_file(net):
+        sources[source.name] = source
+    for layer in layers:
+        if not layer.bottoms and layer.kind and layer.kind not in operators:
+            for source in _of_layer(layer):
+                if source.name in sources:
+                    mistakes.add(
+                        f'its top "{source.name}" is another layer\'s too', layer.name, "top"
+                    )
+                sources[source.name] = source
+    read = {bottom for layer in layers for bottom in layer.bottoms}
+    _override(sources, layers, options, mistakes)
+    for source in sources.values():
+        images = sources.get(source.images or "")
+        if source.shape is None and source.fault is None and images is not None:
+            samples = images.shape[0] if images.shape else images.samples
+            source.shape = None if samples is None else (samples, 1)
+        if source.shape is not None:
+            _check(source, mistakes)
+        elif source.name in read and (source.fault or source.images not in read):
+            # Labels follow from their images; only if nobody reads those are they asked for.
+            _ask(source, mistakes)
+    _find_time(sources, layers)
+    return sources
+
+
+def _check(source: Source, mistakes: Mistakes) -> None:
+    """Note a shape that is none, and forget it."""
+    assert source.shape is not None
+    where = f'the shape of "{source.name}"'
+    wrong = next((size for size in source.shape if not 1 <= size <= MAX_SIZE), None)
+    if wrong is not None:
+        text = "x".join(map(str, source.shape))
+        mistakes.add(
+            f"{where}, {text}, has a size of {wrong}: expected 1 up to {MAX_SIZE}, here or with "
+            "--input",
+            source.layer,
+            source.key,
+        )
+    elif not 1 <= len(source.shape) <= _MAX_RANK:
+        mistakes.add(f"{where} has {len(source.shape)} axes: expected 1 to {_MAX_RANK}")
+    else:
+        return
+    source.shape = None
+
+
+def _ask(source: Source, mistakes: Mistakes) -> None:
+    """Say that an option is needed."""
+    samples = source.samples or "N"
+    what = source.fault or f'it does not say how large "{source.name}" is'
+    mistakes.add(
+        f"{what}: give it with --input {source.name}={samples}xCxHxW", source.layer, source.key
+    )
+
+
+def _override(
+    sources: dict[str, Source],
+    layers: Sequence[Layer],
+    options: ImportOptions,
+    mistakes: Mistakes,
+) -> None:
+    """Put in what the options say; blobs that nothing gives become inputs by it."""
+    given = {top for layer in layers for top in layer.tops}
+    missing = dict.fromkeys(b for layer in layers for b in layer.bottoms if b not in given)
+    named = {name for name, _ in options.input if name is not None}
+    unnamed = iter(
+        [name for name in [*sources, *(missing if not sources else [])] if name not in named]
+    )
+    for name, shape in options.input:
+        wanted = next(unnamed, None) if name is None else name
+        if wanted is None:
+            mistakes.add(f"--input {format_shape(shape)}: it has no input left for that")
+        elif wanted in sources or wanted in missing:
+            source = sources.setdefault(wanted, Source(wanted, None, None))
+            source.shape, source.fault, source.images = shape, None, None
+        else:
+            hint = mistakes.near(wanted, sources)
+            mistakes.add(f'--input {wanted}={format_shape(shape)}: "{wanted}" is no input{hint}')
+
+
+# What a file says
+
+
+def _of_file(net: Any) -> Iterator[Source]:
+    """Yield the inputs at the root of a file."""
+    shapes = [tuple(each.dim) for each in net.input_shape]
+    dims = list(net.input_dim)
+    for i, name in enumerate(net.input):
+        shape: Shape | None = shapes[i] if i < len(shapes) else None
+        key = "input_shape"
+        if shape is None and dims:
+            key = "input_dim"
+            # Four numbers each; a single input may have fewer axes.
+            shape = tuple(dims) if len(net.input) == 1 else tuple(dims[4 * i : 4 * i + 4])
+        yield Source(name, shape or None, None, key=key)
+
+
+def _of_layer(layer: Layer) -> Iterator[Source]:
+    """Yield the tops of a data layer."""
+    shapes = _READERS.get(layer.kind)
+    if shapes is not None:
+        found = shapes(layer.message, len(layer.tops))
+        for name, shape in zip(layer.tops, found, strict=True):
+            yield Source(name, shape, layer.name, key="shape" if shape is not None else None)
+        return
+    first = _images(layer)
+    yield first
+    for name in layer.tops[1:]:
+        label = layer.kind != "hdf5data" or "label" in name.lower()
+        yield Source(name, None, layer.name, images=first.name if label else None)
+
+
+def _images(layer: Layer) -> Source:
+    """Return the first top of a layer that reads files."""
+    message = layer.message
+    name = next(iter(layer.tops), layer.name)
+    param = next(
+        (value for field, value in message.ListFields() if field.name.endswith("data_param")), None
+    )
+    samples = getattr(param, "batch_size", 0)
+    source = Source(name, None, layer.name, samples=samples if samples > 0 else None)
+    transform = message.transform_param
+    sizes = _sizes(transform, param)
+    if layer.kind in ("hdf5data", "python") or param is None or not sizes:
+        return source
+    if samples < 1:
+        source.fault, source.key = "it does not say how many images there are", "batch_size"
+        return source
+    gray = transform.force_gray or not getattr(param, "is_color", True)
+    # One mean is for all channels, however many they are.
+    means = len(transform.mean_value)
+    channels = 1 if gray else (means if means > 1 else 3)
+    if layer.kind == "videodata":
+        if not message.HasField("image_data_param"):
+            return source
+        sizes = (param.new_length, *sizes)
+    source.shape = (samples, channels, *sizes)
+    return source
+
+
+def _sizes(transform: Any, param: Any) -> Shape | None:
+    """Return the height and width of images, if they are cut or brought to one size."""
+    crop = transform.crop_size or getattr(param, "crop_size", 0)
+    resize = transform.resize_param
+    choices = (
+        (transform.crop_h, transform.crop_w),
+        (crop, crop),
+        (getattr(param, "new_height", 0), getattr(param, "new_width", 0)),
+        (resize.height, resize.width),
+    )
+    return next((pair for pair in choices if all(pair)), None)
+
+
+def _listed(shapes: Sequence[Any], count: int) -> list[Shape | None]:
+    """Return a shape for each of `count` tops: one for all, or one each."""
+    found: list[Shape | None] = [tuple(each.dim) for each in shapes]
+    if len(found) == 1:
+        found *= count
+    return (found + [None] * count)[:count]
+
+
+def _input(message: Any, count: int) -> list[Shape | None]:
+    return _listed(message.input_param.shape, count)
+
+
+def _dummy(message: Any, count: int) -> list[Shape | None]:
+    param = message.dummy_data_param
+    if param.shape:
+        return _listed(param.shape, count)
+    columns = [list(each) for each in (param.num, param.channels, param.height, param.width)]
+    columns = [each * count if len(each) == 1 else each for each in columns]
+    if any(len(each) < count for each in columns):
+        return [None] * count
+    return [tuple(each[i] for each in columns) for i in range(count)]
+
+
+def _memory(message: Any, count: int) -> list[Shape | None]:
+    param = message.memory_data_param
+    shape = tuple(param.dim) or (param.batch_size, param.channels, param.height, param.width)
+    labels: Shape = (shape[0], 1)
+    found: list[Shape | None] = [shape, *[labels] * (count - 1)]
+    return found[:count]
+
+
+_READERS: Mapping[str, Any] = {"input": _input, "dummydata": _dummy, "memorydata": _memory}
+
+
+# Where the batch is
+
+#: Layers through which axes pass as they are, if they work on later ones.
+_KEEPING = """
+    embed dropout relu prelu sigmoid tanh power eltwise concat slice split softmax accuracy
+    scale bias innerproduct absval exp log elu bnll"""
+_RECURRENT = ("lstm", "rnn")
+
+
+def _time_major(layers: Sequence[Layer]) -> set[str]:
+    """Return the blobs of T x N x ...: what recurrent layers read and give, and all beside it."""
+    group: dict[str, str] = {}
+
+    def root(name: str) -> str:
+        while group.setdefault(name, name) != name:
+            group[name] = group[group[name]]
+            name = group[name]
+        return name
+
+    keeping = {*_KEEPING.split(), *LOSSES}
+    marked = []
+    for layer in layers:
+        if layer.kind in _RECURRENT:
+            # A third bottom is the same at all steps: N x D.
+            together = [*layer.bottoms[:2], *layer.tops[:1]]
+            marked += together[:1]
+        elif layer.kind in keeping and not _is_flattening(layer):
+            together = [*layer.bottoms, *layer.tops]
+        else:
+            continue
+        for name in together[1:]:
+            group[root(name)] = root(together[0])
+    roots = {root(name) for name in marked}
+    return {name for name in list(group) if root(name) in roots}
+
+
+def _find_time(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:
+    """Find the inputs of T x N x ..., and those of (T N) x ... that are made such later."""
+    time_major = _time_major(layers)
+    splits = [
+        tuple(layer.message.reshape_param.shape.dim[:2])
+        for layer in layers
+        if layer.kind == "reshape" and time_major.intersection(layer.tops)
+    ]
+    for source in sources.values():
+        shape = source.shape
+        if shape is None:
+            continue
+        if source.name in time_major:
+            source.batch_axis = int(len(shape) > 1)
+            continue
+        for first, second in (split for split in splits if len(split) == 2):
+            steps = first if first > 0 else shape[0] // max(second, 1)
+            samples = second if second > 0 else shape[0] // steps
+            if first and second and steps * samples == shape[0]:
+                source.steps = steps
+
+
+def _is_flattening(layer: Layer) -> bool:
+    return layer.kind == "innerproduct" and layer.message.inner_product_param.axis in (0, 1)

@@ -1,0 +1,276 @@
+"""ONNX files: what PyTorch, TensorFlow, JAX and many others export.
+
+Shapes come from the onnx package, operator by operator, so that the weights are never
+copied; their numbers are not looked at, and may be missing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from paleo.errors import Mistakes, NetSpecError
+from paleo.importers import onnx_layers, onnx_moves, onnx_pointwise
+from paleo.importers.base import ImportFault, ImportOptions
+from paleo.importers.onnx_graph import Walk
+from paleo.importers.onnx_inputs import Inputs, find_inputs
+from paleo.importers.onnx_names import net_name
+from paleo.importers.onnx_node import Tensor, one_line, plain_domain
+
+if TYPE_CHECKING:
+    from paleo.netspec import NetSpec
+
+__all__ = ["read"]
+
+#: The files that hold what operators are.
+_OPERATORS = (onnx_layers, onnx_moves, onnx_pointwise)
+#: Nodes of a graph, with functions written out where they are called.
+_MOST_NODES = 100_000
+_OLDEST = 7
+_LISTED = 4
+
+
+def read(target: str, options: ImportOptions) -> NetSpec:
+    """Return the net of an ONNX file; raises NetSpecError with all that is wrong with it."""
+    model = _load(target)
+    mistakes = Mistakes(target)
+    _check(model, mistakes)
+    mistakes.raise_as(NetSpecError)
+    model = _without_functions(model, target)
+    net = _read(model, target, options, mistakes, trace=True)
+    if net is None:
+        # The batch may be written into the graph though its inputs leave it open.
+        again = Mistakes(target)
+        net = _read(model, target, options, again, trace=False)
+        if net is None:
+            again.raise_as(NetSpecError)
+            mistakes.raise_as(NetSpecError)
+    assert net is not None
+    return net
+
+
+def _load(target: str) -> Any:
+    """Return the model in a file. Weights outside it are left where they are."""
+    try:
+        onnx = importlib.import_module("onnx")
+    except ImportError:
+        raise NetSpecError(
+            f'{target}: reading it needs onnx; install it with: pip install "paleo[onnx]"'
+        ) from None
+    try:
+        data = Path(target).read_bytes()
+    except OSError as error:
+        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
+    if not data:
+        raise NetSpecError(f"{target}: the file is empty")
+    model = onnx.ModelProto()
+    decode_error = importlib.import_module("google.protobuf.message").DecodeError
+    try:
+        model.ParseFromString(data)
+    except decode_error:
+        raise NetSpecError(f"{target}: {_what_it_is(data)}") from None
+    if not model.ir_version or not model.HasField("graph"):
+        raise NetSpecError(f"{target}: {_what_it_is(data)}")
+    return model
+
+
+def _what_it_is(data: bytes) -> str:
+    """Return what is to be said of a file that is no ONNX model."""
+    start = data[:512].lstrip()
+    if start.startswith((b"{", b"[")):
+        return "not an ONNX model, but JSON"
+    if start.startswith(b"PK"):
+        return "not an ONNX model, but a zip archive, as PyTorch saves them"
+    if all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in start) and start:
+        return "not an ONNX model, but text; ONNX files are binary"
+    return "not an ONNX model, or not all of one"
+
+
+def _check(model: Any, mistakes: Mistakes) -> None:
+    """Note what makes a model unreadable as a whole."""
+    defs = importlib.import_module("onnx.defs")
+    graph = model.graph
+    if not graph.node:
+        mistakes.add("the model has no nodes; it may be cut off")
+        return
+    if not graph.output:
+        mistakes.add("the model has no outputs; it may be cut off")
+    versions = {plain_domain(each.domain): each.version for each in model.opset_import}
+    newest = defs.onnx_opset_version()
+    if "" not in versions:
+        if any(not plain_domain(node.domain) for node in graph.node[:_MOST_NODES]):
+            mistakes.add("the model does not say which version of the operators it has (opset)")
+    elif versions[""] < _OLDEST:
+        mistakes.add(
+            f"its operators are of version {versions['']} (opset); Paleo reads {_OLDEST} and "
+            "newer: onnx.version_converter can convert it"
+        )
+    elif versions[""] > newest:
+        mistakes.add(
+            f"its operators are of version {versions['']} (opset); the onnx installed here "
+            f"knows those up to {newest}: a newer one can read it"
+        )
+    _check_size(model, mistakes)
+    if not mistakes and not all(isinstance(name, str) for name in _names(model)):
+        mistakes.add("a name in it is not UTF-8: it is damaged")
+
+
+def _names(model: Any) -> Iterator[Any]:
+    """Yield the names in a model; one that is not UTF-8 is bytes."""
+    yield model.graph.name
+    for each in model.functions:
+        yield from (each.name, each.domain, *each.input, *each.output, *each.attribute)
+    for nodes in (model.graph.node, *(each.node for each in model.functions)):
+        for node in _all_nodes(nodes):
+            yield from (node.name, node.op_type, node.domain, *node.input, *node.output)
+            for attribute in node.attribute:
+                yield attribute.name
+                if attribute.HasField("g"):
+                    yield from (each.name for each in attribute.g.initializer)
+                    yield from (each.name for each in attribute.g.output)
+    for each in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        yield each.name
+        yield from (dim.dim_param for dim in each.type.tensor_type.shape.dim)
+    yield from (each.name for each in model.graph.initializer)
+    yield from (each.values.name for each in model.graph.sparse_initializer)
+    yield from (each.domain for each in model.opset_import)
+
+
+def _check_size(model: Any, mistakes: Mistakes) -> None:
+    """Note too many nodes, also where functions that call functions make them many."""
+    functions = {_called(each): each for each in model.functions}
+    sizes: dict[tuple[str, str, str], int] = {}
+
+    def measure(nodes: Any, calling: tuple[tuple[str, str, str], ...]) -> int:
+        if len(nodes) > _MOST_NODES:
+            return len(nodes)
+        total = 0
+        for node in _all_nodes(nodes):
+            called = (node.domain, node.op_type, getattr(node, "overload", ""))
+            if called in calling:
+                mistakes.add(f'the function "{node.op_type}" calls itself')
+                return 0
+            if called in functions and called not in sizes:
+                sizes[called] = measure(functions[called].node, (*calling, called))
+            total += sizes.get(called, 1)
+            if total > _MOST_NODES:
+                break
+        return total
+
+    total = measure(model.graph.node, ())
+    if total > _MOST_NODES:
+        mistakes.add(f"the model has more than {_MOST_NODES:,} nodes, which is too many to read")
+
+
+def _called(function: Any) -> tuple[str, str, str]:
+    return (function.domain, function.name, getattr(function, "overload", ""))
+
+
+def _all_nodes(nodes: Any) -> Iterator[Any]:
+    """Yield nodes, and those of graphs inside them."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _all_nodes(attribute.g.node)
+            for graph in attribute.graphs:
+                yield from _all_nodes(graph.node)
+
+
+def _without_functions(model: Any, target: str) -> Any:
+    """Return a model in which the functions of its own are written out where it calls them."""
+    if not model.functions:
+        return model
+    onnx = importlib.import_module("onnx")
+    inliner = importlib.import_module("onnx.inliner")
+    # The inliner copies the model: it gets the weights' shapes only.
+    weights = list(model.graph.initializer)
+    del model.graph.initializer[:]
+    for each in weights:
+        model.graph.initializer.add(name=each.name, dims=each.dims, data_type=each.data_type)
+    try:
+        inlined = inliner.inline_local_functions(model)
+    except (RuntimeError, ValueError, TypeError, onnx.checker.ValidationError) as error:
+        raise NetSpecError(
+            f"{target}: its functions cannot be written out: {one_line(error)}"
+        ) from None
+    del inlined.graph.initializer[:]
+    inlined.graph.initializer.extend(weights)
+    return inlined
+
+
+def _read(
+    model: Any, target: str, options: ImportOptions, mistakes: Mistakes, trace: bool
+) -> NetSpec | None:
+    """Return the net; None, with mistakes noted, if there are any."""
+    from paleo.importers.builder import Builder
+
+    graph = model.graph
+    dimensions = {size for each in graph.initializer for size in each.dims}
+    inputs = find_inputs(graph, options, dimensions, mistakes, trace)
+    if inputs is None:
+        mistakes.raise_as(NetSpecError)
+        return None
+    builder = Builder(net_name(graph.name, Path(target).stem), target, inputs.batch)
+    walk = Walk(
+        builder,
+        mistakes,
+        {plain_domain(each.domain): each.version for each in model.opset_import},
+        model.ir_version,
+        inputs.sizes,
+        options.unknown,
+    )
+    walk.declared = {each.name: each for each in (*graph.value_info, *graph.output)}
+    walk.add_initializers(graph)
+    _add_inputs(walk, inputs)
+    outputs = [each.name for each in graph.output]
+    walk.run(graph, outputs)
+    _name_not_understood(walk)
+    ends = []
+    for name in outputs:
+        if name in walk.tensors:
+            made = walk.tensors[name].made
+            ends += [made] if made is not None and made.batched else []
+        elif name not in walk.broken and not mistakes:
+            mistakes.add(f'output "{name}" is given by no node{mistakes.near(name, walk.tensors)}')
+    if not mistakes and not ends:
+        mistakes.add("none of its outputs is computed from its inputs")
+    if mistakes:
+        return None
+    try:
+        return builder.finish([*ends, *walk.kept])
+    except ImportFault as error:
+        mistakes.add(str(error))
+        return None
+
+
+def _add_inputs(walk: Walk, inputs: Inputs) -> None:
+    for each in inputs.inputs:
+        if each.batch_axis is None:
+            # The same for every sample, such as a mask or the indices of positions.
+            walk.tensors[each.name] = Tensor(each.shape, each.dtype, why="an input of the net")
+            continue
+        try:
+            made = walk.builder.input(each.name, each.shape, each.batch_axis)
+        except ImportFault as error:
+            walk.mistakes.add(f'input "{each.name}": {error}')
+            walk.broken.add(each.name)
+            continue
+        walk.tensors[each.name] = Tensor(each.shape, each.dtype, made)
+
+
+def _name_not_understood(walk: Walk) -> None:
+    """Note all operators that are not understood, in one line."""
+    if not walk.not_understood:
+        return
+    named = []
+    for title, nodes in walk.not_understood.items():
+        more = f" and {len(nodes) - _LISTED} more" if len(nodes) > _LISTED else ""
+        listed = ", ".join(f'"{node}"' for node in nodes[:_LISTED])
+        named.append(f"{title} ({listed}{more})")
+    walk.mistakes.add(
+        f"not understood: {'; '.join(named)}; with --unknown=zero they cost nothing and are "
+        "listed as not counted"
+    )

@@ -1,0 +1,241 @@
+"""ONNX operators that move data, or only say of it that it has another shape."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from paleo.importers.base import ImportFault
+from paleo.importers.onnx_fold import slice_bounds
+from paleo.importers.onnx_node import Node, NotUnderstoodError, Result, Tensor, operator
+
+if TYPE_CHECKING:
+    from paleo.importers.builder import Value
+
+#: Operators that pass over what they read once and write what they give, whatever the order.
+_ONE_PASS = (
+    "AffineGrid",
+    "CenterCropPad",
+    "Col2Im",
+    "CumProd",
+    "CumSum",
+    "DepthToSpace",
+    "GatherElements",
+    "GatherND",
+    "GridSample",
+    "MaxRoiPool",
+    "MaxUnpool",
+    "OneHot",
+    "ReverseSequence",
+    "RoiAlign",
+    "RotaryEmbedding",
+    "Scatter",
+    "ScatterElements",
+    "ScatterND",
+    "SpaceToDepth",
+    "TensorScatter",
+    "TopK",
+    "Trilu",
+)
+
+
+@operator(*_ONE_PASS)
+def _one_pass(node: Node) -> Result:
+    """What is read beside the data is small, or written as part of it."""
+    main = next(
+        (
+            index
+            for index, each in enumerate(node.inputs)
+            if each is not None and each.made is not None and each.made.batched
+        ),
+        0,
+    )
+    node.keep(*(index for index in range(len(node.inputs)) if index != main))
+    made = node.builder.rearrange(node.name, node.value(main), node.output_shape())
+    # A TopK's indices are as many as its values.
+    return [made] * len(node.proto.output)
+
+
+@operator("Reshape")
+def _reshape(node: Node) -> Result:
+    return node.builder.reshape(node.name, node.value(), node.output_shape())
+
+
+@operator("Flatten")
+def _flatten(node: Node) -> Result:
+    shape = node.shape()
+    if node.whole("axis", 1) == 1 and len(shape) > 1:
+        return node.builder.flatten(node.name, node.value(), 1)
+    return node.builder.reshape(node.name, node.value(), node.output_shape())
+
+
+@operator("Squeeze")
+def _squeeze(node: Node) -> Result:
+    axes = node.axes()
+    if axes is None:
+        axes = [axis for axis, size in enumerate(node.shape()) if size == 1]
+    return node.builder.squeeze(node.name, node.value(), axes) if axes else node.value()
+
+
+@operator("Unsqueeze")
+def _unsqueeze(node: Node) -> Result:
+    return node.builder.unsqueeze(node.name, node.value(), node.axes() or [])
+
+
+@operator("Transpose")
+def _transpose(node: Node) -> Result:
+    rank = len(node.shape())
+    perm = node.wholes("perm", list(range(rank))[::-1])
+    if sorted(perm) != list(range(rank)):
+        raise ImportFault(f"a transposition of {rank} dimensions by {perm}")
+    return node.builder.transpose(node.name, node.value(), perm)
+
+
+@operator("Concat")
+def _concat(node: Node) -> Result:
+    parts = [each for each in node.inputs if each is not None and each.size]
+    values = [each.value(node.builder) for each in parts]
+    if not values:
+        raise ImportFault("a Concat of nothing")
+    if len(values) == 1:
+        return values[0]
+    return node.builder.concat(node.name, values, node.whole("axis", 1))
+
+
+@operator("Split")
+def _split(node: Node) -> Result:
+    rank = len(node.shape())
+    axis = node.whole("axis", 0)
+    if not -rank <= axis < rank:
+        raise ImportFault(f"a Split of {rank} dimensions along axis {axis}")
+    sizes = [node.output_shape(index)[axis] for index in range(len(node.proto.output))]
+    if len(sizes) == 1:
+        return node.value()
+    names = [f"{node.name}_{index}" for index in range(len(sizes))]
+    return node.builder.split(names, node.value(), axis, sizes)
+
+
+@operator("Slice")
+def _slice(node: Node) -> Result:
+    lists: list[Any]
+    if node.version >= 10:
+        parts = ("starts", "ends", "axes", "steps")
+        lists = [
+            node.numbers(index, f"its {part}") if node.has(index) else None
+            for index, part in enumerate(parts, start=1)
+        ]
+    else:
+        lists = [*(node.wholes(part, None) for part in ("starts", "ends", "axes")), None]
+    shape = node.shape()
+    try:
+        cuts = slice_bounds(node, shape, lists)
+    except (TypeError, ValueError) as error:
+        raise ImportFault(f"a Slice of which {error}") from None
+    if any(size == 0 for _, _, size, _ in cuts):
+        # Exporters write rolls by nothing so; the Concat behind leaves it out.
+        return Tensor(node.output_shape(), node.inferred[0][1] or 1)
+    if any(step < 0 and size > 1 for _, _, size, step in cuts):
+        return node.builder.rearrange(node.name, node.value(), node.output_shape())
+    x = node.value()
+    for axis, start, size, step in cuts:
+        if size != shape[axis]:
+            x = node.builder.slice(node.name, x, axis, start, size, max(step, 1))
+    return x
+
+
+@operator("Gather")
+def _gather(node: Node) -> Result:
+    data, indices = node.tensor(0), node.tensor(1)
+    rank = len(data.shape)
+    axis = node.whole("axis", 0)
+    if not -rank <= axis < rank:
+        raise ImportFault(f"a Gather from {rank} dimensions along axis {axis}")
+    axis %= rank
+    if indices.size == 1 and len(indices.shape) < 2 and indices.made is None:
+        numbers = indices.numbers()
+        index = 0 if numbers is None else int(numbers.reshape(-1)[0])
+        if not -data.shape[axis] <= index < data.shape[axis]:
+            raise ImportFault(f"a Gather of element {index} of {data.shape[axis]}")
+        index %= data.shape[axis]
+        if not indices.shape:
+            return node.builder.select(node.name, node.value(), axis, index)
+        return node.builder.slice(node.name, node.value(), axis, index, 1)
+    if axis == 0 and rank == 2 and node.is_weight(0):
+        table = node.weight(0) if data.trainable else node.value(0)
+        return node.builder.embedding(node.name, node.value(1), table)
+    return node.builder.gather(node.name, node.value(0), node.value(1), axis)
+
+
+@operator("Expand")
+def _expand(node: Node) -> Result:
+    shape = node.output_shape()
+    return (
+        node.builder.expand(node.name, node.value(), shape)
+        if shape != node.shape()
+        else node.value()
+    )
+
+
+@operator("Tile")
+def _tile(node: Node) -> Result:
+    before, after = node.shape(), node.output_shape()
+    if before == after:
+        return node.value()
+    if all(old in (1, new) for old, new in zip(before, after, strict=True)):
+        return node.builder.expand(node.name, node.value(), after)
+    return node.builder.rearrange(node.name, node.value(), after)
+
+
+@operator("Pad")
+def _pad(node: Node) -> Result:
+    rank = len(node.shape())
+    if node.version < 11:
+        amounts = node.wholes("pads", [])
+    else:
+        amounts = [int(each) for each in node.numbers(1, "its pads")]
+    axes = list(range(rank))
+    if node.has(3):
+        axes = [int(axis) % rank for axis in node.numbers(3, "its axes")]
+    if len(amounts) != 2 * len(axes):
+        raise ImportFault(f"a Pad of {len(axes)} axes by {amounts}")
+    pads = [(0, 0)] * rank
+    for position, axis in enumerate(axes):
+        pads[axis] = (amounts[position], amounts[position + len(axes)])
+    if not any(map(any, pads)):
+        return node.value()
+    return node.builder.pad(node.name, node.value(), pads)
+
+
+@operator("Resize", "Upsample")
+def _resize(node: Node) -> Result:
+    modes = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
+    mode = node.text("mode", "nearest")
+    if mode not in modes:
+        raise ImportFault(f'{node.op} by "{mode}"')
+    shape = node.output_shape()
+    if shape == node.shape():
+        return node.value()
+    return node.builder.resize(node.name, node.value(), shape, modes[mode])
+
+
+@operator("ConstantOfShape", "Range")
+def _filled(node: Node) -> Result:
+    """Return a constant; its shape is known only where its inputs are."""
+    return Tensor(node.output_shape(), node.inferred[0][1] or 1)
+
+
+@operator("EyeLike")
+def _eye(node: Node) -> Result:
+    return Tensor(node.output_shape(), node.inferred[0][1] or 1)
+
+
+@operator("NonZero", "Compress", "Unique", "NonMaxSuppression")
+def _found(node: Node) -> Result:
+    """How much these give depends on the data."""
+    raise NotUnderstoodError
+
+
+def merge(node: Node, name: str, x: Value, heads: int) -> Value:
+    """Return N x T x (heads d) of N x heads x T x d."""
+    n, _, t, d = x.shape
+    turned = node.builder.transpose(name, x, [0, 2, 1, 3])
+    return node.builder.reshape(name, turned, (n, t, heads * d))

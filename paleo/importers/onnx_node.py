@@ -1,0 +1,275 @@
+"""A node of an ONNX graph and the tensors it reads, as the operators' functions see them."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from paleo.importers.base import ImportFault
+from paleo.importers.onnx_fold import LARGEST, Array
+
+if TYPE_CHECKING:
+    from paleo.importers.builder import Builder, Value
+    from paleo.importers.onnx_graph import Walk
+
+__all__ = [
+    "OPERATORS",
+    "STRING",
+    "Node",
+    "NotUnderstoodError",
+    "Part",
+    "Result",
+    "Shape",
+    "Tensor",
+    "one_line",
+    "operator",
+    "plain_domain",
+]
+
+Shape: TypeAlias = tuple[int, ...]
+
+#: TensorProto's number of text, and of a tensor that is stored outside the file.
+STRING = 8
+_EXTERNAL = 1
+
+
+class NotUnderstoodError(Exception):
+    """Raised by an operator for what Paleo has no layer for."""
+
+
+@dataclass(slots=True)
+class Tensor:
+    """What a name in the graph stands for.
+
+    It is numbers, a parameter of the net, or what the Builder made of one; `key` names the
+    tensor in the file that it is, maybe with its dimensions in another order.
+    """
+
+    shape: Shape
+    dtype: int = 1
+    made: Value | None = None
+    key: str | None = None
+    trainable: bool = False
+    array: Array | None = None
+    proto: Any = None
+    #: Why its numbers are not known, where they are not.
+    why: str = "computed from what the net reads"
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        result = 1
+        for size in self.shape:
+            result *= size
+        return result
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is neither a parameter nor computed from parameters or inputs."""
+        return self.made is None and not self.trainable
+
+    def numbers(self) -> Array | None:
+        """Return its numbers, where they are known and not too many."""
+        if self.array is None and self.proto is not None:
+            proto, self.proto = self.proto, None
+            if proto.data_location == _EXTERNAL:
+                self.why = "stored outside the file"
+            elif proto.data_type != STRING and self.size <= LARGEST:
+                helper = importlib.import_module("onnx.numpy_helper")
+                try:
+                    self.array = np.asarray(helper.to_array(proto))
+                except (KeyError, TypeError, ValueError) as error:
+                    raise ImportFault(
+                        f'tensor "{proto.name}" does not hold what it says: {one_line(error)}'
+                    ) from None
+        return self.array
+
+    def value(self, builder: Builder) -> Value:
+        """Return what the Builder knows it as."""
+        if self.made is not None:
+            return self.made
+        if self.trainable and self.key is not None:
+            return builder.parameter(self.key, self.shape)
+        return builder.constant(self.shape)
+
+
+Part: TypeAlias = "Value | Tensor | None"
+#: What an operator gives: its outputs in order, or the only one.
+Result: TypeAlias = "Value | Tensor | Sequence[Part]"
+Operator: TypeAlias = "Callable[[Node], Result]"
+
+#: What is understood, by (domain, operator).
+OPERATORS: dict[tuple[str, str], Operator] = {}
+
+
+def operator(*names: str, domain: str = "") -> Callable[[Operator], Operator]:
+    """Register a function as what these operators are."""
+
+    def register(function: Operator) -> Operator:
+        for name in names:
+            OPERATORS[domain, name] = function
+        return function
+
+    return register
+
+
+_PREFIXES = re.compile(r"^(\[[^\]]*\]|\((op_type|node)[^)]*\)|[:\s])+")
+
+
+def one_line(error: object) -> str:
+    """Return what a library says, without its own prefixes, as one line."""
+    text = " ".join(str(error).split())
+    return (_PREFIXES.sub("", text) or type(error).__name__)[:300].rstrip(". ")
+
+
+class Node:
+    """One operator of the graph, as the functions in `OPERATORS` see it."""
+
+    def __init__(self, walk: Walk, proto: Any, name: str, version: int) -> None:
+        self.walk = walk
+        self.builder = walk.builder
+        self.proto = proto
+        self.op: str = proto.op_type
+        self.domain: str = plain_domain(proto.domain)
+        self.name = name
+        self.version = version
+        self.inputs: list[Tensor | None] = []
+        #: Shape and element type of every output, each None where onnx does not infer it.
+        self.inferred: list[tuple[Shape | None, int | None]] = []
+        self._attributes: dict[str, Any] | None = None
+
+    def attribute(self, name: str) -> Any:
+        """Return the protocol buffer of an attribute, or None."""
+        if self._attributes is None:
+            self._attributes = {each.name: each for each in self.proto.attribute}
+        return self._attributes.get(name)
+
+    def whole(self, name: str, default: Any) -> Any:
+        """Return an attribute that is a whole number."""
+        found = self.attribute(name)
+        return default if found is None else int(found.i)
+
+    def real(self, name: str, default: float) -> float:
+        """Return an attribute that is a number."""
+        found = self.attribute(name)
+        return default if found is None else float(found.f)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return an attribute that is text."""
+        found = self.attribute(name)
+        return default if found is None else found.s.decode("utf-8", "replace")
+
+    def wholes(self, name: str, default: Any, count: int | None = None) -> Any:
+        """Return an attribute that is a list of whole numbers, `count` of them."""
+        found = self.attribute(name)
+        if found is None:
+            return default
+        numbers = [int(each) for each in found.ints]
+        if count is not None and len(numbers) != count:
+            raise ImportFault(f"{name} has {len(numbers)} entries, not {count}: {numbers}")
+        return numbers
+
+    def tensor_attribute(self, name: str) -> Array | None:
+        """Return the numbers of an attribute that is a tensor."""
+        found = self.attribute(name)
+        return None if found is None else Tensor(tuple(found.t.dims), proto=found.t).numbers()
+
+    def numpy_type(self, dtype: int) -> Any:
+        """Return NumPy's type for one of ONNX."""
+        return importlib.import_module("onnx.helper").tensor_dtype_to_np_dtype(dtype)
+
+    def has(self, index: int) -> bool:
+        """Whether there is an input at this position; some are optional."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def wants(self, index: int) -> bool:
+        """Whether anything reads the output at this position."""
+        return index < len(self.proto.output) and self.proto.output[index] in self.walk.uses
+
+    def tensor(self, index: int) -> Tensor:
+        """Return an input."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
+            raise ImportFault(f"{self.op} has no input {index}")
+        return found
+
+    def shape(self, index: int = 0) -> Shape:
+        """Return the shape of an input."""
+        return self.tensor(index).shape
+
+    def value(self, index: int = 0) -> Value:
+        """Return an input as the Builder knows it."""
+        return self.tensor(index).value(self.builder)
+
+    def weight(self, index: int, shape: Shape | None = None) -> Value:
+        """Return an input as a parameter, also where the file has it as a constant.
+
+        `shape` is how the layer sees it, if its dimensions stand in another order there.
+        """
+        tensor = self.tensor(index)
+        if tensor.made is not None or tensor.key is None:
+            return self._reordered(tensor.value(self.builder), shape)
+        return self.builder.parameter(tensor.key, tensor.shape if shape is None else shape)
+
+    def _reordered(self, value: Value, shape: Shape | None) -> Value:
+        """Return a part of a weight as a layer sees it."""
+        if shape is None or shape == value.shape:
+            return value
+        if shape == value.shape[::-1] and len(shape) == 2:
+            return self.builder.transpose(self.name, value, [1, 0])
+        return self.builder.reshape(self.name, value, shape)
+
+    def optional(self, index: int) -> Value | None:
+        """Return an input as a parameter if it is there."""
+        return self.weight(index) if self.has(index) else None
+
+    def is_weight(self, index: int) -> bool:
+        """Whether an input is a tensor that stands in the file, as weights do."""
+        tensor = self.tensor(index)
+        if tensor.made is not None:
+            held = tensor.made.tensor
+            return held is not None and held.trainable
+        return tensor.key is not None
+
+    def numbers(self, index: int, what: str) -> list[Any]:
+        """Return the numbers of an input, whose part in the operator is `what`."""
+        tensor = self.tensor(index)
+        numbers = tensor.numbers()
+        if numbers is None:
+            raise ImportFault(f"{self.op} needs the numbers of {what}, which are {tensor.why}")
+        return list(numbers.reshape(-1).tolist())
+
+    def axes(self, index: int = 1) -> list[int] | None:
+        """Return the axes, an attribute in old models and an input in new ones."""
+        if self.has(index):
+            return [int(axis) for axis in self.numbers(index, "its axes")] or None
+        axes: list[int] | None = self.wholes("axes", None)
+        return axes or None
+
+    def output_shape(self, index: int = 0) -> Shape:
+        """Return the shape of an output; raises ImportFault if it is not known."""
+        shape = self.inferred[index][0] if index < len(self.inferred) else None
+        if shape is None:
+            for tensor in self.inputs[1:]:
+                if tensor is not None and tensor.is_constant and tensor.numbers() is None:
+                    raise ImportFault(f"{self.op} needs numbers that are {tensor.why}")
+            raise ImportFault(
+                f"the shape of what {self.op} gives depends on what the net reads, or is unknown"
+            )
+        return shape
+
+    def keep(self, *indices: int) -> None:
+        """Keep what inputs are computed by, though the Builder is not told that they are read."""
+        for index in indices:
+            if self.has(index):
+                self.walk.keep(self.tensor(index))
+
+
+def plain_domain(domain: str) -> str:
+    """Return a domain; ONNX's own has two names."""
+    return "" if domain == "ai.onnx" else domain

@@ -1,0 +1,327 @@
+"""ONNX operators that work element by element, normalize, or reduce."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from paleo.importers.base import ImportFault
+from paleo.importers.onnx_node import Node, Result, Tensor, operator
+
+if TYPE_CHECKING:
+    from paleo.importers.builder import Value
+
+_ACTIVATIONS = {
+    "Abs": "absval",
+    "Acos": "other",
+    "Acosh": "other",
+    "Asin": "other",
+    "Asinh": "other",
+    "Atan": "other",
+    "Atanh": "other",
+    "Bernoulli": "other",
+    "BitwiseNot": "compare",
+    "Ceil": "round",
+    "Celu": "celu",
+    "Cos": "cos",
+    "Cosh": "exp",
+    "Elu": "elu",
+    "Erf": "erf",
+    "Exp": "exp",
+    "Floor": "round",
+    "Gelu": "gelu",
+    "HardSigmoid": "hard_sigmoid",
+    "HardSwish": "hard_swish",
+    "IsInf": "compare",
+    "IsNaN": "compare",
+    "LeakyRelu": "leaky_relu",
+    "Log": "log",
+    "Mish": "mish",
+    "Neg": "affine",
+    "Not": "compare",
+    "Reciprocal": "reciprocal",
+    "Relu": "relu",
+    "Round": "round",
+    "Selu": "selu",
+    "Shrink": "threshold",
+    "Sigmoid": "sigmoid",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sinh": "exp",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Sqrt": "sqrt",
+    "Swish": "silu",
+    "Tan": "other",
+    "Tanh": "tanh",
+    "ThresholdedRelu": "threshold",
+}
+
+_ELEMENTWISE = {
+    "Add": "sum",
+    "And": "logical",
+    "BitShift": "product",
+    "BitwiseAnd": "logical",
+    "BitwiseOr": "logical",
+    "BitwiseXor": "logical",
+    "Div": "quotient",
+    "Equal": "compare",
+    "Greater": "compare",
+    "GreaterOrEqual": "compare",
+    "Less": "compare",
+    "LessOrEqual": "compare",
+    "Max": "maximum",
+    "Mean": "mean",
+    "Min": "minimum",
+    "Mod": "quotient",
+    "Mul": "product",
+    "Or": "logical",
+    "Pow": "power",
+    "Sub": "difference",
+    "Sum": "sum",
+    "Where": "where",
+    "Xor": "logical",
+}
+
+_REDUCTIONS = {
+    "ReduceL1": "norm",
+    "ReduceL2": "norm",
+    "ReduceLogSum": "sum",
+    "ReduceLogSumExp": "sum",
+    "ReduceMax": "maximum",
+    "ReduceMean": "mean",
+    "ReduceMin": "minimum",
+    "ReduceProd": "product",
+    "ReduceSum": "sum",
+    "ReduceSumSquare": "norm",
+}
+
+
+@operator(*_ACTIVATIONS)
+def _activation(node: Node) -> Result:
+    return node.builder.activation(node.name, _ACTIVATIONS[node.op], node.value())
+
+
+@operator("Gelu", "QuickGelu", "FastGelu", "BiasGelu", domain="com.microsoft")
+def _gelu(node: Node) -> Result:
+    x = node.value()
+    if node.has(1):
+        x = node.builder.elementwise(f"{node.name}_bias", "sum", [x, node.weight(1)])
+    return node.builder.activation(node.name, "silu" if node.op == "QuickGelu" else "gelu", x)
+
+
+@operator("Clip")
+def _clip(node: Node) -> Result:
+    low: float | None
+    high: float | None
+    if node.version < 11:
+        low, high = node.real("min", float("-inf")), node.real("max", float("inf"))
+    else:
+        low, high = (_bound(node, index) for index in (1, 2))
+    # Where a bound is not known, it is still one.
+    if (low, high) == (0, 6):
+        function = "relu6"
+    elif (low, high) == (-1, 1):
+        function = "hard_tanh"
+    else:
+        function = "clip"
+    return node.builder.activation(node.name, function, node.value())
+
+
+def _bound(node: Node, index: int) -> float | None:
+    numbers = node.tensor(index).numbers() if node.has(index) else None
+    return float(numbers.reshape(-1)[0]) if numbers is not None and numbers.size else None
+
+
+@operator("PRelu")
+def _prelu(node: Node) -> Result:
+    x, slope = node.tensor(0), node.tensor(1)
+    channels = x.shape[1] if len(x.shape) > 1 else 1
+    # The slope of each channel is C x 1 x 1, aligned from the right as NumPy does it.
+    aligned = (1,) * (len(x.shape) - len(slope.shape)) + slope.shape
+    per_channel = slope.size == channels and len(aligned) > 1 and aligned[1] == channels
+    if node.is_weight(1) and (slope.size == 1 or per_channel):
+        return node.builder.prelu(node.name, node.value(), node.weight(1, (slope.size,)))
+    return node.builder.elementwise(node.name, "where", [node.value(), node.weight(1)])
+
+
+@operator("Dropout")
+def _dropout(node: Node) -> Result:
+    if node.version < 12:
+        ratio = node.real("ratio", 0.5)
+    else:
+        known = _bound(node, 1)
+        ratio = 0.5 if known is None else known
+    if not 0 <= ratio <= 1:
+        raise ImportFault(f"it drops elements with probability {ratio}")
+    made = node.builder.dropout(node.name, node.value(), ratio)
+    return [made, made]
+
+
+@operator(*_ELEMENTWISE)
+def _elementwise(node: Node) -> Result:
+    tensors = [each for each in node.inputs if each is not None]
+    if not tensors:
+        raise ImportFault(f"{node.op} has no inputs")
+    values = [each.value(node.builder) for each in tensors]
+    return values[0] if len(values) == 1 else _join(node, values)
+
+
+def _join(node: Node, values: list[Value]) -> Value:
+    return node.builder.elementwise(node.name, _ELEMENTWISE[node.op], values)
+
+
+@operator("SwiGLU")
+def _swiglu(node: Node) -> Result:
+    gate = node.builder.activation(f"{node.name}_gate", "silu", node.value(0))
+    return node.builder.elementwise(node.name, "product", [gate, node.value(1)])
+
+
+@operator("Softmax", "LogSoftmax", "Hardmax")
+def _softmax(node: Node) -> Result:
+    # Before version 13, all dimensions from the axis on were one: as many elements.
+    axis = node.whole("axis", -1 if node.version >= 13 else 1)
+    if not -len(node.shape()) <= axis < len(node.shape()):
+        axis = -1
+    return node.builder.softmax(node.name, node.value(), axis)
+
+
+@operator("BatchNormalization")
+def _batch_norm(node: Node) -> Result:
+    # Mean and variance are counted while training, but not trained.
+    if not node.is_weight(1) or not node.is_weight(2):
+        raise ImportFault("the scale or the shift of BatchNormalization is computed")
+    made = node.builder.batch_norm(node.name, node.value(), node.weight(1), node.weight(2))
+    return [made, *(Tensor(node.shape(1), node.tensor(1).dtype) for _ in range(4))]
+
+
+@operator("InstanceNormalization")
+def _instance_norm(node: Node) -> Result:
+    return node.builder.instance_norm(node.name, node.value(), node.optional(1), node.optional(2))
+
+
+@operator("GroupNormalization")
+def _group_norm(node: Node) -> Result:
+    groups = node.whole("num_groups", 0)
+    return node.builder.group_norm(
+        node.name, node.value(), groups, node.optional(1), node.optional(2)
+    )
+
+
+@operator("LayerNormalization")
+def _layer_norm(node: Node) -> Result:
+    count = _trailing(node)
+    made = node.builder.layer_norm(
+        node.name, node.value(), count, node.optional(1), node.optional(2)
+    )
+    outputs: list[Value | None] = [made, None, None]
+    rank = len(node.shape())
+    for index in (1, 2):
+        # Mean and deviation, which a training graph hands to its backward pass.
+        if node.wants(index):
+            axes = list(range(rank - count, rank))
+            name = f"{node.name}_{index}"
+            outputs[index] = node.builder.reduce(name, "mean", node.value(), axes, True)
+    return outputs
+
+
+@operator("RMSNormalization", "SimplifiedLayerNormalization")
+def _rms_norm(node: Node) -> Result:
+    return node.builder.rms_norm(node.name, node.value(), _trailing(node), node.optional(1))
+
+
+def _trailing(node: Node) -> int:
+    """Return how many of the last axes are normalized."""
+    rank = len(node.shape())
+    axis: int = node.whole("axis", -1)
+    if not -rank <= axis < rank:
+        raise ImportFault(f"{node.op} of {rank} dimensions from axis {axis} on")
+    return rank - axis % rank
+
+
+@operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
+def _skip_norm(node: Node) -> Result:
+    builder = node.builder
+    simplified = node.op == "SkipSimplifiedLayerNormalization"
+    added = [node.value(0), node.value(1)]
+    bias = 3 if simplified else 4
+    if node.has(bias):
+        added.append(node.weight(bias))
+    total = builder.elementwise(f"{node.name}_sum", "sum", added)
+    if simplified:
+        made = builder.rms_norm(node.name, total, 1, node.optional(2))
+    else:
+        made = builder.layer_norm(node.name, total, 1, node.optional(2), node.optional(3))
+    return [made, None, None, total]
+
+
+@operator("LRN")
+def _lrn(node: Node) -> Result:
+    return node.builder.lrn(node.name, node.value(), node.whole("size", 1))
+
+
+@operator("LpNormalization")
+def _lp_normalization(node: Node) -> Result:
+    return node.builder.normalize(node.name, node.value(), node.whole("axis", -1))
+
+
+@operator("MeanVarianceNormalization")
+def _mean_variance(node: Node) -> Result:
+    axes = node.wholes("axes", [0, 2, 3])
+    if 0 in axes:
+        return node.builder.batch_norm(node.name, node.value())
+    return node.builder.instance_norm(node.name, node.value())
+
+
+@operator(*_REDUCTIONS)
+def _reduce(node: Node) -> Result:
+    axes = node.axes()
+    if axes is None:
+        if node.whole("noop_with_empty_axes", 0):
+            return node.value()
+        axes = list(range(len(node.shape())))
+    return _reduced(node, _REDUCTIONS[node.op], axes)
+
+
+@operator("ArgMax", "ArgMin")
+def _arg(node: Node) -> Result:
+    return _reduced(node, "argmax", [node.whole("axis", 0)])
+
+
+def _reduced(node: Node, function: str, axes: list[int]) -> Result:
+    rank = len(node.shape())
+    if any(not -rank <= axis < rank for axis in axes):
+        raise ImportFault(f"{node.op} of {rank} dimensions over the axes {axes}")
+    axes = sorted({axis % rank for axis in axes})
+    keep = bool(node.whole("keepdims", 1))
+    spatial = list(range(2, rank))
+    if function in ("mean", "maximum") and keep and rank > 2 and axes == spatial:
+        # What exporters make of global pooling.
+        kind = "average" if function == "mean" else "max"
+        return node.builder.adaptive_pool(node.name, kind, node.value(), [1] * len(spatial))
+    if not axes:
+        return node.value()
+    return node.builder.reduce(node.name, function, node.value(), axes, keep)
+
+
+@operator("SoftmaxCrossEntropyLoss", "NegativeLogLikelihoodLoss")
+def _loss(node: Node) -> Result:
+    softmax = node.op == "SoftmaxCrossEntropyLoss"
+    function = "softmax_cross_entropy" if softmax else "cross_entropy"
+    labels = node.value(1) if node.tensor(1).made is not None else None
+    made = node.builder.loss(node.name, function, node.value(), labels)
+    # A mean over the batch is a number; it is as good as one for each sample.
+    shape = node.inferred[0][0]
+    loss = Tensor(made.shape if shape is None else shape, node.inferred[0][1] or 1, made)
+    if not softmax or not node.wants(1):
+        return [loss]
+    return [loss, node.builder.softmax(f"{node.name}_softmax", node.value(), 1)]
+
+
+@operator("BitCast", "Cast", "CastLike", "Identity", "QuantizeLinear", "DequantizeLinear")
+def _same(node: Node) -> Result:
+    return node.value()
+
+
+@operator("DynamicQuantizeLinear")
+def _quantize(node: Node) -> Result:
+    return [node.value(), Tensor(()), Tensor(())]

@@ -1,0 +1,325 @@
+"""Making layers from the operators of another framework, their inputs arranged as needed.
+
+`Placer` holds the layers made so far. It names them, finds out the shapes of their outputs,
+brings inputs into the order that a layer needs, counts parameters once, and in the end
+makes the net.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from paleo.importers.base import ImportFault
+from paleo.importers.layout import BATCH, Group, Tensor, Value
+from paleo.layers import Layer, ShapeError
+from paleo.layers.base import LAYERS
+from paleo.netspec import LayerSpec, NetSpec
+from paleo.tensor import Shape, format_shape
+from paleo.values import MAX_SIZE
+
+__all__ = ["Placer", "Wanted", "broadcast", "checked", "held", "make"]
+
+#: A dimension of a layer, or None for one of size 1 that is to be put there.
+Wanted = int | None
+
+
+@dataclass
+class _Entry:
+    """A layer made so far; `shape` is its output's at the traced batch."""
+
+    layer: Layer
+    parents: tuple[str, ...]
+    shape: Shape
+    batched: bool
+    shares: str | None = None
+    consumers: int = 0
+    #: Where the dimensions are that values of version 0 know, once they were reordered.
+    moved_to: tuple[int, ...] | None = None
+
+
+def make(type_name: str, **values: object) -> Layer:
+    """Return a layer of a type, by its name in net files; keys that are None are left out."""
+    return LAYERS[type_name](**{name: v for name, v in values.items() if v is not None})
+
+
+class Placer:
+    """The layers of a net in the making; `batch` is what its inputs will have."""
+
+    def __init__(self, name: str, file: str | None, batch: int, source: str = "") -> None:
+        self.name = name
+        self.file = file
+        self.batch = batch
+        self.source = source
+        #: The batch at which shapes are traced: that of the first input.
+        self.traced = batch
+        self._entries: dict[str, _Entry] = {}
+        self._arranged: dict[tuple[str, tuple[Wanted, ...], bool], str] = {}
+        self._owners: dict[tuple[object, ...], str] = {}
+        self._tensors: dict[tuple[object, ...], Value] = {}
+        self._keys = 0
+
+    # Layers
+
+    def unique(self, name: str) -> str:
+        """Return a legal layer name, as near to this one as no other layer has it."""
+        parts = [part for part in name.replace("@", "_").split("/") if part]
+        base = "/".join(parts) or "layer"
+        found, number = base, 1
+        while found in self._entries:
+            number += 1
+            found = f"{base}_{number}"
+        return found
+
+    def add(
+        self, name: str, layer: Layer, parents: Sequence[str], shares: str | None = None
+    ) -> str:
+        """Make a layer and return its name; raises ImportFault if its inputs do not fit."""
+        inputs = tuple(self._entries[parent].shape for parent in parents)
+        try:
+            shape = layer.infer_shape(inputs)
+        except ShapeError as error:
+            raise ImportFault(str(error)) from None
+        batched = layer.is_input or any(self._entries[parent].batched for parent in parents)
+        for parent in parents:
+            self._entries[parent].consumers += 1
+        name = self.unique(name)
+        self._entries[name] = _Entry(layer, tuple(parents), shape, batched, shares)
+        return name
+
+    def dims(self, layer: str) -> tuple[int, ...]:
+        """Return the sizes of a layer's output without the batch."""
+        return tuple(int(size) for size in self._entries[layer].shape[1:])
+
+    def result(
+        self,
+        layer: str,
+        shape: Sequence[int],
+        axes: Sequence[Group],
+        moved: str | None = None,
+        summed: bool = False,
+    ) -> Value:
+        """Return the output of a layer as a value of the source."""
+        entry = self._entries[layer]
+        return Value(
+            tuple(shape),
+            tuple(axes),
+            self.dims(layer),
+            layer,
+            moved=moved,
+            summed=summed,
+            version=0 if entry.moved_to is None else 1,
+        )
+
+    def current(self, value: Value) -> Value:
+        """Return a value whose axes hold for the layer as it is now."""
+        if value.layer is None:
+            return value
+        entry = self._entries[value.layer]
+        if entry.moved_to is None or value.version:
+            return value
+        to = entry.moved_to
+        axes = tuple(tuple(to[dim] for dim in group) for group in value.axes)
+        return replace(value, axes=axes, dims=self.dims(value.layer), version=1)
+
+    # Tensors of the net's own
+
+    def parameter(self, key: str, shape: Sequence[int], trainable: bool = True) -> Value:
+        """Return a tensor that the net holds; no layer is made of it before one is needed."""
+        sizes = checked(shape)
+        return held(Tensor(key, sizes, trainable), sizes)
+
+    def constant(self, shape: Sequence[int]) -> Value:
+        """Return a tensor that is neither trained nor fed."""
+        self._keys += 1
+        return self.parameter(f"constant{self._keys}", shape, trainable=False)
+
+    def placed(self, value: Value) -> Value:
+        """Return the value as the output of a layer, which is made if it is needed."""
+        value = self.current(value)
+        tensor = value.tensor
+        if value.layer is not None or tensor is None:
+            return value
+        known = self._tensors.get(tensor.identity)
+        if known is None:
+            known = self._hold(tensor)
+            self._tensors[tensor.identity] = known
+        if known.dims == value.dims:
+            return replace(value, layer=known.layer, tensor=None)
+        assert known.layer is not None
+        sizes = [-1, *value.dims] if value.dims else [-1, 1]
+        reshaped = self.add(
+            f"{known.layer}_view", make("Reshape", output_shape=tuple(sizes)), [known.layer]
+        )
+        return replace(value, layer=reshaped, tensor=None, dims=self.dims(reshaped))
+
+    def _hold(self, tensor: Tensor) -> Value:
+        """Return a tensor as a Parameter layer, cut if only a part is used."""
+        whole = replace(tensor, cut=None)
+        known = self._tensors.get(whole.identity)
+        if known is None:
+            dims = held(tensor, tensor.shape).dims
+            layer = make("Parameter", shape=dims or (1,), trainable=tensor.trainable)
+            name = tensor.key if tensor.trainable else tensor.key.replace("constant", "constants/")
+            made = self.add(name, layer, [], self._owners.get(whole.identity))
+            self._owners.setdefault(whole.identity, made)
+            known = self.result(made, tensor.shape, held(tensor, tensor.shape).axes)
+            self._tensors[whole.identity] = known
+        if tensor.cut is None:
+            return known
+        axis, begin, size, step = tensor.cut
+        assert known.layer is not None
+        (dim,) = known.axes[axis]
+        part = make("Slice", dim=dim, begin=begin, size=size, step=step)
+        shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
+        return self.result(self.add(f"{known.layer}_part", part, [known.layer]), shape, known.axes)
+
+    def owner(self, name: str, weights: Sequence[Value]) -> tuple[str | None, str]:
+        """Return the layer that the first weight belongs to, if it has one, and a free name.
+
+        A weight without an owner belongs to the layer of that name from now on, and so do
+        the others.
+        """
+        name = self.unique(name)
+        first = next(iter(weights), None)
+        shares = None
+        if first is not None:
+            shares = self._owner_of(first)
+        if shares is None:
+            for weight in weights:
+                if weight.tensor is not None:
+                    self._owners.setdefault(weight.tensor.identity, name)
+        return shares, name
+
+    def _owner_of(self, weight: Value) -> str | None:
+        if weight.tensor is not None:
+            return self._owners.get(weight.tensor.identity)
+        # It is computed from parameters: they are counted where they are held.
+        waiting = [weight.layer] if weight.layer else []
+        while waiting:
+            entry = self._entries[waiting[0]]
+            if entry.layer.num_params(()) if not entry.parents else False:
+                return entry.shares or waiting[0]
+            waiting = [*waiting[1:], *entry.parents]
+        return None
+
+    def is_owned(self, weight: Value) -> bool:
+        """Tell whether a tensor is counted in a layer already."""
+        return weight.tensor is not None and weight.tensor.identity in self._owners
+
+    # Arranging
+
+    def arranged(
+        self, value: Value, wanted: Sequence[Wanted], sizes: Sequence[int] | None = None
+    ) -> str:
+        """Return a layer whose dimensions are those that are wanted, in that order.
+
+        None stands for a dimension of 1. With `sizes`, dimensions of 1 are repeated to
+        these. Dimensions that are not wanted must be of size 1.
+        """
+        assert value.layer is not None
+        order = tuple(wanted)
+        entry = self._entries[value.layer]
+        layer = value.layer
+        if order != tuple(range(1, len(value.dims) + 1)):
+            key = (layer, order, value.moved is not None)
+            if key not in self._arranged:
+                self._arranged[key] = self._arrange(value, order, entry)
+            layer = self._arranged[key]
+        if sizes is not None and self.dims(layer) != tuple(sizes):
+            layer = self.add(
+                f"{layer}_expanded", make("Expand", output_shape=(-1, *sizes)), [layer]
+            )
+        return layer
+
+    def _arrange(self, value: Value, order: tuple[Wanted, ...], entry: _Entry) -> str:
+        assert value.layer is not None
+        target = tuple(1 if dim is None else value.dims[dim - 1] for dim in order)
+        kept = [dim for dim in order if dim is not None]
+        if prod(target) != prod(value.dims):
+            raise ImportFault("its input has more dimensions than it can take")
+        large = [dim for dim in kept if value.dims[dim - 1] > 1]
+        layer, dims = value.layer, value.dims
+        if large != sorted(large) and value.moved is not None:
+            rest = [dim for dim in range(1, len(dims) + 1) if dim not in kept]
+            perm = (0, *kept, *rest)
+            layer = self.add(value.moved, make("Transpose", perm=perm), [layer])
+            dims = self.dims(layer)
+        elif len(kept) == len(order) == len(dims) and self._reorder(entry, kept):
+            return layer
+        if dims == target:
+            return layer
+        shape = (-1, *target) if target else (-1, 1)
+        return self.add(f"{value.layer}_view", make("Reshape", output_shape=shape), [layer])
+
+    def _reorder(self, entry: _Entry, order: list[int]) -> bool:
+        """Give a layer whose layout is ours to choose the order that its first reader needs."""
+        if entry.consumers or entry.moved_to is not None:
+            return False
+        sizes = [int(entry.shape[dim]) for dim in order]
+        if entry.layer.is_input:
+            entry.layer = make("Input", tensor=(self.batch, *sizes))
+        elif entry.layer.type_name == "Reshape":
+            entry.layer = make("Reshape", output_shape=(-1, *sizes))
+        else:
+            return False
+        entry.shape = (entry.shape[0], *sizes)
+        to = [BATCH] * (len(order) + 1)
+        for new, old in enumerate(order, start=1):
+            to[old] = new
+        entry.moved_to = tuple(to)
+        return True
+
+    # The end
+
+    def finish(self, outputs: Sequence[Value] | None = None) -> NetSpec:
+        """Return the net; layers that none of the `outputs` needs are left out."""
+        names = list(self._entries)
+        if outputs is not None:
+            needed: set[str] = set()
+            waiting = [value.layer for value in outputs if value.layer is not None]
+            while waiting:
+                name = waiting.pop()
+                if name not in needed:
+                    needed.add(name)
+                    entry = self._entries[name]
+                    waiting += [*entry.parents, *([entry.shares] if entry.shares else [])]
+            names = [name for name in names if name in needed]
+        layers = tuple(
+            LayerSpec(name, entry.layer, entry.parents, shares=entry.shares)
+            for name in names
+            for entry in [self._entries[name]]
+        )
+        return NetSpec(self.name, layers, self.file, self.source)
+
+
+def checked(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return a shape as Python integers; raises ImportFault unless all are sizes."""
+    sizes = tuple(int(size) for size in shape)
+    for size in sizes:
+        if not 1 <= size <= MAX_SIZE:
+            raise ImportFault(f"a dimension of {size} in {'x'.join(map(str, sizes))}")
+    return sizes
+
+
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of both together, as NumPy has it; raises ImportFault."""
+    rank = max(len(a), len(b))
+    one = (1,) * (rank - len(a)) + a
+    other = (1,) * (rank - len(b)) + b
+    for x, y in zip(one, other, strict=True):
+        if x != y and 1 not in (x, y):
+            raise ImportFault(f"{format_shape(a)} and {format_shape(b)} do not go together")
+    return tuple(y if x == 1 else x for x, y in zip(one, other, strict=True))
+
+
+def held(tensor: Tensor, shape: tuple[int, ...]) -> Value:
+    """Return a tensor, in this shape, that no layer holds so far.
+
+    A one at the front needs no dimension: a parameter has one for the batch anyway.
+    """
+    ahead = 1 if len(shape) > 1 and shape[0] == 1 else 0
+    dims = shape[ahead:]
+    axes = (*[()] * ahead, *((i,) for i in range(1, len(dims) + 1)))
+    return Value(shape, axes, dims, tensor=tensor)

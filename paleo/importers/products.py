@@ -1,0 +1,326 @@
+"""Operators that multiply: with parameters, and two tensors with each other."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from math import prod
+
+from paleo.importers.base import ImportFault
+from paleo.importers.layout import BATCH, Group, Value
+from paleo.importers.placing import broadcast, make
+from paleo.importers.shaping import Shaper
+from paleo.tensor import format_shape
+
+__all__ = ["Multiplier"]
+
+
+class Multiplier(Shaper):
+    """See the module."""
+
+    @abstractmethod
+    def elementwise(self, name: str, function: str, values: Sequence[Value]) -> Value:
+        """Return a function of one element of each, axes of 1 repeated as NumPy does."""
+
+    def _own_bias(self, weight: Value, bias: Value | None) -> tuple[Value | None, Value | None]:
+        """Return a bias that the layer itself can count, and one that has to be added apart.
+
+        A layer has both of its own, or both of another layer.
+        """
+        if bias is None or self.is_owned(weight) == self.is_owned(bias):
+            return bias, None
+        return None, bias
+
+    def _add_bias(self, name: str, x: Value, bias: Value, axis: int) -> Value:
+        ones = len(x.shape) - 1 - axis
+        return self.elementwise(
+            f"{name}_bias", "sum", [x, self.reshape(name, bias, (*bias.shape, *[1] * ones))]
+        )
+
+    def linear(
+        self, name: str, x: Value, weight: Value, bias: Value | None = None, *, axis: int = -1
+    ) -> Value:
+        """Return x W^T + b, with a weight of K x D; x is flattened from `axis` on."""
+        x = self.placed(x)
+        first = x.axis(axis)
+        features = prod(x.shape[first:])
+        k = weight.shape[0]
+        if prod(weight.shape) != k * features:
+            raise ImportFault(
+                f"a weight of {format_shape(weight.shape)} does not fit {format_shape(x.shape)}"
+            )
+        return self._inner_product(name, x, list(range(first, len(x.shape))), weight, bias, k)
+
+    def _inner_product(
+        self,
+        name: str,
+        x: Value,
+        features: Sequence[int],
+        weight: Value,
+        bias: Value | None,
+        outputs: int,
+    ) -> Value:
+        """Add an InnerProduct over some axes; the outputs are the last axis of the result."""
+        if x.batch_axis in features:
+            if x.axes[x.batch_axis or 0] != (BATCH,) or x.batch_axis != features[0]:
+                raise ImportFault("it multiplies across the samples of the batch")
+            raise ImportFault("it sums over the samples of the batch")
+        rows = [axis for axis in range(len(x.shape)) if axis not in features]
+        order = x.in_order()
+        if x.moved is None:  # in which order it reads the features is nobody's concern
+            features = [axis for axis in order if axis in features]
+        whole = all(x.axes[axis] in ((BATCH,), ()) for axis in rows)
+        if (
+            whole
+            and (x.moved is None or len(features) == 1)
+            and all(x.axes[axis] or x.shape[axis] == 1 for axis in (*rows, *features))
+        ):
+            source, placed = str(x.layer), x
+        else:
+            order = [axis for axis in order if axis in rows]
+            source, placed = self._with_order(x, [*order, *features])
+        bias, lost = self._own_bias(weight, bias)
+        shares, name = self.owner(name, [weight, *([bias] if bias is not None else [])])
+        taken = sum(1 for axis in features for _ in placed.axes[axis])
+        first = 1 if source == x.layer and whole else len(self.dims(source)) - taken + 1
+        layer = make(
+            "InnerProduct",
+            num_outputs=outputs,
+            axis=1 if first == 1 else (-1 if taken == 1 else first),
+            use_bias=bias is not None,
+        )
+        made = self.add(name, layer, [source], shares)
+        # The layer keeps the dimensions before the features, and so their numbers.
+        axes = [placed.axes[axis] for axis in rows]
+        shape = [x.shape[axis] for axis in rows]
+        result = self.result(made, (*shape, outputs), [*axes, (first,)], x.moved)
+        return result if lost is None else self._add_bias(name, result, lost, len(shape))
+
+    def matmul(self, name: str, a: Value, b: Value) -> Value:
+        """Return the product as numpy.matmul has it."""
+        if not a.shape or not b.shape:
+            raise ImportFault("it multiplies a single number")
+        if len(a.shape) == 1:
+            product = self.matmul(name, self.unsqueeze(name, a, [0]), b)
+            return self.squeeze(name, product, [-2])
+        if len(b.shape) == 1:
+            product = self.matmul(name, a, self.unsqueeze(name, b, [1]))
+            return self.squeeze(name, product, [-1])
+        if a.shape[-1] != b.shape[-2]:
+            raise ImportFault(f"{format_shape(a.shape)} times {format_shape(b.shape)}")
+        if self._is_weight(b) and a.batched:
+            x = self.placed(a)
+            return self._inner_product(name, x, [len(x.shape) - 1], b, None, b.shape[1])
+        if self._is_weight(a) and b.batched:
+            x = self.placed(b)
+            rank = len(x.shape)
+            made = self._inner_product(name, x, [rank - 2], a, None, a.shape[0])
+            return self.transpose(name, made, [*range(rank - 2), rank - 1, rank - 2], free=True)
+        return self._multiply(name, self.placed(a), self.placed(b))
+
+    @staticmethod
+    def _is_weight(value: Value) -> bool:
+        return _is_trained(value) and len(value.shape) == 2
+
+    def _multiply(self, name: str, a: Value, b: Value) -> Value:
+        shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+        rank = len(shape)
+        batch = self._common_axis([a, b], rank)
+        if batch is not None and batch >= rank - 2:
+            return self._multiply_samples(name, a, b, shape)
+        front = self._front([a, b], rank, batch, rank - 2)
+        # What neither has needs no dimension.
+        both = zip(front, self._lead(a, rank, front), self._lead(b, rank, front), strict=True)
+        front = [item for item, *dims in both if dims != [None, None]]
+        sources, flags = [], []
+        for each in (a, b):
+            lead = self._lead(each, rank, front)
+            rows, columns = len(each.shape) - 2, len(each.shape) - 1
+            turned = [*lead, *self._one(each, columns), *self._one(each, rows)]
+            flags.append(turned == list(range(1, len(each.dims) + 1)))
+            plain = [*lead, *self._one(each, rows), *self._one(each, columns)]
+            flags[-1] = flags[-1] and plain != turned
+            wanted = turned if flags[-1] else plain
+            while wanted[0] is None and len(wanted) > 2:
+                wanted = wanted[1:]
+            sources.append(self.arranged(each, wanted))
+        layer = make("MatMul", transpose_a=flags[0], transpose_b=flags[1])
+        made = self.add(name, layer, self._at_least_two(sources))
+        axes = self._front_axes(front, rank - 2, batch)
+        last = len(self.dims(made))
+        return self.result(made, shape, [*axes, (last - 1,), (last,)])
+
+    def _at_least_two(self, sources: Sequence[str]) -> list[str]:
+        """Return layers with two dimensions besides the batch at least."""
+        found = []
+        for source in sources:
+            dims = self.dims(source)
+            if len(dims) < 2:
+                source = self.add(
+                    f"{source}_view", make("Reshape", output_shape=(-1, 1, *dims)), [source]
+                )
+            found.append(source)
+        return found
+
+    def _multiply_samples(self, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
+        """Multiply samples, which are the rows of `a`, with a matrix that all share."""
+        if b.batched or a.batch_axis != len(a.shape) - 2 or len(a.shape) > 2:
+            raise ImportFault("it multiplies samples of the batch with each other")
+        lead, columns = [d for d in a.axes[0] if d != BATCH], self._one(a, 1)
+        source = self.arranged(a, [*lead, None, *columns])
+        other = self.arranged(b, [*self._one(b, 0), *self._one(b, 1)])
+        made = self.add(name, make("MatMul"), [source, other])
+        numbers = iter(range(1, len(lead) + 1))
+        group = tuple(BATCH if dim == BATCH else next(numbers) for dim in a.axes[0])
+        return self.result(made, shape, [group, (len(self.dims(made)),)])
+
+    def einsum(self, name: str, equation: str, values: Sequence[Value]) -> Value:
+        """Return the sum of products that an equation such as "bij,bjk->bik" describes."""
+        left, arrow, right = equation.replace(" ", "").partition("->")
+        terms = left.split(",")
+        if len(terms) != len(values) or "." in equation:
+            raise ImportFault(f'an equation that is not understood: "{equation}"')
+        if not arrow:
+            counts = {letter: left.count(letter) for letter in left if letter != ","}
+            right = "".join(sorted(letter for letter, count in counts.items() if count == 1))
+        if any(len(set(term)) < len(term) for term in (*terms, right)):
+            raise ImportFault(f'an equation that repeats a letter in a term: "{equation}"')
+        for term, value in zip(terms, values, strict=True):
+            if len(term) != len(value.shape):
+                raise ImportFault(f'"{term}" for {format_shape(value.shape)}')
+        letters = {
+            term[value.batch_axis]
+            for term, value in zip(terms, values, strict=True)
+            if value.batch_axis is not None
+        }
+        if len(letters) != 1 or next(iter(letters)) not in right:
+            raise ImportFault("an equation that sums or multiplies the samples of the batch")
+        (batch,) = letters
+        sizes = {
+            letter: size
+            for term, value in zip(terms, values, strict=True)
+            for letter, size in zip(term, value.shape, strict=True)
+            if size > 1
+        }
+        weights = [i for i, value in enumerate(values) if _is_trained(value)]
+        if len(values) == 2 and len(weights) == 1:
+            product = self._einsum_product(name, terms, right, values, weights[0])
+            if product is not None:
+                return product
+        placed = [self.placed(value) for value in values]
+        written, sources = [], []
+        outer: Group = (BATCH,)
+        for term, value in zip(terms, placed, strict=True):
+            at = value.batch_axis
+            if at is not None and value.axes[at] != (BATCH,):
+                raise ImportFault("an equation over a batch joined with another dimension")
+            order = [axis for axis in range(len(term)) if axis != at and term[axis] != batch]
+            wanted = [dim for axis in order for dim in self._one(value, axis)]
+            sources.append(self.arranged(value, wanted or [None]))
+            written.append(batch + "".join(term[axis] for axis in order))
+        rest = [letter for letter in right if letter != batch]
+        text = f"{','.join(written)}->{batch}{''.join(rest)}"
+        made = self.add(name, make("Einsum", equation=text), sources)
+        shape = [self.traced if letter == batch else sizes.get(letter, 1) for letter in right]
+        axes = [outer if letter == batch else (rest.index(letter) + 1,) for letter in right]
+        return self.result(made, shape, axes)
+
+    def _einsum_product(
+        self, name: str, terms: list[str], right: str, values: Sequence[Value], at: int
+    ) -> Value | None:
+        """Return the product with a tensor of parameters; None if it is no plain product."""
+        weight, x = values[at], self.placed(values[1 - at])
+        own, other = terms[at], terms[1 - at]
+        inner = [letter for letter in other if letter in own]
+        outer = [letter for letter in own if letter not in other]
+        rest = [letter for letter in other if letter not in own]
+        if set(inner) & set(right) or sorted(rest + outer) != sorted(right):
+            return None
+        features = [other.index(letter) for letter in inner]
+        if not inner or not outer or x.batch_axis in features:
+            return None
+        sizes = [weight.shape[own.index(letter)] for letter in outer]
+        made = self._inner_product(name, x, features, weight, None, prod(sizes))
+        shape = made.shape[:-1]
+        made = self.reshape(f"{name}_parts", made, (*shape, *sizes))
+        result = rest + outer
+        return self.transpose(name, made, [result.index(letter) for letter in right], free=True)
+
+    def attention(self, name: str, q: Value, k: Value, v: Value, *, causal: bool = False) -> Value:
+        """Return attention in one kernel; the values are ... x heads x T x d."""
+        sources, kept = [], []
+        for each in (q, k, v):
+            if len(each.shape) < 3:
+                raise ImportFault(f"attention over {format_shape(each.shape)}")
+            each = self.placed(self._unbatched(each, len(q.shape), q.batch_axis))
+            source, placed = self._with_order(each, list(range(len(each.shape))))
+            dims = self.dims(source)
+            if len(dims) == 2:
+                source = self.add(
+                    f"{source}_view", make("Reshape", output_shape=(-1, 1, *dims)), [source]
+                )
+                moved = [tuple(d + 1 if d else d for d in group) for group in placed.axes]
+                placed = self.result(source, placed.shape, moved)
+            sources.append(source)
+            kept.append(placed)
+        made = self.add(name, make("Attention", causal=causal), sources)
+        return self.result(made, (*q.shape[:-1], v.shape[-1]), kept[0].axes)
+
+    def embedding(self, name: str, indices: Value, weight: Value) -> Value:
+        """Return rows of a table, V x D, of parameters; of other tables, what is gathered."""
+        if not self._is_weight(weight) or not indices.batched:
+            return self.gather(name, weight, indices, 0)
+        indices = self.placed(indices)
+        shares, name = self.owner(name, [weight])
+        layer = make("Embedding", num_embeddings=weight.shape[0], num_outputs=weight.shape[1])
+        assert indices.layer is not None
+        source = indices.layer
+        made = self.add(name, layer, [source], shares)
+        last = (len(self.dims(made)),)
+        shape = (*indices.shape, weight.shape[1])
+        return self.result(made, shape, [*indices.axes, last], indices.moved)
+
+    def recurrent(
+        self,
+        name: str,
+        kind: str,
+        x: Value,
+        weights: Sequence[Value],
+        *,
+        hidden: int,
+        layers: int = 1,
+        bidirectional: bool = False,
+        biases: int = 2,
+        batch_first: bool = False,
+        projection: int = 0,
+    ) -> Value:
+        """Return the outputs of all steps, T x N x directions H or with the batch first.
+
+        `weights` are all of its parameters, `biases` the bias vectors of each gate.
+        """
+        if len(x.shape) != 3:
+            raise ImportFault(f"its input must have three axes, got {format_shape(x.shape)}")
+        batch, steps = (0, 1) if batch_first else (1, 0)
+        x = self.placed(x)
+        if x.batched and x.axes[batch] != (BATCH,):
+            raise ImportFault("the batch is not where a sequence has it")
+        source, placed = self._with_order(x, [steps, 2])
+        shares, name = self.owner(name, weights)
+        layer = make(
+            kind,
+            num_outputs=hidden,
+            num_layers=layers,
+            bidirectional=bidirectional,
+            num_biases=biases,
+            projection=projection if kind == "LSTM" else None,
+        )
+        made = self.add(name, layer, [source], shares)
+        shape = [0, 0, self.dims(made)[-1]]
+        shape[batch], shape[steps] = x.shape[batch], x.shape[steps]
+        return self.result(made, shape, placed.axes)
+
+
+def _is_trained(value: Value) -> bool:
+    """Tell whether a value is a tensor of parameters that no layer holds, none repeated."""
+    trainable = value.tensor is not None and value.tensor.trainable
+    return trainable and prod(value.dims) == prod(value.shape)

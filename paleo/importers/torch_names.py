@@ -1,0 +1,164 @@
+"""The nodes of a graph that PyTorch exports, and what the layers made of them are called."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from paleo.importers.base import ImportFault
+
+__all__ = [
+    "Names",
+    "is_fresh",
+    "nodes_of",
+    "operator_of",
+    "qualified",
+    "shape_of",
+    "subgraph_of",
+    "tensors_in",
+    "whole_function",
+]
+
+Shape = tuple[int, ...]
+
+#: Functions of `torch.nn.functional` that PyTorch takes apart where Paleo has one layer.
+_WHOLE = ("local_response_norm", "normalize", "softsign")
+#: In place, these leave nothing of what was there.
+_FRESH = frozenset(
+    ("bernoulli_", "uniform_", "normal_", "zero_", "random_", "exponential_", "geometric_",
+     "cauchy_", "log_normal_", "fill_diagonal_")
+)  # fmt: skip
+#: Higher-order operators that run a graph as it is.
+_PLAIN = frozenset(
+    ("wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "wrap", "strict_mode",
+     "tag_activation_checkpoint", "wrap_activation_checkpoint", "hints_wrapper")
+)  # fmt: skip
+#: Of their second input these take the shape alone.
+_SHAPED = frozenset(("expand_as", "view_as", "reshape_as", "type_as", "resize_as_"))
+
+
+def operator_of(node: Any) -> tuple[str, str]:
+    """Return an operator's name and overload: ("add_", "Tensor")."""
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return getattr(node.target, "__name__", str(node.target)), ""
+    return schema.name.split("::")[1], schema.overload_name or "default"
+
+
+def qualified(node: Any) -> str:
+    """Return an operator's name for a reader: aten.add, or mylib.op."""
+    schema = getattr(node.target, "_schema", None)
+    return schema.name.replace("::", ".") if schema else operator_of(node)[0]
+
+
+def tensors_in(arguments: Any) -> Iterator[Any]:
+    """Yield the nodes among arguments, at any depth of lists."""
+    if isinstance(arguments, list | tuple):
+        for each in arguments:
+            yield from tensors_in(each)
+    elif isinstance(arguments, Mapping):
+        yield from tensors_in(list(arguments.values()))
+    elif hasattr(arguments, "op") and hasattr(arguments, "meta"):
+        yield arguments
+
+
+def nodes_of(node: Any) -> list[Any]:
+    """Return the nodes that a node reads."""
+    if operator_of(node)[0] in _SHAPED:
+        return list(tensors_in(node.args[:1]))
+    return [*tensors_in(node.args), *tensors_in(node.kwargs)]
+
+
+def shape_of(tensor: Any) -> Shape | None:
+    """Return the shape of what a node returned; None if that is no tensor."""
+    shape = getattr(tensor, "shape", None)
+    if shape is None:
+        return None
+    if not all(type(size) is int for size in shape):
+        raise ImportFault("the size of its output depends on the data")
+    return tuple(shape)
+
+
+def is_fresh(name: str) -> bool:
+    """Say whether an operator takes no more than the shape of its input."""
+    return name.startswith("new_") or name.endswith("_like") or name in _FRESH
+
+
+def subgraph_of(node: Any) -> tuple[Any, list[Any]] | None:
+    """Return the graph that a higher-order operator runs as it is, and what it gives to it."""
+    name = operator_of(node)[0]
+    if name not in _PLAIN:
+        return None
+    for i, argument in enumerate(node.args):
+        if getattr(argument, "op", None) == "get_attr":
+            rest = [each for each in node.args[i + 1 :] if not isinstance(each, str)]
+            if len(rest) == 1 and isinstance(rest[0], tuple | list):
+                rest = list(rest[0])
+            return getattr(node.graph.owning_module, argument.target), rest
+    return None
+
+
+def whole_function(node: Any) -> str | None:
+    """Return which call of one of `_WHOLE` a node is part of: "normalize_2"."""
+    call, function = node.meta.get("torch_fn") or ("", "")
+    return call if function.partition(".")[2] in _WHOLE else None
+
+
+class Names:
+    """The names of layers, from the modules whose `forward` each node was seen in.
+
+    A module of one operator is a layer of the module's name; any other is a block. What is
+    called again gets a number.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        #: For each block and module in it, the calls that were seen.
+        self._calls: dict[tuple[str, str], list[str]] = {}
+        self._paths: dict[Any, str] = {}
+        self._operators: dict[Any, str] = {}
+        self._counts: Counter[str] = Counter()
+        self._blocks: set[str] = set()
+        self._same: Counter[tuple[str, str]] = Counter()
+        self._numbers: dict[Any, int] = {}
+
+    def path(self, stack: Mapping[str, tuple[str, Any]] | None) -> str:
+        """Return the block of what was seen with this stack of modules."""
+        block = last = ""
+        for call, (path, _) in (stack or {}).items():
+            if path == self._prefix or not path.startswith(f"{self._prefix}."):
+                continue
+            path = path[len(self._prefix) + 1 :]
+            relative = path[len(last) + 1 :] if last and path.startswith(f"{last}.") else path
+            calls = self._calls.setdefault((block, relative), [])
+            if call not in calls:
+                calls.append(call)
+            number = calls.index(call)
+            name = relative.replace(".", "/") + (f"_{number + 1}" if number else "")
+            block = f"{block}/{name}" if block else name
+            last = path
+        return block
+
+    def add(self, node: Any, path: str, operator: str, is_layer: bool) -> None:
+        """Note a node in a block."""
+        operator = operator.strip("_") or "op"
+        self._paths[node], self._operators[node] = path, operator
+        if not is_layer:
+            return
+        self._counts[path] += 1
+        self._same[path, operator] += 1
+        self._numbers[node] = self._same[path, operator]
+        while "/" in path:
+            path = path.rpartition("/")[0]
+            self._blocks.add(path)
+
+    def of(self, node: Any) -> str:
+        """Return the name of the layer that a node is."""
+        path, operator = self._paths.get(node, ""), self._operators.get(node, "op")
+        number = self._numbers.get(node)
+        if number and path and self._counts[path] == 1 and path not in self._blocks:
+            return path
+        if number and self._same[path, operator] > 1:
+            operator = f"{operator}_{number}"
+        return f"{path}/{operator}" if path else operator

@@ -1,0 +1,82 @@
+"""What the tests of Caffe's files share: small nets as text, and reading them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.importers import ImportOptions
+from paleo.work import Pass
+
+__all__ = ["IMAGE", "Faults", "Read", "data", "faults", "layer", "multiply_adds", "outputs"]
+__all__ += ["params", "read", "read_file"]
+
+Read = Callable[..., paleo.Graph]
+Faults = Callable[..., list[str]]
+
+
+def layer(kind: str, body: str = "", name: str = "x", bottom: str = "data") -> str:
+    """Return a layer whose top has its name."""
+    bottoms = " ".join(f'bottom: "{each}"' for each in bottom.split())
+    return f'layer {{ name: "{name}" type: "{kind}" {bottoms} top: "{name}" {body} }}\n'
+
+
+def data(*shape: int) -> str:
+    return f'input: "data" input_shape {{ {" ".join(f"dim: {size}" for size in shape)} }}\n'
+
+
+IMAGE = data(2, 8, 9, 9)
+
+
+def read_file(file: Path, **options: Any) -> paleo.Graph:
+    from paleo.importers import caffe
+
+    return paleo.build(caffe.read(str(file), ImportOptions(**options)))
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def make(text: str | bytes, **options: Any) -> paleo.Graph:
+        file = tmp_path / "net.prototxt"
+        file.write_bytes(text.encode() if isinstance(text, str) else text)
+        return read_file(file, **options)
+
+    return make
+
+
+@pytest.fixture
+def faults(read: Read, tmp_path: Path) -> Faults:
+    def make(text: str | bytes, **options: Any) -> list[str]:
+        with pytest.raises(paleo.NetSpecError) as caught:
+            read(text, **options)
+        lines = str(caught.value).split("\n")
+        assert len(lines) == len(caught.value.mistakes)
+        start = f"{tmp_path / 'net.prototxt'}: "
+        assert all(line.startswith(start) for line in lines)
+        return [line.removeprefix(start) for line in lines]
+
+    return make
+
+
+def outputs(graph: paleo.Graph) -> dict[str, tuple[Any, ...]]:
+    return {node.name: tuple(node.output) for node in graph.nodes}
+
+
+def params(graph: paleo.Graph) -> dict[str, int]:
+    return {node.name: node.num_params for node in graph.nodes if node.num_params}
+
+
+def multiply_adds(graph: paleo.Graph) -> float:
+    products = [node for node in graph.nodes if node.type_name in ("Convolution", "InnerProduct")]
+    return (
+        sum(
+            float(operation.flops)
+            for node in products
+            for operation in node.layer.operations(Pass.FORWARD, node.inputs, 4)
+        )
+        / 2
+    )

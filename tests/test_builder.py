@@ -1,0 +1,397 @@
+"""The Builder of importers: where it puts the dimensions of another framework's tensors.
+
+The property tests follow real elements: each operator is done by NumPy on the source's
+arrays and, as the layers that the Builder has made, on Paleo's. Both must agree wherever
+the Builder says that an axis of the one is a dimension of the other.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import paleo
+from paleo.importers.builder import Builder, ImportFault, Value
+from paleo.load import loads
+from paleo.netwriter import dumps
+
+B = 7  # the traced batch
+
+
+def builder(batch: int = 1) -> Builder:
+    return Builder("net", None, batch)
+
+
+def layers_of(b: Builder, *outputs: Value) -> dict[str, paleo.LayerSummary]:
+    net = b.finish(list(outputs) or None)
+    read = loads(dumps(net))
+    assert {spec.name: spec for spec in read.layers} == {spec.name: spec for spec in net.layers}
+    return {layer.name: layer for layer in paleo.summarize(read).layers}
+
+
+class Arrays:
+    """What the layers of a Builder compute, done by NumPy on whole numbers."""
+
+    def __init__(self, b: Builder, fed: dict[str, Any]) -> None:
+        self.b = b
+        self.fed = fed
+        self.done: dict[str, Any] = {}
+
+    def of(self, name: str) -> Any:
+        if name not in self.done:
+            self.done[name] = self._compute(name)
+        return self.done[name]
+
+    def _compute(self, name: str) -> Any:
+        entry = self.b._entries[name]
+        layer: Any = entry.layer
+        inputs = [self.of(parent) for parent in entry.parents]
+        match layer.type_name:
+            case "Input" | "Parameter":
+                return self.fed[name].reshape(entry.shape)
+            case "Transpose":
+                return inputs[0].transpose(layer.perm)
+            case "Reshape" | "Flatten":
+                return inputs[0].reshape(len(inputs[0]), *entry.shape[1:])
+            case "Slice":
+                dim = layer.dim % inputs[0].ndim
+                end = layer.begin + (layer.size - 1) * layer.step + 1
+                index = [slice(None)] * inputs[0].ndim
+                index[dim] = slice(layer.begin, end, layer.step)
+                part = inputs[0][tuple(index)]
+                return part.reshape(len(part), *entry.shape[1:])
+            case "Concatenate":
+                dim = inputs[0].ndim - 1 if layer.dim is None else layer.dim
+                batch = max(map(len, inputs))
+                whole = [np.broadcast_to(each, (batch, *each.shape[1:])) for each in inputs]
+                return np.concatenate(whole, dim)
+            case "Elementwise":
+                result = _spread(inputs[0], entry.shape)
+                for each in inputs[1:]:
+                    result = result + _spread(each, entry.shape)
+                return result
+            case "Expand":
+                return np.broadcast_to(inputs[0], (len(inputs[0]), *entry.shape[1:]))
+            case "Reduce":
+                most = inputs[0].max(layer.dims)
+                return most.reshape(len(most), *entry.shape[1:])
+            case "MatMul":
+                a, b = inputs
+                a = a.swapaxes(-1, -2) if layer.transpose_a else a
+                b = b.swapaxes(-1, -2) if layer.transpose_b else b
+                rank = max(a.ndim, b.ndim)
+                return np.matmul(_deep(a, rank), _deep(b, rank))
+            case "Einsum":
+                return np.einsum(layer.equation, *inputs)
+            case "Activation":
+                return inputs[0]
+        raise AssertionError(layer.type_name)
+
+    def check(self, value: Value, expected: Any) -> None:
+        """Check that a value is the source's array."""
+        assert value.shape == expected.shape
+        value = self.b.current(self.b.placed(value))
+        assert value.layer is not None
+        array = self.of(value.layer)
+        assert array.shape[1:] == value.dims
+        order = [dim for group in value.axes for dim in group]
+        hidden = [dim for dim in range(array.ndim) if dim not in order]
+        assert all(array.shape[dim] == 1 for dim in hidden)
+        array = array.transpose([*order, *hidden])
+        sizes = [prod(array.shape[order.index(dim)] for dim in group) for group in value.axes]
+        assert np.array_equal(np.broadcast_to(array.reshape(sizes), expected.shape), expected)
+
+
+def _deep(array: Any, rank: int) -> Any:
+    """Put ones behind the batch, up to this rank."""
+    return array.reshape(len(array), *[1] * (rank - array.ndim), *array.shape[1:])
+
+
+def _spread(array: Any, shape: Any) -> Any:
+    return np.broadcast_to(_deep(array, len(shape)), tuple(map(int, shape)))
+
+
+def numbered(shape: tuple[int, ...], start: int = 0) -> Any:
+    return np.arange(start, start + prod(shape)).reshape(shape)
+
+
+SIZES = st.sampled_from([1, 2, 3, 4])
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> tuple[tuple[int, ...], int]:
+    """Draw a shape of rank 2 or 3 and the axis that its batch is in."""
+    sizes = draw(st.lists(SIZES, min_size=1, max_size=2))
+    axis = draw(st.integers(0, len(sizes)))
+    return (*sizes[:axis], B, *sizes[axis:]), axis
+
+
+def fed(b: Builder, name: str, array: Any, axis: int) -> tuple[Value, dict[str, Any]]:
+    value = b.input(name, array.shape, batch_axis=axis)
+    own = np.moveaxis(array, axis, 0)
+    return value, {name: own}
+
+
+def reshapes(shape: tuple[int, ...], draw: st.DrawFn) -> tuple[int, ...]:
+    """Draw another shape of as many elements: axes merged, split, ones added and dropped."""
+    sizes = [size for size in shape if size > 1 or draw(st.booleans())]
+    if sizes and draw(st.booleans()):
+        i = draw(st.integers(0, len(sizes) - 1))
+        for factor in (2, 3):
+            if sizes[i] % factor == 0 and draw(st.booleans()):
+                sizes[i : i + 1] = draw(
+                    st.sampled_from([[factor, sizes[i] // factor], [sizes[i] // factor, factor]])
+                )
+                break
+    if len(sizes) > 1 and draw(st.booleans()):
+        i = draw(st.integers(0, len(sizes) - 2))
+        sizes[i : i + 2] = [sizes[i] * sizes[i + 1]]
+    if len(sizes) < 5 and draw(st.booleans()):
+        sizes.insert(draw(st.integers(0, len(sizes))), 1)
+    return tuple(sizes)
+
+
+def step(draw: st.DrawFn, b: Builder, value: Value, array: Any) -> tuple[Value, Any]:
+    """Draw an operator and do it on both sides."""
+    kind = draw(
+        st.sampled_from(
+            ["transpose", "reshape", "slice", "select", "join", "concat", "max", "expand", "relu"]
+        )
+    )
+    rank = array.ndim
+    if kind == "transpose":
+        perm = draw(st.permutations(range(rank)))
+        return b.transpose("t", value, perm), array.transpose(perm)
+    if kind == "reshape":
+        shape = reshapes(array.shape, draw)
+        return b.reshape("r", value, shape), array.reshape(shape)
+    if kind == "relu":
+        return b.activation("a", "relu", value), array
+    if rank == 0:
+        return value, array
+    axis = draw(st.integers(0, rank - 1))
+    size = array.shape[axis]
+    if kind == "slice":
+        start = draw(st.integers(0, size - 1))
+        count = draw(st.integers(1, size - start))
+        index = (slice(None),) * axis + (slice(start, start + count),)
+        return b.slice("s", value, axis, start, count), array[index]
+    if kind == "select":
+        i = draw(st.integers(0, size - 1))
+        return b.select("s", value, axis, i), array.take(i, axis)
+    if kind == "max":
+        keep = draw(st.booleans())
+        assume(axis != value.batch_axis)
+        return b.reduce("m", "maximum", value, [axis], keep), array.max(axis, keepdims=keep)
+    if kind == "expand":
+        assume(size == 1 and axis != value.batch_axis)
+        shape = (*array.shape[:axis], 3, *array.shape[axis + 1 :])
+        return b.expand("e", value, shape), np.broadcast_to(array, shape)
+    perm = draw(st.permutations(range(rank)))
+    back = tuple(int(i) for i in np.argsort(perm))
+    # The same tensor, transposed there and back by way of a copy.
+    other = b.activation("c", "relu", b.transpose("t", value, perm))
+    # (Of a tensor that is transposed itself, the copy would only be another layout.)
+    if value.natural and draw(st.booleans()):
+        copied = array.transpose(perm)
+        other = b.reshape("rr", b.reshape("r", other, (copied.size,)), copied.shape)
+    other = b.transpose("t", other, back)
+    if kind == "join":
+        return b.elementwise("j", "sum", [value, other]), array + array
+    assume(axis != value.batch_axis)
+    return b.concat("k", [value, other], axis), np.concatenate([array, array], axis)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_elements_are_where_the_builder_says(data: st.DataObject) -> None:
+    b = builder()
+    shape, axis = data.draw(shapes())
+    array = numbered(shape)
+    value, given = fed(b, "x", array, axis)
+    arrays = Arrays(b, given)
+    for _ in range(data.draw(st.integers(1, 6))):
+        try:
+            value, array = step(data.draw, b, value, array)
+        except ImportFault:
+            # Only the batch may stand in the way.
+            assume(False)
+        arrays.check(value, array)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_products_multiply_what_they_should(data: st.DataObject) -> None:
+    b = builder()
+    heads, m, k, n = (data.draw(SIZES) for _ in range(4))
+    left, right = numbered((B, heads, m, k)), numbered((B, heads, k, n), 5)
+
+    def source(name: str, array: Any) -> tuple[Value, Any]:
+        """Feed an array in another order of axes, and transpose it back."""
+        perm = data.draw(st.permutations(range(1, 4)))
+        order = [0, *perm]
+        turned = array.transpose(order)
+        value = b.input(name, (B, prod(turned.shape[1:])))
+        fed_arrays[name] = turned.reshape(B, -1)
+        value = b.reshape("r", value, turned.shape)
+        return b.transpose("t", value, [int(i) for i in np.argsort(order)]), array
+
+    fed_arrays: dict[str, Any] = {}
+    one, _ = source("one", left)
+    other, _ = source("other", right)
+    arrays = Arrays(b, fed_arrays)
+    if data.draw(st.booleans()):
+        arrays.check(b.matmul("p", one, other), left @ right)
+    else:
+        result = b.einsum("p", "bhmk,bhkn->bmhn", [one, other])
+        arrays.check(result, np.einsum("bhmk,bhkn->bmhn", left, right))
+
+
+def test_images_come_in_with_channels_last() -> None:
+    b = builder(4)
+    x = b.input("x", (B, 3, 32, 24))
+    weight, bias = b.parameter("w", (16, 3, 5, 3)), b.parameter("b", (16,))
+    y = b.convolution("c", x, weight, bias, strides=[2, 1], pads=[(2, 2), (1, 0)])
+    # floor((32 + 4 - 5) / 2) + 1 = 16, 24 + 1 - 3 + 1 = 23
+    assert y.shape == (B, 16, 16, 23)
+    layers = layers_of(b, y)
+    assert layers["x"].output == (4, 32, 24, 3)
+    assert layers["c"].output == (4, 16, 23, 16)
+    assert layers["c"].num_params == 5 * 3 * 3 * 16 + 16
+
+
+def test_a_sequence_takes_the_order_that_its_reader_needs() -> None:
+    b = builder()
+    x = b.input("x", (B, 8, 100))  # N x C x L
+    y = b.convolution("c", x, b.parameter("w", (4, 8, 3)), strides=[1], pads=[(1, 1)])
+    assert y.shape == (B, 4, 100)
+    layers = layers_of(b, y)
+    assert layers["x"].output == (1, 100, 8)
+    assert "Reshape" not in {layer.type_name for layer in layers.values()}
+
+
+def test_a_layout_that_is_not_paleos_costs_nothing() -> None:
+    """Permuting an image to channels last and back is no layer."""
+    b = builder()
+    x = b.input("x", (B, 3, 8, 8))
+    y = b.convolution("c", x, b.parameter("w", (6, 3, 1, 1)), strides=[1, 1], pads=[(0, 0)] * 2)
+    y = b.transpose("t", y, [0, 2, 3, 1])
+    y = b.layer_norm("n", y, 1, b.parameter("g", (6,)), b.parameter("s", (6,)))
+    y = b.linear("fc", y, b.parameter("fw", (12, 6)))
+    y = b.transpose("u", y, [0, 3, 1, 2])
+    y = b.convolution("d", y, b.parameter("v", (3, 12, 1, 1)), strides=[1, 1], pads=[(0, 0)] * 2)
+    assert y.shape == (B, 3, 8, 8)
+    assert list(layers_of(b, y)) == ["x", "c", "n", "fc", "d"]
+
+
+def test_the_batch_may_be_joined_with_another_axis() -> None:
+    b = builder()
+    x = b.input("x", (B, 10, 12))
+    y = b.reshape("heads", b.linear("fc", x, b.parameter("w", (12, 12))), (B * 10, 12))
+    y = b.linear("fc2", y, b.parameter("v", (5, 12)))
+    assert y.shape == (B * 10, 5)
+    layers = layers_of(b, y)
+    assert layers["fc2"].output == (1, 10, 5)
+    assert layers["fc2"].forward_flops == 2 * 10 * 12 * 5
+
+
+def test_weights_are_counted_once() -> None:
+    b = builder()
+    x = b.input("ids", (B, 9))
+    table = b.parameter("table", (100, 16))
+    h = b.embedding("embed", x, table)
+    h = b.linear("one", h, b.parameter("w", (16, 16)), b.parameter("b", (16,)))
+    h = b.linear("two", h, b.parameter("w", (16, 16)), b.parameter("b", (16,)))
+    y = b.linear("out", h, table, b.parameter("own", (100,)))
+    layers = layers_of(b, y)
+    assert layers["embed"].num_params == 1600
+    assert (layers["one"].num_params, layers["two"].num_params) == (272, 0)
+    assert layers["out"].num_params == 0
+    assert sum(layer.num_params for layer in layers.values()) == 1600 + 272 + 100
+
+
+def test_a_parameter_that_is_added_is_a_layer_of_its_own() -> None:
+    b = builder()
+    x = b.input("x", (B, 9, 16))
+    y = b.elementwise("add", "sum", [x, b.parameter("position", (1, 9, 16))])
+    token = b.expand("token", b.parameter("class", (1, 1, 16)), (B, 1, 16))
+    y = b.concat("cat", [token, y], 1)
+    assert y.shape == (B, 10, 16)
+    layers = layers_of(b, y)
+    assert layers["position"].output == (1, 9, 16)
+    assert layers["class"].num_params == 16
+    assert layers["cat"].output == (1, 10, 16)
+
+
+def test_a_part_of_a_parameter_leaves_the_rest_counted() -> None:
+    b = builder()
+    x = b.input("x", (B, 9, 16))
+    part = b.slice("first", b.parameter("position", (1, 50, 16)), 1, 0, 9)
+    layers = layers_of(b, b.elementwise("add", "sum", [x, part]))
+    assert sum(layer.num_params for layer in layers.values()) == 50 * 16
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda b, x: b.reshape("r", x, (B, 3)), "7x4x6 cannot become 7x3"),
+        (lambda b, x: b.reshape("r", x, (3, B, 8)), "mixes the batch's samples"),
+        (lambda b, x: b.select("s", x, 0, 2), "takes some samples out of the batch"),
+        (lambda b, x: b.softmax("s", x, 0), "over the samples of the batch"),
+        (
+            lambda b, x: b.matmul(
+                "m",
+                b.reshape("r", x, (B, 24)),
+                b.transpose("t", b.reshape("r", x, (B, 24)), [1, 0]),
+            ),
+            "samples of the batch side by side",
+        ),
+        (lambda b, x: b.transpose("t", x, [0, 1, 1]), "no order of 3 axes"),
+        (lambda b, x: b.elementwise("e", "sum", [x, b.constant((5,))]), "do not go together"),
+        (lambda b, x: b.linear("l", x, b.parameter("w", (3, 5))), "does not fit"),
+        (lambda b, x: b.pad("p", x, [(1, 0), (0, 0), (0, 0)]), "adds samples to the batch"),
+        (lambda b, x: b.input("y", (B + 1, 2)), "is not that of the first input"),
+        (lambda b, x: b.parameter("w", (0, 2)), "a dimension of 0"),
+        (lambda b, x: b.slice("s", x, 5, 0, 1), "there is no axis 5"),
+    ],
+)
+def test_what_does_not_fit_is_said(act: Any, message: str) -> None:
+    b = builder()
+    x = b.input("x", (B, 4, 6))
+    with pytest.raises(ImportFault, match=message):
+        act(b, x)
+
+
+def test_a_result_has_the_dimensions_that_its_axes_name() -> None:
+    b = builder(3)
+    lone = b.reshape("r", b.input("x", (B,)), (B, 1, 1, 1))
+    wider = b.elementwise("a", "sum", [lone, b.parameter("p", (1, 1, 2, 1))])
+    y = b.elementwise("c", "sum", [wider, b.parameter("q", (1, 1, 1, 6))])
+    assert y.shape == (B, 1, 2, 6)
+    assert layers_of(b, y)["c"].output == (3, 2, 6)
+
+
+def test_equal_sizes_are_still_told_apart() -> None:
+    """A layer of 4 x 4 x 4 may need no reshape, but its dimensions have changed places."""
+    b = builder()
+    x = b.reshape("r", b.activation("a", "relu", b.input("x", (B, 64))), (B, 4, 4, 4))
+    x = b.activation("first", "relu", x)
+    weight = b.parameter("w", (8, 4, 1, 1))
+    y = b.convolution("c", x, weight, strides=[1, 1], pads=[(0, 0)] * 2)
+    y = b.reduce("m", "sum", y, [1], False)
+    assert y.shape == (B, 4, 4)
+    assert layers_of(b, y)["m"].output == (1, 4, 4)
+
+
+def test_a_bias_that_another_layer_has_is_counted_there() -> None:
+    b = builder()
+    x = b.input("x", (B, 8))
+    bias = b.parameter("b", (8,))
+    x = b.linear("one", x, b.parameter("w", (8, 8)), bias)
+    y = b.linear("two", x, b.parameter("v", (8, 8)), bias)
+    assert sum(layer.num_params for layer in layers_of(b, y).values()) == 2 * 64 + 8

@@ -1,0 +1,81 @@
+"""PyTorch's own exports to ONNX: the nets of `torch_nets`, against what is known of them."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.importers.base import ImportOptions
+from paleo.importers.onnx import read
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxscript")
+
+from torch_nets import COUNTED, INPUTS, NETS, SMALL_NETS  # noqa: E402
+
+#: What PyTorch itself cannot export while it trains.
+NOT_IN_TRAINING = {"odd_convolutions", "norms", "tagger"}
+WELL_KNOWN = ("lenet5", "resnet18", "mobilenet_v2", "squeezenet", "googlenet")
+#: No products of matrices, which is what multiply-adds are counted of.
+NO_PRODUCTS = {"Pooling", "AvgPool", "GlobalPooling", "Dropout", "Reduce"}
+
+
+def export(net: Any, sample: Any, path: Path, training: bool) -> None:
+    mode = torch.onnx.TrainingMode.TRAINING if training else torch.onnx.TrainingMode.EVAL
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            torch.onnx.export(
+                net.train(training),
+                (sample,),
+                str(path),
+                dynamo=False,
+                input_names=["x"],
+                dynamic_axes={"x": {0: "batch"}},
+                training=mode,
+                do_constant_folding=not training,
+                opset_version=18 if training else 17,
+            )
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def multiply_adds(summary: Any) -> float:
+    return (
+        sum(layer.forward_flops for layer in summary.layers if layer.type_name not in NO_PRODUCTS)
+        / 2
+    )
+
+
+@pytest.mark.parametrize("name", sorted(set(SMALL_NETS) - NOT_IN_TRAINING))
+def test_parameters_of_small_nets(name: str, tmp_path: Path) -> None:
+    small = SMALL_NETS[name]
+    net = small.factory()
+    sample = (
+        torch.zeros(small.shape, dtype=small.dtype)
+        if small.vocabulary
+        else torch.randn(small.shape)
+    )
+    path = tmp_path / f"{name}.onnx"
+    export(net, sample, path, training=True)
+    summary = paleo.summarize(read(str(path), ImportOptions()))
+    assert summary.num_params == sum(each.numel() for each in net.parameters())
+    # Folded for inference, it multiplies as much.
+    export(net, sample, path, training=False)
+    inference = paleo.summarize(read(str(path), ImportOptions()))
+    assert multiply_adds(inference) == multiply_adds(summary)
+
+
+@pytest.mark.parametrize("name", WELL_KNOWN)
+def test_well_known_nets(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.onnx"
+    export(NETS[name](), torch.zeros(2, *INPUTS[name][1:]), path, training=True)
+    summary = paleo.summarize(read(str(path), ImportOptions()))
+    assert (summary.num_params, multiply_adds(summary)) == COUNTED[name]
