@@ -1,0 +1,59 @@
+"""Writing files: whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from paleo.errors import PaleoError
+
+__all__ = ["write_file"]
+
+
+def write_file(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text in UTF-8 to a file, which is replaced if it is there.
+
+    It is written beside its place and then renamed, so that nobody ever finds half of it. A new
+    file gets the permissions that the umask leaves, a replaced one keeps its own; a link is
+    followed. What is no regular file, such as /dev/stdout, is written as it is. Raises PaleoError
+    if that cannot be done, and leaves nothing behind.
+    """
+    name = os.fspath(path)
+    if not name:
+        raise PaleoError("expected the name of a file to write, got an empty one")
+    try:
+        _write(name, text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise PaleoError(f"{name}: cannot be written: not all of it is text in UTF-8") from None
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+        why = getattr(error, "strerror", None) or error
+        raise PaleoError(f"{name}: cannot be written: {why}") from None
+
+
+def _write(name: str, data: bytes) -> None:
+    target = Path(os.path.realpath(name))
+    mode = target.stat().st_mode if target.exists() else None
+    if name.endswith(os.sep) or (mode is not None and stat.S_ISDIR(mode)):
+        raise OSError("it names a folder")
+    if not target.parent.is_dir():
+        raise OSError(f"there is no folder {os.path.dirname(name) or target.parent}")  # noqa: PTH120
+    if mode is not None and not stat.S_ISREG(mode):
+        with open(name, "wb") as special:
+            special.write(data)
+        return
+    if mode is not None and not os.access(target, os.W_OK):
+        raise OSError("the file there is write-protected")
+    # Not of tempfile: that gives permissions of its own.
+    temporary = target.parent / f".paleo-{os.urandom(8).hex()}.tmp"
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:
+            temporary.chmod(stat.S_IMODE(mode))
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
