@@ -15,6 +15,7 @@ from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import DeviceLike, NetworkLike, checked_share, checked_workers, not_counted
 from paleo.graph import build, checked_batch
 from paleo.hardware import find_device, find_network
+from paleo.importers import ImportOptions
 from paleo.load import load
 from paleo.netspec import NetSpec
 from paleo.parallelism import (
@@ -58,6 +59,7 @@ def simulate(
     ppp_comm: float = 1.0,
     cost_model: str | CostModel = DEFAULT_COST_MODEL,
     schemes: str | Sequence[str] | None = None,
+    importing: ImportOptions | None = None,
 ) -> Simulation:
     """Predict training steps of one net or several.
 
@@ -66,13 +68,14 @@ def simulate(
     `workers`, `scaling` and `schemes` are for `parallel` "data" alone, `hybrid_workers` for
     "hybrid" alone. `ppp_comp` and `ppp_comm` are the shares of peak that computation and
     communication reach, above 0 and up to 1. `use_only_gemm` prices every convolution as a
-    matrix multiplication, which is the only algorithm priced so far. Raises a PaleoError
-    with every mistake in the settings and files.
+    matrix multiplication, which is the only algorithm priced so far. `importing` is for
+    files of other frameworks, as in `load`. Raises a PaleoError with every mistake in the
+    settings and files.
     """
     mistakes = Mistakes()
     check = mistakes.check
     many = check(_listed, "nets", nets, str | os.PathLike | NetSpec) or []
-    specs = [check(load, net) for net in many]
+    specs = [check(load, net, importing) for net in many]
     plan_parts = (
         check(find_device, device),
         check(find_network, network),

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from paleo.graph import Graph, build
+from paleo.graph import Graph, build, unpriced
+from paleo.importers import ImportOptions
 from paleo.load import load
 from paleo.netspec import NetSpec
 from paleo.quantity import Quantity
@@ -55,6 +58,8 @@ class NetSummary:
     source: str
     batch_size: Quantity
     layers: tuple[LayerSummary, ...]
+    #: Operators that an importer did not understand, and how many layers are of each.
+    unknown: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def num_params(self) -> int:
@@ -76,6 +81,14 @@ class NetSummary:
         """Bytes of all layers' outputs."""
         return sum(layer.activations_bytes for layer in self.layers)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the counts."""
+        if not self.unknown:
+            return ()
+        counts = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
+        return (f"not understood, and so not counted: {counts}",)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         return {
@@ -87,20 +100,25 @@ class NetSummary:
             "forward_flops": self.forward_flops,
             "weights_bytes": self.weights_bytes,
             "activations_bytes": self.activations_bytes,
+            "not_counted": sorted(self.unknown),
         }
 
 
 def summarize(
-    net: str | os.PathLike[str] | NetSpec, batch_size: Quantity | None = None
+    net: str | os.PathLike[str] | NetSpec,
+    batch_size: Quantity | None = None,
+    importing: ImportOptions | None = None,
 ) -> NetSummary:
     """Return the summary of a net at this batch size; None takes the file's.
 
-    Raises NetSpecError, UnknownNameError or SettingError.
+    `importing` is for files of other frameworks, as in `load`. Raises NetSpecError,
+    UnknownNameError or SettingError.
     """
-    spec = load(net)
+    spec = load(net, importing)
     graph = build(spec, batch_size)
     layers = tuple(_layer(graph, index) for index in range(len(graph.nodes)))
-    return NetSummary(graph.name, spec.source, graph.batch_size, layers)
+    unknown = Counter(operation.name for operation in unpriced(graph))
+    return NetSummary(graph.name, spec.source, graph.batch_size, layers, dict(unknown))
 
 
 def _layer(graph: Graph, index: int) -> LayerSummary:

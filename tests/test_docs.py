@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import paleo
+from paleo.cli.main import COMMANDS as COMMAND_NAMES
+
 ROOT = Path(__file__).parents[1]
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -40,22 +43,51 @@ SHOWN = [
 PROGRAMS = [(path.name, text) for path in DOCS for kind, text in blocks(path) if kind == "python"]
 
 
-def output(command: str) -> str:
+#: Files that commands of the README read, each shown on the page with its name in a comment;
+#: the library that reading them takes.
+FILES = {"mynet.prototxt": "google.protobuf", "mynet.py": "torch"}
+
+
+def output(command: str, folder: Path = ROOT) -> str:
     done = subprocess.run(
-        command, shell=True, cwd=ROOT, env=ENVIRONMENT, capture_output=True, text=True, check=False
+        command,
+        shell=True,
+        cwd=folder,
+        env=ENVIRONMENT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
 
+@pytest.fixture
+def folder(command: str, tmp_path: Path) -> Path:
+    """Where a command is to run: in a folder with the files of the page if it reads them."""
+    if "mynet" not in command:
+        return ROOT
+    texts = [text for _, text in blocks(ROOT / "README.md")]
+    for name, library in FILES.items():
+        if name in command or f"python:{Path(name).stem}" in command:
+            pytest.importorskip(library, reason=f"needs {library}")
+        (text,) = [text for text in texts if text.startswith(f"# {name}\n")]
+        (tmp_path / name).write_text(text, "utf-8")
+    return tmp_path
+
+
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_commands_run(page: str, command: str) -> None:
-    assert output(command)
+def test_commands_run(page: str, command: str, folder: Path) -> None:
+    printed = output(command, folder)
+    if match := re.search(r"-o (\S+)", command):
+        assert paleo.summarize(folder / match[1]).num_params > 0
+    else:
+        assert printed
 
 
 @pytest.mark.parametrize(("page", "command", "shown"), SHOWN)
-def test_output_is_as_shown(page: str, command: str, shown: str) -> None:
-    assert output(command) == shown
+def test_output_is_as_shown(page: str, command: str, shown: str, folder: Path) -> None:
+    assert output(command, folder) == shown
 
 
 @pytest.mark.parametrize(("page", "program"), PROGRAMS)
@@ -69,6 +101,11 @@ def test_programs_run_and_print_what_their_comments_say(page: str, program: str)
     assert [line for line in printed if line in said] == said
 
 
+def test_the_readme_counts_the_nets() -> None:
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    assert f"one of {len(paleo.net_names())} predefined ones" in text
+
+
 def test_there_is_something_to_run() -> None:
     assert len(COMMANDS) >= 10
     assert len(SHOWN) >= 2
@@ -76,8 +113,6 @@ def test_there_is_something_to_run() -> None:
 
 
 def test_the_hardware_files_of_the_readme_work(tmp_path: Path) -> None:
-    import paleo
-
     texts = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
     for name, text in zip(("mygpu", "mynet"), texts, strict=True):
         (tmp_path / f"{name}.toml").write_text(text)
@@ -99,6 +134,6 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 
 def test_help_fits_a_terminal_of_80_columns() -> None:
-    for command in ("", "summary", "simulate", "nets", "devices", "networks"):
+    for command in ("", *COMMAND_NAMES, "generate squeezenet"):
         lines = output(f"{sys.executable} -m paleo {command} --help").splitlines()
         assert [line for line in lines if len(line) > 80] == []

@@ -5,27 +5,34 @@ A new layer type, cost model, scheme, device, network or net appears here on arr
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
+from layer_examples import EXAMPLES, Example
 
 import paleo
 from paleo.cli.main import COMMANDS
+from paleo.generators import GENERATORS
+from paleo.importers import IMPORTERS
 from paleo.registry import Registry
 from paleo.work import Operation
 
 SNAPSHOT = {
     "layer types": """Convolution Deconvolution InnerProduct Activation Sigmoid Dropout LRN
         BatchNorm Scale Softmax Elementwise Pooling AvgPool UpSampling2D Input Concatenate
-        Reshape Flatten""",
+        Reshape Flatten Parameter Embedding MatMul Einsum Attention RNN GRU LSTM PReLU
+        LayerNorm RMSNorm GroupNorm InstanceNorm L2Norm GlobalPooling Resize Slice Transpose
+        Expand Pad Rearrange Gather Reduce Loss Accuracy Unknown""",
     "cost models": "paleo2017 roofline",
     "schemes": "OneToAll TreeAllReduce ButterflyAllReduce ButterflyMixing",
     "devices": "CPU_I7 GEFORCE_750_M GEFORCE_780_TI K20 K20X K40 K80 TITAN_X",
     "networks": "aws ethernet ethernet20 infiniband pcie2 pcie3",
-    "nets": """alex_v2 alex_v2_1gpu alex_v2_2gpu alex_v2_4gpu alex_v2_8gpu inception_v3 nin overfeat
-        vgg16""",
-    "commands": "summary simulate nets devices networks",
+    "nets": """alex_v2 alex_v2_1gpu alex_v2_2gpu alex_v2_4gpu alex_v2_8gpu alexnet
+        dcgan_discriminator dcgan_generator densenet121 densenet40 googlenet inception_v3 lenet5
+        lenet5_224 lstm_lm mobilenet_v1 mobilenet_v2 msft_speech nin nin_227 overfeat resnet101
+        resnet152 resnet18 resnet34 resnet50 squeezenet squeezenet_complex_bypass
+        squeezenet_simple_bypass unet vgg11 vgg13 vgg16 vgg19""",
+    "commands": "summary simulate convert nets generate devices networks",
+    "importers": "caffe onnx pytorch",
+    "generators": "squeezenet",
 }
 
 
@@ -38,6 +45,8 @@ def test_the_names_are_these() -> None:
         "networks": paleo.network_names(),
         "nets": paleo.net_names(),
         "commands": list(COMMANDS),
+        "importers": list(IMPORTERS),
+        "generators": list(GENERATORS),
     }
     assert {kind: sorted(names) for kind, names in found.items()} == {
         kind: sorted(names.split()) for kind, names in SNAPSHOT.items()
@@ -57,46 +66,27 @@ def test_a_registry_refuses_duplicates_and_suggests_near_names() -> None:
         registry["?"]
 
 
-#: For each layer type, keys that fit an input of 2 x 6 x 6 x 4.
-EXAMPLES: dict[str, dict[str, Any]] = {
-    "Input": {"tensor": [2, 6, 6, 4]},
-    "Convolution": {"filter": [3, 3, -1, 8], "strides": [1, 2, 2, 1], "padding": "SAME"},
-    "Deconvolution": {
-        "filter": [3, 3, 8, 4],
-        "strides": [1, 2, 2, 1],
-        "padding": "SAME",
-        "output_shape": [-1, 12, 12, 8],
-    },
-    "Pooling": {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"},
-    "AvgPool": {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": [1, 1]},
-    "UpSampling2D": {"ksize": [1, 2, 2, 1]},
-    "InnerProduct": {"num_outputs": 8},
-    "Dropout": {"dropout_keep_prob": 0.5},
-    "Concatenate": {},
-    "Reshape": {"output_shape": [-1, 3, 12, -1]},
-    "Flatten": {},
-    "Elementwise": {},
-    "Softmax": {},
-    "Sigmoid": {},
-    "Activation": {"function": "relu"},
-    "BatchNorm": {},
-    "Scale": {},
-    "LRN": {},
-}
+def test_every_layer_type_has_examples_of_all_its_keys() -> None:
+    assert {example.kind for example in EXAMPLES} == set(paleo.LAYERS)
+    for name, cls in paleo.LAYERS.items():
+        given = [example.keys for example in EXAMPLES if example.kind == name]
+        for key, declared in cls.keys.items():
+            others = [keys[key] for keys in given if key in keys]
+            assert any(value != declared.written_default for value in others), (name, key)
 
 
-@pytest.mark.parametrize("name", paleo.LAYERS)
-def test_every_layer_type_keeps_the_contract(name: str) -> None:
-    cls = paleo.LAYERS[name]
-    assert cls.type_name == name
+@pytest.mark.parametrize("example", EXAMPLES, ids=str)
+def test_every_layer_type_keeps_the_contract(example: Example) -> None:
+    cls = paleo.LAYERS[example.kind]
+    assert cls.type_name == example.kind
     assert (cls.__doc__ or "").strip()
     assert all(key.doc for key in cls.keys.values())
-    layers = {"in": {"type": "Input", "parents": [], "tensor": [2, 6, 6, 4]}}
-    layers["x"] = {"type": name, "parents": [] if name == "Input" else ["in"], **EXAMPLES[name]}
-    graph = paleo.build(paleo.loads(json.dumps({"name": "n", "layers": layers})))
-    node = graph.nodes[-1]
-    assert node.output[0] == 2
+    graph = paleo.build(example.net())
+    node = next(node for node in graph.nodes if node.name == "x")
+    assert node.output[0] == (1 if example.kind == "Parameter" else 2)
+    assert 2 <= len(node.output) <= 8
     assert isinstance(node.num_params, int)
+    assert node.num_params >= 0
     for direction in (
         paleo.Pass.FORWARD,
         paleo.Pass.INPUT_GRADIENT,
@@ -111,7 +101,9 @@ def test_every_layer_type_keeps_the_contract(name: str) -> None:
             assert operation.magnitude >= operation.flops
     # What has parameters has a gradient for them, and the other way round.
     assert bool(graph.operations(node, paleo.Pass.WEIGHT_GRADIENT)) == (node.num_params > 0)
-    assert isinstance(node.layer.shard(2), cls)
+    if "groups" not in example.keys:
+        assert isinstance(node.layer.shard(2), cls)
+    assert node.layer.shard(1).infer_shape(node.inputs) == node.layer.infer_shape(node.inputs)
 
 
 @pytest.mark.parametrize("name", paleo.COLLECTIVES)
@@ -135,5 +127,6 @@ def test_every_net_keeps_the_contract(name: str) -> None:
     assert net.source
     summary = paleo.summarize(net)
     assert summary.num_params > 0
-    assert summary.layers[-1].output == (summary.batch_size, 1000)
+    # Whatever is computed from samples follows the batch.
+    assert {layer.output[0] for layer in paleo.summarize(net, 3).layers} == {3}
     assert len(paleo.simulate(net, workers=[1, 2], cost_model="roofline").runs) == 2

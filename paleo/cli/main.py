@@ -21,7 +21,7 @@ from paleo.version import __version__
 __all__ = ["cli"]
 
 #: The commands, in the order of the help. Each is a module of this folder, imported on use.
-COMMANDS = ("summary", "simulate", "nets", "devices", "networks")
+COMMANDS = ("summary", "simulate", "convert", "nets", "generate", "devices", "networks")
 
 
 class _Commands(click.Group):
@@ -108,8 +108,9 @@ def _stop(status: int, messages: Sequence[str]) -> NoReturn:
 def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
     """Predict how long a deep neural network takes to train, without the hardware.
 
-    A net is the name of a predefined one (`paleo nets`) or a JSON file; devices and
-    networks are names (`paleo devices`, `paleo networks`) or TOML files of your own.
+    A net is the name of a predefined one (`paleo nets`), a JSON file, a Caffe prototxt, an
+    ONNX file, or python:package.module:name, a PyTorch module or a function that returns
+    one. Of nets, only such a target is ever run as code. Devices and networks are names (`paleo devices`, `paleo networks`) or TOML files of your own.
     Options may be written with hyphens or underscores.
     """
     ctx.obj = verbose

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from paleo.importers import PHASES, UNKNOWN, ImportOptions
 from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Output",
     "cite",
     "device_option",
+    "import_options",
     "is_verbose",
     "network_option",
     "output_options",
@@ -211,6 +213,85 @@ network_option = click.option(
     type=NETWORK,
     help="Network: a name of `paleo networks`, or a TOML file of your own.",
 )
+
+
+class _Input(click.ParamType):  # type: ignore[type-arg]
+    """A shape, with or without the name of the input: 1x3x224x224, data=1x3x224x224."""
+
+    name = "[NAME=]SHAPE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str | None, tuple[int, ...]]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, shape = value.rpartition("=")
+        sizes = shape.lower().replace(",", "x").split("x")
+        if (equals and not name) or not all(map(_is_number, sizes)):
+            self.fail("expected a shape such as 1x3x224x224 or data=1x3x224x224", param, ctx)
+        return name or None, tuple(map(int, sizes))
+
+
+class _Dimension(click.ParamType):  # type: ignore[type-arg]
+    """The size of a dimension that a file leaves open: sequence=128."""
+
+    name = "NAME=SIZE"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        name, _, size = value.rpartition("=")
+        if not name or not _is_number(size):
+            self.fail("expected a name and a size, such as sequence=128", param, ctx)
+        return name, int(size)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 20
+
+
+def import_options(function: _F) -> _F:
+    """Add the options for files of other frameworks, passed to the command as `importing`."""
+
+    @click.option(
+        "--input",
+        "inputs",
+        type=_Input(),
+        multiple=True,
+        help="Shape of an input of a prototxt, ONNX file or PyTorch module, as the framework "
+        "writes it, where it does not say. May be repeated, with names.",
+    )
+    @click.option(
+        "--dim",
+        "dims",
+        type=_Dimension(),
+        multiple=True,
+        help="Size of a dimension that an ONNX file leaves open. May be repeated.",
+    )
+    @click.option(
+        "--phase",
+        type=click.Choice(PHASES),
+        default="train",
+        show_default=True,
+        help="Which layers of a prototxt to take; the mode of a PyTorch module.",
+    )
+    @click.option(
+        "--unknown",
+        type=click.Choice(UNKNOWN),
+        default="error",
+        show_default=True,
+        help="What to do about operators of an imported net that are not understood: stop, or "
+        "count them as nothing and say so.",
+    )
+    @functools.wraps(function)
+    def command(
+        inputs: tuple[Any, ...], dims: tuple[Any, ...], phase: str, unknown: str, **kwargs: Any
+    ) -> Any:
+        return function(importing=ImportOptions(inputs, dict(dims), phase, unknown), **kwargs)
+
+    return command  # type: ignore[return-value]
 
 
 def cite(

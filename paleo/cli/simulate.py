@@ -14,6 +14,7 @@ from paleo.cli.options import (
     Names,
     Output,
     device_option,
+    import_options,
     is_verbose,
     network_option,
     output_options,
@@ -23,7 +24,7 @@ from paleo.collectives import COLLECTIVES, Collective
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.estimate import link_bandwidth
 from paleo.hardware import find_device, find_network
-from paleo.load import net_path
+from paleo.load import net_source
 from paleo.parallelism import SCALINGS
 from paleo.report import Column, Table
 from paleo.rows import DataRow, Run
@@ -127,6 +128,7 @@ def _workers(entries: list[str]) -> list[Any]:
     metavar="NAME,...",
     help="Communication schemes to compare. " + _described(COLLECTIVES.values()),
 )
+@import_options
 @output_options
 def command(
     nets: tuple[str, ...],
@@ -170,7 +172,7 @@ def _say_what_is_used(
     nets: tuple[str, ...], device_name: str, network_name: str, cost_model: str
 ) -> None:
     for net in nets:
-        verbose(f"net {net}: {net_path(net)}")
+        verbose(f"net {net}: {net_source(net)}")
     device, network = find_device(device_name), find_network(network_name)
     model = find_cost_model(cost_model)
     whose = "the 2017 model's" if model.uses_2017_figures else "the data sheet's"
