@@ -110,8 +110,9 @@ def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
 
     A net is the name of a predefined one (`paleo nets`), a JSON file, a Caffe prototxt, an
     ONNX file, or python:package.module:name, a PyTorch module or a function that returns
-    one. Of nets, only such a target is ever run as code. Devices and networks are names (`paleo devices`, `paleo networks`) or TOML files of your own.
-    Options may be written with hyphens or underscores.
+    one. Of nets, only such a target is ever run as code. Devices and networks are names
+    (`paleo devices`, `paleo networks`) or TOML files of your own. Options may be written
+    with hyphens or underscores.
     """
     ctx.obj = verbose
     if ctx.invoked_subcommand is None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from paleo.importers.base import ImportFault
-from paleo.importers.onnx_fold import LARGEST, Array
+from paleo.importers.onnx.fold import LARGEST, Array
 
 if TYPE_CHECKING:
     from paleo.importers.builder import Builder, Value
-    from paleo.importers.onnx_graph import Walk
+    from paleo.importers.onnx.graph import Walk
 
 __all__ = [
     "OPERATORS",

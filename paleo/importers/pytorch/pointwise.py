@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.importers.aten import Call, axes_of, elementwise, expand_to, is_value, operator
 from paleo.importers.base import ImportFault
+from paleo.importers.pytorch.aten import Call, axes_of, elementwise, expand_to, is_value, operator
 
 __all__ = ["NOTHING", "pointwise"]
 

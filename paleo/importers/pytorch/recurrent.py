@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.importers.aten import Call, Shape, elementwise, once, operator
 from paleo.importers.base import ImportFault
+from paleo.importers.pytorch.aten import Call, Shape, elementwise, once, operator
 
 __all__: list[str] = []
 

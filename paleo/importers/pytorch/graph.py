@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paleo.errors import Mistakes
-from paleo.importers import aten_moves, aten_pointwise, aten_recurrent
-from paleo.importers.aten import OPERATORS, Call, Shape, is_value
 from paleo.importers.base import ImportFault
-from paleo.importers.torch_names import (
+from paleo.importers.pytorch import moves, pointwise, recurrent
+from paleo.importers.pytorch.aten import OPERATORS, Call, Shape, is_value
+from paleo.importers.pytorch.names import (
     Names,
     is_fresh,
     nodes_of,
@@ -27,7 +27,7 @@ from paleo.tensor import format_shape
 __all__ = ["Walk"]
 
 #: They fill the table of operators.
-_TABLE = (aten_moves, aten_pointwise, aten_recurrent)
+_TABLE = (moves, pointwise, recurrent)
 
 #: Operators that compute nothing, so that repetition stays what it is.
 _VIEWS = frozenset(
@@ -149,7 +149,7 @@ class Walk:
             elif depends:
                 group = self._groups.get(node)
                 plain = operator.rstrip("_")
-                is_layer = plain != "getitem" and plain not in aten_pointwise.NOTHING
+                is_layer = plain != "getitem" and plain not in pointwise.NOTHING
                 if group:
                     is_layer = node is group[-1]
                     operator = (whole_function(node) or "").rpartition("_")[0]
@@ -286,7 +286,7 @@ class Walk:
         is_aten = getattr(node.target, "namespace", "") in ("aten", "prims", "prim")
         handler = OPERATORS.get(name) if is_aten else None
         if handler is None and self._pointwise in getattr(node.target, "tags", ()):
-            handler = aten_pointwise.pointwise
+            handler = pointwise.pointwise
         if handler is not None:
             call = self._call(node, name, overload)
             return handler(call if name in _VIEWS else self._for_each_sample(call))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paleo.importers.base import ImportFault
-from paleo.importers.onnx_node import Node, Result, Tensor, operator
+from paleo.importers.onnx.node import Node, Result, Tensor, operator
 
 if TYPE_CHECKING:
     from paleo.importers.builder import Value

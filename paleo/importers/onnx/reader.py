@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paleo.errors import Mistakes, NetSpecError
-from paleo.importers import onnx_layers, onnx_moves, onnx_pointwise
 from paleo.importers.base import ImportFault, ImportOptions
-from paleo.importers.onnx_graph import Walk
-from paleo.importers.onnx_inputs import Inputs, find_inputs
-from paleo.importers.onnx_names import net_name
-from paleo.importers.onnx_node import Tensor, one_line, plain_domain
+from paleo.importers.onnx import layers, moves, pointwise
+from paleo.importers.onnx.graph import Walk
+from paleo.importers.onnx.inputs import Inputs, find_inputs
+from paleo.importers.onnx.names import net_name
+from paleo.importers.onnx.node import Tensor, one_line, plain_domain
 
 if TYPE_CHECKING:
     from paleo.netspec import NetSpec
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 #: The files that hold what operators are.
-_OPERATORS = (onnx_layers, onnx_moves, onnx_pointwise)
+_OPERATORS = (layers, moves, pointwise)
 #: Nodes of a graph, with functions written out where they are called.
 _MOST_NODES = 100_000
 _OLDEST = 7

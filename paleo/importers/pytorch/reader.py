@@ -85,7 +85,7 @@ def _import_path() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    from paleo.importers.torch_export import quietly
+    from paleo.importers.pytorch.export import quietly
 
     with quietly():
         yield
@@ -155,7 +155,7 @@ def _attribute(thing: Any, name: str) -> Any:
 
 def _module(target: str, found: Any) -> Any:
     """Return the module that a target is, or that it makes."""
-    from paleo.importers.torch_export import construct
+    from paleo.importers.pytorch.export import construct
 
     torch = importlib.import_module("torch")
     if isinstance(found, torch.nn.Module):
@@ -294,7 +294,7 @@ class _Reader:
 
     def _export(self) -> tuple[Any, dict[str, str], int, int]:
         """Return the program, what its parameters are, the batch it is traced with, its axis."""
-        from paleo.importers.torch_export import export, materialized
+        from paleo.importers.pytorch.export import export, materialized
 
         self.module = _guarded(
             self.target,
@@ -329,7 +329,7 @@ class _Reader:
 
     def _failure(self, error: BaseException) -> NetSpecError:
         """Return what to say of an error in the module's forward."""
-        from paleo.importers.torch_export import OpenEndedError
+        from paleo.importers.pytorch.export import OpenEndedError
 
         if isinstance(error, SystemExit):
             return self._fail(f"its forward exits: SystemExit: {error.code}")
@@ -343,8 +343,8 @@ class _Reader:
     # ---- Building ------------------------------------------------------------------------------
 
     def _build(self, program: Any, identities: dict[str, str], batch: int, axis: int) -> NetSpec:
-        from paleo.importers.torch_export import PREFIX
-        from paleo.importers.torch_graph import Walk
+        from paleo.importers.pytorch.export import PREFIX
+        from paleo.importers.pytorch.graph import Walk
 
         mistakes = Mistakes(self.target)
         builder = Builder(self.name, self.target, self._batch(axis))

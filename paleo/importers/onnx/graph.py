@@ -1,6 +1,6 @@
 """An ONNX graph, walked from its inputs to its outputs and told to the Builder.
 
-What each operator is stands in `onnx_layers` and `onnx_moves`. Here is what all of them
+What each operator is stands in `layers`, `moves` and `pointwise`. Here is what all of them
 need: the tensors by name, the shapes that the onnx package infers, the numbers that are
 known, and where faults are noted.
 """
@@ -16,10 +16,10 @@ import numpy as np
 
 from paleo.errors import Mistakes
 from paleo.importers.base import ImportFault
-from paleo.importers.onnx_copies import find_copies
-from paleo.importers.onnx_fold import Budget, fold
-from paleo.importers.onnx_names import fault_name, layer_names
-from paleo.importers.onnx_node import (
+from paleo.importers.onnx.copies import find_copies
+from paleo.importers.onnx.fold import Budget, fold
+from paleo.importers.onnx.names import fault_name, layer_names
+from paleo.importers.onnx.node import (
     OPERATORS,
     STRING,
     Node,

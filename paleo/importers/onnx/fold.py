@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from paleo.importers.onnx_node import Node
+    from paleo.importers.onnx.node import Node
 
 __all__ = ["LARGEST", "Array", "Budget", "fold", "slice_bounds"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from paleo.importers.base import ImportFault
-from paleo.importers.onnx_fold import slice_bounds
-from paleo.importers.onnx_node import Node, NotUnderstoodError, Result, Tensor, operator
+from paleo.importers.onnx.fold import slice_bounds
+from paleo.importers.onnx.node import Node, NotUnderstoodError, Result, Tensor, operator
 
 if TYPE_CHECKING:
     from paleo.importers.builder import Value

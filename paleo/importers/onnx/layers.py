@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from paleo.importers.base import ImportFault
-from paleo.importers.onnx_moves import merge
-from paleo.importers.onnx_node import Node, Result, operator
+from paleo.importers.onnx.moves import merge
+from paleo.importers.onnx.node import Node, Result, operator
 from paleo.tensor import format_shape
 
 if TYPE_CHECKING:

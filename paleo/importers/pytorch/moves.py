@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from paleo.importers.aten import (
+from paleo.importers.base import ImportFault
+from paleo.importers.pytorch.aten import (
     Call,
     Shape,
     axes_of,
@@ -20,7 +21,6 @@ from paleo.importers.aten import (
     operator,
     spatial,
 )
-from paleo.importers.base import ImportFault
 
 __all__: list[str] = []
 

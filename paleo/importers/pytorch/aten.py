@@ -2,8 +2,7 @@
 
 `OPERATORS` has a function for each, by the operator's name without overload and without the
 underscore of one that works in place. It takes a Call and returns a Value, or a tuple of them
-where the operator returns several. The modules `aten_*` beside this one join
-the table. An
+where the operator returns several. `moves`, `pointwise` and `recurrent` add to the table. An
 operator without an entry is taken apart by PyTorch itself, where PyTorch can.
 """
 
