@@ -395,3 +395,15 @@ def test_a_bias_that_another_layer_has_is_counted_there() -> None:
     x = b.linear("one", x, b.parameter("w", (8, 8)), bias)
     y = b.linear("two", x, b.parameter("v", (8, 8)), bias)
     assert sum(layer.num_params for layer in layers_of(b, y).values()) == 2 * 64 + 8
+
+
+def test_a_layer_that_took_its_first_readers_order_serves_another() -> None:
+    b = builder()
+    x = b.input("x", (B, 4, 6))  # N x C x L, which the convolution wants as N x L x C
+    conv = b.convolution("c", x, b.parameter("w", (4, 4, 1)), strides=[1], pads=[(0, 0)])
+    norm = b.layer_norm("n", x, 1, b.parameter("g", (6,)))  # over L, which it wants last
+    assert (conv.shape, norm.shape) == ((B, 4, 6), (B, 4, 6))
+    layers = layers_of(b, conv, norm)
+    assert layers["x"].output == (1, 6, 4)
+    assert layers["n"].output == (1, 4, 6)
+    assert layers["n"].num_params == 6

@@ -199,7 +199,7 @@ class Placer:
         waiting = [weight.layer] if weight.layer else []
         while waiting:
             entry = self._entries[waiting[0]]
-            if entry.layer.num_params(()) if not entry.parents else False:
+            if not entry.parents and entry.layer.num_params(()):
                 return entry.shares or waiting[0]
             waiting = [*waiting[1:], *entry.parents]
         return None
@@ -224,9 +224,10 @@ class Placer:
         layer = value.layer
         if order != tuple(range(1, len(value.dims) + 1)):
             key = (layer, order, value.moved is not None)
-            if key not in self._arranged:
-                self._arranged[key] = self._arrange(value, order, entry)
-            layer = self._arranged[key]
+            known = self._arranged.get(key)
+            layer = known or self._arrange(value, order, entry)
+            if layer != value.layer:  # else the numbers of its dimensions may have changed
+                self._arranged[key] = layer
         if sizes is not None and self.dims(layer) != tuple(sizes):
             layer = self.add(
                 f"{layer}_expanded", make("Expand", output_shape=(-1, *sizes)), [layer]
