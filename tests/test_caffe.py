@@ -144,6 +144,30 @@ def test_labels_are_an_input_where_they_are_read(read: Read) -> None:
     assert shapes["label"] == shapes["loss"] == shapes["right"] == (5, 1)
 
 
+@pytest.mark.parametrize("kind", ["DenseImageData", "ImageSegData"])
+def test_maps_of_labels_are_as_large_as_their_images(read: Read, kind: str) -> None:
+    text = (
+        f'layer {{ name: "d" type: "{kind}" top: "data" top: "truth" transform_param {{\n'
+        "  crop_size: 17 } image_data_param { batch_size: 2 } }\n"
+        + layer("Interp", "interp_param { shrink_factor: 4 }", "small", "truth")
+        + layer("Convolution", "convolution_param { num_output: 3 kernel_size: 1 stride: 4 }")
+        + layer("SoftmaxWithLoss", "", "loss", "x small")
+    )
+    shapes = outputs(read(text))
+    # (17 - 1) / 4 + 1 = 5.
+    assert (shapes["truth"], shapes["small"]) == ((2, 17, 17, 1), (2, 5, 5, 1))
+    assert outputs(read(text, input=(("data", (1, 3, 9, 13)),)))["truth"] == (1, 9, 13, 1)
+
+
+def test_images_of_one_of_some_sizes_have_the_first(read: Read) -> None:
+    sizes = " ".join(f"resize_param {{ height: {size} width: {size} }}" for size in (12, 10, 8))
+    source = (
+        'layer { name: "d" type: "AnnotatedData" top: "data" data_param { batch_size: 2 }\n'
+        f"  transform_param {{ {sizes} }} }}\n"
+    )
+    assert outputs(read(source + layer("ReLU")))["x"] == (2, 12, 12, 3)
+
+
 def test_an_option_gives_and_overrides_shapes(read: Read, faults: Faults) -> None:
     source = (
         'layer { name: "d" type: "Data" top: "data" top: "label" data_param { batch_size: 64 } }'
@@ -194,6 +218,43 @@ def test_phases_stages_and_levels(read: Read, faults: Faults) -> None:
     bottom = layer("ReLU", "", "y", "train_only")
     said = 'layer "train_only" gives its bottom "train_only" only with --phase train'
     assert faults(text + bottom, phase="test") == [f'layer "y": key "bottom": {said}']
+
+
+def test_stages_in_the_file_stand_alone(read: Read, faults: Faults) -> None:
+    text = (
+        'layer { name: "d" type: "Data" top: "in" include { stage: "train" }\n'
+        "  data_param { batch_size: 8 } transform_param { crop_size: 6 } }\n"
+        + layer("Power", 'include { stage: "deploy" }', "in")
+        + layer("ReLU", "", "x", "in")
+    )
+    assert list(outputs(read(text))) == ["in", "x"]
+    deploy = 'state { stage: "deploy" }\n' + text
+    assert outputs(read(deploy, input=(("data", (1, 3, 6, 6)),)))["x"] == (1, 6, 6, 3)
+    (fault,) = faults(deploy)
+    assert fault.endswith("say what is one with --input data=NxCxHxW")
+
+
+@pytest.mark.parametrize(
+    ("rule", "where"),
+    [
+        ('phase: TEST stage: "on-val"', 'state { stage: "on-val" } in the file'),
+        ("phase: TRAIN", "--phase train"),
+    ],
+)
+def test_data_that_a_phase_lacks_is_named(
+    read: Read, faults: Faults, rule: str, where: str
+) -> None:
+    text = (
+        f'layer {{ name: "d" type: "Data" top: "pixels" include {{ {rule} }}'
+        " data_param { batch_size: 2 } transform_param { crop_size: 4 } }\n"
+    ) + layer("ReLU", "", "x", "pixels")
+    (fault,) = faults(text, phase="test")
+    assert fault == (
+        f'nothing in it is an input in the test phase: layer "d" gives "pixels" only with {where}, '
+        "or give it with --input pixels=NxCxHxW"
+    )
+    given = (("pixels", (1, 3, 5, 5)),)
+    assert outputs(read(text, phase="test", input=given))["x"] == (1, 5, 5, 3)
 
 
 OLD = """
@@ -257,6 +318,42 @@ def test_c3d_has_fields_of_its_own_for_time(read: Read) -> None:
     assert params(graph) == {"c": 3 * 3 * 3 * 3 * 4 + 4}
 
 
+def test_newer_c3d_has_messages_of_its_own_for_volumes(read: Read, faults: Faults) -> None:
+    window = "kernel_size: 4 kernel_depth: 2 stride: 4 temporal_stride: 2"
+    text = (
+        'layer { name: "d" type: "VideoData" top: "data" transform_param { crop_size: 12 }\n'
+        "  video_data_param { batch_size: 2 new_length: 8 } }\n"
+        + layer(
+            "Convolution3D",
+            "convolution3d_param { num_output: 4 kernel_size: 3 kernel_depth: 1 pad: 1 }",
+            "c",
+        )
+        + layer("Pooling3D", f"pooling3d_param {{ {window} }}", "p", "c")
+        + layer("Deconvolution3D", f"convolution3d_param {{ num_output: 2 {window} }}", "up", "p")
+        + layer("VoxelSoftmaxLoss", "", "loss", "up")
+    )
+    # Frames may be an axis of their own or channels: the file does not say.
+    assert faults(text) == [
+        'layer "d": it does not say how large "data" is: give it with --input data=2xCxHxW'
+    ]
+    graph = read(text, input=(("data", (2, 3, 8, 12, 12)),))
+    shapes = outputs(graph)
+    assert (shapes["p"], shapes["up"]) == ((2, 4, 3, 3, 4), (2, 8, 12, 12, 2))
+    assert params(graph) == {"c": 9 * 3 * 4 + 4, "up": 2 * 4 * 4 * 4 * 2 + 2}
+    (fault,) = faults(text, input=(("data", (2, 3, 12, 12)),))
+    assert fault == 'layer "c": its input must be N x C x L x H x W, got 2x3x12x12'
+
+
+def test_video_of_no_length_is_asked_for(faults: Faults) -> None:
+    text = """
+    layers { name: "d" type: VIDEO_SEGMENTATION_DATA top: "data" top: "truth"
+      image_data_param { batch_size: 1 crop_size: 12 } }
+    layers { name: "r" type: RELU bottom: "data" top: "r" }
+    """
+    (fault,) = faults(text)
+    assert fault.endswith("give it with --input data=1xCxHxW")
+
+
 def test_types_that_are_not_understood(read: Read, faults: Faults) -> None:
     text = (
         IMAGE
@@ -315,6 +412,7 @@ def test_files_that_are_no_nets(faults: Faults, text: str | bytes, said: str) ->
     ("text", "said"),
     [
         ("layer { name: 'x' bottom: 'data' }", 'key "type": it must be given'),
+        (layer("ReLU", bottom="y"), "if it is an input, give it with --input y=NxCxHxW"),
         (layer("ReLU", bottom="dato"), "no layer gives its bottom \"dato\" (did you mean 'data'?)"),
         (layer("ReLU", bottom="z") + layer("ReLU", name="z"), 'only later, by layer "z"'),
         (layer("ReLU") + layer("ReLU"), "another layer's too"),

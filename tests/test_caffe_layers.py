@@ -128,6 +128,7 @@ def test_deconvolution(read: Read) -> None:
         (layer("Interp", "interp_param { height: 4 width: 5 }"), (2, 4, 5, 8), 0),
         (layer("Upsample", "upsample_param { scale: 3 }"), (2, 27, 27, 8), 0),
         (layer("Reorg", "reorg_param { stride: 3 }"), (2, 3, 3, 72), 0),
+        (layer("Reverse"), (2, 9, 9, 8), 0),
         (layer("ShuffleChannel", "shuffle_channel_param { group: 4 }"), (2, 9, 9, 8), 0),
         # 1 + 4 + 16 bins of 8 channels.
         (
@@ -180,6 +181,24 @@ def test_slices_concatenations_and_sums(read: Read) -> None:
 def test_dropout_has_the_ratio_that_is_dropped(read: Read) -> None:
     graph = read(IMAGE + layer("Dropout", "dropout_param { dropout_ratio: 0.2 }"))
     assert graph.nodes[-1].layer.dropout_keep_prob == 0.8  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "name", "number"),
+    [
+        ("Reduction", "reduction_param {{ operation: {} axis: 1 }}", "MEAN", 4),
+        ("Reduction", "reduction_param {{ operation: {} axis: 1 }}", "SUM", 1),
+        ("Eltwise", "eltwise_param {{ operation: {} }}", "SUM", 1),
+        ("Pooling", "pooling_param {{ pool: {} kernel_size: 3 }}", "AVE", 1),
+    ],
+)
+def test_choices_by_number(read: Read, kind: str, body: str, name: str, number: int) -> None:
+    bottoms = "data data" if kind == "Eltwise" else "data"
+    by_name, by_number = (
+        read(IMAGE + layer(kind, body.format(choice), bottom=bottoms)).nodes[-1].layer
+        for choice in (name, number)
+    )
+    assert by_name == by_number
 
 
 # Pieces of well-known nets
@@ -304,6 +323,7 @@ def test_the_head_of_a_single_shot_detector(read: Read) -> None:
         + layer("Reshape", "reshape_param { shape { dim: 0 dim: -1 dim: 21 } }", "r", "conf_flat")
         + layer("Softmax", "softmax_param { axis: 2 }", "prob", "r")
         + layer("DetectionOutput", "include { phase: TEST }", "found", "loc_flat prob priors")
+        + layer("DetectionEvaluate", "include { phase: TEST }", "score", "found data")
         + layer(
             "MultiBoxLoss", "include { phase: TRAIN }", "loss", "loc_flat conf_flat priors data"
         )
@@ -316,7 +336,23 @@ def test_the_head_of_a_single_shot_detector(read: Read) -> None:
     # Channels are last in Paleo: nothing has to be moved.
     assert "Transpose" not in [node.type_name for node in graph.nodes]
     tested = read(text, phase="test")
-    assert tested.nodes[-1].type_name == "Unknown"
+    assert [node.type_name for node in tested.nodes[-2:]] == ["Unknown", "Unknown"]
+
+
+def test_losses_of_each_region_that_hard_examples_are_found_by(read: Read) -> None:
+    tops = 'top: "scores" top: "each"'
+    text = (
+        IMAGE
+        + layer("InnerProduct", "inner_product_param { num_output: 3 }", "classes")
+        + layer("InnerProduct", "inner_product_param { num_output: 4 }", "boxes")
+        + layer("SoftmaxWithLossOHEM", tops, "loss", "classes data")
+        + layer("SmoothL1LossOHEM", 'top: "far"', "off", "boxes data data")
+        + layer("Eltwise", "", "sum", "each far")
+        + layer("Silence", "", "quiet", "loss scores off").replace('top: "quiet"', "")
+    )
+    shapes = outputs(read(text))
+    assert shapes["loss_scores"] == (2, 3)
+    assert shapes["loss"] == shapes["off"] == shapes["sum"] == (2, 1)
 
 
 def test_recurrent_layers(read: Read) -> None:

@@ -102,7 +102,8 @@ class Layer:
 
 def _layers(net: Any, phase: str) -> tuple[list[Layer], list[Layer]]:
     """Return the layers that are there in a phase, and those that are left out."""
-    stages = {phase, *net.state.stage, *(["val"] if phase == "test" else [])}
+    # DIGITS calls its phases stages; what the file says itself stands alone, as in Caffe.
+    stages = set(net.state.stage) or {phase, *(["val"] if phase == "test" else [])}
     state = _State(phase == "test", net.state.level, stages)
     found: list[Layer] = []
     left_out: list[Layer] = []
@@ -191,10 +192,15 @@ class _Reader:
         """Say that nothing is an input, though something is read that no layer gives."""
         missing = [b for layer in self.layers for b in layer.bottoms if b not in self.givers]
         name = next(iter(missing), "NAME")
-        self.mistakes.add(
-            f"nothing in it is an input in the {self.options.phase} phase: "
-            f"say what is one with --input {name}=NxCxHxW"
-        )
+        other = self.left_out.get(name)
+        if other is None:
+            said = f"say what is one with --input {name}=NxCxHxW"
+        else:
+            said = (
+                f'layer "{other.name}" gives "{name}" only with {self._only_with(other)}, '
+                f"or give it with --input {name}=NxCxHxW"
+            )
+        self.mistakes.add(f"nothing in it is an input in the {self.options.phase} phase: {said}")
 
     def _check_types(self) -> None:
         """Note the types that are not understood, all in one line."""
@@ -268,13 +274,17 @@ class _Reader:
         other = self.left_out.get(name)
         if other is None:
             hint = self.mistakes.near(name, self.blobs) if len(self.blobs) < _MOST_NEAR else ""
+            hint = hint or f"; if it is an input, give it with --input {name}=NxCxHxW"
             return f'no layer gives its bottom "{name}"{hint}'
-        stages = [stage for rule in other.message.include for stage in rule.stage]
-        where = "--phase train" if self.options.phase == "test" else "--phase test"
+        return f'layer "{other.name}" gives its bottom "{name}" only with {self._only_with(other)}'
+
+    def _only_with(self, layer: Layer) -> str:
+        """Return with what a layer would be there that is left out."""
+        stages = [stage for rule in layer.message.include for stage in rule.stage]
         if stages:
-            listed = " ".join(f'stage: "{stage}"' for stage in stages)
-            where = f"state {{ {listed} }} in the file"
-        return f'layer "{other.name}" gives its bottom "{name}" only with {where}'
+            listed = " ".join(f'stage: "{printable(stage)}"' for stage in stages)
+            return f"state {{ {listed} }} in the file"
+        return "--phase train" if self.options.phase == "test" else "--phase test"
 
     def _build(self, layer: Layer) -> Sequence[Value | None]:
         call = Call(

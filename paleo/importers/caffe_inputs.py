@@ -36,6 +36,8 @@ class Source:
     key: str | None = None
     #: The images that labels belong to, which say how many there are.
     images: str | None = None
+    #: Whether there is a label for each place of an image.
+    dense: bool = False
     batch_axis: int = 0
     #: The time steps that stand before the samples in the first axis.
     steps: int = 1
@@ -74,7 +76,8 @@ def find_sources(
         images = sources.get(source.images or "")
         if source.shape is None and source.fault is None and images is not None:
             samples = images.shape[0] if images.shape else images.samples
-            source.shape = None if samples is None else (samples, 1)
+            sides = images.shape[2:] if images.shape and source.dense else ()
+            source.shape = None if samples is None else (samples, 1, *sides)
         if source.shape is not None:
             _check(source, mistakes)
         elif source.name in read and (source.fault or source.images not in read):
@@ -167,7 +170,14 @@ def _of_layer(layer: Layer) -> Iterator[Source]:
     yield first
     for name in layer.tops[1:]:
         label = layer.kind != "hdf5data" or "label" in name.lower()
-        yield Source(name, None, layer.name, images=first.name if label else None)
+        yield Source(
+            name,
+            None,
+            layer.name,
+            images=first.name if label else None,
+            dense=layer.kind in _DENSE and name == layer.tops[1],
+            samples=first.samples,
+        )
 
 
 def _images(layer: Layer) -> Source:
@@ -190,10 +200,12 @@ def _images(layer: Layer) -> Source:
     # One mean is for all channels, however many they are.
     means = len(transform.mean_value)
     channels = 1 if gray else (means if means > 1 else 3)
-    if layer.kind == "videodata":
-        if not message.HasField("image_data_param"):
+    if "video" in layer.kind:
+        # The frames of others than C3D's are channels, or as many as there are.
+        length = message.image_data_param
+        if not length.HasField("new_length"):
             return source
-        sizes = (param.new_length, *sizes)
+        sizes = (length.new_length, *sizes)
     source.shape = (samples, channels, *sizes)
     return source
 
@@ -201,12 +213,13 @@ def _images(layer: Layer) -> Source:
 def _sizes(transform: Any, param: Any) -> Shape | None:
     """Return the height and width of images, if they are cut or brought to one size."""
     crop = transform.crop_size or getattr(param, "crop_size", 0)
-    resize = transform.resize_param
+    # Where images are brought to one of some sizes by chance, the first stands for all.
+    resize = next(iter(transform.resize_param), None)
     choices = (
         (transform.crop_h, transform.crop_w),
         (crop, crop),
         (getattr(param, "new_height", 0), getattr(param, "new_width", 0)),
-        (resize.height, resize.width),
+        (resize.height, resize.width) if resize is not None else (0, 0),
     )
     return next((pair for pair in choices if all(pair)), None)
 
@@ -242,6 +255,8 @@ def _memory(message: Any, count: int) -> list[Shape | None]:
     return found[:count]
 
 
+#: Data layers that read a map of labels beside each image.
+_DENSE = ("denseimagedata", "imagesegdata", "imagelabelmapdata")
 _READERS: Mapping[str, Any] = {"input": _input, "dummydata": _dummy, "memorydata": _memory}
 
 

@@ -299,6 +299,11 @@ def _permute(call: Call) -> Result:
     return call.builder.transpose(call.name, x, order)
 
 
+@operator("Reverse")
+def _reverse(call: Call) -> Result:
+    return call.builder.rearrange(call.name, call.bottom())
+
+
 @operator("ShuffleChannel", "ChannelShuffle")
 def _shuffle_channel(call: Call) -> Result:
     x = call.bottom()
@@ -415,7 +420,8 @@ def _tile(call: Call) -> Result:
 def _reduction(call: Call) -> Result:
     x, param = call.bottom(), call.layer.reduction_param
     axis = axis_of(x, param.axis)
-    function = ("sum", "norm", "norm", "mean")[param.operation]
+    functions = {2: "norm", 3: "norm", 4: "mean"}
+    function = functions.get(param.operation, "sum")
     return call.builder.reduce(call.name, function, x, list(range(axis, len(x.shape))), False)
 
 
@@ -458,3 +464,10 @@ def _detection_output(call: Call) -> Result:
     boxes = [value for value in call.all_bottoms() if value.batched]
     rows = call.bottom().shape[0]
     return call.builder.unknown(call.name, "DetectionOutput", boxes, (rows, 7))
+
+
+@operator("DetectionEvaluate")
+def _detection_evaluate(call: Call) -> Result:
+    # It compares what was found with what is there: a row of 5 numbers for each box.
+    found = call.bottom()
+    return call.builder.unknown(call.name, "DetectionEvaluate", [found], (found.shape[0], 5))

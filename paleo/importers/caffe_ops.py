@@ -156,6 +156,14 @@ def _rank(x: Value) -> int:
     return rank
 
 
+def _rank_for(call: Call, x: Value) -> int:
+    """Return the number of spatial axes, which types for volumes want to be 3."""
+    rank = _rank(x)
+    if call.kind.endswith("3d") and rank != 3:
+        raise Fault(f"its input must be N x C x L x H x W, got {format_shape(x.shape)}")
+    return rank
+
+
 #: The fields of an image's height and width.
 _SIDES = {f"{what}_{side}" for what in ("kernel", "pad", "stride", "hole") for side in "hw"}
 #: The fields of a volume's first axis, as C3D has them.
@@ -196,6 +204,12 @@ def _dilations(param: Any, rank: int) -> list[int]:
     return _along(param, key, rank, 1, 1)
 
 
+def _windows_of(call: Call, name: str) -> Any:
+    """Return what a layer says of its windows; newer C3D has messages of its own for volumes."""
+    volumes = f"{name}3d_param"
+    return getattr(call.layer, volumes if call.layer.HasField(volumes) else f"{name}_param")
+
+
 # Products
 
 _DEPTHWISE = ("depthwiseconvolution", "convolutiondepthwise")
@@ -219,8 +233,8 @@ class _Filter:
 
 
 def _filter(call: Call) -> _Filter:
-    x, param = call.bottom(), call.layer.convolution_param
-    rank, channels = _rank(x), x.shape[1]
+    x, param = call.bottom(), _windows_of(call, "convolution")
+    rank, channels = _rank_for(call, x), x.shape[1]
     if axis_of(x, param.axis) != 1:
         raise Fault("channels other than axis 1 are not read", "axis")
     outputs, groups = positive(param, "num_output"), positive(param, "group")
@@ -250,7 +264,7 @@ def _several(call: Call, apply: Callable[[str, Value], Value]) -> list[Value]:
 
 @operator("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Convolution3D")
 def _convolution(call: Call) -> Result:
-    found, param = _filter(call), call.layer.convolution_param
+    found, param = _filter(call), _windows_of(call, "convolution")
     seen = call.bottom().shape[1] // found.groups
     weight = call.parameter(0, (found.outputs, seen, *found.kernel))
     bias = call.bias(param.bias_term, found.outputs)
@@ -277,9 +291,9 @@ def _convolution(call: Call) -> Result:
     return _several(call, convolve)
 
 
-@operator("Deconvolution", "DepthwiseDeconvolution")
+@operator("Deconvolution", "DepthwiseDeconvolution", "Deconvolution3D")
 def _deconvolution(call: Call) -> Result:
-    found, param = _filter(call), call.layer.convolution_param
+    found, param = _filter(call), _windows_of(call, "convolution")
     channels = call.bottom().shape[1]
     weight = call.parameter(0, (channels, found.outputs // found.groups, *found.kernel))
     bias = call.bias(param.bias_term, found.outputs)
@@ -401,8 +415,8 @@ _KINDS = ("max", "average", "average")  # stochastic pooling reads a window once
 
 @operator("Pooling", "Pooling3D")
 def _pooling(call: Call) -> Result:
-    x, param = call.bottom(), call.layer.pooling_param
-    rank, kind = _rank(x), _KINDS[param.pool]
+    x, param = call.bottom(), _windows_of(call, "pooling")
+    rank, kind = _rank_for(call, x), _KINDS[param.pool]
     if param.global_pooling:
         pooled = call.builder.adaptive_pool(call.name, kind, x, [1] * rank)
         return [pooled] * call.num_tops
@@ -479,12 +493,15 @@ def _spatial_pyramid(call: Call) -> Result:
 LOSSES = {
     "softmaxwithloss": "softmax_cross_entropy",
     "softmaxloss": "softmax_cross_entropy",
+    "voxelsoftmaxloss": "softmax_cross_entropy",
+    "softmaxwithlossohem": "softmax_cross_entropy",
     "sigmoidcrossentropyloss": "sigmoid_cross_entropy",
     "multinomiallogisticloss": "cross_entropy",
     "infogainloss": "cross_entropy",
     "euclideanloss": "squared_error",
     "l1loss": "absolute_error",
     "smoothl1loss": "smooth_absolute_error",
+    "smoothl1lossohem": "smooth_absolute_error",
     "hingeloss": "hinge",
     "contrastiveloss": "contrastive",
     "tripletloss": "other",
@@ -504,8 +521,10 @@ def _loss(call: Call) -> Result:
     loss = call.builder.loss(call.name, LOSSES[call.kind], scores, _labels(call, 1))
     if call.num_tops < 2:
         return loss
+    if call.kind == "smoothl1lossohem":
+        return [loss, loss]  # of all regions, and of each
     axis = axis_of(scores, call.layer.softmax_param.axis)
-    return [loss, call.builder.softmax(f"{call.name}_scores", scores, axis)]
+    return [loss, call.builder.softmax(f"{call.name}_scores", scores, axis), loss]
 
 
 @operator("MultiBoxLoss")

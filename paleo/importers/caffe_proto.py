@@ -35,7 +35,7 @@ ParamSpec: string name, float lr_mult=1, float decay_mult=1
 ResizeParameter: int height, int width
 
 TransformationParameter: int crop_size, int crop_h, int crop_w, float* mean_value,
-    bool force_color, bool force_gray, ResizeParameter resize_param
+    bool force_color, bool force_gray, ResizeParameter* resize_param
 
 AccuracyParameter: int top_k=1, int axis=1
 
@@ -105,7 +105,7 @@ PythonParameter: string module, string layer
 
 RecurrentParameter: int num_output, bool expose_hidden
 
-ReductionParameter: SUM|ASUM|SUMSQ|MEAN operation=SUM, int axis
+ReductionParameter: NONE|SUM|ASUM|SUMSQ|MEAN operation=SUM, int axis
 
 ReLUParameter: float negative_slope
 
@@ -162,6 +162,7 @@ _FIELDS = {
 _MORE_FIELDS = """
     ImageDataParameter video_data_param, ImageDataParameter dense_image_data_param,
     ImageDataParameter window_data_param, DataParameter hdf5_data_param,
+    ConvolutionParameter convolution3d_param, PoolingParameter pooling3d_param,
     ROIPoolingParameter roi_align_param,
     ReorgParameter reorganize_param, UpsampleParameter upsampling_param"""
 
