@@ -77,7 +77,7 @@ def caffe(folder: Path) -> Row:
     """Return a prototxt over `text_format.Parse`."""
     from google.protobuf import text_format
 
-    from paleo.importers.caffe_proto import parse
+    from paleo.importers.caffe.proto import parse
 
     path = folder / "resnet50.prototxt"
     path.write_text(prototxt(paleo.load("resnet50")), "utf-8")

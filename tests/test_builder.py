@@ -16,7 +16,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import paleo
-from paleo.importers.builder import Builder, ImportFault, Value
+from paleo.importers.builder import Builder, OperatorError, Value
 from paleo.load import loads
 from paleo.netwriter import dumps
 
@@ -218,7 +218,7 @@ def test_elements_are_where_the_builder_says(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         try:
             value, array = step(data.draw, b, value, array)
-        except ImportFault:
+        except OperatorError:
             # Only the batch may stand in the way.
             assume(False)
         arrays.check(value, array)
@@ -363,7 +363,7 @@ def test_a_part_of_a_parameter_leaves_the_rest_counted() -> None:
 def test_what_does_not_fit_is_said(act: Any, message: str) -> None:
     b = builder()
     x = b.input("x", (B, 4, 6))
-    with pytest.raises(ImportFault, match=message):
+    with pytest.raises(OperatorError, match=message):
         act(b, x)
 
 

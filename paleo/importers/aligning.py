@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.layout import BATCH, Group, Value, before_and_after
 from paleo.importers.placing import Placer, Wanted, held
 from paleo.layers import Layer
@@ -69,14 +69,14 @@ class Aligner(Placer):
         return source, placed if placed.natural else replace(placed, moved=x.moved)
 
     def _common_axis(self, values: Sequence[Value], rank: int) -> int | None:
-        """Return the axis of the result that the batch is in; raises ImportFault if they differ."""
+        """Return the axis of the result that has the batch; raises OperatorError if they differ."""
         found = {
             value.batch_axis + rank - len(value.shape)
             for value in values
             if value.batch_axis is not None
         }
         if len(found) > 1:
-            raise ImportFault("it puts samples of the batch side by side with others")
+            raise OperatorError("it puts samples of the batch side by side with others")
         return next(iter(found), None)
 
     @staticmethod
@@ -177,13 +177,13 @@ class Aligner(Placer):
         """Return a value without the repetition for each sample.
 
         Exporters write what is repeated into the file at the batch that they see. Raises
-        ImportFault if it cannot be that.
+        OperatorError if it cannot be that.
         """
         own = -1 if batch is None else batch - rank + len(value.shape)
         if value.batched or own < 0 or value.shape[own] == 1 or not value.axes[own]:
             return value
         if value.tensor is None or value.shape[own] != self.traced:
-            raise ImportFault("parameters of its own for each sample of the batch")
+            raise OperatorError("parameters of its own for each sample of the batch")
         shape = tuple(1 if axis == own else size for axis, size in enumerate(value.shape))
         if value.is_constant:
             return self.constant(shape)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["PHASES", "UNKNOWN", "ImportFault", "ImportOptions"]
+__all__ = ["PHASES", "UNKNOWN", "ImportOptions", "OperatorError"]
 
 #: Which layers of a file are taken, where it has some for training and others for testing.
 PHASES = ("train", "test")
@@ -19,7 +19,7 @@ PHASES = ("train", "test")
 UNKNOWN = ("error", "zero")
 
 
-class ImportFault(ValueError):
+class OperatorError(ValueError):
     """What does not fit in one operator; the message is one line, without file and layer."""
 
 

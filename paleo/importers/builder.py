@@ -2,7 +2,7 @@
 
 Shapes, axes and paddings are the source's (images N x C x H x W), whole numbers at the batch
 that is traced. Every operator takes a name, such as "layer1/0/conv1", and values, and
-returns a value; it raises ImportFault if it does not fit. `paleo.importers.layout` says
+returns a value; it raises OperatorError if it does not fit. `paleo.importers.layout` says
 what a value is, `paleo.importers.placing` how layers are made.
 """
 
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.layout import BATCH, Group, Value
 from paleo.importers.placing import broadcast, checked, make
 from paleo.importers.products import Multiplier
 from paleo.layers import Layer
 from paleo.tensor import format_shape
 
-__all__ = ["Builder", "ImportFault", "Value"]
+__all__ = ["Builder", "OperatorError", "Value"]
 
 Pads = Sequence[tuple[int, int]]
 
@@ -41,11 +41,11 @@ class Builder(Multiplier):
         if batch_axis is None:
             return self.constant(sizes)
         if len(sizes) > 8:
-            raise ImportFault(f"more than 8 dimensions: {format_shape(sizes)}")
+            raise OperatorError(f"more than 8 dimensions: {format_shape(sizes)}")
         if not any(entry.layer.is_input for entry in self._entries.values()):
             self.traced = sizes[batch_axis]
         elif sizes[batch_axis] != self.traced:
-            raise ImportFault(
+            raise OperatorError(
                 f"its batch of {sizes[batch_axis]} is not that of the first input, {self.traced}"
             )
         rest = [axis for axis in range(len(sizes)) if axis != batch_axis]
@@ -70,14 +70,14 @@ class Builder(Multiplier):
             rank = len(x.shape) - 2
         if len(x.shape) != rank + 2 or not 0 <= rank <= 3:
             wanted = "x".join("NC" + "DHW"[3 - rank :]) if rank else "NxC"
-            raise ImportFault(f"its input must be {wanted}, got {format_shape(x.shape)}")
+            raise OperatorError(f"its input must be {wanted}, got {format_shape(x.shape)}")
         return self._with_order(x, [*range(2, rank + 2), 1])
 
     def _last(self, x: Value, axis: int) -> tuple[str, Value]:
         """Return a layer with this axis last, the others as they are, and its value."""
         x = self.placed(x)
         if axis == x.batch_axis:
-            raise ImportFault("it works across the samples of the batch")
+            raise OperatorError("it works across the samples of the batch")
         return self._with_order(x, [*(a for a in x.in_order() if a != axis), axis])
 
     def _windowed(
@@ -220,7 +220,7 @@ class Builder(Multiplier):
         else:
             strides = [have // size for have, size in zip(x.shape[2:], sizes, strict=True)]
             if not all(strides):
-                raise ImportFault(
+                raise OperatorError(
                     f"a pooling from {format_shape(x.shape[2:])} to {format_shape(sizes)}"
                 )
             window = [
@@ -324,7 +324,7 @@ class Builder(Multiplier):
         x = self.placed(x)
         last = list(range(len(x.shape) - num_axes, len(x.shape)))
         if x.batch_axis in last or last[0] < 0:
-            raise ImportFault("it normalizes over the samples of the batch")
+            raise OperatorError("it normalizes over the samples of the batch")
         order = [*(axis for axis in x.in_order() if axis not in last), *last]
         source, x = self._with_order(x, order)
         return self._normalization(name, source, x, layer, weights)
@@ -359,7 +359,7 @@ class Builder(Multiplier):
         def spread(value: Value) -> Value:
             ones = len(x.shape) - axis - len(value.shape)
             if ones < 0:
-                raise ImportFault(f"a scale of {format_shape(value.shape)}")
+                raise OperatorError(f"a scale of {format_shape(value.shape)}")
             return self.unsqueeze(
                 name, value, list(range(len(value.shape), len(value.shape) + ones))
             )
@@ -407,7 +407,7 @@ class Builder(Multiplier):
         x = self.placed(x)
         at = x.axis(axis)
         if at == x.batch_axis:
-            raise ImportFault("a softmax over the samples of the batch")
+            raise OperatorError("a softmax over the samples of the batch")
         if not x.axes[at]:
             source, x = self._last(x, at)
         else:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.tensor import format_shape
 
 __all__ = ["BATCH", "Block", "Group", "Regrouped", "Tensor", "Value", "regroup"]
@@ -87,10 +87,10 @@ class Value:
         return order == sorted(order)
 
     def axis(self, number: int) -> int:
-        """Return an axis counted from 0; raises ImportFault if there is none."""
+        """Return an axis counted from 0; raises OperatorError if there is none."""
         rank = len(self.shape)
         if not -rank <= number < rank:
-            raise ImportFault(f"there is no axis {number} in {format_shape(self.shape)}")
+            raise OperatorError(f"there is no axis {number} in {format_shape(self.shape)}")
         return number % rank
 
     def owner(self, dim: int) -> int | None:
@@ -140,10 +140,10 @@ class Regrouped:
 def regroup(value: Value, shape: tuple[int, ...], batch: int) -> Regrouped:
     """Return how a value becomes a tensor of another shape; `batch` is the traced batch.
 
-    Raises ImportFault if the numbers of elements differ, or the batch would be torn apart.
+    Raises OperatorError if the numbers of elements differ, or the batch would be torn apart.
     """
     if prod(shape) != prod(value.shape):
-        raise ImportFault(
+        raise OperatorError(
             f"{format_shape(value.shape)} cannot become {format_shape(shape)}"
             if shape
             else f"{format_shape(value.shape)} cannot become a single number"
@@ -182,7 +182,7 @@ def _find_batch(
                 found.append((before * after, axis != value.batch_axis, axis, before, after))
         outer *= size
     if not found:
-        raise ImportFault(
+        raise OperatorError(
             f"{format_shape(value.shape)} to {format_shape(shape)} mixes the batch's samples"
         )
     _, _, axis, before, after = min(found)
@@ -208,13 +208,13 @@ def _blocks(atoms: list[tuple[int, int]], targets: list[tuple[int, int]]) -> tup
         while have != want:
             if have < want:
                 if i == len(atoms):
-                    raise ImportFault("a reshape tears the batch apart")
+                    raise OperatorError("a reshape tears the batch apart")
                 dims.append(atoms[i][0])
                 have *= atoms[i][1]
                 i += 1
             else:
                 if j == len(targets):
-                    raise ImportFault("a reshape tears the batch apart")
+                    raise OperatorError("a reshape tears the batch apart")
                 sizes.append(targets[j][0])
                 axes.append(targets[j][1])
                 want *= targets[j][0]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.layout import BATCH, Group, Tensor, Value
 from paleo.layers import Layer, ShapeError
 from paleo.layers.base import LAYERS
@@ -75,12 +75,12 @@ class Placer:
     def add(
         self, name: str, layer: Layer, parents: Sequence[str], shares: str | None = None
     ) -> str:
-        """Make a layer and return its name; raises ImportFault if its inputs do not fit."""
+        """Make a layer and return its name; raises OperatorError if its inputs do not fit."""
         inputs = tuple(self._entries[parent].shape for parent in parents)
         try:
             shape = layer.infer_shape(inputs)
         except ShapeError as error:
-            raise ImportFault(str(error)) from None
+            raise OperatorError(str(error)) from None
         batched = layer.is_input or any(self._entries[parent].batched for parent in parents)
         for parent in parents:
             self._entries[parent].consumers += 1
@@ -239,7 +239,7 @@ class Placer:
         target = tuple(1 if dim is None else value.dims[dim - 1] for dim in order)
         kept = [dim for dim in order if dim is not None]
         if prod(target) != prod(value.dims):
-            raise ImportFault("its input has more dimensions than it can take")
+            raise OperatorError("its input has more dimensions than it can take")
         large = [dim for dim in kept if value.dims[dim - 1] > 1]
         layer, dims = value.layer, value.dims
         if large != sorted(large) and value.moved is not None:
@@ -296,22 +296,22 @@ class Placer:
 
 
 def checked(shape: Sequence[int]) -> tuple[int, ...]:
-    """Return a shape as Python integers; raises ImportFault unless all are sizes."""
+    """Return a shape as Python integers; raises OperatorError unless all are sizes."""
     sizes = tuple(int(size) for size in shape)
     for size in sizes:
         if not 1 <= size <= MAX_SIZE:
-            raise ImportFault(f"a dimension of {size} in {'x'.join(map(str, sizes))}")
+            raise OperatorError(f"a dimension of {size} in {'x'.join(map(str, sizes))}")
     return sizes
 
 
 def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of both together, as NumPy has it; raises ImportFault."""
+    """Return the shape of both together, as NumPy has it; raises OperatorError."""
     rank = max(len(a), len(b))
     one = (1,) * (rank - len(a)) + a
     other = (1,) * (rank - len(b)) + b
     for x, y in zip(one, other, strict=True):
         if x != y and 1 not in (x, y):
-            raise ImportFault(f"{format_shape(a)} and {format_shape(b)} do not go together")
+            raise OperatorError(f"{format_shape(a)} and {format_shape(b)} do not go together")
     return tuple(y if x == 1 else x for x, y in zip(one, other, strict=True))
 
 

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.layout import BATCH, Group, Value
 from paleo.importers.placing import broadcast, make
 from paleo.importers.shaping import Shaper
@@ -46,7 +46,7 @@ class Multiplier(Shaper):
         features = prod(x.shape[first:])
         k = weight.shape[0]
         if prod(weight.shape) != k * features:
-            raise ImportFault(
+            raise OperatorError(
                 f"a weight of {format_shape(weight.shape)} does not fit {format_shape(x.shape)}"
             )
         return self._inner_product(name, x, list(range(first, len(x.shape))), weight, bias, k)
@@ -63,8 +63,8 @@ class Multiplier(Shaper):
         """Add an InnerProduct over some axes; the outputs are the last axis of the result."""
         if x.batch_axis in features:
             if x.axes[x.batch_axis or 0] != (BATCH,) or x.batch_axis != features[0]:
-                raise ImportFault("it multiplies across the samples of the batch")
-            raise ImportFault("it sums over the samples of the batch")
+                raise OperatorError("it multiplies across the samples of the batch")
+            raise OperatorError("it sums over the samples of the batch")
         rows = [axis for axis in range(len(x.shape)) if axis not in features]
         order = x.in_order()
         if x.moved is None:  # in which order it reads the features is nobody's concern
@@ -99,7 +99,7 @@ class Multiplier(Shaper):
     def matmul(self, name: str, a: Value, b: Value) -> Value:
         """Return the product as numpy.matmul has it."""
         if not a.shape or not b.shape:
-            raise ImportFault("it multiplies a single number")
+            raise OperatorError("it multiplies a single number")
         if len(a.shape) == 1:
             product = self.matmul(name, self.unsqueeze(name, a, [0]), b)
             return self.squeeze(name, product, [-2])
@@ -107,7 +107,7 @@ class Multiplier(Shaper):
             product = self.matmul(name, a, self.unsqueeze(name, b, [1]))
             return self.squeeze(name, product, [-1])
         if a.shape[-1] != b.shape[-2]:
-            raise ImportFault(f"{format_shape(a.shape)} times {format_shape(b.shape)}")
+            raise OperatorError(f"{format_shape(a.shape)} times {format_shape(b.shape)}")
         if self._is_weight(b) and a.batched:
             x = self.placed(a)
             return self._inner_product(name, x, [len(x.shape) - 1], b, None, b.shape[1])
@@ -165,7 +165,7 @@ class Multiplier(Shaper):
     def _multiply_samples(self, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
         """Multiply samples, which are the rows of `a`, with a matrix that all share."""
         if b.batched or a.batch_axis != len(a.shape) - 2 or len(a.shape) > 2:
-            raise ImportFault("it multiplies samples of the batch with each other")
+            raise OperatorError("it multiplies samples of the batch with each other")
         lead, columns = [d for d in a.axes[0] if d != BATCH], self._one(a, 1)
         source = self.arranged(a, [*lead, None, *columns])
         other = self.arranged(b, [*self._one(b, 0), *self._one(b, 1)])
@@ -179,22 +179,22 @@ class Multiplier(Shaper):
         left, arrow, right = equation.replace(" ", "").partition("->")
         terms = left.split(",")
         if len(terms) != len(values) or "." in equation:
-            raise ImportFault(f'an equation that is not understood: "{equation}"')
+            raise OperatorError(f'an equation that is not understood: "{equation}"')
         if not arrow:
             counts = {letter: left.count(letter) for letter in left if letter != ","}
             right = "".join(sorted(letter for letter, count in counts.items() if count == 1))
         if any(len(set(term)) < len(term) for term in (*terms, right)):
-            raise ImportFault(f'an equation that repeats a letter in a term: "{equation}"')
+            raise OperatorError(f'an equation that repeats a letter in a term: "{equation}"')
         for term, value in zip(terms, values, strict=True):
             if len(term) != len(value.shape):
-                raise ImportFault(f'"{term}" for {format_shape(value.shape)}')
+                raise OperatorError(f'"{term}" for {format_shape(value.shape)}')
         letters = {
             term[value.batch_axis]
             for term, value in zip(terms, values, strict=True)
             if value.batch_axis is not None
         }
         if len(letters) != 1 or next(iter(letters)) not in right:
-            raise ImportFault("an equation that sums or multiplies the samples of the batch")
+            raise OperatorError("an equation that sums or multiplies the samples of the batch")
         (batch,) = letters
         sizes = {
             letter: size
@@ -213,7 +213,7 @@ class Multiplier(Shaper):
         for term, value in zip(terms, placed, strict=True):
             at = value.batch_axis
             if at is not None and value.axes[at] != (BATCH,):
-                raise ImportFault("an equation over a batch joined with another dimension")
+                raise OperatorError("an equation over a batch joined with another dimension")
             order = [axis for axis in range(len(term)) if axis != at and term[axis] != batch]
             wanted = [dim for axis in order for dim in self._one(value, axis)]
             sources.append(self.arranged(value, wanted or [None]))
@@ -251,7 +251,7 @@ class Multiplier(Shaper):
         sources, kept = [], []
         for each in (q, k, v):
             if len(each.shape) < 3:
-                raise ImportFault(f"attention over {format_shape(each.shape)}")
+                raise OperatorError(f"attention over {format_shape(each.shape)}")
             each = self.placed(self._unbatched(each, len(q.shape), q.batch_axis))
             source, placed = self._with_order(each, list(range(len(each.shape))))
             dims = self.dims(source)
@@ -299,11 +299,11 @@ class Multiplier(Shaper):
         `weights` are all of its parameters, `biases` the bias vectors of each gate.
         """
         if len(x.shape) != 3:
-            raise ImportFault(f"its input must have three axes, got {format_shape(x.shape)}")
+            raise OperatorError(f"its input must have three axes, got {format_shape(x.shape)}")
         batch, steps = (0, 1) if batch_first else (1, 0)
         x = self.placed(x)
         if x.batched and x.axes[batch] != (BATCH,):
-            raise ImportFault("the batch is not where a sequence has it")
+            raise OperatorError("the batch is not where a sequence has it")
         source, placed = self._with_order(x, [steps, 2])
         shares, name = self.owner(name, weights)
         layer = make(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 
 from paleo.importers.aligning import Aligner
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.layout import BATCH, Group, Value, before_and_after, regroup
 from paleo.importers.placing import Wanted, checked, held, make
 from paleo.tensor import format_shape
@@ -27,7 +27,7 @@ class Shaper(Aligner):
         rank = len(first.shape)
         for value in values:
             if len(value.shape) != rank:
-                raise ImportFault(
+                raise OperatorError(
                     f"{format_shape(first.shape)} and {format_shape(value.shape)} joined"
                 )
         shape = list(first.shape)
@@ -67,7 +67,7 @@ class Shaper(Aligner):
         for value in values:
             x = self.placed(value)
             if not x.batched or x.axes[axis] != (BATCH,):
-                raise ImportFault("it adds samples to the batch")
+                raise OperatorError("it adds samples to the batch")
             order = [a for a in range(len(x.shape)) if a != axis]
             wanted: list[Wanted] = [None]
             axes: list[Group] = [()] * len(x.shape)
@@ -87,7 +87,7 @@ class Shaper(Aligner):
         if start == 0 and step == 1 and size == x.shape[at]:
             return x
         if size < 1 or start < 0 or start + (size - 1) * step >= x.shape[at]:
-            raise ImportFault(f"elements {start} to {start + size * step} of {x.shape[at]}")
+            raise OperatorError(f"elements {start} to {start + size * step} of {x.shape[at]}")
         shape = [size if i == at else have for i, have in enumerate(x.shape)]
         x = self.current(x)
         if x.is_constant:
@@ -118,7 +118,7 @@ class Shaper(Aligner):
         ahead, behind = before_and_after(x.axes[axis])
         inner = self.traced * prod(x.dims[dim - 1] for dim in behind)
         if step != 1 or not ahead or start % inner or size % inner:
-            raise ImportFault("it takes some samples out of the batch")
+            raise OperatorError("it takes some samples out of the batch")
         return ahead[0], start // inner, size // inner
 
     def split(self, names: Sequence[str], x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
@@ -153,7 +153,7 @@ class Shaper(Aligner):
         if sizes == x.shape:
             return x
         if prod(sizes) != prod(x.shape):
-            raise ImportFault(f"{format_shape(x.shape)} cannot become {format_shape(sizes) or 1}")
+            raise OperatorError(f"{format_shape(x.shape)} cannot become {format_shape(sizes) or 1}")
         if x.is_constant:
             return self.constant(sizes)
         if x.tensor is not None and prod(x.dims) == prod(x.shape) and not x.moved:
@@ -251,10 +251,10 @@ class Shaper(Aligner):
         gone = {x.axis(axis) for axis in axes}
         for axis in gone:
             if x.shape[axis] != 1:
-                raise ImportFault(f"axis {axis} of {format_shape(x.shape)} is not 1")
+                raise OperatorError(f"axis {axis} of {format_shape(x.shape)} is not 1")
         if x.batch_axis in gone:
             if x.axes[x.batch_axis or 0] != (BATCH,):
-                raise ImportFault("it drops the batch")
+                raise OperatorError("it drops the batch")
             x = replace(x, summed=True)
         keep = [axis for axis in range(len(x.shape)) if axis not in gone]
         return x.with_axes([x.axes[axis] for axis in keep], [x.shape[axis] for axis in keep])
@@ -264,7 +264,7 @@ class Shaper(Aligner):
         rank = len(x.shape) + len(axes)
         new = {axis % rank for axis in axes}
         if len(new) < len(axes):
-            raise ImportFault(f"axes {list(axes)} put in")
+            raise OperatorError(f"axes {list(axes)} put in")
         own = iter(zip(x.axes, x.shape, strict=True))
         both = [((), 1) if axis in new else next(own) for axis in range(rank)]
         return x.with_axes([group for group, _ in both], [size for _, size in both])
@@ -276,7 +276,7 @@ class Shaper(Aligner):
         """
         order = [x.axis(axis) for axis in perm]
         if sorted(order) != list(range(len(x.shape))):
-            raise ImportFault(f"{list(perm)} is no order of {len(x.shape)} axes")
+            raise OperatorError(f"{list(perm)} is no order of {len(x.shape)} axes")
         shape = [x.shape[axis] for axis in order]
         if x.is_constant:
             return self.constant(shape)
@@ -294,7 +294,7 @@ class Shaper(Aligner):
         if missing < 0 or any(
             have not in (1, size) for have, size in zip(x.shape, sizes[missing:], strict=True)
         ):
-            raise ImportFault(
+            raise OperatorError(
                 f"{format_shape(x.shape)} cannot be repeated to {format_shape(sizes)}"
             )
         axes: list[Group] = [()] * missing
@@ -302,7 +302,7 @@ class Shaper(Aligner):
             if have == size:
                 axes.append(group)
             elif BATCH in group:
-                raise ImportFault("it repeats the samples of the batch")
+                raise OperatorError("it repeats the samples of the batch")
             else:
                 axes.append(())
         return x.with_axes(axes, sizes)
@@ -322,7 +322,7 @@ class Shaper(Aligner):
             return x
         x = self._materialized(self.placed(x))
         if x.batch_axis is not None and any(size > 0 for size in pads[x.batch_axis]):
-            raise ImportFault("it adds samples to the batch")
+            raise OperatorError("it adds samples to the batch")
         wanted = x.in_order()
         if any(not x.axes[axis] for axis in wanted):
             _, x = self._with_order(x, wanted)
@@ -391,7 +391,7 @@ class Shaper(Aligner):
         if x.is_constant:
             return self.constant(sizes)
         if sizes[:2] != x.shape[:2] or len(sizes) != len(x.shape):
-            raise ImportFault(f"{format_shape(x.shape)} resized to {format_shape(sizes)}")
+            raise OperatorError(f"{format_shape(x.shape)} resized to {format_shape(sizes)}")
         rank = len(sizes) - 2
         x = self.placed(x)
         source, x = self._with_order(x, [*range(2, rank + 2), 1])
@@ -421,7 +421,7 @@ class Shaper(Aligner):
         order = list(range(len(sizes)))
         if at is not None:
             if at >= len(sizes) or sizes[at] % self.traced:
-                raise ImportFault("it moves elements from one sample of the batch to another")
+                raise OperatorError("it moves elements from one sample of the batch to another")
             axes[at] = (BATCH,)
             if sizes[at] > self.traced:
                 dims.append(sizes[at] // self.traced)
@@ -446,12 +446,12 @@ class Shaper(Aligner):
             indices = self.placed(indices)
             parents.append(str(indices.layer))
         if x.batched and (at == x.batch_axis or x.batch_axis is None):
-            raise ImportFault("it picks samples out of the batch")
+            raise OperatorError("it picks samples out of the batch")
         place = None
         if x.batch_axis is not None:
             place = x.batch_axis if x.batch_axis < at else x.batch_axis + len(indices.shape) - 1
             if indices.batch_axis is not None:
-                raise ImportFault("it picks for each sample from all samples")
+                raise OperatorError("it picks for each sample from all samples")
         elif indices.batch_axis is not None:
             place = at + indices.batch_axis
         axes: list[Group] = [()] * len(shape)

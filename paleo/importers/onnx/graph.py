@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paleo.errors import Mistakes
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.onnx.copies import find_copies
 from paleo.importers.onnx.fold import Budget, fold
 from paleo.importers.onnx.names import fault_name, layer_names
@@ -217,7 +217,7 @@ class Walk:
             self._follow(node, fault)
         except NotUnderstoodError:
             self._not_understood(node, fault)
-        except ImportFault as error:
+        except OperatorError as error:
             self.mistakes.add(str(error), fault)
             self.broken.update(outputs)
 
@@ -311,7 +311,7 @@ class Walk:
         name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
         found = node.attribute(name)
         if found is None:
-            raise ImportFault(f"If has no {name}")
+            raise OperatorError(f"If has no {name}")
         self.add_initializers(found.g)
         outputs = [each.name for each in found.g.output]
         self.run(found.g, outputs)
@@ -348,7 +348,7 @@ class Walk:
                 schema, node.proto, types, data, None, self._opsets, self.ir_version
             )
         except self._refusals as error:
-            raise ImportFault(f"{node.op}: {one_line(error)}") from None
+            raise OperatorError(f"{node.op}: {one_line(error)}") from None
         return found
 
     def _schema(self, node: Node) -> Any:
@@ -374,13 +374,13 @@ class Walk:
             if part is None:
                 self.broken.add(name)
                 if node.wants(index):
-                    raise ImportFault(f"output {index} of {node.op}, {name!r}, is not understood")
+                    raise OperatorError(f"output {index} of {node.op}, {name!r}, is not understood")
                 continue
             if not isinstance(part, Tensor):
                 dtype = dtype or next((each.dtype for each in node.inputs if each), 1)
                 part = Tensor(tuple(part.shape), dtype, part)
                 if shape is not None and part.shape != shape:
-                    raise ImportFault(
+                    raise OperatorError(
                         f"{node.op} gives {format_shape(part.shape) or 'a number'}; by onnx's "
                         f"rules it would be {format_shape(shape) or 'a number'}"
                     )
@@ -403,7 +403,7 @@ class Walk:
                 for index in range(len(node.proto.output))
             ]
             self._give(node, parts)
-        except ImportFault:
+        except OperatorError:
             self.broken.update(each for each in node.proto.output if each)
             if zero:
                 self.mistakes.add(

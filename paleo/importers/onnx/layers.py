@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.onnx.moves import merge
 from paleo.importers.onnx.node import Node, Result, operator
 from paleo.tensor import format_shape
@@ -29,12 +29,14 @@ def _windows(node: Node, window: Sequence[int]) -> _Windows:
     sizes = node.shape()[2:]
     rank = len(sizes)
     if len(window) != rank:
-        raise ImportFault(f"a window of {format_shape(tuple(window))} on {rank} spatial dimensions")
+        raise OperatorError(
+            f"a window of {format_shape(tuple(window))} on {rank} spatial dimensions"
+        )
     strides = node.wholes("strides", [1] * rank, rank)
     dilations = node.wholes("dilations", [1] * rank, rank)
     for what, numbers in (("window", window), ("strides", strides), ("dilations", dilations)):
         if any(each < 1 for each in numbers):
-            raise ImportFault(f"{node.op}: {what} must be 1 or more, got {list(numbers)}")
+            raise OperatorError(f"{node.op}: {what} must be 1 or more, got {list(numbers)}")
     auto = node.text("auto_pad", "NOTSET") or "NOTSET"
     if auto == "NOTSET":
         numbers = node.wholes("pads", [0] * 2 * rank, 2 * rank)
@@ -48,7 +50,7 @@ def _windows(node: Node, window: Sequence[int]) -> _Windows:
             total = max((-(-size // stride) - 1) * stride + span - size, 0)
             pads.append(_halves(total, auto))
     else:
-        raise ImportFault(f'auto_pad "{auto}"')
+        raise OperatorError(f'auto_pad "{auto}"')
     return _Windows(tuple(window), strides, pads, dilations)
 
 
@@ -61,7 +63,7 @@ def _halves(total: int, auto: str) -> tuple[int, int]:
 def _fits(node: Node, weight: tuple[int, ...]) -> None:
     stated = node.wholes("kernel_shape", None)
     if stated is not None and tuple(stated) != weight[2:]:
-        raise ImportFault(
+        raise OperatorError(
             f"kernel_shape is {format_shape(tuple(stated))}, its weight {format_shape(weight)}"
         )
 
@@ -71,7 +73,7 @@ def _convolve(node: Node, weight: int, bias: int, x: Value | None = None) -> Val
     shape = node.shape(weight)
     _fits(node, shape)
     if len(shape) < 3:
-        raise ImportFault(f"a convolution by a weight of {format_shape(shape)}")
+        raise OperatorError(f"a convolution by a weight of {format_shape(shape)}")
     windows = _windows(node, shape[2:])
     return node.builder.convolution(
         node.name,
@@ -88,7 +90,7 @@ def _convolve(node: Node, weight: int, bias: int, x: Value | None = None) -> Val
 def _groups(node: Node) -> int:
     groups: int = node.whole("group", 1)
     if groups < 1:
-        raise ImportFault(f"{node.op} in {groups} groups")
+        raise OperatorError(f"{node.op} in {groups} groups")
     return groups
 
 
@@ -150,7 +152,7 @@ def _conv_transpose(node: Node) -> Result:
     sizes = node.shape()[2:]
     rank = len(sizes)
     if len(shape) != rank + 2:
-        raise ImportFault(f"a weight of {format_shape(shape)} on {rank} spatial dimensions")
+        raise OperatorError(f"a weight of {format_shape(shape)} on {rank} spatial dimensions")
     strides = node.wholes("strides", [1] * rank, rank)
     dilations = node.wholes("dilations", [1] * rank, rank)
     extra = node.wholes("output_padding", [0] * rank, rank)
@@ -217,7 +219,7 @@ def _global_pool(node: Node) -> Result:
 def _gemm(node: Node) -> Result:
     builder = node.builder
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
-        raise ImportFault("Gemm multiplies matrices")
+        raise OperatorError("Gemm multiplies matrices")
     x = node.value(0)
     if node.whole("transA", 0):
         x = builder.transpose(f"{node.name}_turned", x, [1, 0])
@@ -259,7 +261,7 @@ def _product(node: Node, left: int, right: int) -> Value:
     if len(shape) != 2 or not node.is_weight(right) or len(node.shape(left)) < 2:
         return builder.matmul(node.name, node.value(left), node.value(right))
     if node.shape(left)[-1] != shape[0]:
-        raise ImportFault(f"{format_shape(node.shape(left))} times {format_shape(shape)}")
+        raise OperatorError(f"{format_shape(node.shape(left))} times {format_shape(shape)}")
     features, outputs = shape
     bias = node.walk.bias_after(node.proto.output[0], outputs)
     added = None
@@ -280,10 +282,10 @@ def _recurrent(node: Node) -> Result:
     builder = node.builder
     directions = 2 if node.text("direction", "forward") == "bidirectional" else 1
     if len(node.shape(0)) != 3 or len(node.shape(2)) != 3:
-        raise ImportFault(f"{node.op} of {format_shape(node.shape(0))}")
+        raise OperatorError(f"{node.op} of {format_shape(node.shape(0))}")
     hidden = node.whole("hidden_size", node.shape(2)[-1])
     if hidden != node.shape(2)[-1]:
-        raise ImportFault(f"hidden_size is {hidden}, but its weights are for {node.shape(2)[-1]}")
+        raise OperatorError(f"hidden_size is {hidden}, but its weights are for {node.shape(2)[-1]}")
     batch_first = bool(node.whole("layout", 0))
     weights = [node.weight(index) for index in (1, 2, 3) if node.has(index)]
     y = builder.recurrent(
@@ -318,7 +320,7 @@ def _recurrent(node: Node) -> Result:
 def _heads(node: Node, x: Value, count: int) -> Value:
     """Return N x heads x T x d of N x T x (heads d)."""
     if len(x.shape) != 3 or count < 1 or x.shape[-1] % count:
-        raise ImportFault(f"{format_shape(x.shape)} in {count} heads")
+        raise OperatorError(f"{format_shape(x.shape)} in {count} heads")
     n, t, features = x.shape
     parted = node.builder.reshape(f"{node.name}_heads", x, (n, t, count, features // count))
     return node.builder.transpose(f"{node.name}_heads", parted, [0, 2, 1, 3])
@@ -335,7 +337,7 @@ def _attention(node: Node) -> Result:
         if packed:
             x = _heads(node, x, count)
         elif len(x.shape) != 4:
-            raise ImportFault(f"attention over {format_shape(x.shape)}")
+            raise OperatorError(f"attention over {format_shape(x.shape)}")
         values.append(x)
     q, k, v = values
     if node.has(4) and node.has(5):
@@ -351,7 +353,7 @@ def _attention(node: Node) -> Result:
 def _flex_attention(node: Node) -> Result:
     # What changes scores and probabilities is part of the kernel.
     if any(len(node.shape(index)) != 4 for index in range(3)):
-        raise ImportFault("FlexAttention reads N x heads x T x d")
+        raise OperatorError("FlexAttention reads N x heads x T x d")
     return node.builder.attention(node.name, *(node.value(index) for index in range(3)))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.onnx.fold import slice_bounds
 from paleo.importers.onnx.node import Node, NotUnderstoodError, Result, Tensor, operator
 
@@ -86,7 +86,7 @@ def _transpose(node: Node) -> Result:
     rank = len(node.shape())
     perm = node.wholes("perm", list(range(rank))[::-1])
     if sorted(perm) != list(range(rank)):
-        raise ImportFault(f"a transposition of {rank} dimensions by {perm}")
+        raise OperatorError(f"a transposition of {rank} dimensions by {perm}")
     return node.builder.transpose(node.name, node.value(), perm)
 
 
@@ -95,7 +95,7 @@ def _concat(node: Node) -> Result:
     parts = [each for each in node.inputs if each is not None and each.size]
     values = [each.value(node.builder) for each in parts]
     if not values:
-        raise ImportFault("a Concat of nothing")
+        raise OperatorError("a Concat of nothing")
     if len(values) == 1:
         return values[0]
     return node.builder.concat(node.name, values, node.whole("axis", 1))
@@ -106,7 +106,7 @@ def _split(node: Node) -> Result:
     rank = len(node.shape())
     axis = node.whole("axis", 0)
     if not -rank <= axis < rank:
-        raise ImportFault(f"a Split of {rank} dimensions along axis {axis}")
+        raise OperatorError(f"a Split of {rank} dimensions along axis {axis}")
     sizes = [node.output_shape(index)[axis] for index in range(len(node.proto.output))]
     if len(sizes) == 1:
         return node.value()
@@ -129,7 +129,7 @@ def _slice(node: Node) -> Result:
     try:
         cuts = slice_bounds(node, shape, lists)
     except (TypeError, ValueError) as error:
-        raise ImportFault(f"a Slice of which {error}") from None
+        raise OperatorError(f"a Slice of which {error}") from None
     if any(size == 0 for _, _, size, _ in cuts):
         # Exporters write rolls by nothing so; the Concat behind leaves it out.
         return Tensor(node.output_shape(), node.inferred[0][1] or 1)
@@ -148,13 +148,13 @@ def _gather(node: Node) -> Result:
     rank = len(data.shape)
     axis = node.whole("axis", 0)
     if not -rank <= axis < rank:
-        raise ImportFault(f"a Gather from {rank} dimensions along axis {axis}")
+        raise OperatorError(f"a Gather from {rank} dimensions along axis {axis}")
     axis %= rank
     if indices.size == 1 and len(indices.shape) < 2 and indices.made is None:
         numbers = indices.numbers()
         index = 0 if numbers is None else int(numbers.reshape(-1)[0])
         if not -data.shape[axis] <= index < data.shape[axis]:
-            raise ImportFault(f"a Gather of element {index} of {data.shape[axis]}")
+            raise OperatorError(f"a Gather of element {index} of {data.shape[axis]}")
         index %= data.shape[axis]
         if not indices.shape:
             return node.builder.select(node.name, node.value(), axis, index)
@@ -196,7 +196,7 @@ def _pad(node: Node) -> Result:
     if node.has(3):
         axes = [int(axis) % rank for axis in node.numbers(3, "its axes")]
     if len(amounts) != 2 * len(axes):
-        raise ImportFault(f"a Pad of {len(axes)} axes by {amounts}")
+        raise OperatorError(f"a Pad of {len(axes)} axes by {amounts}")
     pads = [(0, 0)] * rank
     for position, axis in enumerate(axes):
         pads[axis] = (amounts[position], amounts[position + len(axes)])
@@ -210,7 +210,7 @@ def _resize(node: Node) -> Result:
     modes = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic"}
     mode = node.text("mode", "nearest")
     if mode not in modes:
-        raise ImportFault(f'{node.op} by "{mode}"')
+        raise OperatorError(f'{node.op} by "{mode}"')
     shape = node.output_shape()
     if shape == node.shape():
         return node.value()

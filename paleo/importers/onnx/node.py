@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.onnx.fold import LARGEST, Array
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Tensor:
                 try:
                     self.array = np.asarray(helper.to_array(proto))
                 except (KeyError, TypeError, ValueError) as error:
-                    raise ImportFault(
+                    raise OperatorError(
                         f'tensor "{proto.name}" does not hold what it says: {one_line(error)}'
                     ) from None
         return self.array
@@ -171,7 +171,7 @@ class Node:
             return default
         numbers = [int(each) for each in found.ints]
         if count is not None and len(numbers) != count:
-            raise ImportFault(f"{name} has {len(numbers)} entries, not {count}: {numbers}")
+            raise OperatorError(f"{name} has {len(numbers)} entries, not {count}: {numbers}")
         return numbers
 
     def tensor_attribute(self, name: str) -> Array | None:
@@ -195,7 +195,7 @@ class Node:
         """Return an input."""
         found = self.inputs[index] if index < len(self.inputs) else None
         if found is None:
-            raise ImportFault(f"{self.op} has no input {index}")
+            raise OperatorError(f"{self.op} has no input {index}")
         return found
 
     def shape(self, index: int = 0) -> Shape:
@@ -241,7 +241,7 @@ class Node:
         tensor = self.tensor(index)
         numbers = tensor.numbers()
         if numbers is None:
-            raise ImportFault(f"{self.op} needs the numbers of {what}, which are {tensor.why}")
+            raise OperatorError(f"{self.op} needs the numbers of {what}, which are {tensor.why}")
         return list(numbers.reshape(-1).tolist())
 
     def axes(self, index: int = 1) -> list[int] | None:
@@ -252,13 +252,13 @@ class Node:
         return axes or None
 
     def output_shape(self, index: int = 0) -> Shape:
-        """Return the shape of an output; raises ImportFault if it is not known."""
+        """Return the shape of an output; raises OperatorError if it is not known."""
         shape = self.inferred[index][0] if index < len(self.inferred) else None
         if shape is None:
             for tensor in self.inputs[1:]:
                 if tensor is not None and tensor.is_constant and tensor.numbers() is None:
-                    raise ImportFault(f"{self.op} needs numbers that are {tensor.why}")
-            raise ImportFault(
+                    raise OperatorError(f"{self.op} needs numbers that are {tensor.why}")
+            raise OperatorError(
                 f"the shape of what {self.op} gives depends on what the net reads, or is unknown"
             )
         return shape

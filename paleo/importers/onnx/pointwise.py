@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.onnx.node import Node, Result, Tensor, operator
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _dropout(node: Node) -> Result:
         known = _bound(node, 1)
         ratio = 0.5 if known is None else known
     if not 0 <= ratio <= 1:
-        raise ImportFault(f"it drops elements with probability {ratio}")
+        raise OperatorError(f"it drops elements with probability {ratio}")
     made = node.builder.dropout(node.name, node.value(), ratio)
     return [made, made]
 
@@ -161,7 +161,7 @@ def _dropout(node: Node) -> Result:
 def _elementwise(node: Node) -> Result:
     tensors = [each for each in node.inputs if each is not None]
     if not tensors:
-        raise ImportFault(f"{node.op} has no inputs")
+        raise OperatorError(f"{node.op} has no inputs")
     values = [each.value(node.builder) for each in tensors]
     return values[0] if len(values) == 1 else _join(node, values)
 
@@ -189,7 +189,7 @@ def _softmax(node: Node) -> Result:
 def _batch_norm(node: Node) -> Result:
     # Mean and variance are counted while training, but not trained.
     if not node.is_weight(1) or not node.is_weight(2):
-        raise ImportFault("the scale or the shift of BatchNormalization is computed")
+        raise OperatorError("the scale or the shift of BatchNormalization is computed")
     made = node.builder.batch_norm(node.name, node.value(), node.weight(1), node.weight(2))
     return [made, *(Tensor(node.shape(1), node.tensor(1).dtype) for _ in range(4))]
 
@@ -234,7 +234,7 @@ def _trailing(node: Node) -> int:
     rank = len(node.shape())
     axis: int = node.whole("axis", -1)
     if not -rank <= axis < rank:
-        raise ImportFault(f"{node.op} of {rank} dimensions from axis {axis} on")
+        raise OperatorError(f"{node.op} of {rank} dimensions from axis {axis} on")
     return rank - axis % rank
 
 
@@ -290,7 +290,7 @@ def _arg(node: Node) -> Result:
 def _reduced(node: Node, function: str, axes: list[int]) -> Result:
     rank = len(node.shape())
     if any(not -rank <= axis < rank for axis in axes):
-        raise ImportFault(f"{node.op} of {rank} dimensions over the axes {axes}")
+        raise OperatorError(f"{node.op} of {rank} dimensions over the axes {axes}")
     axes = sorted({axis % rank for axis in axes})
     keep = bool(node.whole("keepdims", 1))
     spatial = list(range(2, rank))

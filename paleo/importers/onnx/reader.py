@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paleo.errors import Mistakes, NetSpecError
-from paleo.importers.base import ImportFault, ImportOptions
+from paleo.importers.base import ImportOptions, OperatorError
 from paleo.importers.onnx import layers, moves, pointwise
 from paleo.importers.onnx.graph import Walk
 from paleo.importers.onnx.inputs import Inputs, find_inputs
@@ -241,7 +241,7 @@ def _read(
         return None
     try:
         return builder.finish([*ends, *walk.kept])
-    except ImportFault as error:
+    except OperatorError as error:
         mistakes.add(str(error))
         return None
 
@@ -254,7 +254,7 @@ def _add_inputs(walk: Walk, inputs: Inputs) -> None:
             continue
         try:
             made = walk.builder.input(each.name, each.shape, each.batch_axis)
-        except ImportFault as error:
+        except OperatorError as error:
             walk.mistakes.add(f'input "{each.name}": {error}')
             walk.broken.add(each.name)
             continue

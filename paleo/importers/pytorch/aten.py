@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 
 __all__ = [
     "OPERATORS",
@@ -282,7 +282,7 @@ def _einsum(call: Call) -> Any:
     equation = call["equation"].replace(" ", "")
     try:
         return call.builder.einsum(call.name, equation, call["tensors"])
-    except ImportFault:
+    except OperatorError:
         product = _einsum_as_product(call, equation)
         if product is None:
             raise
@@ -356,7 +356,7 @@ def _attention(call: Call) -> Any:
         y = call.builder.attention(name, q, k, v, causal=bool(call.get("is_causal", False)))
         return call.builder.squeeze(call.part("squeeze"), y, [1]) if single else y
     if call.get("enable_gqa"):
-        raise ImportFault("attention of grouped queries with a mask that is computed")
+        raise OperatorError("attention of grouped queries with a mask that is computed")
     axes = list(range(len(k.shape)))
     axes[-2:] = axes[:-3:-1]
     keys = call.builder.transpose(call.part("transpose"), k, axes)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paleo.errors import Mistakes
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.pytorch import moves, pointwise, recurrent
 from paleo.importers.pytorch.aten import OPERATORS, Call, Shape, is_value
 from paleo.importers.pytorch.names import (
@@ -199,7 +199,7 @@ class Walk:
         try:
             value = self._node(node)
             self._check_shapes(node, value)
-        except ImportFault as fault:
+        except OperatorError as fault:
             return self._failed(node, str(fault))
         except _SURPRISES as error:
             what = str(error).partition("\n")[0]
@@ -222,7 +222,7 @@ class Walk:
             if not is_value(each) or expected is None or not len(expected):
                 continue  # a loss has a number for each sample here, and one in PyTorch
             if tuple(each.shape) != tuple(expected):
-                raise ImportFault(
+                raise OperatorError(
                     f"made {format_shape(tuple(each.shape))} where PyTorch has "
                     f"{format_shape(tuple(map(int, expected)))}"
                 )
@@ -425,7 +425,7 @@ class Walk:
                 order[i], order[j] = order[j], order[i]
             back = [order.index(axis) for axis in range(rank)]
             return self.builder.transpose(name, value, back)
-        raise ImportFault(f"writes to a view that {operator} made")
+        raise OperatorError(f"writes to a view that {operator} made")
 
     # ---- Operators that have no entry -----------------------------------------------------------
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.pytorch.aten import (
     Call,
     Shape,
@@ -118,7 +118,7 @@ def _repeat(call: Call) -> Any:
 def _repeat_interleave(call: Call) -> Any:
     b, x = call.builder, call["self"]
     if call.overload != "self_int":
-        raise ImportFault("how often elements are repeated depends on the data")
+        raise OperatorError("how often elements are repeated depends on the data")
     if call.get("dim") is None:
         x = b.reshape(call.part("flatten"), x, (math.prod(x.shape),))
     axis = (call.get("dim") or 0) % len(x.shape)
@@ -197,7 +197,7 @@ def _fit(call: Call, x: Any, shape: Shape) -> Any:
         return x
     if math.prod(x.shape) == math.prod(shape):
         return b.rearrange(call.name, x, shape)
-    raise ImportFault(f"cannot take {shape} from {tuple(x.shape)}")
+    raise OperatorError(f"cannot take {shape} from {tuple(x.shape)}")
 
 
 @operator("index", "_unsafe_index")
@@ -205,14 +205,14 @@ def _index(call: Call) -> Any:
     b, x = call.builder, call["self"]
     indexed = [(axis, index) for axis, index in enumerate(call["indices"]) if index is not None]
     if any(isinstance(size, bool) for size in call.shape):
-        raise ImportFault("how many elements there are depends on the data")
+        raise OperatorError("how many elements there are depends on the data")
     if len(indexed) == 1:
         axis, index = indexed[0]
         return b.gather(call.name, x, index, axis)
     # Several indices pick single elements: as one index over their axes taken together.
     axes = [axis for axis, _ in indexed]
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        raise ImportFault("indices along axes that are not next to each other")
+        raise OperatorError("indices along axes that are not next to each other")
     rank = max(len(index.shape) for _, index in indexed)
     picked = call.shape[axes[0] : axes[0] + rank]
     varying = [index for _, index in indexed if not index.is_constant]
@@ -255,7 +255,7 @@ def _embedding_bag(call: Call) -> Any:
     b, indices = call.builder, call["indices"]
     bags, _ = call.shape
     if math.prod(indices.shape) % bags:
-        raise ImportFault("bags of different sizes")
+        raise OperatorError("bags of different sizes")
     each = (bags, math.prod(indices.shape) // bags)
     if tuple(indices.shape) != each:
         indices = b.reshape(call.part("bags"), indices, each)
@@ -280,7 +280,7 @@ def _stack(call: Call) -> Any:
     if call.operator != "stack":
         rank = len(values[0].shape)
         if rank < 2:
-            raise ImportFault(f"{call.operator} of vectors")
+            raise OperatorError(f"{call.operator} of vectors")
         axis = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}[call.operator]
         if axis < rank:
             return call.builder.concat(call.name, values, axis)
@@ -432,7 +432,7 @@ def _index_put(call: Call) -> Any:
         return _spread(call) if x.is_constant else b.activation(call.name, "other", x)
     axis, index = indexed[0]
     if len(indexed) > 1 or len(index.shape) != 1 or len(new.shape) != len(x.shape):
-        raise ImportFault("elements set at several indices")
+        raise OperatorError("elements set at several indices")
     size, count = x.shape[axis], new.shape[axis]
     if count >= size:
         return _fit(call, new, call.shape)
@@ -454,7 +454,7 @@ def _spread(call: Call) -> Any:
         if len(value.shape) == len(call.shape)
     ]
     if not values:
-        raise ImportFault(f"cannot write {tuple(varying[0].shape)} into {call.shape}")
+        raise OperatorError(f"cannot write {tuple(varying[0].shape)} into {call.shape}")
     return elementwise(call, call.name, "where", values)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 
 __all__ = [
     "Names",
@@ -76,7 +76,7 @@ def shape_of(tensor: Any) -> Shape | None:
     if shape is None:
         return None
     if not all(type(size) is int for size in shape):
-        raise ImportFault("the size of its output depends on the data")
+        raise OperatorError("the size of its output depends on the data")
     return tuple(shape)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.pytorch.aten import Call, axes_of, elementwise, expand_to, is_value, operator
 
 __all__ = ["NOTHING", "pointwise"]
@@ -66,7 +66,7 @@ def pointwise(call: Call) -> Any:
 @operator("where")
 def _where(call: Call) -> Any:
     if call.get("self") is None and call.get("other") is None:
-        raise ImportFault("how many elements there are depends on the data")
+        raise OperatorError("how many elements there are depends on the data")
     return pointwise(call)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from paleo.errors import Mistakes, NetSpecError, near, printable
-from paleo.importers.base import ImportFault, ImportOptions
+from paleo.importers.base import ImportOptions, OperatorError
 from paleo.importers.builder import Builder
 from paleo.netspec import NetSpec
 from paleo.tensor import format_shape
@@ -387,7 +387,7 @@ class _Reader:
         has_batch = len(shape) > axis and shape[axis] == batch
         try:
             return builder.input(label, shape, axis if has_batch else None)
-        except ImportFault as fault:
+        except OperatorError as fault:
             raise self._fail(f"input {label}: {fault}") from None
 
 

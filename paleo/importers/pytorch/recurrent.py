@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.pytorch.aten import Call, Shape, elementwise, once, operator
 
 __all__: list[str] = []
@@ -18,7 +18,7 @@ _KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 @operator("lstm", "gru", "rnn_tanh", "rnn_relu")
 def _recurrent(call: Call) -> Any:
     if call.overload != "input":
-        raise ImportFault("packed sequences, whose lengths are data")
+        raise OperatorError("packed sequences, whose lengths are data")
     x, states, weights = call["input"], call["hx"], call["params"]
     first = states[0] if isinstance(states, list | tuple) else states
     directions = 2 if call["bidirectional"] else 1

@@ -2,7 +2,7 @@
 
 Each type of layer is a function that takes a `Call` and returns the values of its tops. To
 add a type, write one and register it with `@operator("Name")`; its parameter message goes
-into `paleo.importers.caffe_proto`. Sizes and roundings are Caffe's own.
+into `paleo.importers.caffe.proto`. Sizes and roundings are Caffe's own.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from paleo.importers.base import ImportFault
+from paleo.importers.base import OperatorError
 from paleo.importers.builder import Builder, Value
 from paleo.tensor import format_shape
 from paleo.values import MAX_SIZE
 
-__all__ = ["LOSSES", "OPERATORS", "Call", "Fault", "Parameters", "canonical", "positive"]
+__all__ = ["LOSSES", "OPERATORS", "Call", "FieldError", "Parameters", "canonical", "positive"]
 
 
-class Fault(ImportFault):
+class FieldError(OperatorError):
     """What does not fit in one layer, and the field that is to be mended, where it is one."""
 
     def __init__(self, message: str, key: str | None = None) -> None:
@@ -46,7 +46,7 @@ class Parameters:
                 number += 1
                 key = f"{call.name}_{what}_{number}"
         elif self._sizes.get(key, size) != size:
-            raise Fault(
+            raise FieldError(
                 f'its parameter "{key}" has {size} elements here and '
                 f"{self._sizes[key]} in another layer",
                 "param",
@@ -80,7 +80,7 @@ class Call:
         """Return one of its inputs."""
         if index >= len(self.bottoms):
             many = "one bottom" if index == 0 else f"{index + 1} bottoms"
-            raise Fault(f"it needs {many}, and has {len(self.bottoms) or 'none'}", "bottom")
+            raise FieldError(f"it needs {many}, and has {len(self.bottoms) or 'none'}", "bottom")
         return self.take(self.bottoms[index])
 
     def all_bottoms(self) -> list[Value]:
@@ -93,7 +93,7 @@ class Call:
         first = values[0].shape
         for value in values:
             if value.shape != first:
-                raise Fault(
+                raise FieldError(
                     "its bottoms differ in shape: "
                     f"{format_shape(first)} and {format_shape(value.shape)}",
                     "bottom",
@@ -134,17 +134,17 @@ def positive(param: Any, key: str, least: int = 1) -> int:
     """Return a field that must be a size."""
     number: int = getattr(param, key)
     if not param.HasField(key) and number < least:
-        raise Fault("it must be given", key)
+        raise FieldError("it must be given", key)
     if not least <= number <= MAX_SIZE:
-        raise Fault(f"expected {least} or more, up to {MAX_SIZE}; got {number}", key)
+        raise FieldError(f"expected {least} or more, up to {MAX_SIZE}; got {number}", key)
     return number
 
 
 def axis_of(value: Value, axis: int, key: str = "axis") -> int:
-    """Return an axis counted from 0; raises Fault if the value has none such."""
+    """Return an axis counted from 0; raises FieldError if the value has none such."""
     rank = len(value.shape)
     if not -rank <= axis < rank:
-        raise Fault(f"there is no axis {axis} in {format_shape(value.shape)}", key)
+        raise FieldError(f"there is no axis {axis} in {format_shape(value.shape)}", key)
     return axis % rank
 
 
@@ -152,7 +152,7 @@ def _rank(x: Value) -> int:
     """Return the number of spatial axes of an image."""
     rank = len(x.shape) - 2
     if not 1 <= rank <= 3:
-        raise Fault(f"its input must be N x C x H x W, got {format_shape(x.shape)}")
+        raise FieldError(f"its input must be N x C x H x W, got {format_shape(x.shape)}")
     return rank
 
 
@@ -160,7 +160,7 @@ def _rank_for(call: Call, x: Value) -> int:
     """Return the number of spatial axes, which types for volumes want to be 3."""
     rank = _rank(x)
     if call.kind.endswith("3d") and rank != 3:
-        raise Fault(f"its input must be N x C x L x H x W, got {format_shape(x.shape)}")
+        raise FieldError(f"its input must be N x C x L x H x W, got {format_shape(x.shape)}")
     return rank
 
 
@@ -176,24 +176,24 @@ def _along(param: Any, key: str, rank: int, default: int | None, least: int) -> 
     given = list(getattr(param, key))
     if any(param.HasField(side) for side in both):
         if given:
-            raise Fault(f"it is given, and so is {both[0]} or {both[1]}", key)
+            raise FieldError(f"it is given, and so is {both[0]} or {both[1]}", key)
         if rank != 2:
-            raise Fault(f"images have it, and its input has {rank} spatial axes", both[0])
+            raise FieldError(f"images have it, and its input has {rank} spatial axes", both[0])
         if default is None and not all(param.HasField(side) for side in both):
-            raise Fault(f"{both[0]} and {both[1]} are given together", both[0])
+            raise FieldError(f"{both[0]} and {both[1]} are given together", both[0])
         sizes = [getattr(param, side) if param.HasField(side) else default or 0 for side in both]
     elif len(given) in (1, rank):
         sizes = given * (rank // len(given))
     elif not given and default is not None:
         sizes = [default] * rank
     else:
-        raise Fault(f"expected 1 number or {rank}, got {len(given) or 'none'}", key)
+        raise FieldError(f"expected 1 number or {rank}, got {len(given) or 'none'}", key)
     if rank == 3 and len(given) < 2 and param.HasField("kernel_depth"):
         depth = _DEPTH.get(key, "")
         sizes[0] = getattr(param, depth) if depth and param.HasField(depth) else default or 0
     for size in sizes:
         if not least <= size <= MAX_SIZE:
-            raise Fault(f"expected {least} or more, up to {MAX_SIZE}; got {size}", key)
+            raise FieldError(f"expected {least} or more, up to {MAX_SIZE}; got {size}", key)
     return sizes
 
 
@@ -236,12 +236,12 @@ def _filter(call: Call) -> _Filter:
     x, param = call.bottom(), _windows_of(call, "convolution")
     rank, channels = _rank_for(call, x), x.shape[1]
     if axis_of(x, param.axis) != 1:
-        raise Fault("channels other than axis 1 are not read", "axis")
+        raise FieldError("channels other than axis 1 are not read", "axis")
     outputs, groups = positive(param, "num_output"), positive(param, "group")
     if call.kind in _DEPTHWISE and not param.HasField("group"):
         groups = channels
     if channels % groups or outputs % groups:
-        raise Fault(
+        raise FieldError(
             f"{channels} channels and num_output {outputs} do not divide into {groups} groups",
             "group",
         )
@@ -272,7 +272,7 @@ def _convolution(call: Call) -> Result:
     def convolve(name: str, x: Value) -> Value:
         for size, span, pad in zip(x.shape[2:], found.spans, found.pads, strict=True):
             if span > size + 2 * pad:
-                raise Fault(
+                raise FieldError(
                     f"a window of {span} is larger than its input of {size} with {pad} on "
                     "either side",
                     "kernel_size",
@@ -306,7 +306,7 @@ def _deconvolution(call: Call) -> Result:
             )
         ]
         if min(sizes) < 1:
-            raise Fault(f"nothing is left of its output: {format_shape(tuple(sizes))}", "pad")
+            raise FieldError(f"nothing is left of its output: {format_shape(tuple(sizes))}", "pad")
         return call.builder.conv_transpose(
             name,
             x,
@@ -348,7 +348,7 @@ def _sequence(call: Call) -> tuple[Value, int, int]:
     """Return a recurrent layer's T x N x D, its D and its outputs."""
     x = call.bottom()
     if len(x.shape) < 3:
-        raise Fault(f"its input must be T x N x D, got {format_shape(x.shape)}")
+        raise FieldError(f"its input must be T x N x D, got {format_shape(x.shape)}")
     if len(x.shape) > 3:
         x = call.builder.flatten(f"{call.name}_flat", x, 2)
     return x, x.shape[2], positive(call.layer.recurrent_param, "num_output")
@@ -428,7 +428,7 @@ def _pooling(call: Call) -> Result:
     margins, roundings = [], set()
     for size, span, stride, pad in zip(x.shape[2:], spans, strides, pads, strict=True):
         if pad >= span:
-            raise Fault(f"{pad} is not less than the window, {span}", "pad")
+            raise FieldError(f"{pad} is not less than the window, {span}", "pad")
         count, rounding = _windows(size, span, stride, pad, floor, any(pads))
         margins.append((pad, max((count - 1) * stride + span - size - pad, 0)))
         roundings.add(rounding)
@@ -462,7 +462,7 @@ def _windows(
     if padded and behind:
         count -= 1
     if count < 1:
-        raise Fault(
+        raise FieldError(
             f"a window of {span} is larger than its input of {size} with {pad} on either side",
             "kernel_size",
         )
@@ -478,7 +478,9 @@ def _spatial_pyramid(call: Call) -> Result:
     x, param = call.bottom(), call.layer.spp_param
     height = positive(param, "pyramid_height")
     if 2 ** (height - 1) > min(x.shape[2:], default=1):
-        raise Fault(f"{height} levels are too many for {format_shape(x.shape)}", "pyramid_height")
+        raise FieldError(
+            f"{height} levels are too many for {format_shape(x.shape)}", "pyramid_height"
+        )
     levels = []
     for level in range(height):
         name = f"{call.name}_{level}"

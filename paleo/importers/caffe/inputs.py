@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from paleo.errors import Mistakes
 from paleo.importers.base import ImportOptions
-from paleo.importers.caffe_ops import LOSSES
+from paleo.importers.caffe.ops import LOSSES
 from paleo.tensor import format_shape
 from paleo.values import MAX_SIZE
 
 if TYPE_CHECKING:
-    from paleo.importers.caffe import Layer
+    from paleo.importers.caffe.reader import Layer
 
 __all__ = ["Source", "find_sources"]
 

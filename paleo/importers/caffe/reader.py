@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paleo.errors import Mistake, Mistakes, NetSpecError, printable
-from paleo.importers import caffe_moves
-from paleo.importers.base import ImportFault, ImportOptions
+from paleo.importers.base import ImportOptions, OperatorError
 from paleo.importers.builder import Builder, Value
-from paleo.importers.caffe_inputs import Source, find_sources
-from paleo.importers.caffe_ops import OPERATORS, Call, Parameters, canonical
-from paleo.importers.caffe_proto import MAX_BYTES, FormatError, decode, parse, upgraded
+from paleo.importers.caffe import moves
+from paleo.importers.caffe.inputs import Source, find_sources
+from paleo.importers.caffe.ops import OPERATORS, Call, Parameters, canonical
+from paleo.importers.caffe.proto import MAX_BYTES, FormatError, decode, parse, upgraded
 from paleo.tensor import format_shape
 from paleo.values import MAX_SIZE
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["read"]
 
 #: The file registers its operators.
-del caffe_moves
+del moves
 
 #: A file with more mistakes is not worth reading on.
 _MOST_MISTAKES = 100
@@ -246,7 +246,7 @@ class _Reader:
         if all(given) and layer.kind:
             try:
                 values = self._build(layer)
-            except ImportFault as fault:
+            except OperatorError as fault:
                 self.mistakes.add(str(fault), layer.name, getattr(fault, "key", None))
         for name, value in zip(layer.tops, values, strict=False):
             if value is not None and max(value.shape, default=1) > MAX_SIZE:
@@ -303,7 +303,7 @@ class _Reader:
         result = operator(call)
         values = [result] if isinstance(result, Value) else list(result)
         if len(values) < len(layer.tops):
-            raise ImportFault(f"it gives {len(values)} tops, and {len(layer.tops)} are named")
+            raise OperatorError(f"it gives {len(values)} tops, and {len(layer.tops)} are named")
         return values
 
     def _build_unknown(self, layer: Layer, call: Call) -> Sequence[Value | None]:

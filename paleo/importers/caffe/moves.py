@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from paleo.importers.builder import Value
-from paleo.importers.caffe_ops import Call, Fault, Result, axis_of, operator, positive
+from paleo.importers.caffe.ops import Call, FieldError, Result, axis_of, operator, positive
 from paleo.tensor import format_shape
 from paleo.values import MAX_SIZE
 
@@ -62,7 +62,7 @@ def _power(call: Call) -> Result:
 def _dropout(call: Call) -> Result:
     ratio = call.layer.dropout_param.dropout_ratio
     if not 0 <= ratio < 1:
-        raise Fault(f"expected a number from 0 up to 1, got {ratio}", "dropout_ratio")
+        raise FieldError(f"expected a number from 0 up to 1, got {ratio}", "dropout_ratio")
     return call.builder.dropout(call.name, call.bottom(), ratio)
 
 
@@ -84,7 +84,7 @@ def _spread(call: Call, x: Value, other: Value, axis: int) -> Value:
     """Return a factor or summand that covers the axes of `x` from `axis` on."""
     missing = len(x.shape) - axis - len(other.shape)
     if missing < 0 or other.shape != x.shape[axis : axis + len(other.shape)]:
-        raise Fault(
+        raise FieldError(
             f"{format_shape(other.shape)} does not cover {format_shape(x.shape)} "
             f"from axis {axis} on",
             "axis",
@@ -96,7 +96,7 @@ def _spread(call: Call, x: Value, other: Value, axis: int) -> Value:
 def _covered(x: Value, axis: int, count: int) -> tuple[int, ...]:
     """Return the shape of a parameter for `count` axes from `axis` on, -1 for all."""
     if count < -1 or axis + count > len(x.shape):
-        raise Fault(f"{format_shape(x.shape)} has no {count} axes from {axis} on", "num_axes")
+        raise FieldError(f"{format_shape(x.shape)} has no {count} axes from {axis} on", "num_axes")
     return x.shape[axis:] if count == -1 else x.shape[axis : axis + count]
 
 
@@ -205,7 +205,7 @@ def _nothing(call: Call) -> Result:
 def _parameter(call: Call) -> Result:
     shape = tuple(call.layer.parameter_param.shape.dim)
     if not shape or not all(1 <= size <= MAX_SIZE for size in shape):
-        raise Fault(f"expected sizes, got {format_shape(shape) or 'none'}", "shape")
+        raise FieldError(f"expected sizes, got {format_shape(shape) or 'none'}", "shape")
     return call.parameter(0, shape)
 
 
@@ -221,7 +221,7 @@ def _concat(call: Call) -> Result:
             if i != axis and own != first
         ]
         if rest or len(value.shape) != len(values[0].shape):
-            raise Fault(
+            raise FieldError(
                 f"its bottoms do not fit along axis {axis}: "
                 f"{format_shape(values[0].shape)} and {format_shape(value.shape)}"
             )
@@ -237,13 +237,15 @@ def _slice(call: Call) -> Result:
     points = list(param.slice_point)
     if points:
         if len(points) != count - 1:
-            raise Fault(f"expected {count - 1} for {count} tops, got {len(points)}", "slice_point")
+            raise FieldError(
+                f"expected {count - 1} for {count} tops, got {len(points)}", "slice_point"
+            )
         ends = [*points, size]
         sizes = [end - begin for begin, end in zip([0, *points], ends, strict=True)]
         if min(sizes) < 1:
-            raise Fault(f"{points} do not rise from 1 to less than {size}", "slice_point")
+            raise FieldError(f"{points} do not rise from 1 to less than {size}", "slice_point")
     elif size % count:
-        raise Fault(f"{size} does not divide into {count} tops", key)
+        raise FieldError(f"{size} does not divide into {count} tops", key)
     else:
         sizes = [size // count] * count
     if count == 1:
@@ -257,7 +259,7 @@ def _flatten(call: Call) -> Result:
     x, param = call.bottom(), call.layer.flatten_param
     begin, end = axis_of(x, param.axis), axis_of(x, param.end_axis, "end_axis")
     if begin > end:
-        raise Fault(f"axis {begin} is behind axis {end}", "end_axis")
+        raise FieldError(f"axis {begin} is behind axis {end}", "end_axis")
     return call.builder.flatten(call.name, x, begin, end)
 
 
@@ -267,23 +269,23 @@ def _reshape(call: Call) -> Result:
     rank = len(x.shape)
     begin = param.axis if param.axis >= 0 else rank + param.axis + 1
     if not 0 <= begin <= rank:
-        raise Fault(f"there is no axis {param.axis} in {format_shape(x.shape)}", "axis")
+        raise FieldError(f"there is no axis {param.axis} in {format_shape(x.shape)}", "axis")
     end = rank if param.num_axes == -1 else begin + param.num_axes
     if not begin <= end <= rank:
-        raise Fault(f"{format_shape(x.shape)} has no {param.num_axes} axes there", "num_axes")
+        raise FieldError(f"{format_shape(x.shape)} has no {param.num_axes} axes there", "num_axes")
     middle = []
     for i, size in enumerate(param.shape.dim):
         if size == 0 and begin + i >= rank:
-            raise Fault(f"{format_shape(x.shape)} has no axis {begin + i} to keep", "dim")
+            raise FieldError(f"{format_shape(x.shape)} has no axis {begin + i} to keep", "dim")
         if not -1 <= size <= MAX_SIZE:
-            raise Fault(f"expected -1, 0 or a size, got {size}", "dim")
+            raise FieldError(f"expected -1, 0 or a size, got {size}", "dim")
         middle.append(x.shape[begin + i] if size == 0 else size)
     shape = [*x.shape[:begin], *middle, *x.shape[end:]]
     left = middle.count(-1)
     known = -prod(shape) if left == 1 else prod(shape)
     if left > 1 or (left and prod(x.shape) % known) or (not left and prod(x.shape) != known):
         wanted = "x".join(map(str, shape))
-        raise Fault(f"{format_shape(x.shape)} cannot become {wanted}", "dim")
+        raise FieldError(f"{format_shape(x.shape)} cannot become {wanted}", "dim")
     shape = [prod(x.shape) // known if size == -1 else size for size in shape]
     return call.builder.reshape(call.name, x, shape)
 
@@ -294,7 +296,7 @@ def _permute(call: Call) -> Result:
     order = list(call.layer.permute_param.order)
     rank = len(x.shape)
     if len(set(order)) < len(order) or not all(0 <= axis < rank for axis in order):
-        raise Fault(f"{order} is no order of the axes of {format_shape(x.shape)}", "order")
+        raise FieldError(f"{order} is no order of the axes of {format_shape(x.shape)}", "order")
     order += [axis for axis in range(rank) if axis not in order]
     return call.builder.transpose(call.name, x, order)
 
@@ -309,7 +311,7 @@ def _shuffle_channel(call: Call) -> Result:
     x = call.bottom()
     groups = positive(call.layer.shuffle_channel_param, "group")
     if x.shape[axis_of(x, 1)] % groups:
-        raise Fault(f"{x.shape[1]} channels do not divide into {groups} groups", "group")
+        raise FieldError(f"{x.shape[1]} channels do not divide into {groups} groups", "group")
     return call.builder.rearrange(call.name, x)
 
 
@@ -323,7 +325,7 @@ def _reorg(call: Call) -> Result:
     n, c, h, w = x.shape
     area = stride * stride
     if (c % area) if param.reverse else (h % stride or w % stride):
-        raise Fault(f"{format_shape(x.shape)} does not divide by {stride}", "stride")
+        raise FieldError(f"{format_shape(x.shape)} does not divide by {stride}", "stride")
     if param.reverse:
         shape = (n, c // area, h * stride, w * stride)
     else:
@@ -333,7 +335,7 @@ def _reorg(call: Call) -> Result:
 
 def _image(x: Value) -> None:
     if len(x.shape) != 4:
-        raise Fault(f"its input must be N x C x H x W, got {format_shape(x.shape)}")
+        raise FieldError(f"its input must be N x C x H x W, got {format_shape(x.shape)}")
 
 
 @operator("Crop")
@@ -345,16 +347,16 @@ def _crop(call: Call) -> Result:
     if len(offsets) == 1:
         offsets *= len(cut)
     if len(offsets) != len(cut):
-        raise Fault(f"expected 1 or {len(cut)}, got {len(offsets)}", "offset")
+        raise FieldError(f"expected 1 or {len(cut)}, got {len(offsets)}", "offset")
     if len(reference.shape) != len(x.shape):
-        raise Fault(
+        raise FieldError(
             f"its bottoms differ in rank: {format_shape(x.shape)}, {format_shape(reference.shape)}"
         )
     pads = [(0, 0)] * len(x.shape)
     for i, offset in zip(cut, offsets, strict=True):
         after = x.shape[i] - offset - reference.shape[i]
         if offset < 0 or after < 0:
-            raise Fault(
+            raise FieldError(
                 f"no {reference.shape[i]} are left of axis {i} of {format_shape(x.shape)} "
                 f"from {offset} on",
                 "offset",
@@ -377,7 +379,7 @@ def _upsample(call: Call) -> Result:
             # With a mask it undoes a pooling, which halves a size unless something else is said.
             keys = [key for key in (f"scale_{side}", "scale", "stride") if param.HasField(key)]
             if not keys and len(call.bottoms) < 2:
-                raise Fault("it must be given", "scale")
+                raise FieldError("it must be given", "scale")
             factor = positive(param, keys[0]) if keys else 2
             sizes.append(size * factor - getattr(param, f"pad_out_{side}"))
     return call.builder.resize(call.name, x, (*x.shape[:2], *sizes), "nearest")
@@ -396,11 +398,13 @@ def _interp(call: Call) -> Result:
     else:
         shrink, zoom = positive(param, "shrink_factor"), positive(param, "zoom_factor")
         if not param.HasField("shrink_factor") and not param.HasField("zoom_factor"):
-            raise Fault("height and width, a factor or a second bottom must be given", "height")
+            raise FieldError(
+                "height and width, a factor or a second bottom must be given", "height"
+            )
         sizes = [(size - 1) // shrink + 1 for size in sizes]
         sizes = [size + (size - 1) * (zoom - 1) for size in sizes]
     if min(sizes) < 1:
-        raise Fault(f"nothing is left of {format_shape(x.shape)}", "pad_beg")
+        raise FieldError(f"nothing is left of {format_shape(x.shape)}", "pad_beg")
     mode = "nearest" if param.interp_type.startswith("nearest") else "linear"
     return call.builder.resize(call.name, x, (*x.shape[:2], *sizes), mode)
 
@@ -450,7 +454,7 @@ def _prior_box(call: Call) -> Result:
     ratios = [1.0]
     for ratio in param.aspect_ratio:
         if ratio <= 0:
-            raise Fault(f"expected a number above 0, got {ratio}", "aspect_ratio")
+            raise FieldError(f"expected a number above 0, got {ratio}", "aspect_ratio")
         if all(abs(ratio - known) >= 1e-6 for known in ratios):
             ratios += [ratio, 1 / ratio] if param.flip else [ratio]
     boxes = len(ratios) * max(1, len(param.min_size)) + len(param.max_size)

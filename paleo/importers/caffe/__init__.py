@@ -1,0 +1,7 @@
+"""Nets from Caffe prototxts, by protobuf's text format."""
+
+from __future__ import annotations
+
+from paleo.importers.caffe.reader import read
+
+__all__ = ["read"]
