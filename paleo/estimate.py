@@ -38,8 +38,8 @@ __all__ = [
     "estimate_pass",
     "estimate_update",
     "link_bandwidth",
+    "needed_gradients",
     "not_counted",
-    "skips_input_gradient",
 ]
 
 FORWARD = (Pass.FORWARD,)
@@ -117,20 +117,20 @@ def _keep_shape(layer: Layer) -> Layer:
     return Activation(function="sigmoid") if isinstance(layer, Sigmoid) else layer
 
 
-def skips_input_gradient(graph: Graph, cost_model: CostModel) -> list[bool]:
-    """Tell for each node whether nothing needs the gradient of its input."""
+def needed_gradients(graph: Graph, cost_model: CostModel) -> list[tuple[bool, ...]]:
+    """Tell for each node of which of its inputs somebody needs the gradient."""
     if cost_model.conventions.only_first_convolutions_skip:
         return [
-            node.type_name == "Convolution" and graph.nodes[node.parents[0]].layer.is_input
+            (node.type_name != "Convolution" or not graph.nodes[node.parents[0]].layer.is_input,)
+            * len(node.parents)
             for node in graph.nodes
         ]
     trained: list[bool] = []
-    skips: list[bool] = []
+    needed: list[tuple[bool, ...]] = []
     for node in graph.nodes:
-        above = any(trained[parent] for parent in node.parents)
-        skips.append(not above)
-        trained.append(above or node.is_trained)
-    return skips
+        needed.append(tuple(trained[parent] for parent in node.parents))
+        trained.append(any(needed[-1]) or node.is_trained)
+    return needed
 
 
 def estimate_pass(
@@ -145,15 +145,12 @@ def estimate_pass(
 
     `fetches` adds the time in which a node (by index) gets its inputs from other devices.
     """
-    backward = Pass.INPUT_GRADIENT in directions
-    skips = skips_input_gradient(graph, cost_model) if backward else [False] * len(graph.nodes)
+    needed = needed_gradients(graph, cost_model) if Pass.INPUT_GRADIENT in directions else None
     layers = []
-    for node, skipped in zip(graph.nodes, skips, strict=True):
+    for i, node in enumerate(graph.nodes):
         time = Time()
         for direction in directions:
-            if direction is Pass.INPUT_GRADIENT and skipped:
-                continue
-            for operation in graph.operations(node, direction):
+            for operation in graph.operations(node, direction, needed[i] if needed else None):
                 if not isinstance(operation, Unpriced):
                     time += cost_model.price(operation, target)
         if fetches and node.index in fetches:

@@ -74,8 +74,17 @@ class Graph:
         """Trainable parameters of all layers and slices."""
         return sum(node.num_params for node in self.nodes)
 
-    def operations(self, node: Node, direction: Pass) -> tuple[Operation, ...]:
-        """Return what a device does for this node in this pass."""
+    def operations(
+        self, node: Node, direction: Pass, needed: tuple[bool, ...] | None = None
+    ) -> tuple[Operation, ...]:
+        """Return what a device does for this node in this pass.
+
+        With `needed`, the input gradient is that of these inputs alone.
+        """
+        if direction is Pass.INPUT_GRADIENT and needed is not None:
+            if not any(needed):
+                return ()
+            return node.layer.input_gradient(node.inputs, self.element_size, needed)
         return node.layer.operations(direction, node.inputs, self.element_size)
 
     def work(self, node: Node, direction: Pass) -> Work:

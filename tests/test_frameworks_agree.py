@@ -17,17 +17,14 @@ from typing import Any
 import pytest
 
 import paleo
-from paleo.costs import find_cost_model
-from paleo.estimate import skips_input_gradient
-from paleo.work import Attention, BatchMatMul, Convolution, MatMul, Pass
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 pytest.importorskip("onnx", reason="needs onnx")
 
 import torch_nets  # noqa: E402
+from products import counts  # noqa: E402
 from torch_nets import count  # noqa: E402
 
-PRODUCTS = (Attention, BatchMatMul, Convolution, MatMul)
 #: Well-known nets, and small ones with what those lack.
 WELL_KNOWN = ("lenet5", "alexnet", "resnet18", "squeezenet", "mobilenet_v2", "lstm_lm")
 SMALL = (
@@ -47,23 +44,6 @@ SMALL = (
     "einsum_attention",
 )
 BATCH = 2
-
-
-def counts(net: paleo.NetSpec) -> tuple[int, int, int]:
-    """Return parameters, and the FLOPs of products, forward and backward."""
-    graph = paleo.build(net, BATCH)
-    skips = skips_input_gradient(graph, find_cost_model("roofline"))
-    flops = dict.fromkeys(Pass, 0)
-    for node, skipped in zip(graph.nodes, skips, strict=True):
-        for direction in Pass:
-            if not (skipped and direction is Pass.INPUT_GRADIENT):
-                flops[direction] += sum(
-                    int(operation.flops)
-                    for operation in graph.operations(node, direction)
-                    if isinstance(operation, PRODUCTS)
-                )
-    backward = flops[Pass.INPUT_GRADIENT] + flops[Pass.WEIGHT_GRADIENT]
-    return graph.num_params, flops[Pass.FORWARD], backward
 
 
 def exported(factory: Any, x: Any, path: Path) -> Path:
@@ -103,7 +83,7 @@ def test_a_net_is_the_same_by_every_way(name: str, tmp_path: Path) -> None:
     with torch.device("meta"):
         given = factory()(torch.zeros(shape, dtype=dtype))
     for net in (module, file):
-        params, own_forward, own_backward = counts(net)
+        params, own_forward, own_backward = counts(net, BATCH)
         assert params == count.parameters(factory)
         assert own_forward == pytest.approx(forward, rel=0.01)
         assert own_backward == pytest.approx(backward, rel=0.01)

@@ -6,11 +6,11 @@ import importlib.util
 from typing import Any
 
 import pytest
+from products import counts
 from published_nets import COUNTED, PUBLISHED
 from zoo import CAFFE, ROOT, ZOO, text
 
 import paleo
-from paleo.work import Attention, BatchMatMul, Convolution, MatMul, Pass
 
 #: The figures are of the usual form; the file of this name is another.
 OTHER_FORMS = {
@@ -18,18 +18,15 @@ OTHER_FORMS = {
     "resnet50": "its first convolution has a bias, as in the authors' Caffe file",
 }
 NETS = sorted({*ZOO, *COUNTED} & set(paleo.net_names()))
-PRODUCTS = (Attention, BatchMatMul, Convolution, MatMul)
 
 
 def products(net: paleo.NetSpec) -> int:
     """Return the multiply-adds of one sample's forward pass: convolutions, matrix products."""
-    graph = paleo.build(net, 1)
-    operations = [op for node in graph.nodes for op in graph.operations(node, Pass.FORWARD)]
-    return sum(int(op.flops) for op in operations if isinstance(op, PRODUCTS)) // 2
+    return counts(net)[1] // 2
 
 
 def num_params(net: paleo.NetSpec) -> int:
-    return paleo.build(net, 1).num_params
+    return counts(net)[0]
 
 
 @pytest.mark.parametrize("name", [name for name in NETS if name not in OTHER_FORMS])

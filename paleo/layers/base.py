@@ -100,6 +100,15 @@ class Layer(ABC):
         """Return what the device does in this pass; nothing for a view of its input."""
         return ()
 
+    def input_gradient(
+        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        """Return what the device does for the gradients of those inputs that are `needed`.
+
+        By default what it does for all of them.
+        """
+        return self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
+
     def shard(self, splits: int) -> Layer:
         """Return the slice of this layer that one of `splits` devices holds.
 

@@ -120,15 +120,22 @@ class _Product(Layer):
     ) -> Operations:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
-        products = self._products(inputs, element_size)
         if direction is Pass.FORWARD:
-            return products
+            return self._products(inputs, element_size)
+        return self.input_gradient(inputs, element_size, (True,) * len(inputs))
+
+    def input_gradient(
+        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
         found: Operations = ()
-        for each in products:
-            if isinstance(each, BatchMatMul):
-                found += each.gradients()
-            else:
+        factors = 1  # each product has one more, and all before as the other
+        for each in self._products(inputs, element_size):
+            if isinstance(each, Stream):
                 found += (Stream(each.label, each.bytes_written, each.bytes_read),)
+                continue
+            before, new = each.gradients()
+            found += (before,) * any(needed[:factors]) + (new,) * needed[factors]
+            factors += 1
         return found
 
 

@@ -224,18 +224,29 @@ class Elementwise(Layer):
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
+        if direction is Pass.INPUT_GRADIENT:
+            return self.input_gradient(inputs, element_size, (True,) * len(inputs))
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        whole = element_size * num_elements(self.infer_shape(inputs))
+        parts = tuple(element_size * num_elements(shape) for shape in inputs)
+        return (Stream("elementwise", parts, (whole,)),)
+
+    def input_gradient(
+        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        if self.function in _DISCRETE:
+            return ()
         output = self.infer_shape(inputs)
         whole = element_size * num_elements(output)
         parts = tuple(element_size * num_elements(shape) for shape in inputs)
         label = "elementwise"
-        if direction is Pass.FORWARD:
-            return (Stream(label, parts, (whole,)),)
-        if direction is Pass.WEIGHT_GRADIENT or self.function in _DISCRETE:
-            return ()
         if self.function in _LINEAR:
             # It is handed to every parent as it is, summed where a parent was repeated.
             found: Operations = ()
-            for part, shape in zip(parts, inputs, strict=True):
+            for part, shape, wanted in zip(parts, inputs, needed, strict=True):
+                if not wanted:
+                    continue
                 if _repeats(shape, output):
                     found += (Stream(label, (whole,), (part,)),)
                 elif is_one(shape[0]) and not is_one(output[0]):
@@ -244,7 +255,8 @@ class Elementwise(Layer):
                     read, written = where_positive(more, whole), where_positive(more, part)
                     found += (Stream(label, (read,), (written,)),)
             return found
-        return (Stream(label, (whole, *parts), parts),)
+        gradients = tuple(part for part, wanted in zip(parts, needed, strict=True) if wanted)
+        return (Stream(label, (whole, *parts), gradients),)
 
 
 def _repeats(shape: Shape, output: Shape) -> bool:
