@@ -189,6 +189,14 @@ class Aligner(Placer):
             return self.constant(shape)
         return held(replace(value.tensor, shape=shape), shape)
 
+    def _beside(self, value: Value, main: Value) -> Value:
+        """Return a value that is to be brought into the order of another.
+
+        If that one is transposed, the order is not a matter of layout: elements move.
+        """
+        now = self.current(value)
+        return replace(now, moved=now.moved or main.moved)
+
     def _join(
         self, name: str, layer: Layer, values: Sequence[Value], shape: tuple[int, ...]
     ) -> Value:
@@ -196,7 +204,9 @@ class Aligner(Placer):
         rank = len(shape)
         batch = self._common_axis(values, rank)
         placed = [self.placed(self._unbatched(value, rank, batch)) for value in values]
-        main = max(placed, key=lambda v: (v.batched, prod(v.dims), -len(v.dims)))
+        main = max(
+            placed, key=lambda v: (v.batched, prod(v.dims), v.moved is None, -len(v.dims))
+        )
         needed = [
             axis
             for axis in range(rank)
@@ -208,7 +218,7 @@ class Aligner(Placer):
         items = self._items(placed, main, rank, batch, needed)
         sources = []
         for value in placed:
-            now = self.current(value)
+            now = self._beside(value, main)
             wanted = self._lead(now, rank, items)
             # Ones at the front go without saying: the largest has all dimensions.
             while value is not main and len(wanted) > 1 and wanted[0] is None:

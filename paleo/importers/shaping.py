@@ -40,19 +40,20 @@ class Shaper(Aligner):
         if at == batch:
             return self._concat_samples(name, values, at, shape)
         placed = [self.placed(self._unbatched(value, rank, batch)) for value in values]
-        main = next((value for value in placed if value.batched), placed[0])
+        main = max(placed, key=lambda value: (value.batched, value.moved is None))
         needed = [i for i in range(rank) if any(v.shape[i] > 1 for v in placed) or i == at]
         items = self._items(placed, main, rank, batch, needed)
         sources = []
         for value in placed:
-            wanted = self._lead(self.current(value), rank, items)
+            now = self._beside(value, main)
+            wanted = self._lead(now, rank, items)
             sizes = [
-                1
-                if i is None
-                else (value.shape[i] if part == "whole" else value.dims[dim - 1] if dim else 1)
-                for (i, part), dim in zip(items, wanted, strict=True)
+                now.shape[axis]
+                if axis is not None and part == "whole"
+                else (now.dims[dim - 1] if dim else 1)
+                for (axis, part), dim in zip(items, wanted, strict=True)
             ]
-            sources.append(self.arranged(self.current(value), wanted, sizes))
+            sources.append(self.arranged(now, wanted, sizes))
         dim = items.index((at, "whole")) + 1
         layer = make("Concatenate", dim=None if dim == len(items) else dim)
         made = self.add(name, layer, sources)
@@ -188,7 +189,8 @@ class Shaper(Aligner):
         flat = len(dims) == 1 and ordered
         layer = make("Flatten") if flat else make("Reshape", output_shape=(-1, *(dims or [1])))
         made = self.add(name, layer, [x.layer])
-        return self.result(made, sizes, groups, summed=x.summed)
+        result = self.result(made, sizes, groups, summed=x.summed)
+        return result if result.natural else replace(result, moved=x.moved)
 
     def _is_ahead(self, x: Value, dims: Group) -> bool:
         """Tell whether dimensions stand before the batch in memory."""
@@ -236,7 +238,8 @@ class Shaper(Aligner):
         source = self.arranged(x, order)
         to = {dim: i for i, dim in enumerate(order, start=1)} | {BATCH: BATCH}
         axes = [tuple(to[dim] for dim in group) for group in x.axes]
-        return self.result(source, x.shape, axes)
+        result = self.result(source, x.shape, axes)
+        return result if result.natural else replace(result, moved=x.moved)
 
     def flatten(self, name: str, x: Value, axis: int = 1, end_axis: int = -1) -> Value:
         """Return a tensor whose axes from `axis` to `end_axis` are one."""
