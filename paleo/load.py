@@ -15,7 +15,7 @@ from pathlib import Path
 
 from paleo.errors import Mistakes, NetSpecError
 from paleo.graph import infer_nodes
-from paleo.importers import PYTHON, ImportOptions, importer_of, read
+from paleo.importers import PYTHON, ImportOptions, hint, importer_of, read
 from paleo.netspec import NetSpec, parse
 from paleo.netwriter import dumps
 from paleo.registry import unknown
@@ -98,6 +98,8 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
         # As its net file would be read: what the reader refuses, no command sees.
         return loads(dumps(spec), file=target)
     path = net_path(net)
+    if (instead := hint(target)) is not None:
+        raise NetSpecError(f"{target}: {instead}")
     try:
         text = path.read_bytes()
     except IsADirectoryError:

@@ -16,6 +16,7 @@ from paleo.estimate import DeviceLike, NetworkLike, checked_share, checked_worke
 from paleo.graph import build, checked_batch
 from paleo.hardware import find_device, find_network
 from paleo.importers import ImportOptions
+from paleo.layers.convolution import Filtered
 from paleo.load import load
 from paleo.netspec import NetSpec
 from paleo.parallelism import (
@@ -293,7 +294,8 @@ class _Case:
     ) -> Run:
         plan = self.plan
         asked = ", as asked" if self.use_only_gemm else ""
-        notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
+        if any(isinstance(spec.layer, Filtered) for spec in self.net.layers):
+            notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
         if plan.use_pipeline and not plan.cost_model.pipelines:
             notes.append(f"{plan.cost_model.name} overlaps by itself: use_pipeline has no effect")
         if self._left_out:

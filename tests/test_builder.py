@@ -376,7 +376,7 @@ def test_a_part_of_a_parameter_leaves_the_rest_counted() -> None:
                 b.reshape("r", x, (B, 24)),
                 b.transpose("t", b.reshape("r", x, (B, 24)), [1, 0]),
             ),
-            "samples of the batch side by side",
+            "each sample of the batch times each other",
         ),
         (lambda b, x: b.transpose("t", x, [0, 1, 1]), "no order of 3 axes"),
         (lambda b, x: b.elementwise("e", "sum", [x, b.constant((5,))]), "do not go together"),
@@ -447,3 +447,27 @@ def test_a_transposition_outlives_a_reshape_that_it_does_not_hinder() -> None:
     _, read = b._with_order(b.placed(heads), range(4))
     Arrays(b, given).check(read, expected)
     Arrays(b, given).check(heads, expected)
+
+
+def test_an_equation_may_join_the_batch_with_heads() -> None:
+    b = builder()
+    one, two = numbered((B, 4, 5, 3)), numbered((B, 4, 5, 2), 7)
+    values = []
+    given: dict[str, Any] = {}
+    for name, array in (("one", one), ("two", two)):
+        x = b.input(name, (B, array[0].size))
+        given[name] = array
+        values.append(b.reshape(f"{name}_parts", x, (B * 4, *array.shape[2:])))
+    result = b.einsum("e", "bct,bcs->bts", values)
+    assert result.shape == (B * 4, 3, 2)
+    expected = np.einsum("bct,bcs->bts", one.reshape(B * 4, 5, 3), two.reshape(B * 4, 5, 2))
+    Arrays(b, given).check(result, expected)
+
+
+def test_what_compares_all_samples_is_said_so() -> None:
+    b = builder()
+    x = b.input("x", (B, 8))
+    with pytest.raises(OperatorError, match="each sample of the batch times each other"):
+        b.matmul("m", x, b.transpose("t", x, [1, 0]))
+    # As an unknown operator it has the net's own batch, not the one that is traced.
+    assert layers_of(b, b.unknown("u", "MatMul", [x, x], (B, B)))["u"].output == (1, 1)

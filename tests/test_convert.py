@@ -309,3 +309,73 @@ def test_a_missing_library_is_named(
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"paleo: {path}: ")
     assert f'pip install "paleo[{extra}]"' in line
+
+
+def test_a_file_is_not_converted_onto_itself(prototxt: str) -> None:
+    done = run("convert", prototxt, "-o", prototxt)
+    assert done.exit_code == 1
+    assert done.stderr == (f"paleo: {prototxt}: it is the file that is converted; name another\n")
+    assert Path(prototxt).read_text("utf-8") == PROTOTXT
+
+
+def test_a_dash_is_standard_output(
+    prototxt: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run("--verbose", "convert", prototxt, "-o", "-")
+    assert paleo.loads(done.stdout).name == "small"
+    assert done.stderr == "paleo: standard output: small, 4 layers\n"
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["summary", "nin", "--input=1x3x8x8"], "--input: none of the nets is of another"),
+        (["summary", "nin", "--dim=x=3"], "--dim: none of the nets is an ONNX file"),
+        (["simulate", "nin", "--phase=test"], "--phase: none of the nets is a prototxt or"),
+        (["convert", "nin", "--unknown=zero"], "--unknown: none of the nets is of another"),
+        (["convert", "nin", "--name="], "name: expected the net's name, got an empty one"),
+        (["convert", "nin", "--batch_size=0"], "batch_size: expected a whole number"),
+    ],
+)
+def test_an_option_that_nobody_looks_at_is_refused(arguments: list[str], message: str) -> None:
+    done = run(*arguments)
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"paleo: {message}")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("models.py", "python:models:Net"),
+        ("net.caffemodel", "give the .prototxt"),
+        ("net.pth", "name the PyTorch module"),
+        ("net.h5", "export the net as ONNX"),
+    ],
+)
+def test_what_stands_beside_a_net_is_no_net(name: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"\x80")
+    done = run("summary", str(path))
+    assert done.exit_code == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"paleo: {path}: ")
+    assert message in line
+
+
+def test_what_a_module_prints_is_not_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "talking", raising=False)
+    (tmp_path / "talking.py").write_text(
+        "from torch import nn\nprint('imported')\n\ndef net():\n    print('made')\n"
+        "    return nn.Linear(4, 2)\n",
+        "utf-8",
+    )
+    done = run("convert", "python:talking:net", "--input=1x4")
+    assert paleo.summarize(paleo.loads(done.stdout)).num_params == 10
+    assert done.stderr.splitlines() == ["imported", "made"]

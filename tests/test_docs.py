@@ -45,7 +45,7 @@ PROGRAMS = [(path.name, text) for path in DOCS for kind, text in blocks(path) if
 
 #: Files that commands of the README read, each shown on the page with its name in a comment;
 #: the library that reading them takes.
-FILES = {"mynet.prototxt": "google.protobuf", "mynet.py": "torch"}
+FILES = {"tiny.prototxt": "google.protobuf", "tiny.py": "torch"}
 
 
 def output(command: str, folder: Path = ROOT) -> str:
@@ -65,7 +65,7 @@ def output(command: str, folder: Path = ROOT) -> str:
 @pytest.fixture
 def folder(command: str, tmp_path: Path) -> Path:
     """Where a command is to run: in a folder with the files of the page if it reads them."""
-    if "mynet" not in command:
+    if "tiny" not in command:
         return ROOT
     texts = [text for _, text in blocks(ROOT / "README.md")]
     for name, library in FILES.items():

@@ -543,7 +543,7 @@ def test_a_protected_file_or_folder_is_one_line(
 def test_text_and_names_that_no_file_can_have(tmp_path: Path) -> None:
     with pytest.raises(paleo.PaleoError, match="not all of it is text in UTF-8"):
         write_file(tmp_path / "file", "\udc80")
-    with pytest.raises(paleo.PaleoError, match="cannot be written: .*embedded null"):
+    with pytest.raises(paleo.PaleoError, match=r"cannot be written: .*embedded null"):
         write_file("a\0b", "text")
     assert list(tmp_path.iterdir()) == []
 

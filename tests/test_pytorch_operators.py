@@ -214,8 +214,6 @@ ON_SEQUENCES: dict[str, Callable[[Any, Any], Any]] = {
     "roll": lambda m, x: m(x).roll(2, 1),
     "cumsum": lambda m, x: m(x).cumsum(1),
     "unfold": lambda m, x: m(x).unfold(1, 4, 2) * 2,
-    "fft2": lambda m, x: torch.fft.fft2(m(x)).real,
-    "rfft": lambda m, x: torch.fft.irfft(torch.fft.rfft(m(x), dim=1), n=10, dim=1),
     "complex": rotated,
     # Products
     "matmul": lambda m, x: m(x) @ x.mT,

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from dataclasses import replace
+from pathlib import Path
 
 import click
 
-from paleo.cli.files import write_file
+from paleo.cli.files import write_net
 from paleo.cli.options import NET, import_options
-from paleo.importers import ImportOptions
-from paleo.load import load, loads
-from paleo.netwriter import dumps
+from paleo.errors import SettingError
+from paleo.graph import checked_batch
+from paleo.importers import PYTHON, ImportOptions, importer_of
+from paleo.load import load, net_source
 from paleo.summary import summarize
 
 
@@ -52,17 +54,23 @@ def command(
     """  # noqa: D301 (click takes the control character, not the escape)
     spec = load(net, importing)
     if name is not None:
+        if not name:
+            raise SettingError("name: expected the net's name, got an empty one")
         spec = replace(spec, name=name)
     if source is not None:
         spec = replace(spec, source=source)
     if batch_size is not None:
-        spec = spec.with_batch(batch_size)
-    text = dumps(spec)
-    for note in summarize(loads(text, file=output)).notes:
+        spec = spec.with_batch(int(checked_batch(batch_size)))
+    for note in summarize(spec).notes:
         click.echo(f"paleo: note: {note}", err=True)
-    if output is None:
-        click.echo(text, nl=False)
+    _check_output(net, output)
+    write_net(spec, output, verbose)
+
+
+def _check_output(net: str, output: str | None) -> None:
+    """Raise SettingError if the file to write is the one that is read."""
+    if output is None or importer_of(net) is None or net.startswith(PYTHON):
         return
-    write_file(output, text)
-    if verbose:
-        click.echo(f"paleo: {os.fspath(output)}: {len(spec.layers)} layers", err=True)
+    with contextlib.suppress(OSError):
+        if Path(net_source(net)).samefile(output):
+            raise SettingError(f"{output}: it is the file that is converted; name another")

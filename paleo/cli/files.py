@@ -6,9 +6,26 @@ import os
 import stat
 from pathlib import Path
 
-from paleo.errors import PaleoError
+import click
 
-__all__ = ["write_file"]
+from paleo.cli.options import is_verbose
+from paleo.errors import PaleoError
+from paleo.netspec import NetSpec
+from paleo.netwriter import dumps
+
+__all__ = ["write_file", "write_net"]
+
+
+def write_net(net: NetSpec, output: str | None, verbose: bool) -> None:
+    """Write a net to a file, or to standard output if that is None or "-"."""
+    text = dumps(net)
+    if output in (None, "-"):
+        click.echo(text, nl=False)
+    else:
+        write_file(str(output), text)
+    if verbose or is_verbose():
+        where = "standard output" if output in (None, "-") else output
+        click.echo(f"paleo: {where}: {net.name}, {len(net.layers)} layers", err=True)
 
 
 def write_file(path: str | os.PathLike[str], text: str) -> None:

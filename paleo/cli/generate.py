@@ -8,11 +8,10 @@ from typing import Any
 
 import click
 
-from paleo.cli.files import write_file
-from paleo.cli.options import Names, is_verbose
+from paleo.cli.files import write_net
+from paleo.cli.options import Names
 from paleo.generators.squeezenet import BYPASSES, squeezenet
 from paleo.netspec import NetSpec
-from paleo.netwriter import dumps
 
 
 @click.group(
@@ -47,15 +46,7 @@ def _writes(function: Callable[..., NetSpec]) -> Callable[..., None]:
     )
     @functools.wraps(function)
     def generate(output: str | None, verbose: bool, **settings: Any) -> None:
-        net = function(**settings)
-        text = dumps(net)
-        if output is None:
-            click.echo(text, nl=False)
-        else:
-            write_file(output, text)
-        if verbose or is_verbose():
-            where = output or "standard output"
-            click.echo(f"paleo: {where}: {net.name}, {len(net.layers)} layers", err=True)
+        write_net(function(**settings), output, verbose)
 
     return generate
 

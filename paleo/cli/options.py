@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
-from paleo.importers import PHASES, UNKNOWN, ImportOptions
+from paleo.errors import Mistakes, SettingError
+from paleo.importers import PHASES, UNKNOWN, ImportOptions, importer_of
 from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
 
 __all__ = [
@@ -252,6 +254,28 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 20
 
 
+#: Which importers look at an option, and what is wrong where none of them is asked.
+_LOOKED_AT = {
+    "inputs": (("caffe", "onnx", "pytorch"), "--input: none of the nets is of another framework"),
+    "dims": (("onnx",), "--dim: none of the nets is an ONNX file"),
+    "phase": (("caffe", "pytorch"), "--phase: none of the nets is a prototxt or PyTorch module"),
+    "unknown": (
+        ("caffe", "onnx", "pytorch"),
+        "--unknown: none of the nets is of another framework",
+    ),
+}
+
+
+def _check_use(importers: set[str | None]) -> None:
+    """Raise SettingError for options that nobody would look at."""
+    mistakes = Mistakes()
+    for option, (own, message) in _LOOKED_AT.items():
+        source = click.get_current_context().get_parameter_source(option)
+        if source is not ParameterSource.DEFAULT and not importers.intersection(own):
+            mistakes.add(message)
+    mistakes.raise_as(SettingError)
+
+
 def import_options(function: _F) -> _F:
     """Add the options for files of other frameworks, passed to the command as `importing`."""
 
@@ -289,6 +313,8 @@ def import_options(function: _F) -> _F:
     def command(
         inputs: tuple[Any, ...], dims: tuple[Any, ...], phase: str, unknown: str, **kwargs: Any
     ) -> Any:
+        nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
+        _check_use({importer_of(net) for net in nets})
         return function(importing=ImportOptions(inputs, dict(dims), phase, unknown), **kwargs)
 
     return command  # type: ignore[return-value]

@@ -1,7 +1,7 @@
 """Nets of other frameworks: which importer reads what.
 
-Each importer is a module of this folder that needs a library of its own. It is imported
-when a net of its kind is read.
+Each importer is a folder in this one, and needs a library of its own. It is imported when a
+net of its kind is read.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from __future__ import annotations
 import importlib
 from pathlib import PurePath
 
-from paleo.importers.base import PHASES, UNKNOWN, ImportOptions
+from paleo.importers.base import PHASES, PYTHON, UNKNOWN, ImportOptions
 from paleo.netspec import NetSpec
 
-__all__ = ["IMPORTERS", "PHASES", "PYTHON", "UNKNOWN", "ImportOptions", "importer_of", "read"]
+__all__ = [
+    "IMPORTERS",
+    "PHASES",
+    "PYTHON",
+    "UNKNOWN",
+    "ImportOptions",
+    "hint",
+    "importer_of",
+    "read",
+]
 
-#: How a target begins that names a PyTorch module instead of a file.
-PYTHON = "python:"
 #: What each importer reads: the ends of file names, or how a target begins.
 IMPORTERS = {
     "caffe": (".prototxt", ".pbtxt", ".prototext"),
@@ -30,6 +37,25 @@ def importer_of(target: str) -> str | None:
         return "pytorch"
     suffix = PurePath(target).suffix.lower()
     return next((name for name, ends in IMPORTERS.items() if suffix in ends), None)
+
+
+#: What people have beside a net, by the end of its name, and what to give instead.
+_NO_NETS = {
+    ".py": "a Python file: name what is in it, as in python:models:Net",
+    ".caffemodel": "weights: give the .prototxt that describes the net",
+    **dict.fromkeys(
+        (".pt", ".pth", ".ckpt", ".safetensors", ".bin"),
+        "weights: name the PyTorch module that they are for, as in python:models:Net",
+    ),
+    **dict.fromkeys(
+        (".h5", ".keras", ".pb", ".tflite", ".mlmodel"), "not understood: export the net as ONNX"
+    ),
+}
+
+
+def hint(target: str) -> str | None:
+    """Return what to do about a file that cannot be a net, by the end of its name."""
+    return _NO_NETS.get(PurePath(target).suffix.lower())
 
 
 def read(importer: str, target: str, options: ImportOptions) -> NetSpec:

@@ -151,9 +151,6 @@ class Aligner(Placer):
                 axes.append(tuple(i for i, _ in own))
         return axes
 
-    def _front_axes(self, items: Sequence[Item], until: int, batch: int | None) -> list[Group]:
-        return self._axes_of(items, until, batch)
-
     def _lead(self, value: Value, rank: int, items: Sequence[Item]) -> list[Wanted]:
         """Return the dimensions of a value that the items ask for; None where it has none."""
         shift = rank - len(value.shape)
@@ -204,9 +201,7 @@ class Aligner(Placer):
         rank = len(shape)
         batch = self._common_axis(values, rank)
         placed = [self.placed(self._unbatched(value, rank, batch)) for value in values]
-        main = max(
-            placed, key=lambda v: (v.batched, prod(v.dims), v.moved is None, -len(v.dims))
-        )
+        main = max(placed, key=lambda v: (v.batched, prod(v.dims), v.moved is None, -len(v.dims)))
         needed = [
             axis
             for axis in range(rank)

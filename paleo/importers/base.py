@@ -1,6 +1,6 @@
-"""What every importer is given, and the faults that it reports.
+"""What every importer is given, and the errors that it reports.
 
-An importer is one module of this folder with `read(target, options)`, which returns a
+An importer is a folder beside this module with `read(target, options)`, which returns a
 NetSpec or raises NetSpecError with every mistake of the file. It says what each operator of
 its format is in the terms of `paleo.importers.builder.Builder`; layouts and the batch
 dimension are the Builder's.
@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["PHASES", "UNKNOWN", "ImportOptions", "OperatorError"]
+__all__ = ["PHASES", "PYTHON", "UNKNOWN", "ImportOptions", "OperatorError"]
 
+#: How a target begins that names a PyTorch module instead of a file.
+PYTHON = "python:"
 #: Which layers of a file are taken, where it has some for training and others for testing.
 PHASES = ("train", "test")
 #: What to do about an operator that is not understood.

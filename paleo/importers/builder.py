@@ -267,7 +267,7 @@ class Builder(Multiplier):
     ) -> Value:
         """Return channels (axis 1) normalized over the batch; scale and shift are parameters."""
         source, x = self._image(x)
-        layer = make("BatchNorm", affine=_trained(scale) or _trained(shift))
+        layer = make("BatchNorm", affine=_is_trainable(scale) or _is_trainable(shift))
         return self._normalization(name, source, x, layer, (scale, shift))
 
     def instance_norm(
@@ -275,7 +275,7 @@ class Builder(Multiplier):
     ) -> Value:
         """Return each sample's channels (axis 1) normalized."""
         source, x = self._image(x)
-        layer = make("InstanceNorm", affine=_trained(scale) or _trained(shift))
+        layer = make("InstanceNorm", affine=_is_trainable(scale) or _is_trainable(shift))
         return self._normalization(name, source, x, layer, (scale, shift))
 
     def group_norm(
@@ -288,7 +288,9 @@ class Builder(Multiplier):
     ) -> Value:
         """Return groups of channels (axis 1) normalized."""
         source, x = self._image(x)
-        layer = make("GroupNorm", num_groups=groups, affine=_trained(scale) or _trained(shift))
+        layer = make(
+            "GroupNorm", num_groups=groups, affine=_is_trainable(scale) or _is_trainable(shift)
+        )
         return self._normalization(name, source, x, layer, (scale, shift))
 
     def layer_norm(
@@ -303,14 +305,14 @@ class Builder(Multiplier):
         layer = make(
             "LayerNorm",
             num_dims=num_axes,
-            affine=_trained(scale),
-            bias_term=_trained(shift) if _trained(scale) else None,
+            affine=_is_trainable(scale),
+            bias_term=_is_trainable(shift) if _is_trainable(scale) else None,
         )
         return self._over_last(name, x, num_axes, layer, (scale, shift))
 
     def rms_norm(self, name: str, x: Value, num_axes: int, scale: Value | None = None) -> Value:
         """Return the last `num_axes` axes divided by their root mean square."""
-        layer = make("RMSNorm", num_dims=num_axes, affine=_trained(scale))
+        layer = make("RMSNorm", num_dims=num_axes, affine=_is_trainable(scale))
         return self._over_last(name, x, num_axes, layer, (scale,))
 
     def _over_last(
@@ -344,7 +346,7 @@ class Builder(Multiplier):
     ) -> Value:
         """Return x times a parameter of each element of `axis`, and plus another."""
         at = x.axis(axis)
-        fits = scale.shape == (x.shape[at],) and _trained(scale)
+        fits = scale.shape == (x.shape[at],) and _is_trainable(scale)
         if not fits or at == x.batch_axis:
             return self._scale_widely(name, x, scale, shift, at)
         source, x = self._last(x, at)
@@ -467,6 +469,8 @@ class Builder(Multiplier):
             if axis == at:
                 group = (BATCH,)
                 size //= self.traced
+            elif batched and size == self.traced:
+                size = self.batch  # samples against samples
             if axis != at or size > 1:
                 dims.append(size)
                 group = (*group, len(dims))
@@ -476,5 +480,5 @@ class Builder(Multiplier):
         return self.result(made, sizes, axes, summed=batched and at is None)
 
 
-def _trained(value: Value | None) -> bool:
+def _is_trainable(value: Value | None) -> bool:
     return value is not None and not value.is_constant

@@ -16,7 +16,16 @@ from math import prod
 from paleo.importers.base import OperatorError
 from paleo.tensor import format_shape
 
-__all__ = ["BATCH", "Block", "Group", "Regrouped", "Tensor", "Value", "regroup"]
+__all__ = [
+    "BATCH",
+    "Block",
+    "Group",
+    "Regrouped",
+    "Tensor",
+    "Value",
+    "before_and_after",
+    "regroup",
+]
 
 #: The number of the batch among the dimensions of a Paleo layer.
 BATCH = 0
@@ -208,13 +217,13 @@ def _blocks(atoms: list[tuple[int, int]], targets: list[tuple[int, int]]) -> tup
         while have != want:
             if have < want:
                 if i == len(atoms):
-                    raise OperatorError("a reshape tears the batch apart")
+                    raise OperatorError("a reshape that does not keep samples together")
                 dims.append(atoms[i][0])
                 have *= atoms[i][1]
                 i += 1
             else:
                 if j == len(targets):
-                    raise OperatorError("a reshape tears the batch apart")
+                    raise OperatorError("a reshape that does not keep samples together")
                 sizes.append(targets[j][0])
                 axes.append(targets[j][1])
                 want *= targets[j][0]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from math import prod
+from string import ascii_letters
 
 from paleo.importers.base import OperatorError
-from paleo.importers.layout import BATCH, Group, Value
-from paleo.importers.placing import broadcast, make
+from paleo.importers.layout import BATCH, Value, before_and_after
+from paleo.importers.placing import Wanted, broadcast, make
 from paleo.importers.shaping import Shaper
 from paleo.tensor import format_shape
 
@@ -120,11 +121,13 @@ class Multiplier(Shaper):
 
     @staticmethod
     def _is_weight(value: Value) -> bool:
-        return _is_trained(value) and len(value.shape) == 2
+        return _is_unheld(value) and len(value.shape) == 2
 
     def _multiply(self, name: str, a: Value, b: Value) -> Value:
         shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         rank = len(shape)
+        if a.batch_axis == len(a.shape) - 2 and b.batch_axis == len(b.shape) - 1:
+            raise OperatorError("each sample of the batch times each other is not supported")
         batch = self._common_axis([a, b], rank)
         if batch is not None and batch >= rank - 2:
             return self._multiply_samples(name, a, b, shape)
@@ -146,7 +149,7 @@ class Multiplier(Shaper):
             sources.append(self.arranged(each, wanted))
         layer = make("MatMul", transpose_a=flags[0], transpose_b=flags[1])
         made = self.add(name, layer, self._at_least_two(sources))
-        axes = self._front_axes(front, rank - 2, batch)
+        axes = self._axes_of(front, rank - 2, batch)
         last = len(self.dims(made))
         return self.result(made, shape, [*axes, (last - 1,), (last,)])
 
@@ -202,27 +205,49 @@ class Multiplier(Shaper):
             for letter, size in zip(term, value.shape, strict=True)
             if size > 1
         }
-        weights = [i for i, value in enumerate(values) if _is_trained(value)]
+        weights = [i for i, value in enumerate(values) if _is_unheld(value)]
         if len(values) == 2 and len(weights) == 1:
             product = self._einsum_product(name, terms, right, values, weights[0])
             if product is not None:
                 return product
         placed = [self.placed(value) for value in values]
+        # What stands beside the batch in its axis gets letters of its own.
+        ahead, behind = [letter for letter in ascii_letters if letter not in left][:2]
         written, sources = [], []
-        outer: Group = (BATCH,)
+        beside: set[str] = set()
         for term, value in zip(terms, placed, strict=True):
-            at = value.batch_axis
-            if at is not None and value.axes[at] != (BATCH,):
-                raise OperatorError("an equation over a batch joined with another dimension")
-            order = [axis for axis in range(len(term)) if axis != at and term[axis] != batch]
-            wanted = [dim for axis in order for dim in self._one(value, axis)]
+            wanted: list[Wanted] = []
+            text = batch
+            for axis, letter in enumerate(term):
+                if letter != batch:
+                    wanted += self._one(value, axis)
+                    text += letter
+                elif axis == value.batch_axis:
+                    before, after = before_and_after(value.axes[axis])
+                    wanted += [*before, *after]
+                    more = ahead * len(before) + behind * len(after)
+                    text, beside = text + more, beside | set(more)
             sources.append(self.arranged(value, wanted or [None]))
-            written.append(batch + "".join(term[axis] for axis in order))
-        rest = [letter for letter in right if letter != batch]
-        text = f"{','.join(written)}->{batch}{''.join(rest)}"
-        made = self.add(name, make("Einsum", equation=text), sources)
-        shape = [self.traced if letter == batch else sizes.get(letter, 1) for letter in right]
-        axes = [outer if letter == batch else (rest.index(letter) + 1,) for letter in right]
+            written.append(text)
+        rest = "".join(
+            "".join(each for each in (ahead, behind) if each in beside)
+            if letter == batch
+            else letter
+            for letter in right
+        )
+        equation = f"{','.join(written)}->{batch}{rest}"
+        made = self.add(name, make("Einsum", equation=equation), sources)
+        together = max(
+            value.shape[value.batch_axis] for value in placed if value.batch_axis is not None
+        )
+        shape = [together if letter == batch else sizes.get(letter, 1) for letter in right]
+        place = {letter: i for i, letter in enumerate(rest, start=1)}
+        outer = (
+            *[place[each] for each in ahead if each in beside],
+            BATCH,
+            *[place[each] for each in behind if each in beside],
+        )
+        axes = [outer if letter == batch else (place[letter],) for letter in right]
         return self.result(made, shape, axes)
 
     def _einsum_product(
@@ -320,7 +345,7 @@ class Multiplier(Shaper):
         return self.result(made, shape, placed.axes)
 
 
-def _is_trained(value: Value) -> bool:
+def _is_unheld(value: Value) -> bool:
     """Tell whether a value is a tensor of parameters that no layer holds, none repeated."""
     trainable = value.tensor is not None and value.tensor.trainable
     return trainable and prod(value.dims) == prod(value.shape)

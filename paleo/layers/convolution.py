@@ -37,7 +37,7 @@ from paleo.window import Axis, axes
 from paleo.work import Convolution as ConvolutionWork
 from paleo.work import Pass
 
-__all__ = ["Convolution", "Deconvolution"]
+__all__ = ["Convolution", "Deconvolution", "Filtered"]
 
 #: Names of an activation that does nothing.
 _IDENTITY = ("linear", "identity", "none")
@@ -84,7 +84,7 @@ def window_output(along: tuple[Axis, ...], key: str) -> tuple[int, ...]:
     return tuple(axis.output for axis in along)
 
 
-class _Filtered(Layer):
+class Filtered(Layer):
     """What convolutions in either direction share."""
 
     filter: tuple[int, ...]
@@ -133,7 +133,7 @@ class _Filtered(Layer):
 
 
 @layer_type("Convolution")
-class Convolution(_Filtered):
+class Convolution(Filtered):
     """N x H x W x C to N x P x Q x K by K filters of R x S."""
 
     filter: tuple[int, ...] = key(
@@ -186,7 +186,7 @@ class Convolution(_Filtered):
 
 
 @layer_type("Deconvolution")
-class Deconvolution(_Filtered):
+class Deconvolution(Filtered):
     """The transpose of a convolution: N x P x Q x K to `output_shape`."""
 
     filter: tuple[int, ...] = key(

@@ -309,15 +309,6 @@ def _rearrange(call: Call) -> Any:
     return call.builder.rearrange(call.name, x, call.shape)
 
 
-@operator(
-    "fft_fft", "fft_fft2", "fft_fftn", "fft_ifft", "fft_ifft2", "fft_ifftn", "fft_rfft",
-    "fft_rfft2", "fft_rfftn", "fft_irfft", "fft_irfft2", "fft_irfftn", "fft_hfft", "fft_ihfft",
-    "_fft_c2c", "_fft_r2c", "_fft_c2r",
-)  # fmt: skip
-def _fft(call: Call) -> Any:
-    return call.builder.rearrange(call.name, _fit(call, call["self"], call.shape))
-
-
 @operator("sort", "cummax", "cummin")
 def _sort(call: Call) -> Any:
     y = call.builder.rearrange(call.name, call["self"])

@@ -23,15 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from paleo.errors import Mistakes, NetSpecError, near, printable
-from paleo.importers.base import ImportOptions, OperatorError
+from paleo.importers.base import PYTHON, ImportOptions, OperatorError
 from paleo.importers.builder import Builder
 from paleo.netspec import NetSpec
 from paleo.tensor import format_shape
 
-__all__ = ["SCHEME", "read"]
-
-#: What a target begins with.
-SCHEME = "python:"
+__all__ = ["read"]
 
 #: Batches that are traced, of which the first that divides no other size is taken.
 _PRIMES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
@@ -41,9 +38,9 @@ Shape = tuple[int, ...]
 
 def read(target: str, options: ImportOptions) -> NetSpec:
     """Return the net of a PyTorch module; raises NetSpecError."""
-    if not target.startswith(SCHEME):
+    if not target.startswith(PYTHON):
         raise NetSpecError(f"{target}: not a Python target; write python:package.module:attribute")
-    path, separator, attribute = target[len(SCHEME) :].rpartition(":")
+    path, separator, attribute = target[len(PYTHON) :].rpartition(":")
     if not (separator and path and attribute):
         raise NetSpecError(f"{target}: expected python:package.module:attribute")
     try:
@@ -58,7 +55,8 @@ def read(target: str, options: ImportOptions) -> NetSpec:
         raise NetSpecError(
             f"{target}: say what it takes, one --input for each argument: --input 1x3x224x224"
         )
-    with _import_path(), _quietly():
+    # What a module prints is not the command's result.
+    with _import_path(), _quietly(), contextlib.redirect_stdout(sys.stderr):
         found = _find(target, path, attribute)
         module = _module(target, found)
         name = attribute.rpartition(".")[2]
@@ -361,9 +359,9 @@ class _Reader:
             elif spec.kind.name == "PARAMETER":
                 key = spec.target.removeprefix(f"{PREFIX}.")
                 key = identities.get(key, key)
-                trained = bool(held.requires_grad)
+                # A frozen one counts as any other: a net-spec does not know frozen layers.
                 name = key.replace(".", "/")
-                values.append(builder.parameter(name, tuple(held.shape), trained))
+                values.append(builder.parameter(name, tuple(held.shape)))
             else:
                 shape = getattr(held, "shape", None)
                 values.append(walk.constant(None if shape is None else tuple(shape)))
