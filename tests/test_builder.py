@@ -471,3 +471,27 @@ def test_what_compares_all_samples_is_said_so() -> None:
         b.matmul("m", x, b.transpose("t", x, [1, 0]))
     # As an unknown operator it has the net's own batch, not the one that is traced.
     assert layers_of(b, b.unknown("u", "MatMul", [x, x], (B, B)))["u"].output == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "perm", "to", "output"),
+    [
+        # Heads of a sequence that has its steps first: 10 x (N 12) x 64.
+        ((10, 1, 768), None, (10, 12, 64), (5, 10, 12, 64)),
+        # Steps and samples as rows: (10 N) x 768.
+        ((10, 1, 12, 64), None, (10, 768), (5, 10, 768)),
+        # Windows of an image: (N 16) x 64 x 96.
+        ((1, 4, 8, 4, 8, 96), [0, 1, 3, 2, 4, 5], (16, 64, 96), (5, 16, 64, 96)),
+    ],
+)
+def test_a_batch_of_one_is_found_again(
+    shape: tuple[int, ...], perm: Any, to: tuple[int, ...], output: tuple[int, ...]
+) -> None:
+    b = builder()
+    axis = shape.index(1)
+    flat = b.input("x", (*shape[: axis + 1], prod(shape[axis + 1 :])), batch_axis=axis)
+    x = b.reshape("parts", flat, shape)
+    x = b.reshape("r", b.transpose("t", x, perm) if perm else x, to)
+    y = b.activation("a", "relu", b.linear("l", x, b.parameter("w", (to[-1], to[-1]))))
+    net = loads(dumps(b.finish([y])))
+    assert paleo.build(net, 5).nodes[-1].output == output

@@ -187,14 +187,17 @@ def _find_batch(
             before = ahead // outer
             if size % (before * batch) == 0:
                 after = size // (before * batch)
-                # Best as it was, an axis of its own; else the first that fits.
-                found.append((before * after, axis != value.batch_axis, axis, before, after))
+                beside = before * after
+                # A batch of 1 fits in many places. Best is an axis of its own, then any but the
+                # last, which has features, then where it was; else the first that fits.
+                rank = (beside > 1, axis == len(shape) - 1, axis != value.batch_axis, beside)
+                found.append((rank, axis, before, after))
         outer *= size
     if not found:
         raise OperatorError(
             f"{format_shape(value.shape)} to {format_shape(shape)} mixes the batch's samples"
         )
-    _, _, axis, before, after = min(found)
+    _, axis, before, after = min(found)
     return axis, before, after
 
 
