@@ -169,12 +169,18 @@ def _columns_of(text: str) -> int:
 
 
 def _cut(text: str, columns: int) -> str:
-    """Return a text that takes no more columns than these, with "..." where it is cut."""
+    """Return a text that takes no more columns than these, with "..." where it is cut.
+
+    Names of layers in blocks begin alike: more is kept of the end.
+    """
     if _columns_of(text) <= columns:
         return text
-    while _columns_of(text) > columns - 3:
-        text = text[:-1]
-    return text + "..."
+    front, back = text, text
+    while _columns_of(front) > (columns - 3) // 3:
+        front = front[:-1]
+    while _columns_of(back) > columns - 3 - _columns_of(front):
+        back = back[1:]
+    return f"{front}...{back}"
 
 
 def _wrapped(text: str, width: int | None) -> list[str]:
