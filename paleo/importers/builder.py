@@ -81,13 +81,38 @@ class Builder(Multiplier):
         return self._with_order(x, [*(a for a in x.in_order() if a != axis), axis])
 
     def _windowed(
-        self, name: str, layer: Layer, source: str, x: Value, channels: int, shares: str | None
+        self,
+        name: str,
+        layer: Layer,
+        source: str,
+        x: Value,
+        channels: int,
+        shares: str | None = None,
     ) -> Value:
         """Add a layer whose output has other spatial sizes and channels than `x`."""
         made = self.add(name, layer, [source], shares)
         dims = self.dims(made)
         spatial = dims[-1 - (len(x.shape) - 2) : -1]
-        return self.result(made, (x.shape[0], channels, *spatial), x.axes, x.moved)
+        # The output is new: where its channels are is a matter of layout again.
+        return self.result(made, (x.shape[0], channels, *spatial), x.axes)
+
+    def _filtered(
+        self,
+        name: str,
+        type_name: str,
+        source: str,
+        x: Value,
+        weight: Value,
+        bias: Value | None,
+        channels: int,
+        **keys: object,
+    ) -> Value:
+        """Add a convolution in either direction, with its weight and bias counted once."""
+        own, apart = self._own_bias(weight, bias)
+        shares, name = self.owner(name, [weight, *([own] if own is not None else [])])
+        layer = make(type_name, use_bias=own is not None, **keys)
+        made = self._windowed(name, layer, source, x, channels, shares)
+        return made if apart is None else self._add_bias(name, made, apart, 1)
 
     def convolution(
         self,
@@ -109,19 +134,20 @@ class Builder(Multiplier):
         """
         k, seen, *window = weight.shape
         source, x = self._image(x, len(window))
-        bias, lost = self._own_bias(weight, bias)
-        shares, name = self.owner(name, [weight, *([bias] if bias is not None else [])])
-        layer = make(
+        return self._filtered(
+            name,
             "Convolution",
+            source,
+            x,
+            weight,
+            bias,
+            k,
             filter=(*window, seen, k),
             strides=tuple(strides),
             padding=padding or tuple(pads),
             dilations=tuple(dilations) if dilations else None,
             groups=groups,
-            use_bias=bias is not None,
         )
-        made = self._windowed(name, layer, source, x, k, shares)
-        return made if lost is None else self._add_bias(name, made, lost, 1)
 
     def conv_transpose(
         self,
@@ -140,20 +166,21 @@ class Builder(Multiplier):
         channels_in, given, *window = weight.shape
         k = given * groups
         source, x = self._image(x, len(window))
-        bias, lost = self._own_bias(weight, bias)
-        shares, name = self.owner(name, [weight, *([bias] if bias is not None else [])])
-        layer = make(
+        return self._filtered(
+            name,
             "Deconvolution",
+            source,
+            x,
+            weight,
+            bias,
+            k,
             filter=(*window, given, channels_in),
             strides=tuple(strides),
             padding=tuple(self._fitting(x, window, strides, pads, dilations, output_shape)),
             dilations=tuple(dilations) if dilations else None,
             groups=groups,
             output_shape=(-1, *checked(output_shape), k),
-            use_bias=bias is not None,
         )
-        made = self._windowed(name, layer, source, x, k, shares)
-        return made if lost is None else self._add_bias(name, made, lost, 1)
 
     @staticmethod
     def _fitting(
@@ -204,7 +231,7 @@ class Builder(Multiplier):
             rounding="ceil" if ceil else "floor",
             dilations=tuple(dilations) if dilations else None,
         )
-        return self._windowed(name, layer, source, x, x.shape[1], None)
+        return self._windowed(name, layer, source, x, x.shape[1])
 
     def adaptive_pool(self, name: str, kind: str, x: Value, sizes: Sequence[int]) -> Value:
         """Return an image of these spatial sizes, of windows that cover the whole.
@@ -233,7 +260,7 @@ class Builder(Multiplier):
                 strides=tuple(strides),
                 padding="VALID",
             )
-        return self._windowed(name, layer, source, x, x.shape[1], None)
+        return self._windowed(name, layer, source, x, x.shape[1])
 
     def _global(self, kind: str, x: Value, source: str) -> Layer:
         if len(self.dims(source)) > len(x.shape) - 1:
