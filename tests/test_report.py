@@ -54,7 +54,13 @@ def test_markdown_escapes_what_would_be_markup() -> None:
 
 
 def test_a_table_wider_than_the_terminal_folds_and_its_title_wraps() -> None:
-    row = {"name": "net/layers/0/attention/query", "first_s": 1.0, "second_s": 2.0, "share": 0.5, "cited": "[1]"}
+    row = {
+        "name": "net/layers/0/attention/query",
+        "first_s": 1.0,
+        "second_s": 2.0,
+        "share": 0.5,
+        "cited": "[1]",
+    }
     table = Table("word " * 12, COLUMNS, [row], notes=["note " * 12])
     lines = to_text([table], 32).splitlines()
     assert max(map(len, lines)) <= 32
