@@ -155,7 +155,7 @@ class _Leaf:
     @property
     def is_source(self) -> bool:
         """Whether its type takes no parents."""
-        return self.type_name in LAYERS and LAYERS[self.type_name].num_parents == (0, 0)
+        return self.type_name in LAYERS and LAYERS[self.type_name].is_source()
 
 
 def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:

@@ -27,7 +27,7 @@ def _first_line(thing: Any) -> str:
 
 
 def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
-    source = layer.num_parents == (0, 0)
+    source = layer.is_source()
     properties: dict[str, Any] = {
         "type": {"const": name},
         "parents": _PARENTS,

@@ -147,16 +147,10 @@ class Regrouped:
 
 
 def regroup(value: Value, shape: tuple[int, ...], batch: int) -> Regrouped:
-    """Return how a value becomes a tensor of another shape; `batch` is the traced batch.
+    """Return how a value becomes a tensor of another shape of as many elements.
 
-    Raises OperatorError if the numbers of elements differ, or the batch would be torn apart.
+    `batch` is the traced batch. Raises OperatorError if it would be torn apart.
     """
-    if prod(shape) != prod(value.shape):
-        raise OperatorError(
-            f"{format_shape(value.shape)} cannot become {format_shape(shape)}"
-            if shape
-            else f"{format_shape(value.shape)} cannot become a single number"
-        )
     sizes = (batch, *value.dims)
     atoms = [(dim, sizes[dim]) for group in value.axes for dim in group]
     if value.batch_axis is None:

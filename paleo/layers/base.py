@@ -52,6 +52,11 @@ class Layer(ABC):
     #: Whether samples come in here: its first dimension is the batch.
     is_input: ClassVar[bool] = False
 
+    @classmethod
+    def is_source(cls) -> bool:
+        """Tell whether the type takes no parents."""
+        return cls.num_parents == (0, 0)
+
     def __init_subclass__(cls) -> None:
         own = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
         cls.keys = {**cls.keys, **own}

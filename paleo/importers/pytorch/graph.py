@@ -88,7 +88,6 @@ class Walk:
         self._values: dict[Any, Any] = {}
         #: For each node of a function that is one layer, all of them.
         self._groups: dict[Any, list[Any]] = {}
-        self._aten = importlib.import_module("torch").ops.aten
         self._pointwise = importlib.import_module("torch").Tag.pointwise
         self._depth = 0
         #: An input, if there is one.
