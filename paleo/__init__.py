@@ -7,6 +7,9 @@ in SI units:
     paleo.summarize("alex_v2")                       its layers: shapes, parameters, FLOPs
     paleo.simulate("alex_v2", device="K40", ...)     training steps at many worker counts
 
+What if: `paleo.edit` changes a net, `paleo.compare` says what that does, `paleo.metrics` what a
+whole training takes, `paleo.footprint` how much memory.
+
 The pieces of a step are `build`, `estimate_forward`, `estimate_backward`,
 `estimate_update` and `estimate_communication`; `data_parallel`, `model_parallel` and
 `hybrid_parallel` put them together under a `Plan` and take arrays.
@@ -15,7 +18,10 @@ The pieces of a step are `build`, `estimate_forward`, `estimate_backward`,
 from __future__ import annotations
 
 from paleo.collectives import COLLECTIVES, Collective
+from paleo.compare import Comparison, compare
 from paleo.costs import COST_MODELS, CostModel, Target, Time, find_cost_model
+from paleo.datasets import DATASETS, Dataset
+from paleo.edit import Edits, edit, series
 from paleo.errors import (
     HardwareError,
     Mistake,
@@ -38,6 +44,7 @@ from paleo.graph import Graph, Node, build, longest_path
 from paleo.hardware import (
     Device,
     Network,
+    Price,
     device_names,
     find_device,
     find_network,
@@ -46,6 +53,8 @@ from paleo.hardware import (
 from paleo.importers import ImportOptions
 from paleo.layers import LAYERS, Layer
 from paleo.load import load, loads, net_names
+from paleo.memory import OPTIMIZERS, Footprint, LayerMemory, footprint, largest_batch
+from paleo.metrics import Metrics, metrics
 from paleo.netspec import LayerSpec, NetSpec
 from paleo.parallelism import (
     DataParallelStep,
@@ -56,31 +65,39 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
-from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep
+from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
 from paleo.simulate import NetLike, simulate
-from paleo.summary import LayerSummary, NetSummary, summarize
+from paleo.summary import LayerSummary, NetSummary, TimedOn, summarize
 from paleo.version import __version__
 from paleo.work import Pass, Work
 
 __all__ = [
     "COLLECTIVES",
     "COST_MODELS",
+    "DATASETS",
     "LAYERS",
+    "OPTIMIZERS",
     "Collective",
+    "Comparison",
     "CostModel",
     "DataParallelStep",
     "DataRow",
+    "Dataset",
     "Device",
     "DeviceLike",
+    "Edits",
+    "Footprint",
     "Graph",
     "HardwareError",
     "HybridPart",
     "HybridRow",
     "ImportOptions",
     "Layer",
+    "LayerMemory",
     "LayerSpec",
     "LayerSummary",
     "LayerTime",
+    "Metrics",
     "Mistake",
     "ModelParallelPass",
     "ModelRow",
@@ -95,18 +112,23 @@ __all__ = [
     "Pass",
     "PassTime",
     "Plan",
+    "Price",
     "Run",
     "SettingError",
     "Simulation",
     "Target",
     "Time",
+    "TimedOn",
     "UnknownNameError",
     "WholeStep",
     "Work",
+    "Worth",
     "__version__",
     "build",
+    "compare",
     "data_parallel",
     "device_names",
+    "edit",
     "estimate_backward",
     "estimate_communication",
     "estimate_forward",
@@ -114,13 +136,17 @@ __all__ = [
     "find_cost_model",
     "find_device",
     "find_network",
+    "footprint",
     "hybrid_parallel",
+    "largest_batch",
     "load",
     "loads",
     "longest_path",
+    "metrics",
     "model_parallel",
     "net_names",
     "network_names",
+    "series",
     "simulate",
     "summarize",
 ]

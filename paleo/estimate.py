@@ -37,6 +37,7 @@ __all__ = [
     "estimate_forward",
     "estimate_pass",
     "estimate_update",
+    "keep_shape",
     "link_bandwidth",
     "needed_gradients",
     "not_counted",
@@ -110,10 +111,11 @@ def _check_count(value: Quantity, name: str) -> None:
 
 def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
     """Return the change of layers that a graph for this cost model needs, None if none."""
-    return None if cost_model.conventions.sigmoid_has_one_output else _keep_shape
+    return None if cost_model.conventions.sigmoid_has_one_output else keep_shape
 
 
-def _keep_shape(layer: Layer) -> Layer:
+def keep_shape(layer: Layer) -> Layer:
+    """Return the layer; for a Sigmoid of 2017, which has one output, one that keeps its shape."""
     return Activation(function="sigmoid") if isinstance(layer, Sigmoid) else layer
 
 

@@ -30,13 +30,20 @@ class Column:
     `dimension`, one of paleo.units such as "s" or "bytes", is for numbers that are shown in
     a unit which the columns of this dimension share, so that they compare; "percent" for
     ratios. A column without a title is for programs alone, one `for_people` for them alone.
-    Line breaks in the title are kept where the table is text.
+    Line breaks in the title are kept where the table is text. Numbers align at the right; so
+    do the texts of a column that is to be `right`, such as figures with marks. Numbers of a
+    column have as many decimals as the typical one needs, unless each is to have so many
+    significant `digits`, where the rows are of several quantities. In an upright table, columns
+    of one `group` stand under its name.
     """
 
     key: str
     title: str = ""
     dimension: str = ""
     for_people: bool = False
+    right: bool = False
+    digits: int = 0
+    group: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,10 @@ class Table:
 
     `marked` are (row index, column key) of cells to mark with an asterisk. `notes` are what
     a reader of the numbers must know, in any format; `footnotes` explain the table.
+
+    An `upright` table has few rows of many figures. For people the rows stand beside each
+    other, headed by the first column, whose values may be lists of lines. Every other column is
+    a line, in a unit of its own, and left out if no row has a value there.
     """
 
     title: str
@@ -54,6 +65,7 @@ class Table:
     footnotes: Sequence[str] = ()
     notes: Sequence[str] = ()
     marked: frozenset[tuple[int, str]] = frozenset()
+    upright: bool = False
 
 
 def to_json(value: Any) -> str:
@@ -91,13 +103,11 @@ def to_markdown(tables: Iterable[Table]) -> str:
     """Return tables as Markdown."""
     blocks = []
     for table in tables:
-        columns, cells = _cells(table)
-        heads = [" ".join(head) for head in _heads(table, columns)]
-        right = _right_aligned(table, columns)
+        grid = _grid(table)
         lines = [f"**{_escaped(table.title)}**", ""] if table.title else []
-        lines.append(_markdown_row(heads))
-        lines.append(_markdown_row(["---:" if r else "---" for r in right]))
-        lines += [_markdown_row(row) for row in cells]
+        lines.append(_markdown_row(" ".join(head) for head in grid.heads))
+        lines.append(_markdown_row("---:" if right else "---" for right in grid.right))
+        lines += [_markdown_row(row) for row in grid.cells]
         lines += [f"\n{_escaped(note)}" for note in _notes(table)]
         blocks.append("\n".join(lines) + "\n")
     return "\n".join(blocks)
@@ -120,11 +130,10 @@ def to_text(tables: Iterable[Table], width: int | None = None) -> str:
 
 
 def _text(table: Table, width: int | None) -> str:
-    columns, cells = _cells(table)
-    heads = _heads(table, columns)
-    right = _right_aligned(table, columns)
-    depth = max((len(head) for head in heads), default=0)
-    padded = [[""] * (depth - len(head)) + head for head in heads]
+    grid = _grid(table)
+    right, cells = grid.right, grid.cells
+    depth = max((len(head) for head in grid.heads), default=0)
+    padded = [[""] * (depth - len(head)) + head for head in grid.heads]
     sizes = [
         max(_columns_of(line) for line in [*head, *(row[i] for row in cells)])
         for i, head in enumerate(padded)
@@ -216,23 +225,24 @@ def _values(table: Table, column: Column) -> list[Any]:
 
 def _right_aligned(table: Table, columns: Sequence[Column]) -> list[bool]:
     return [
-        all(isinstance(value, int | float | None) for value in _values(table, column))
+        column.right
+        or all(isinstance(value, int | float | None) for value in _values(table, column))
         for column in columns
     ]
 
 
-def _heads(table: Table, columns: Sequence[Column]) -> list[list[str]]:
-    heads = []
-    for column in columns:
-        head = column.title.split("\n")
-        heads.append([*head, f"({_scale(table, column).unit})"] if column.dimension else head)
-    return heads
+def _head(table: Table, column: Column) -> list[str]:
+    """Return the title's lines, with the unit if there is one."""
+    head = column.title.split("\n")
+    return [*head, f"({_scale(table, column).unit})"] if column.dimension else head
 
 
 def _scale(table: Table, column: Column) -> Scale:
-    """Return the unit of a column: the same for all columns of its dimension."""
+    """Return the unit of a column: the same for all columns of its dimension, if not upright."""
     if column.dimension == "percent":
         return Scale(0.01, "%")
+    if table.upright:  # the values that compare are those of this column
+        return scale_for([[value] for value in _numbers(_values(table, column))], column.dimension)
     alike = (each for each in table.columns if each.dimension == column.dimension and each.title)
     return scale_for([_numbers(_values(table, each)) for each in alike], column.dimension)
 
@@ -241,27 +251,69 @@ def _numbers(values: Iterable[Any]) -> list[float]:
     return [value for value in values if isinstance(value, int | float)]
 
 
-def _cells(table: Table) -> tuple[list[Column], list[list[str]]]:
-    """Return the columns for people and, for each row (the total last), its cells."""
+@dataclass(frozen=True)
+class _Grid:
+    """A table as texts: for each column its head, line by line, and whether it is right-aligned.
+
+    The cells are row by row, the total last.
+    """
+
+    heads: list[list[str]]
+    right: list[bool]
+    cells: list[list[str]]
+
+
+def _grid(table: Table) -> _Grid:
     columns = [column for column in table.columns if column.title]
     rows = [*table.rows, table.total] if table.total else list(table.rows)
-    shown = []
-    for column in columns:
-        factor = _scale(table, column).factor if column.dimension else 1.0
-        texts = _column_texts(_values(table, column), [row.get(column.key) for row in rows], factor)
-        if any((i, column.key) in table.marked for i in range(len(rows))):
-            texts = [
-                text + ("*" if (i, column.key) in table.marked else " ")
-                for i, text in enumerate(texts)
-            ]
-        shown.append(texts)
-    return columns, [list(row) for row in zip(*shown, strict=True)]
+    shown = [_texts(table, column, rows) for column in columns]
+    if not table.upright:
+        heads = [_head(table, column) for column in columns]
+        return _Grid(heads, _right_aligned(table, columns), _turned(shown))
+    first = columns[0]
+    heads = [
+        [printable(line) for line in value] if isinstance(value, list | tuple) else [text]
+        for value, text in zip(_values(table, first), shown[0], strict=True)
+    ]
+    lines: list[list[str]] = []
+    group = ""
+    for column, texts in zip(columns[1:], shown[1:], strict=True):
+        if any(value is not None for value in _values(table, column)):
+            if column.group not in ("", group):
+                lines.append([column.group, *[""] * len(heads)])
+            group = column.group
+            lines.append([" " * 2 * bool(group) + " ".join(_head(table, column)), *texts])
+    return _Grid([[first.title], *heads], [False] + [True] * len(heads), lines)
 
 
-def _column_texts(typical: list[Any], values: list[Any], factor: float) -> list[str]:
-    """Return the texts of `values`, with as many decimals as the `typical` ones need."""
+def _turned(columns: list[list[str]]) -> list[list[str]]:
+    """Return rows of what stands in columns."""
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _texts(table: Table, column: Column, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the cells of a column."""
+    factor = _scale(table, column).factor if column.dimension else 1.0
+    values = [row.get(column.key) for row in rows]
+    texts = _column_texts(
+        _values(table, column), values, factor, column.digits, least=table.upright
+    )
+    if not any((i, column.key) in table.marked for i in range(len(rows))):
+        return texts
+    return [
+        text + ("*" if (i, column.key) in table.marked else " ") for i, text in enumerate(texts)
+    ]
+
+
+def _column_texts(
+    typical: list[Any], values: list[Any], factor: float, digits: int = 0, *, least: bool = False
+) -> list[str]:
+    """Return the texts of `values`, with `digits`, or as many decimals as the `typical` need.
+
+    That is their median, or the `least` of them.
+    """
     scaled = sorted(abs(number / factor) for number in _numbers(typical) if number)
-    middle = scaled[len(scaled) // 2] if scaled else 1.0
+    middle = scaled[0 if least else len(scaled) // 2] if scaled else 1.0
     decimals = min(3, max(0, 3 - math.floor(math.log10(middle))))
     if all(abs(number - round(number)) < 1e-9 * number for number in scaled):
         decimals = 0
@@ -276,6 +328,9 @@ def _column_texts(typical: list[Any], values: list[Any], factor: float) -> list[
         if factor == 1.0 and isinstance(value, int):
             return f"{value:,}"
         number = value / factor
+        if digits and number:
+            places = digits - 1 - math.floor(math.log10(abs(number)))
+            return f"{number:,.{max(0, places)}f}"
         text = f"{number:,.{decimals}f}"
         return f"{number:.1g}" if number and not float(text.replace(",", "")) else text
 

@@ -5,13 +5,14 @@ Each has `to_dict`, the keys of the JSON output, with the unit in the key.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
 
-__all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep"]
+__all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep", "Worth"]
 
 
 @dataclass(frozen=True)
@@ -91,17 +92,18 @@ class DataRow:
 
     def throughput(self, scheme: str) -> float:
         """Samples a second."""
-        return self._whole(scheme).throughput
+        return self.whole(scheme).throughput
 
     def speedup(self, scheme: str) -> float:
         """How many times the throughput of one worker."""
-        return self._whole(scheme).speedup
+        return self.whole(scheme).speedup
 
     def efficiency(self, scheme: str) -> float:
         """The speedup over the number of workers."""
-        return self._whole(scheme).efficiency
+        return self.whole(scheme).efficiency
 
-    def _whole(self, scheme: str) -> WholeStep:
+    def whole(self, scheme: str) -> WholeStep:
+        """Return the step under this scheme, and how it scales."""
         return WholeStep(
             self.workers,
             self.batch_size,
@@ -178,11 +180,29 @@ class HybridRow:
 
 
 @dataclass(frozen=True)
+class Worth:
+    """What is worth it under data parallelism, and what fits.
+
+    `knee` has for each scheme how many workers are worth it, `balance` from how many on
+    communication takes at least as long as computation; None if no count up to
+    `paleo.scaling.LIMIT` does. `largest_batch` is the largest batch that the memory of one
+    device holds in training with plain gradient descent: None if its capacity is not known, or
+    layers are split.
+    """
+
+    knee: Mapping[str, int | None] = field(default_factory=dict)
+    balance: Mapping[str, int | None] = field(default_factory=dict)
+    largest_batch: int | None = None
+
+
+@dataclass(frozen=True)
 class Run:
     """One net under one parallelism (and scaling, for data parallelism).
 
     `not_counted` names the operations that the cost model leaves out; `notes` say what a
     reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
+
+    `find_worth` finds what `worth` is, when somebody asks: not every run is asked.
     """
 
     net: str
@@ -200,6 +220,13 @@ class Run:
     not_counted: tuple[str, ...]
     notes: tuple[str, ...]
     step: WholeStep | None = None
+    memory_capacity: int | None = None
+    find_worth: Callable[[], Worth] = field(default=Worth, compare=False, repr=False)
+
+    @functools.cached_property
+    def worth(self) -> Worth:
+        """How many workers, and which batch, are worth it."""
+        return self.find_worth()
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -218,6 +245,10 @@ class Run:
             "ppp_comm": self.ppp_comm,
             "rows": [row.to_dict() for row in self.rows],
             **(self.step.to_dict() if self.step else {}),
+            "knee": dict(self.worth.knee),
+            "balance_workers": dict(self.worth.balance),
+            "memory_capacity_bytes": self.memory_capacity,
+            "largest_batch_size": self.worth.largest_batch,
             "not_counted": list(self.not_counted),
             "notes": list(self.notes),
         }

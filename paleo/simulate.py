@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from paleo.hardware import find_device, find_network
 from paleo.importers import ImportOptions
 from paleo.layers.convolution import Filtered
 from paleo.load import load
+from paleo.memory import largest_batch
 from paleo.netspec import NetSpec
 from paleo.parallelism import (
     SCALINGS,
@@ -27,14 +27,18 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
+from paleo.parallelism.plan import check_together
 from paleo.quantity import Quantity, is_array
-from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep
-from paleo.values import shown
+from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
+from paleo.scaling import Curve, balance, curve, knee, own_batches
+from paleo.values import listed, python_int, shown
 
 __all__ = ["DEFAULT_WORKERS", "PARALLELISMS", "NetLike", "simulate"]
 
-#: Layers times worker counts from which evaluation as arrays is quicker.
+#: Layers times batch sizes from which evaluation as arrays is quicker.
 _WORTH_ARRAYS = 1500
+#: Worker counts from which their exchanges are too.
+_MANY_WORKERS = 500
 
 #: The ways to divide a step among devices.
 PARALLELISMS = ("data", "model", "hybrid")
@@ -75,26 +79,26 @@ def simulate(
     """
     mistakes = Mistakes()
     check = mistakes.check
-    many = check(_listed, "nets", nets, str | os.PathLike | NetSpec) or []
+    many = check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
     specs = [check(load, net, importing) for net in many]
     plan_parts = (
         check(find_device, device),
         check(find_network, network),
         check(find_cost_model, cost_model),
     )
-    batch_size = _whole(batch_size)
+    batch_size = python_int(batch_size)
     check(_check_scalar, "batch_size", batch_size)
     check(checked_batch, batch_size)
-    scalings = check(_listed, "scaling", scaling, str) or []
+    scalings = check(listed, "scaling", scaling, str) or []
     check(_check_choices, "scaling", scalings, SCALINGS)
     check(_check_choices, "parallel", [parallel], PARALLELISMS)
-    counts = [_whole(k) for k in check(_listed, "num_workers", workers, int | float) or []]
+    counts = [python_int(k) for k in check(listed, "num_workers", workers, int | float) or []]
     for count in counts:
         check(checked_workers, count)
-    hybrid_workers = _whole(hybrid_workers)
+    hybrid_workers = python_int(hybrid_workers)
     check(_check_scalar, "hybrid_workers", hybrid_workers)
     check(checked_workers, hybrid_workers, "hybrid_workers")
-    chosen = list(COLLECTIVES) if schemes is None else check(_listed, "schemes", schemes, str)
+    chosen = list(COLLECTIVES) if schemes is None else check(listed, "schemes", schemes, str)
     for scheme in chosen or []:
         check(COLLECTIVES.__getitem__, scheme)
     for name, value in (("ppp_comp", ppp_comp), ("ppp_comm", ppp_comm)):
@@ -130,25 +134,6 @@ def simulate(
     return Simulation(tuple(runs))
 
 
-def _listed(name: str, values: Any, single: Any) -> list[Any]:
-    """Return one value, or several, as a list; raises SettingError if there are none."""
-    if isinstance(values, single) or (is_array(values) and not values.shape):
-        return [values]
-    try:
-        found = list(values)
-    except TypeError:
-        raise SettingError(f"{name}: expected one or several, got {shown(values)}") from None
-    if not found:
-        raise SettingError(f"{name}: expected one or more, got none")
-    return found
-
-
-def _whole(value: Any) -> Any:
-    """Return a NumPy integer as a Python one; anything else as it is, to be checked."""
-    kind = value.dtype.kind if is_array(value) and not value.shape else ""
-    return operator.index(value) if kind in ("i", "u") else value
-
-
 def _check_scalar(name: str, value: Any) -> None:
     if is_array(value):
         raise SettingError(
@@ -180,7 +165,22 @@ class _Case:
         graph = build(self.net, None, self.plan.dtype, self.plan.adapt)
         return not_counted(graph, self.plan.cost_model)
 
+    @functools.cached_property
+    def _largest_batch(self) -> int | None:
+        capacity = self.plan.device.memory_capacity
+        if capacity is None or self.net.splits:
+            return None
+        try:
+            return largest_batch(self.net, capacity)
+        except PaleoError:  # a net that only the conventions of this cost model can take
+            return None
+
     def data(self, workers: list[int], scaling: str) -> Run:
+        check_together(self.batch_size, max(workers))
+        if scaling == "strong":  # those that the knees ask for, too
+            batches = own_batches(self.batch_size)
+            if len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
+                self._data.prepare(batches)
         steps = self._steps(workers, scaling)
         alone = self._data.step(self.batch_size, 1, scaling)
         rows = tuple(
@@ -205,13 +205,25 @@ class _Case:
             )
         return self._run("data", scaling, rows, notes)
 
+    def worth(self, scaling: str | None) -> Worth:
+        """Return what is worth it; without scaling, only what fits."""
+        curves: dict[str, Curve] = {}
+        if scaling is not None:
+            for scheme in self.plan.schemes:
+                curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)
+        return Worth(
+            {scheme: knee(found) for scheme, found in curves.items()},
+            {scheme: balance(found) for scheme, found in curves.items()},
+            self._largest_batch,
+        )
+
     def _steps(self, workers: list[int], scaling: str) -> list[DataParallelStep]:
         """Return the step for each worker count.
 
-        Large cases are evaluated at once as arrays; small ones are done sooner than NumPy
-        is imported. The numbers are the same.
+        Many are evaluated at once as arrays; few are done sooner than NumPy is imported.
+        The numbers are the same.
         """
-        if len(self.net.layers) * len(workers) < _WORTH_ARRAYS:
+        if len(workers) < _MANY_WORKERS:
             return [self._data.step(self.batch_size, count, scaling) for count in workers]
         import numpy as np
 
@@ -316,4 +328,6 @@ class _Case:
             not_counted=self._left_out,
             notes=tuple(notes),
             step=step,
+            memory_capacity=plan.device.memory_capacity,
+            find_worth=functools.partial(self.worth, scaling),
         )

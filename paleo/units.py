@@ -77,30 +77,46 @@ def parse(text: str | bytes, dimension: str) -> float:
 
 
 class Scale:
-    """How a column of SI numbers is shown: divided by `factor`, with `unit` in the header."""
+    """How a column of SI numbers is shown: divided by `factor`, with `unit` in the header.
 
-    def __init__(self, factor: float, unit: str) -> None:
+    No smaller number than `least` looks well in it.
+    """
+
+    def __init__(self, factor: float, unit: str, least: float | None = None) -> None:
         self.factor = factor
         self.unit = unit
+        self.least = factor / 10 if least is None else least
+
+
+_DAY = 86_400
 
 
 _SHOWN: dict[str, list[Scale]] = {
     "s": [Scale(1, "s"), Scale(1e-3, "ms"), Scale(1e-6, "us")],
+    "duration": [
+        Scale(_DAY, "d", 10 * _DAY),
+        Scale(3600, "h"),
+        Scale(60, "min"),
+        Scale(1, "s"),
+    ],
     "bytes": [Scale(2**30, "GiB"), Scale(2**20, "MiB"), Scale(2**10, "KiB"), Scale(1, "B")],
     "FLOP": [Scale(1e12, "TFLOP"), Scale(1e9, "GFLOP"), Scale(1e6, "MFLOP"), Scale(1, "FLOP")],
+    "FLOP of a sample": [Scale(1e9, "GFLOP"), Scale(1e6, "MFLOP"), Scale(1, "FLOP")],
+    "FLOP of a run": [Scale(1e18, "EFLOP"), Scale(1e15, "PFLOP"), Scale(1e12, "TFLOP")],
     "FLOP/s": [Scale(1e12, "TFLOP/s"), Scale(1e9, "GFLOP/s")],
     "bytes/s": [Scale(1e9, "GB/s"), Scale(1e6, "MB/s")],
     "network": [Scale(1e9 / 8, "Gbit/s"), Scale(1e6 / 8, "Mbit/s")],
     "Hz": [Scale(1e9, "GHz"), Scale(1e6, "MHz")],
     "W": [Scale(1, "W")],
+    "J": [Scale(1e9, "GJ"), Scale(1e6, "MJ"), Scale(1e3, "kJ"), Scale(1, "J"), Scale(1e-3, "mJ")],
 }
 
 
 def scale_for(columns: Iterable[Iterable[float]], dimension: str) -> Scale:
     """Return one scale for several columns: the largest in which none looks small.
 
-    The least of the columns' medians is to be a tenth or more; what is less than a
-    millionth of the largest does not count.
+    The least of the columns' medians is to be a tenth or more (ten days or more, in days);
+    what is less than a millionth of the largest does not count.
     """
     scales = _SHOWN[dimension]
     medians = []
@@ -111,4 +127,4 @@ def scale_for(columns: Iterable[Iterable[float]], dimension: str) -> Scale:
     if not medians:
         return scales[min(1, len(scales) - 1)]
     least = min(median for median in medians if median >= max(medians) / 1e6)
-    return next((scale for scale in scales if least >= scale.factor / 10), scales[-1])
+    return next((scale for scale in scales if least >= scale.least), scales[-1])

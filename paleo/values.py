@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
-__all__ = ["MAX_COUNT", "MAX_SIZE", "shown", "whole"]
+from paleo.errors import SettingError
+from paleo.quantity import is_array
+
+__all__ = [
+    "MAX_COUNT",
+    "MAX_SIZE",
+    "is_number",
+    "is_whole",
+    "listed",
+    "python_int",
+    "shown",
+    "whole",
+]
 
 #: No dimension, count or window may be larger: it is 2**31 - 1, as in most frameworks.
 MAX_SIZE = 2**31 - 1
@@ -34,3 +47,35 @@ def whole(value: Any, minimum: int = 1) -> int:
     if value > MAX_SIZE:
         raise ValueError(f"{shown(value)} is too large to mean anything (at most {MAX_SIZE})")
     return value
+
+
+def listed(name: str, values: Any, single: Any) -> list[Any]:
+    """Return one value of the type `single`, or several, as a list.
+
+    `name` is the setting that they are of. Raises SettingError if there are none.
+    """
+    if isinstance(values, single) or (is_array(values) and not values.shape):
+        return [values]
+    try:
+        found = list(values)
+    except TypeError:
+        raise SettingError(f"{name}: expected one or several, got {shown(values)}") from None
+    if not found:
+        raise SettingError(f"{name}: expected one or more, got none")
+    return found
+
+
+def is_number(value: Any) -> bool:
+    """Tell whether a value is a Python number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_whole(value: Any) -> bool:
+    """Tell whether a value is a whole Python number, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def python_int(value: Any) -> Any:
+    """Return a NumPy integer as a Python one; anything else as it is, to be checked."""
+    kind = value.dtype.kind if is_array(value) and not value.shape else ""
+    return operator.index(value) if kind in ("i", "u") else value

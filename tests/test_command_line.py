@@ -19,7 +19,12 @@ from paleo.cli import cli
 from paleo.report import FORMATS
 
 LISTS = ("nets", "devices", "networks")
-COMMANDS = [("summary", "nin"), ("simulate", "nin"), *((name,) for name in LISTS)]
+COMMANDS = [
+    ("summary", "nin"),
+    ("simulate", "nin"),
+    ("metrics", "nin"),
+    *((name,) for name in LISTS),
+]
 SCHEMES = {"OneToAll", "TreeAllReduce", "ButterflyAllReduce", "ButterflyMixing"}
 
 
@@ -432,6 +437,9 @@ def test_a_narrow_terminal_folds_tables() -> None:
         ("paleo si", {"simulate"}),
         ("paleo simulate nin --scheme OneToAll,tree", {"OneToAll,TreeAllReduce"}),
         ("paleo simulate nin --cost_model roof", {"roofline"}),
+        ("paleo metrics nin --dataset cifar", {"cifar10", "cifar100"}),
+        ("paleo metrics nin --optimizer ad", {"adagrad", "adam", "adamw"}),
+        ("paleo metrics nin --scheme tree", {"TreeAllReduce"}),
         ("paleo devices K", {"K20", "K20X", "K40", "K80"}),
         ("paleo networks pc", {"pcie2", "pcie3"}),
     ],

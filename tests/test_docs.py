@@ -66,7 +66,7 @@ def output(command: str, folder: Path = ROOT) -> str:
 def folder(command: str, tmp_path: Path) -> Path:
     """Where a command is to run: in a folder with the files of the page if it reads them."""
     if "tiny" not in command:
-        return ROOT
+        return tmp_path if " -o " in command else ROOT
     texts = [text for _, text in blocks(ROOT / "README.md")]
     for name, library in FILES.items():
         if name in command or f"python:{Path(name).stem}" in command:

@@ -153,6 +153,24 @@ def test_every_figure_is_positive_and_has_a_declared_source(kind: str, name: str
         assert len(text) > 20  # a title, not a word
 
 
+@pytest.mark.parametrize("name", paleo.device_names())
+def test_every_price_has_provider_date_and_a_declared_source(name: str) -> None:
+    device = paleo.find_device(name)
+    for price in device.prices:
+        assert price.amount > 0
+        assert re.fullmatch("[A-Z]{3}", price.currency)
+        assert price.provider
+        assert price.what
+        assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", price.date)
+        assert price.source in device.sources.values()
+
+
+def test_a_whole_k80_costs_what_two_of_its_dies_do() -> None:
+    # A p2.xlarge has one of the two dies, as has a "K80" of Google Cloud.
+    prices = [(price.date, price.amount) for price in paleo.find_device("K80").prices]
+    assert prices == [("2016-11", 2 * 0.90), ("2017-07", 2 * 0.745), ("2017-11-28", 2 * 0.4975)]
+
+
 @pytest.mark.parametrize("kind", NAMES)
 def test_names_and_aliases_are_exact_and_unique(kind: str) -> None:
     things = [FIND[kind](name) for name in NAMES[kind]]
@@ -248,6 +266,99 @@ def test_a_rate_that_means_nothing_is_refused(rate: float) -> None:
             paleo.Device.from_rates("mine", **(right | {name: rate}))
     with pytest.raises(paleo.PaleoError, match="bandwidth"):
         paleo.Network.from_bandwidth("link", rate)
+
+
+PRICE = """
+[[price]]
+provider = "Somebody"
+what = "by the hour"
+amount = "0.90 EUR/h"
+date = "2019-12"
+[[price]]
+provider = "Somebody else"
+amount = "0 USD/h"
+date = 2020-02-29
+source = "list"
+note = "a gift"
+[sources]
+list = "The list"
+"""
+
+
+def test_an_own_device_may_have_prices(folder: Path) -> None:
+    (folder / "my.toml").write_text(DEVICE + PRICE)
+    device = paleo.find_device("my.toml")
+    first, second = device.prices
+    assert (first.amount, first.currency, first.provider, first.what, first.date) == (
+        0.9,
+        "EUR",
+        "Somebody",
+        "by the hour",
+        "2019-12",
+    )
+    assert (first.source, first.note) == ("the file itself", "")
+    assert (second.amount, second.date, second.source) == (0.0, "2020-02-29", "The list")
+    assert device.newest_price == second
+    (found,) = json.loads(
+        click.testing.CliRunner().invoke(cli, ["devices", "my.toml", "--format=json"]).stdout
+    )["devices"]
+    assert found["prices"] == [
+        {
+            "price_per_device_hour": 0.9,
+            "price_currency": "EUR",
+            "provider": "Somebody",
+            "what": "by the hour",
+            "date": "2019-12",
+            "source": "the file itself",
+        },
+        {
+            "price_per_device_hour": 0.0,
+            "price_currency": "USD",
+            "provider": "Somebody else",
+            "what": "",
+            "date": "2020-02-29",
+            "source": "The list",
+            "note": "a gift",
+        },
+    ]
+    table = click.testing.CliRunner().invoke(cli, ["devices", "my.toml"]).stdout
+    assert "0 USD/h" in table
+
+
+AMOUNT = 'expected an amount, a currency and the hour, such as "0.90 USD/h", got '
+PRICE_MISTAKES = [
+    ("0.90 EUR/h", "0.90 EUR", f'price[0].amount: {AMOUNT}"0.90 EUR"'),
+    ("0.90 EUR/h", "EUR 0.90/h", f'price[0].amount: {AMOUNT}"EUR 0.90/h"'),
+    ('"0.90 EUR/h"', "0.9", f"price[0].amount: {AMOUNT}0.9"),
+    ("0.90 EUR/h", "-0.90 EUR/h", "price[0].amount: expected a price of 0 or more, up to 1e+12, "),
+    ("0.90 EUR/h", "1e400 EUR/h", "price[0].amount: expected a price of 0 or more, up to 1e+12, "),
+    ('amount = "0.90 EUR/h"', "", "price[0].amount: missing"),
+    ("provider", "from", "price[0].provider: missing"),
+    ("what", "wat", "price[0].wat: unknown key (did you mean 'what'?)"),
+    ('"by the hour"', "3", "price[0].what: expected a text, got 3"),
+    ("2019-12", "2019-13", 'price[0].date: expected a date such as 2016-11-28 or "2016-11", got'),
+    ('"2019-12"', "2019", "price[0].date: expected a date such as 2016-11-28"),
+    ("2020-02-29", "2020-02-29T07:00:00", "price[1].date: expected a date such as 2016-11-28"),
+    ('date = "2019-12"', "", "price[0].date: missing"),
+    ('source = "list"', 'source = "lst"', "price[1]: no such source: 'lst' is not in [sources]"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), PRICE_MISTAKES)
+@pytest.mark.usefixtures("folder")
+def test_a_mistake_in_a_price_is_named(old: str, new: str, message: str) -> None:
+    assert old in PRICE
+    lines = refused("devices", DEVICE + PRICE.replace(old, new, 1))
+    key, _, text = message.partition(": ")
+    assert any(line.startswith(f'key "{key}": {text}') for line in lines)
+    assert len(lines) == 1 + (old == "provider")  # "from" is an unknown key too
+
+
+@pytest.mark.parametrize("text", ["price = 3\n", "price = [3]\n", 'price = "0.90 EUR/h"\n'])
+@pytest.mark.usefixtures("folder")
+def test_prices_are_entries(text: str) -> None:
+    (line,) = refused("devices", text + DEVICE)
+    assert line == 'key "price": expected entries, each headed [[price]]'
 
 
 UNIT = "expected a number with a unit, such as"

@@ -30,9 +30,11 @@ SNAPSHOT = {
         lenet5_224 lstm_lm mobilenet_v1 mobilenet_v2 msft_speech nin nin_227 overfeat resnet101
         resnet152 resnet18 resnet34 resnet50 squeezenet squeezenet_complex_bypass
         squeezenet_simple_bypass unet vgg11 vgg13 vgg16 vgg19""",
-    "commands": "summary simulate convert nets generate devices networks",
+    "commands": "summary simulate compare metrics memory convert nets generate devices networks",
     "importers": "caffe onnx pytorch",
     "generators": "squeezenet",
+    "optimizers": "sgd momentum rmsprop adagrad adam adamw",
+    "datasets": "imagenet cifar10 cifar100 mnist fashion_mnist svhn coco places365",
 }
 
 
@@ -47,6 +49,8 @@ def test_the_names_are_these() -> None:
         "commands": list(COMMANDS),
         "importers": list(IMPORTERS),
         "generators": list(GENERATORS),
+        "optimizers": list(paleo.OPTIMIZERS),
+        "datasets": list(paleo.DATASETS),
     }
     assert {kind: sorted(names) for kind, names in found.items()} == {
         kind: sorted(names.split()) for kind, names in SNAPSHOT.items()
@@ -104,6 +108,7 @@ def test_every_layer_type_keeps_the_contract(example: Example) -> None:
     if "groups" not in example.keys:
         assert isinstance(node.layer.shard(2), cls)
     assert node.layer.shard(1).infer_shape(node.inputs) == node.layer.infer_shape(node.inputs)
+    assert node.layer.following(node.inputs, node.inputs) == node.layer
 
 
 @pytest.mark.parametrize("name", paleo.COLLECTIVES)

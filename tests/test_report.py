@@ -53,6 +53,24 @@ def test_markdown_escapes_what_would_be_markup() -> None:
     ]
 
 
+def test_numbers_of_several_quantities_have_so_many_digits_each() -> None:
+    columns = (Column("n", "n", digits=3), Column("text", "text", right=True))
+    rows = [
+        {"n": 1234.5, "text": "1230"},
+        {"n": 0.012345, "text": "0.0123 (r)"},
+        {"n": 7, "text": "7"},
+        {"n": 0.0, "text": None},
+    ]
+    assert to_text([Table("", columns, rows, marked=frozenset([(2, "n")]))]).splitlines() == [
+        "      n        text",
+        "-------  ----------",
+        " 1,234         1230",
+        "0.0123   0.0123 (r)",
+        "     7*           7",
+        " 0.000",
+    ]
+
+
 def test_a_table_wider_than_the_terminal_folds_and_its_title_wraps() -> None:
     row = {
         "name": "net/layers/0/attention/query",
@@ -66,6 +84,99 @@ def test_a_table_wider_than_the_terminal_folds_and_its_title_wraps() -> None:
     assert max(map(len, lines)) <= 32
     # 16 columns for the name: 4 of its front, 9 of its end, by which layers differ.
     assert sum(line.startswith("net/...ion/query ") for line in lines) > 1
+
+
+UPRIGHT = Table(
+    "title",
+    (
+        Column("plan", "net", for_people=True),
+        Column("name"),
+        Column("workers", "workers"),
+        Column("size", "size", "bytes"),
+        Column("step_s", "a\nstep", "s", group="training"),
+        Column("run_s", "all", "duration", group="training"),
+        Column("unknown", "unknown", group="training"),
+        Column("gone", "gone", group="nothing"),
+        Column("cost", "cost", for_people=True),
+    ),
+    [
+        {
+            "plan": ["a*", "1 worker"],
+            "name": "a*",
+            "workers": 1,
+            "size": 2**20,
+            "step_s": 2.0,
+            "run_s": 36000.0,
+            "unknown": None,
+            "cost": "2.00 USD",
+        },
+        {"plan": "b", "name": "b", "workers": 1000, "size": 2**10, "step_s": 0.025, "run_s": None},
+    ],
+    footnotes=["foot"],
+    notes=["note"],
+    marked=frozenset([(0, "workers")]),
+    upright=True,
+)
+
+
+def test_an_upright_table_has_a_line_for_each_metric_in_a_unit_of_its_own() -> None:
+    # The least of a line has its digits; lines and groups without a value are left out.
+    assert to_text([UPRIGHT]).splitlines() == [
+        "title",
+        "",
+        "                     a*",
+        "net            1 worker       b",
+        "-------------  --------  ------",
+        "workers              1*  1,000",
+        "size (KiB)        1,024       1",
+        "training",
+        "  a step (ms)     2,000      25",
+        "  all (h)            10",
+        "cost           2.00 USD",
+        "",
+        "foot",
+        "note: note",
+    ]
+
+
+def test_an_upright_table_folds_plan_by_plan() -> None:
+    lines = to_text([UPRIGHT], 24).splitlines()
+    assert [line for line in lines if line.startswith("net")] == [
+        "net           1 worker",
+        "net                b",
+    ]
+    assert max(map(len, lines)) <= 24
+
+
+def test_an_upright_table_is_upright_in_markdown_and_one_row_a_plan_for_programs() -> None:
+    lines = to_markdown([UPRIGHT]).splitlines()
+    assert lines[2:7] == [
+        r"| net | a\* 1 worker | b |",
+        "| --- | ---: | ---: |",
+        r"| workers | 1\* | 1,000 |",
+        "| size (KiB) | 1,024 | 1 |",
+        "| training |  |  |",
+    ]
+    assert to_separated([UPRIGHT], ",").splitlines() == [
+        "name,workers,size,step_s,run_s,unknown,gone",
+        "a*,1,1048576,2.0,36000.0,,",
+        "b,1000,1024,0.025,,,",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "unit"),
+    [(20 * 86400, "d"), (9 * 86400, "h"), (7200, "h"), (300, "min"), (5, "s"), (0.1, "s")],
+)
+def test_long_times_read_in_hours_or_days(seconds: float, unit: str) -> None:
+    assert scale_for([[seconds]], "duration").unit == unit
+
+
+@pytest.mark.parametrize(
+    ("joules", "unit"), [(5e8, "GJ"), (5e6, "MJ"), (500, "kJ"), (0.4, "J"), (0.05, "mJ")]
+)
+def test_energy_has_its_units(joules: float, unit: str) -> None:
+    assert scale_for([[joules]], "J").unit == unit
 
 
 @pytest.mark.parametrize(

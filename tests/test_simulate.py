@@ -63,10 +63,13 @@ def test_large_cases_are_evaluated_as_arrays_with_the_same_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     settings: Any = {"workers": [1, 3, 200], "batch_size": 100, "use_pipeline": True}
-    one_by_one = paleo.simulate("inception_v3", **settings)
     # The function hides the module of its name from `import ... as`.
-    monkeypatch.setattr(importlib.import_module("paleo.simulate"), "_WORTH_ARRAYS", 0)
-    assert paleo.simulate("inception_v3", **settings) == one_by_one
+    module = importlib.import_module("paleo.simulate")
+    monkeypatch.setattr(module, "_WORTH_ARRAYS", 10**9)
+    one_by_one = paleo.simulate("inception_v3", **settings)
+    for threshold in ("_WORTH_ARRAYS", "_MANY_WORKERS"):
+        monkeypatch.setattr(module, threshold, 0)
+        assert paleo.simulate("inception_v3", **settings) == one_by_one
 
 
 def test_all_mistakes_are_raised_together() -> None:

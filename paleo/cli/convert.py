@@ -8,16 +8,17 @@ from pathlib import Path
 
 import click
 
+from paleo.cli.edits import NetEdits, edit_options
 from paleo.cli.files import write_net
 from paleo.cli.options import NET, import_options
 from paleo.errors import SettingError
 from paleo.graph import checked_batch
 from paleo.importers import PYTHON, ImportOptions, importer_of
-from paleo.load import load, net_source
+from paleo.load import net_source
 from paleo.summary import summarize
 
 
-@click.command("convert", short_help="Write a prototxt, ONNX file or PyTorch module as a net file.")
+@click.command("convert", short_help="Write a net of any kind, edited or not, as a net file.")
 @click.argument("net", type=NET, metavar="NET")
 @click.option(
     "-o",
@@ -28,6 +29,7 @@ from paleo.summary import summarize
 @click.option("--name", help="The net's name.  [default: what the source calls it]")
 @click.option("--source", help="Where the net is published, for the net file's `source`.")
 @click.option("--batch_size", type=int, help="The file's batch.  [default: the source's]")
+@edit_options
 @import_options
 @click.option("--verbose", is_flag=True, help="Say on standard error what is written.")
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
@@ -37,22 +39,27 @@ def command(
     name: str | None,
     source: str | None,
     batch_size: int | None,
+    edits: NetEdits,
     importing: ImportOptions,
     verbose: bool,
 ) -> None:
     """Write NET as a net-spec, the JSON format of Paleo's own nets.
 
     NET is a Caffe prototxt, an ONNX file, or python:package.module:name, a PyTorch module or
-    a function without arguments that returns one. Weights are not needed. A file is only
-    read; a python: target alone is imported, which runs its code.
+    a function without arguments that returns one; or any other net, to be edited. Weights are
+    not needed. A file is only read; a python: target alone is imported, which runs its code.
 
     \b
     Examples:
       paleo convert resnet50.prototxt -o resnet50.json
       paleo convert model.onnx --dim sequence=128
       paleo convert python:models:resnet18 --input 1x3x224x224 -o resnet18.json
+      paleo convert nin_227 --set="conv8.filter[3]=1536" -o wider.json
     """  # noqa: D301 (click takes the control character, not the escape)
-    spec = load(net, importing)
+    found = edits.nets([net], importing)
+    if len(found) > 1:
+        raise SettingError(f"vary: a file holds one net, and these are {len(found)}")
+    spec = found[0]
     if name is not None:
         if not name:
             raise SettingError("name: expected the net's name, got an empty one")

@@ -21,6 +21,10 @@ _COLUMNS = (
     Column("paleo2017_peak_flop_per_s", "2017 peak", "FLOP/s"),
     Column("paleo2017_memory_bandwidth_bytes_per_s", "2017\nbandwidth", "bytes/s"),
     Column("paleo2017_clock_hz", "2017 clock", "Hz"),
+    Column("price", "newest\nprice", for_people=True, right=True),
+    Column("price_per_device_hour"),
+    Column("price_currency"),
+    Column("price_date"),
     Column("aliases"),
     Column("cited", "cited", for_people=True),
     Column("sources"),
@@ -34,13 +38,14 @@ def command(names: tuple[str, ...], output: Output) -> None:
     """List devices: each NAME (a name, an alias or a TOML file), or all predefined ones.
 
     The figures are the data sheets'; those headed 2017 are what the cost model paleo2017
-    uses. JSON has the source of every single figure.
+    uses. The price is the newest that is known for an hour of one device. JSON has the
+    source of every single figure, and all prices with their dates.
     """
     devices = find_all(names or device_names(), find_device)
     rows = []
     for device in devices:
         figures = {name: figure.value for name, figure in device.figures.items()}
-        old = device.own_rates_2017
+        old, price = device.own_rates_2017, device.newest_price
         rows.append(
             {
                 "name": device.name,
@@ -54,6 +59,10 @@ def command(names: tuple[str, ...], output: Output) -> None:
                 "paleo2017_peak_flop_per_s": old and old.peak,
                 "paleo2017_memory_bandwidth_bytes_per_s": old and old.memory_bandwidth,
                 "paleo2017_clock_hz": old and old.clock,
+                "price": price and f"{price.amount:g} {price.currency}/h",
+                "price_per_device_hour": price and price.amount,
+                "price_currency": price and price.currency,
+                "price_date": price and price.date,
                 "aliases": "; ".join(device.aliases),
             }
         )
@@ -81,6 +90,7 @@ def command(names: tuple[str, ...], output: Output) -> None:
                         "memory_bandwidth_bytes_per_s": device.own_rates_2017.memory_bandwidth,
                         "note": device.own_rates_2017.note,
                     },
+                    "prices": [price.to_dict() for price in device.prices],
                 }
                 for device in devices
             ]

@@ -21,7 +21,18 @@ from paleo.version import __version__
 __all__ = ["cli"]
 
 #: The commands, in the order of the help. Each is a module of this folder, imported on use.
-COMMANDS = ("summary", "simulate", "convert", "nets", "generate", "devices", "networks")
+COMMANDS = (
+    "summary",
+    "simulate",
+    "compare",
+    "metrics",
+    "memory",
+    "convert",
+    "nets",
+    "generate",
+    "devices",
+    "networks",
+)
 
 
 class _Commands(click.Group):

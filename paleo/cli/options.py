@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ __all__ = [
     "import_options",
     "is_verbose",
     "network_option",
+    "numbers",
     "output_options",
     "verbose",
 ]
@@ -146,12 +148,12 @@ def _net_names() -> list[str]:
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names separated by commas: the last of them is completed."""
+    """Names separated by commas: the last of them is completed, from these or from a list."""
 
     name = "names"
 
-    def __init__(self, names: Iterable[str]) -> None:
-        self.names = tuple(names)
+    def __init__(self, names: Iterable[str] | Callable[[], list[str]]) -> None:
+        self.names = names if callable(names) else lambda: list(names)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -168,9 +170,24 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         before, comma, last = incomplete.rpartition(",")
         return [
             CompletionItem(before + comma + name)
-            for name in self.names
+            for name in self.names()
             if name.lower().startswith(last.lower())
         ]
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+_NUMBER = re.compile(r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})(e-?[0-9]{1,2})?", re.IGNORECASE)
+
+
+def numbers(entries: Iterable[str]) -> list[Any]:
+    """Return the entries of a list as numbers; what is none is the API's to refuse."""
+    return [_number(entry) for entry in entries]
+
+
+def _number(entry: str) -> Any:
+    if _WHOLE.fullmatch(entry):
+        return int(entry)
+    return float(entry) if _NUMBER.fullmatch(entry) else entry
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any
 
 import click
-from click.core import ParameterSource
 
+from paleo.cli.edits import NetEdits, edit_options
 from paleo.cli.options import (
     NET,
     Names,
@@ -17,56 +16,37 @@ from paleo.cli.options import (
     import_options,
     is_verbose,
     network_option,
+    numbers,
     output_options,
-    verbose,
 )
-from paleo.collectives import COLLECTIVES, Collective
-from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
-from paleo.estimate import link_bandwidth
-from paleo.hardware import find_device, find_network
-from paleo.load import net_source
+from paleo.cli.plan import (
+    SCHEMES_HELP,
+    batch_size_option,
+    cost_model_option,
+    hybrid_workers_option,
+    num_workers_option,
+    ppp_comm_option,
+    ppp_comp_option,
+    say_what_has_no_effect,
+    say_what_is_used,
+    use_pipeline_option,
+)
+from paleo.collectives import COLLECTIVES
+from paleo.importers import ImportOptions
 from paleo.parallelism import SCALINGS
 from paleo.report import Column, Table
 from paleo.rows import DataRow, Run
+from paleo.scaling import LIMIT
 from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, simulate
-
-
-def _described(things: Iterable[CostModel | Collective]) -> str:
-    return "; ".join(f"{thing.name} ({thing.summary})" for thing in things) + "."
-
-
-def _workers(entries: list[str]) -> list[Any]:
-    """Return the worker counts of an option; what is no whole number is the API's to refuse."""
-    counts: list[Any] = []
-    for entry in entries:
-        if re.fullmatch(r"-?[0-9]{1,40}", entry):
-            counts.append(int(entry))
-        elif re.fullmatch(r"-?[0-9]{1,20}\.[0-9]{1,20}", entry):
-            counts.append(float(entry))
-        else:
-            counts.append(entry)
-    return counts
+from paleo.units import scale_for
 
 
 @click.command("simulate", short_help="Time of training steps, by number of workers.")
 @click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
 @device_option
 @network_option
-@click.option(
-    "--batch_size",
-    type=int,
-    default=128,
-    show_default=True,
-    help="Samples in a batch: each worker's in weak scaling, all workers' in strong scaling.",
-)
-@click.option(
-    "--num_workers",
-    type=Names(()),
-    default=",".join(map(str, DEFAULT_WORKERS)),
-    show_default=True,
-    metavar="N,N,...",
-    help="Numbers of data-parallel workers.",
-)
+@batch_size_option
+@num_workers_option(DEFAULT_WORKERS)
 @click.option(
     "--scaling",
     type=Names(SCALINGS),
@@ -75,20 +55,8 @@ def _workers(entries: list[str]) -> list[Any]:
     metavar="SCALING,...",
     help="weak: a batch for every worker; strong: one batch divided among them.",
 )
-@click.option(
-    "--ppp_comp",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Share of the device's peak that is reached, above 0, up to 1.",
-)
-@click.option(
-    "--ppp_comm",
-    type=float,
-    default=1.0,
-    show_default=True,
-    help="Share of the network's bandwidth that is reached, above 0, up to 1.",
-)
+@ppp_comp_option
+@ppp_comm_option
 @click.option(
     "--parallel",
     type=click.Choice(PARALLELISMS),
@@ -97,37 +65,23 @@ def _workers(entries: list[str]) -> list[Any]:
     help="data: a copy of the net on each worker; model: a split net's slices on a "
     "device each; hybrid: unsplit layers data-parallel, split ones model-parallel.",
 )
-@click.option(
-    "--hybrid_workers",
-    type=int,
-    default=1,
-    show_default=True,
-    help="Number of workers, with --parallel=hybrid.",
-)
-@click.option(
-    "--use_pipeline", is_flag=True, help="Let a layer's computation and memory traffic overlap."
-)
+@hybrid_workers_option
+@use_pipeline_option
 @click.option(
     "--use_only_gemm",
     is_flag=True,
     help="Price every convolution as a matrix multiplication (so far the only way).",
 )
-@click.option(
-    "--cost_model",
-    shell_complete=Names(COST_MODELS).shell_complete,
-    default=DEFAULT_COST_MODEL,
-    show_default=True,
-    metavar="[" + "|".join(COST_MODELS) + "]",
-    help=_described(COST_MODELS.values()),
-)
+@cost_model_option
 @click.option(
     "--scheme",
     type=Names(COLLECTIVES),
     default=",".join(COLLECTIVES),
     show_default="all",
     metavar="NAME,...",
-    help="Communication schemes to compare. " + _described(COLLECTIVES.values()),
+    help="Communication schemes to compare. " + SCHEMES_HELP,
 )
+@edit_options
 @import_options
 @output_options
 def command(
@@ -137,6 +91,8 @@ def command(
     num_workers: list[str],
     scaling: list[str],
     scheme: list[str],
+    edits: NetEdits,
+    importing: ImportOptions,
     output: Output,
     **settings: Any,
 ) -> None:
@@ -147,39 +103,30 @@ def command(
     best scheme, marked with an asterisk: the quickest after which all workers have the
     sum, which butterfly mixing does not give in one step.
 
+    The knee of a scheme's curve is the number of workers, of all up to 65,536, with the largest
+    speedup^2 / workers: more of them waste more than they gain.
+
     \b
     Examples:
       paleo simulate alex_v2
       paleo simulate nin --device=K20X --network=infiniband --scaling=strong
       paleo simulate alex_v2_4gpu --parallel=model
+      paleo simulate squeezenet --vary=squeezenet.sr=0.125,0.5,1 --num_workers=1
     """  # noqa: D301 (click takes the control character, not the escape)
     result = simulate(
-        nets,
+        edits.applied(nets, importing),
         device=device_name,
         network=network_name,
-        workers=_workers(num_workers),
+        workers=numbers(num_workers),
         scaling=scaling,
         schemes=scheme,
+        importing=importing,
         **settings,
     )
     if is_verbose():
-        _say_what_is_used(nets, device_name, network_name, settings["cost_model"])
-    _say_what_has_no_effect(settings["parallel"])
+        say_what_is_used(nets, device_name, network_name, settings["cost_model"])
+    say_what_has_no_effect(settings["parallel"], _ONLY_FOR)
     output.write([_table(run) for run in result.runs], result.to_dict)
-
-
-def _say_what_is_used(
-    nets: tuple[str, ...], device_name: str, network_name: str, cost_model: str
-) -> None:
-    for net in nets:
-        verbose(f"net {net}: {net_source(net)}")
-    device, network = find_device(device_name), find_network(network_name)
-    model = find_cost_model(cost_model)
-    whose = "the 2017 model's" if model.uses_2017_figures else "the data sheet's"
-    for name, value, unit in model.rates(device):
-        verbose(f"{device.name}: {name} {value:g} {unit}, {whose}")
-    bandwidth = link_bandwidth(network, model)
-    verbose(f"{network.name}: bandwidth {bandwidth:g} bytes/s, {whose}")
 
 
 #: The options that one kind of parallelism alone looks at.
@@ -189,16 +136,6 @@ _ONLY_FOR = {
     "scheme": "data",
     "hybrid_workers": "hybrid",
 }
-
-
-def _say_what_has_no_effect(parallel: str) -> None:
-    context = click.get_current_context()
-    for option, kind in _ONLY_FOR.items():
-        given = context.get_parameter_source(option) is not ParameterSource.DEFAULT
-        if given and kind != parallel:
-            click.echo(
-                f"paleo: note: --{option} is for --parallel={kind}, it has no effect here", err=True
-            )
 
 
 _SETTINGS = tuple(
@@ -297,6 +234,7 @@ def _table(run: Run) -> Table:
             f"{run.step.throughput:,.0f} samples/s, speedup {run.step.speedup:.3f} over one "
             f"worker, efficiency {100 * run.step.efficiency:.1f} %"
         )
+    footnotes += _worth(run)
     return Table(
         title,
         columns,
@@ -306,3 +244,23 @@ def _table(run: Run) -> Table:
         notes=run.notes,
         marked=frozenset(marked),
     )
+
+
+def _worth(run: Run) -> list[str]:
+    """Return how many workers are worth it, and the batch that one device holds."""
+    lines = []
+    if run.worth.knee:
+        found = [f"{scheme} {count:,}" for scheme, count in run.worth.knee.items() if count]
+        none = [scheme for scheme, count in run.worth.knee.items() if not count]
+        parts = [", ".join(found)] if found else []
+        parts += [f"no knee up to {LIMIT:,}: {', '.join(none)}"] if none else []
+        lines.append(f"workers worth it (knee of the curve): {'; '.join(parts)}")
+    if run.worth.largest_batch is not None and run.memory_capacity:
+        scale = scale_for([[run.memory_capacity]], "bytes")
+        size = f"{run.memory_capacity / scale.factor:g} {scale.unit}"
+        plural = "s" * (run.worth.largest_batch != 1)
+        lines.append(
+            f"largest batch that fits {size} on one {run.device}: "
+            f"{run.worth.largest_batch:,} sample{plural} in training (sgd)"
+        )
+    return lines

@@ -15,6 +15,7 @@ from paleo.errors import SettingError
 from paleo.hardware.device import Device, Rates2017, read_device
 from paleo.hardware.figures import Figure
 from paleo.hardware.network import Network, read_network
+from paleo.hardware.prices import Price, parse_price
 from paleo.registry import unknown
 from paleo.values import shown
 
@@ -22,11 +23,13 @@ __all__ = [
     "Device",
     "Figure",
     "Network",
+    "Price",
     "Rates2017",
     "device_names",
     "find_device",
     "find_network",
     "network_names",
+    "parse_price",
 ]
 
 _HERE = Path(__file__).parent

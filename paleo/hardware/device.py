@@ -8,6 +8,7 @@ from pathlib import Path
 
 from paleo.errors import HardwareError
 from paleo.hardware.figures import Figure, FileReader, given
+from paleo.hardware.prices import Price, read_prices
 from paleo.quantity import Quantity, maximum
 from paleo.tensor import DTYPES
 
@@ -46,7 +47,8 @@ class Device:
     """One processor. Every figure is in SI units and carries its source.
 
     `figures` holds the entries of FIGURES that are known; `peaks` the dense peak for each
-    element type and kind of unit, in FLOP/s where one multiply-add is 2.
+    element type and kind of unit, in FLOP/s where one multiply-add is 2; `prices` what
+    providers have asked for an hour of it.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Device:
     aliases: tuple[str, ...] = ()
     own_rates_2017: Rates2017 | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
+    prices: tuple[Price, ...] = ()
 
     @classmethod
     def from_rates(
@@ -84,6 +87,17 @@ class Device:
     def memory_bandwidth(self) -> Quantity:
         """Bytes/s by the data sheet."""
         return self._figure("memory_bandwidth")
+
+    @property
+    def newest_price(self) -> Price | None:
+        """The price with the latest date, None if no price is known."""
+        return max(self.prices, key=lambda price: price.date, default=None)
+
+    @property
+    def memory_capacity(self) -> int | None:
+        """Bytes by the data sheet, None if it does not say."""
+        figure = self.figures.get("memory_capacity")
+        return None if figure is None else int(figure.value)
 
     def peak(self, dtype: str = "fp32") -> Quantity:
         """Return the dense peak in FLOP/s for this element type, of the fastest unit.
@@ -112,7 +126,7 @@ def read_device(path: Path) -> Device:
     reader = FileReader(path)
     root = reader.root
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    reader.only(root, (*known, "paleo2017"))
+    reader.only(root, (*known, "paleo2017", "price"))
     name = reader.text(root, "name", path.stem)
     kind = reader.text(root, "kind", "gpu")
     if kind not in ("gpu", "cpu"):
@@ -155,6 +169,7 @@ def read_device(path: Path) -> Device:
         reader.names(root, "aliases"),
         rates,
         reader.sources,
+        read_prices(reader),
     )
     reader.finish()
     return device

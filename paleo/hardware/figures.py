@@ -127,15 +127,14 @@ class FileReader:
             number = self.quantity(value["value"], dimension, where)
         else:
             self.mistakes.add("a figure needs a value", key=where)
-        source = self.text(value, "source", "", where + ".")
+        source = self.cited(self.text(value, "source", "", where + "."), where)
+        return Figure(number, dimension, source or OWN, self.text(value, "note", "", where + "."))
+
+    def cited(self, source: str, where: str) -> str:
+        """Return the text of a source, named by its key of `[sources]`."""
         if source and source not in self.sources:
             self.mistakes.add(f"no such source: {source!r} is not in [sources]", key=where)
-        return Figure(
-            number,
-            dimension,
-            self.sources.get(source, source) or OWN,
-            self.text(value, "note", "", where + "."),
-        )
+        return self.sources.get(source, source)
 
     def figures(self, dimensions: Mapping[str, str], required: str) -> dict[str, Figure]:
         """Return the entries of `[figures]`, which may have these names; one is `required`."""

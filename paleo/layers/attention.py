@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from paleo.layers.base import Layer, Operations, ShapeError, batch_of, layer_type
+from paleo.layers.base import Kept, Layer, Operations, ShapeError, batch_of, layer_type
 from paleo.layers.keys import Flag, key
 from paleo.quantity import product
 from paleo.tensor import Shape, format_shapes
@@ -61,3 +61,8 @@ class Attention(Layer):
                 self.causal,
             ),
         )
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        # Scores are computed again, from the logarithm of each row's sum, in 4 bytes.
+        heads, _, queries, *_ = self._sizes(inputs)
+        return Kept(inputs=(0, 1, 2), output=True, saved=4 * heads * queries)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from paleo.layers.keys import Key, key
@@ -18,7 +19,7 @@ from paleo.registry import Registry
 from paleo.tensor import Shape, format_shape, num_elements
 from paleo.work import Operation, Pass, Stream
 
-__all__ = ["LAYERS", "Layer", "ShapeError", "layer_type"]
+__all__ = ["LAYERS", "Kept", "Layer", "ShapeError", "layer_type"]
 
 Operations = tuple[Operation, ...]
 
@@ -32,6 +33,30 @@ class ShapeError(ValueError):
     def __init__(self, message: str, key: str | None = None) -> None:
         super().__init__(message)
         self.key = key
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a layer needs in memory besides its output and its gradients.
+
+    `inputs` (by position) and `output` are what its backward pass needs, so that they stay.
+    `own` are bytes of tensors that it makes on the way and that stay too; what it makes for
+    the backward pass alone, such as a mask, is `saved`. `forward` and `backward` are bytes
+    that a pass takes and gives back at its end. A `view` is in the memory of its first input.
+    Of the inputs `handed`, the gradient is that of the output as it is, or, where `pieces`
+    says so, a piece of it each. Where it `ends`, no gradient goes on.
+    """
+
+    inputs: tuple[int, ...] = ()
+    output: bool = False
+    own: Quantity = 0
+    saved: Quantity = 0
+    forward: Quantity = 0
+    backward: Quantity = 0
+    view: bool = False
+    handed: tuple[int, ...] = ()
+    pieces: bool = False
+    ends: bool = False
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key,))
@@ -113,6 +138,22 @@ class Layer(ABC):
         By default what it does for all of them.
         """
         return self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        """Return this layer for other inputs: what followed from the old ones follows from these.
+
+        Keys that could be derived, such as the channels that a filter takes, are; what the
+        layer was asked for stays. By default that is all of it.
+        """
+        return self
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        """Return what it needs in memory, where the gradients of the inputs `needed` are computed.
+
+        By default the most: a type that does not say keeps its inputs and its output. Those
+        of this package keep what PyTorch's operators do (its tools/autograd/derivatives.yaml).
+        """
+        return Kept(inputs=tuple(range(len(inputs))), output=True)
 
     def shard(self, splits: int) -> Layer:
         """Return the slice of this layer that one of `splits` devices holds.

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.layers.base import (
+    Kept,
     Layer,
     Operations,
     ShapeError,
@@ -99,6 +100,18 @@ class Filtered(Layer):
         """The number of spatial dimensions."""
         return len(self.filter) - 2
 
+    @property
+    def activation(self) -> str | None:
+        """The name of its activation, None if it has none or one that does nothing."""
+        return None if self.activation_fn in _IDENTITY else self.activation_fn
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        """Return what the convolution by itself needs: its input, for the filter's gradient.
+
+        What is joined in it, normalization and activation, is not here.
+        """
+        return Kept(inputs=(0,))
+
     def _check_groups(self, c: Any, k: Any) -> None:
         """Raise ShapeError if channels in and out do not divide into the groups."""
         if c % self.groups or k % self.groups:
@@ -114,7 +127,7 @@ class Filtered(Layer):
         Their gradients are needed for the filter's, so they belong to that pass, which is
         never skipped. Normalizations read their input twice, for statistics and result.
         """
-        active = self.activation_fn if self.activation_fn not in _IDENTITY else None
+        active = self.activation
         found: Operations = ()
         if direction is Pass.FORWARD:
             if num_biases:
@@ -177,6 +190,14 @@ class Convolution(Filtered):
         work = ConvolutionWork(direction, n, along, int(c), k, element_size, groups=self.groups)
         output = (n, *(axis.output for axis in along), k)
         return (work, *self._after(direction, output, k * self.use_bias, element_size))
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        old, new = int(before[0][-1]), int(after[0][-1])
+        *window, seen, k = self.filter
+        groups = self.groups
+        if groups == old > 1 and k % old == 0:  # depthwise: so many filters for each channel
+            groups, k = new, k // old * new
+        return self.replace(filter=(*window, -1 if seen == -1 else new // groups, k), groups=groups)
 
     def shard(self, splits: int) -> Layer:
         if self.groups > 1 and splits > 1:
@@ -267,6 +288,27 @@ class Deconvolution(Filtered):
         )
         output = (n, *self.output_shape[1:])
         return (work, *self._after(direction, output, self._num_biases(k), element_size))
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        if len(before[0]) != len(after[0]):
+            return self
+        *window, gives, seen = self.filter
+        n, *large, channels = self.output_shape
+        # Of the sizes that give the new input, those that are as much larger as its steps say.
+        grown = (
+            size + step * (new - old)
+            for size, step, old, new in zip(
+                large, self.strides, before[0][1:-1], after[0][1:-1], strict=True
+            )
+        )
+        return self.replace(
+            filter=(
+                *window,
+                -1 if gives == -1 else channels // self.groups,
+                -1 if seen == -1 else after[0][-1],
+            ),
+            output_shape=(n, *grown, channels),
+        )
 
     def shard(self, splits: int) -> Layer:
         if self.groups > 1 and splits > 1:

@@ -10,6 +10,7 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from paleo.layers.base import (
+    Kept,
     Layer,
     Operations,
     ShapeError,
@@ -23,7 +24,7 @@ from paleo.layers.base import (
     stream,
 )
 from paleo.layers.keys import Dimension, Flag, Kind, Whole, key
-from paleo.quantity import Quantity, product
+from paleo.quantity import Quantity, product, total
 from paleo.tensor import Shape, format_shape, format_shapes, num_elements
 from paleo.values import shown
 from paleo.work import BatchMatMul, Pass, Stream
@@ -70,6 +71,9 @@ class InnerProduct(Layer):
         bias = parameter_stream("bias", output, k, element_size) if self.use_bias else ()
         return (MatMulWork(d, k, n, element_size), *bias)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(inputs=(0,))
+
     def shard(self, splits: int) -> Layer:
         return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
 
@@ -98,6 +102,9 @@ class Embedding(Layer):
             table = element_size * self.num_params(inputs)
             return (Stream("embedding", (indices, rows), (table,)),)
         return ()
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(inputs=(0,))
 
     def shard(self, splits: int) -> Layer:
         return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
@@ -137,6 +144,12 @@ class _Product(Layer):
             found += (before,) * any(needed[:factors]) + (new,) * needed[factors]
             factors += 1
         return found
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        # The gradient of a factor takes the others, and each product but the last is one too.
+        found = tuple(k for k in range(len(inputs)) if any(needed[:k] + needed[k + 1 :]))
+        made = self._products(inputs, element_size)[:-1]
+        return Kept(inputs=found, own=total(size for each in made for size in each.writes))
 
 
 @layer_type("MatMul")

@@ -9,11 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from paleo.layers.base import Operations, ShapeError, layer_type, parameter_stream
+from paleo.layers.base import Kept, Operations, ShapeError, layer_type, parameter_stream
 from paleo.layers.keys import Flag, Whole, key
 from paleo.layers.pointwise import Pointwise
-from paleo.quantity import product
-from paleo.tensor import Shape, format_shape
+from paleo.quantity import Quantity, product
+from paleo.tensor import Shape, format_shape, num_elements
 from paleo.work import Pass
 
 __all__ = [
@@ -38,6 +38,14 @@ class LRN(Pointwise):
 
     local_size: int = key(Whole(), "channels that each element is normalized over", 5)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        # The sums in each window and their powers; the squares that are summed, with a margin, are
+        # given back before the powers are made unless the backward pass needs them.
+        *front, c = inputs[0]
+        rows = element_size * num_elements(tuple(front))
+        one, squares = rows * c, rows * (c + self.local_size - 1)
+        return Kept(inputs=(0,), own=2 * one, saved=squares, backward=3 * one)
+
 
 class _Affine(Pointwise):
     """A layer with parameters, for each channel or each element of the last dimensions."""
@@ -60,6 +68,13 @@ class _Affine(Pointwise):
             return parameter_stream(self.label, inputs[0], params, element_size, reads=2)
         return super().operations(direction, inputs, element_size)
 
+    @abstractmethod
+    def _statistics(self, shape: Shape) -> Quantity:
+        """Return how many numbers it normalizes with: means, variances, lengths."""
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(inputs=(0,), saved=element_size * self._statistics(inputs[0]))
+
 
 @layer_type("BatchNorm")
 class BatchNorm(_Affine):
@@ -76,6 +91,9 @@ class BatchNorm(_Affine):
     def _per_channel(self) -> int:
         return 2 if self.affine else 0
 
+    def _statistics(self, shape: Shape) -> Quantity:
+        return 2 * shape[-1]
+
 
 @layer_type("Scale")
 class Scale(_Affine):
@@ -87,6 +105,14 @@ class Scale(_Affine):
 
     def _per_channel(self) -> int:
         return 2 if self.bias_term else 1
+
+    def _statistics(self, shape: Shape) -> Quantity:
+        return 0
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        # The product and the sum are a tensor each.
+        product = element_size * num_elements(inputs[0])
+        return Kept(inputs=(0,), forward=product * self.bias_term)
 
 
 class _OverLast(_Affine):
@@ -117,6 +143,9 @@ class LayerNorm(_OverLast):
     def _per_channel(self) -> int:
         return (1 + self.bias_term) * self.affine
 
+    def _statistics(self, shape: Shape) -> Quantity:
+        return 2 * num_elements(shape[: -self.num_dims])
+
 
 @layer_type("RMSNorm")
 class RMSNorm(_OverLast):
@@ -126,6 +155,9 @@ class RMSNorm(_OverLast):
 
     def _per_channel(self) -> int:
         return int(self.affine)
+
+    def _statistics(self, shape: Shape) -> Quantity:
+        return num_elements(shape[: -self.num_dims])
 
 
 @layer_type("GroupNorm")
@@ -149,6 +181,9 @@ class GroupNorm(_Affine):
     def _per_channel(self) -> int:
         return 2 * self.affine
 
+    def _statistics(self, shape: Shape) -> Quantity:
+        return 2 * self.num_groups * shape[0]
+
 
 @layer_type("InstanceNorm")
 class InstanceNorm(_Affine):
@@ -162,7 +197,13 @@ class InstanceNorm(_Affine):
     def _per_channel(self) -> int:
         return 2 * self.affine
 
+    def _statistics(self, shape: Shape) -> Quantity:
+        return 2 * shape[0] * shape[-1]
+
 
 @layer_type("L2Norm")
 class L2Norm(Pointwise):
     """The last dimension brought to a length of 1."""
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(inputs=(0,), saved=element_size * num_elements(inputs[0][:-1]))

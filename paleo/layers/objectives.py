@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from paleo.layers.base import Layer, Operations, batch_of, layer_type
+from paleo.layers.base import Kept, Layer, Operations, batch_of, layer_type
 from paleo.layers.keys import Name, key
 from paleo.tensor import Shape, num_elements
 from paleo.work import Pass, Stream
@@ -21,6 +21,15 @@ _LOSSES = (
     "hinge",
     "contrastive",
     "other",
+)
+
+
+#: Those that need no more than what they compare.
+_OF_DIFFERENCES = (
+    "sigmoid_cross_entropy",
+    "squared_error",
+    "absolute_error",
+    "smooth_absolute_error",
 )
 
 
@@ -60,7 +69,18 @@ class Loss(_Judging):
             return (Stream(self.label, sizes, (sizes[0],)),)
         return super().operations(direction, inputs, element_size)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        found = tuple(range(len(inputs)))
+        if self.function in _OF_DIFFERENCES:
+            return Kept(inputs=found)
+        # The scores' logarithms, and their gradient on the way to that of the scores.
+        scores = element_size * num_elements(inputs[0])
+        return Kept(inputs=found, own=scores, backward=scores)
+
 
 @layer_type("Accuracy")
 class Accuracy(_Judging):
     """Whether each sample's best score is that of its label: N x 1. It has no gradient."""
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(ends=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from paleo.layers.base import (
+    Kept,
     Layer,
     Operations,
     ShapeError,
@@ -72,6 +73,15 @@ FUNCTIONS = (
     "other",
 )
 
+#: Functions whose gradient takes the output; it is there or not, but for a factor; there is none.
+_BY_OUTPUT = ("relu", "sigmoid", "tanh", "exp", "sqrt", "reciprocal")
+_BY_NEITHER = ("affine", "cast")
+_STEPS = ("round", "sign", "compare")
+#: Tensors that the formula of the gradient makes besides the result, where it makes any.
+_ON_THE_WAY = {
+    "absval": 1, "power": 2, "erf": 4, "sin": 1, "cos": 2, "sqrt": 1, "reciprocal": 2
+}  # fmt: skip
+
 #: Functions of several elements, one of each parent.
 ELEMENTWISE = (
     "sum",
@@ -129,6 +139,14 @@ class Activation(Pointwise):
     def label(self) -> str:
         return self.function
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        if self.function in (*_BY_NEITHER, *_STEPS):
+            return Kept(ends=self.function in _STEPS)
+        made = _ON_THE_WAY.get(self.function, 0) * element_size * num_elements(inputs[0])
+        if self.function in _BY_OUTPUT:
+            return Kept(output=True, backward=made)
+        return Kept(inputs=(0,), backward=made)
+
 
 @layer_type("Sigmoid")
 class Sigmoid(Pointwise):
@@ -139,6 +157,9 @@ class Sigmoid(Pointwise):
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return (inputs[0][0], 1)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(output=True)
 
 
 @layer_type("Dropout")
@@ -157,6 +178,10 @@ class Dropout(Pointwise):
         count = num_elements(inputs[0])
         moved = (element_size * count,)
         return (Stream(self.label, moved, moved, num_flops=count),)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        # The mask, as numbers to multiply by.
+        return Kept(saved=element_size * num_elements(inputs[0]))
 
 
 @layer_type("PReLU")
@@ -178,6 +203,10 @@ class PReLU(Pointwise):
             return parameter_stream(self.label, inputs[0], params, element_size, reads=2)
         return super().operations(direction, inputs, element_size)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        # The slopes' gradient is that of each element before it is summed.
+        return Kept(inputs=(0,), backward=element_size * num_elements(inputs[0]))
+
 
 @layer_type("Softmax")
 class Softmax(Pointwise):
@@ -197,6 +226,14 @@ class Softmax(Pointwise):
             dimension(self.dim, inputs[0], "dim")
             return inputs[0]
         return (inputs[0][0], self.num_classes or inputs[0][-1])
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(output=True)
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        if self.num_classes != before[0][-1]:
+            return self
+        return self.replace(num_classes=int(after[0][-1]))
 
 
 @layer_type("Elementwise")
@@ -257,6 +294,44 @@ class Elementwise(Layer):
             return found
         gradients = tuple(part for part, wanted in zip(parts, needed, strict=True) if wanted)
         return (Stream(label, (whole, *parts), gradients),)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        everything = tuple(range(len(inputs)))
+        output = self.infer_shape(inputs)
+        whole = element_size * num_elements(output)
+        alike = [k for k in everything if not _repeats_anything(inputs[k], output)]
+        # What the first two give, the first three, ...: of sums one at a time, else all.
+        others = max(0, len(inputs) - 2)
+        sums = whole * min(1, others)
+        match self.function:
+            case "compare" | "logical":
+                return Kept(ends=True)
+            case "sum":
+                return Kept(handed=tuple(alike), forward=sums)
+            case "difference":
+                return Kept(handed=(0,) if 0 in alike else (), forward=sums)
+            case "mean":
+                return Kept(forward=sums)
+        # The gradient of what is repeated is summed when it has the output's size.
+        repeated = any(wanted and k not in alike for k, wanted in enumerate(needed))
+        found: tuple[int, ...] = everything
+        if self.function == "product":
+            found = tuple(k for k in everything if any(needed[:k] + needed[k + 1 :]))
+        elif self.function == "quotient":
+            found = everything if any(needed[1:]) else everything[1:]
+        elif self.function == "where":
+            found = tuple(k for k in everything if not needed[k])
+        return Kept(
+            inputs=found,
+            output=self.function == "power",
+            own=whole * others,
+            backward=whole * repeated,
+        )
+
+
+def _repeats_anything(shape: Shape, output: Shape) -> bool:
+    """Tell whether a shape is repeated to give the output's, or is the same for every sample."""
+    return _repeats(shape, output) or (is_one(shape[0]) and not is_one(output[0]))
 
 
 def _repeats(shape: Shape, output: Shape) -> bool:

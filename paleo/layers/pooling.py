@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from paleo.layers.base import Layer, Operations, ShapeError, image, layer_type
+from paleo.layers.base import Kept, Layer, Operations, ShapeError, image, layer_type
 from paleo.layers.convolution import PADDING, check_ranks, steps, window_output
 from paleo.layers.keys import Name, PaddingKind, Sizes, Window, key
 from paleo.quantity import product
@@ -17,6 +17,10 @@ from paleo.work import Pass, Stream
 from paleo.work import Pooling as PoolingWork
 
 __all__ = ["AvgPool", "GlobalPooling", "Pooling", "Resize", "UpSampling2D"]
+
+
+#: Bytes of the place where a maximum was found.
+_INDEX = 8
 
 
 @layer_type("Pooling")
@@ -50,6 +54,15 @@ class Pooling(Layer):
         batch, _, c = image(inputs[0], len(self.ksize))
         return (*batch, *sizes, c)
 
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        _, old, _ = image(before[0], len(self.ksize))
+        _, new, _ = image(after[0], len(self.ksize))
+        padded = not isinstance(self.padding, str) and any(map(any, self.padding))
+        if self.ksize != old or self.padding == "SAME" or padded:
+            return self
+        # A window over the whole image stays one.
+        return self.replace(ksize=new, strides=new if self.strides == old else self.strides)
+
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
@@ -58,6 +71,10 @@ class Pooling(Layer):
         batch, _, c = image(inputs[0], len(self.ksize))
         n, along = product(batch), self._axes(inputs[0])
         return (PoolingWork(direction, n, along, c, c, element_size, self.maximum),)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        places = num_elements(self.infer_shape(inputs)) * self.maximum
+        return Kept(inputs=(0,), own=_INDEX * places)
 
 
 @layer_type("AvgPool")
@@ -87,6 +104,11 @@ class GlobalPooling(Layer):
         maximum = self.function == "maximum"
         return (PoolingWork(direction, n, along, int(c), int(c), element_size, maximum),)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        if self.function == "average":
+            return Kept()
+        return Kept(inputs=(0,), own=_INDEX * num_elements(self.infer_shape(inputs)))
+
 
 def _spatial(shape: Shape) -> tuple[Any, ...]:
     """Return a shape that has one spatial dimension at least; raises ShapeError."""
@@ -111,6 +133,9 @@ class UpSampling2D(Layer):
     ) -> Operations:
         return resized("upsampling", direction, inputs[0], self.infer_shape(inputs), element_size)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept()
+
 
 @layer_type("Resize")
 class Resize(Layer):
@@ -127,10 +152,20 @@ class Resize(Layer):
         batch, _, c = image(inputs[0], len(self.size))
         return (*batch, *self.size, c)
 
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        _, old, _ = image(before[0], len(self.size))
+        _, new, _ = image(after[0], len(self.size))
+        # As much larger or smaller as before.
+        sizes = tuple(size * now // was for size, was, now in zip(self.size, old, new, strict=True))
+        return self.replace(size=sizes) if all(sizes) else self
+
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
         return resized("resize", direction, inputs[0], self.infer_shape(inputs), element_size)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept()
 
 
 def resized(

@@ -10,9 +10,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from paleo.layers.base import Layer, Operations, ShapeError, layer_type, parameter_stream, stream
+from paleo.layers.base import (
+    Kept,
+    Layer,
+    Operations,
+    ShapeError,
+    layer_type,
+    parameter_stream,
+    stream,
+)
 from paleo.layers.keys import Flag, Whole, key
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, total
 from paleo.tensor import Shape, format_shape
 from paleo.work import BatchMatMul, Pass, Stream
 
@@ -24,6 +32,8 @@ class RNN(Layer):
     """N x T x D to N x T x H by a simple recurrent network."""
 
     gates: ClassVar[int] = 1
+    #: Whether each step adds to the gradient of the states' matrix, or all are done as one.
+    goes_step_by_step: ClassVar[bool] = True
     #: Tensors of state that a step hands on.
     states: ClassVar[int] = 1
 
@@ -108,6 +118,17 @@ class RNN(Layer):
             found += own * self._directions
         return found
 
+    def _kept_of(self, t: Quantity, features: int) -> Quantity:
+        """Return how many numbers of a sample one layer and direction keeps."""
+        return t * self.num_outputs  # the state of each step, of which the output is a copy
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        n, t, _ = inputs[0]
+        kept = total(self._kept_of(t, features) for features in self._features(inputs))
+        saved = element_size * n * self._directions * kept
+        matrix = element_size * self.gates * self.num_outputs * self._out
+        return Kept(inputs=(0,), output=True, saved=saved, backward=matrix * self.goes_step_by_step)
+
     def _backward(self, n: Quantity, t: Quantity, element_size: int) -> Operations:
         """Return the way back through time, and the gradients of the states' matrices.
 
@@ -138,12 +159,17 @@ class GRU(RNN):
 
     gates: ClassVar[int] = 3
 
+    def _kept_of(self, t: Quantity, features: int) -> Quantity:
+        # Gates and state; the candidate before and after the reset; what the state differs by.
+        return t * (self.gates + 4) * self.num_outputs
+
 
 @layer_type("LSTM")
 class LSTM(RNN):
     """N x T x D to N x T x H by long short-term memory."""
 
     gates: ClassVar[int] = 4
+    goes_step_by_step: ClassVar[bool] = False
     states: ClassVar[int] = 2
 
     projection: int = key(
@@ -157,6 +183,12 @@ class LSTM(RNN):
     @property
     def _projection_params(self) -> int:
         return self.projection * self.num_outputs
+
+    def _kept_of(self, t: Quantity, features: int) -> Quantity:
+        # The workspace of oneDNN (src/cpu/rnn/rnn_utils.cpp): gates and the hidden state; and both
+        # states and three gradients, each below and above the layer, and before the first step.
+        rows = 5 * 2 * (t + 1) * max(features, self.num_outputs)
+        return t * (self.gates + 1) * self.num_outputs + rows
 
     def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
         steps = super()._recurrence(n, t, element_size)

@@ -6,9 +6,10 @@ batch, written -1.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from paleo.layers.base import (
+    Kept,
     Layer,
     Operations,
     ShapeError,
@@ -63,6 +64,9 @@ class Input(Layer):
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return self.tensor
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept()
+
 
 @layer_type("Parameter")
 class Parameter(Layer):
@@ -86,6 +90,9 @@ class Parameter(Layer):
         if direction is not Pass.WEIGHT_GRADIENT or not self.trainable:
             return ()
         return parameter_stream("parameter", self.shape, product(self.shape), element_size)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept()
 
 
 @layer_type("Concatenate")
@@ -122,6 +129,9 @@ class Concatenate(Layer):
             return (Stream("concatenate", pieces, whole),)
         return (Stream("concatenate", whole, pieces),)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(handed=tuple(range(len(inputs))), pieces=True)
+
 
 @layer_type("Slice")
 class Slice(Layer):
@@ -140,6 +150,20 @@ class Slice(Layer):
             raise ShapeError(f"it ends behind dimension {dim} of {format_shape(shape)}", "size")
         kept = (self.size,) if self.size > 1 or self.keep_dim or len(shape) == 2 else ()
         return (*shape[:dim], *kept, *shape[dim + 1 :])
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(view=True)
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        if len(before[0]) != len(after[0]):
+            return self
+        dim = dimension(self.dim, before[0], "dim")
+        old, new, size = before[0][dim], after[0][dim], self.size
+        # One of several equal parts stays that; one element may be a token of its own.
+        if size == 1 or self.step > 1 or old % size or self.begin % size or new % (old // size):
+            return self
+        part = new // (old // size)
+        return self.replace(begin=self.begin // size * part, size=part)
 
 
 def _with_batch(shape: tuple[int, ...], source: Shape) -> Shape:
@@ -167,6 +191,35 @@ class Reshape(Layer):
             )
         return (inputs[0][0], *front, last)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(view=True, handed=(0,))
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        """Return the reshape with dimensions that are one of the input's, or several made one.
+
+        Of a dimension that is cut in several, none is known to grow.
+        """
+        if len(before[0]) != len(after[0]):
+            return self
+        old: tuple[Any, ...] = before[0][1:]
+        new, wanted = after[0][1:], self.infer_shape(before)[1:]
+        sizes: list[Any] = []
+        taken = 0
+        for size in wanted:
+            end, has = taken, 1
+            while has < size and end < len(old):
+                has = has * old[end]
+                end += 1
+            if has != size:
+                return self
+            sizes.append(product(new[taken:end]))
+            taken = end
+        if any(size != 1 for size in old[taken:]):
+            return self
+        kept = self.output_shape
+        last = -1 if kept[-1] == -1 else sizes[-1]
+        return self.replace(output_shape=(kept[0], *sizes[:-1], last))
+
 
 @layer_type("Flatten")
 class Flatten(Layer):
@@ -174,6 +227,9 @@ class Flatten(Layer):
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return (inputs[0][0], product(inputs[0][1:]))
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(view=True, handed=(0,))
 
 
 class _Moving(Layer):
@@ -189,6 +245,9 @@ class _Moving(Layer):
     ) -> Operations:
         output = self.infer_shape(inputs)
         return resized(self.label, direction, inputs[0], output, element_size)
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept()
 
 
 @layer_type("Transpose")
@@ -226,6 +285,19 @@ class Expand(_Moving):
                 f"{format_shape(shape)} cannot be repeated to {list(wanted)}", "output_shape"
             )
         return _with_batch(wanted, shape)
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        missing = len(self.output_shape) - len(before[0])
+        if len(before[0]) != len(after[0]):
+            return self
+        n, *front = self.output_shape[: 1 + missing]
+        sizes = (
+            size if old == 1 else new
+            for size, old, new in zip(
+                self.output_shape[1 + missing :], before[0][1:], after[0][1:], strict=True
+            )
+        )
+        return self.replace(output_shape=(n, *front, *sizes))
 
 
 @layer_type("Pad")
@@ -293,6 +365,9 @@ class Gather(Layer):
             return (Stream("gather", (picked, *indices), (source,)),)
         return ()
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(inputs=tuple(range(1, len(inputs))))
+
 
 #: Reductions whose gradient is the output's, up to a factor.
 _SUMS = ("mean", "sum")
@@ -330,6 +405,13 @@ class Reduce(_Moving):
         size = element_size * num_elements(inputs[0])
         return tuple(Stream(each.name, (*each.reads, size), each.writes) for each in found)
 
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        if self.function in _SUMS:
+            return Kept()
+        if self.function == "argmax":
+            return Kept(ends=True)
+        return Kept(inputs=(0,), output=True)
+
 
 @layer_type("Unknown")
 class Unknown(Layer):
@@ -347,3 +429,6 @@ class Unknown(Layer):
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
         return (Unpriced(self.operator),) if direction is Pass.FORWARD else ()
+
+    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+        return Kept(inputs=tuple(range(len(inputs))), output=True)

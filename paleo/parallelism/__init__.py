@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from paleo.parallelism.data import SCALINGS, DataParallel, DataParallelStep, data_parallel
+from paleo.parallelism.data import (
+    SCALINGS,
+    DataParallel,
+    DataParallelStep,
+    data_parallel,
+    divided,
+)
 from paleo.parallelism.hybrid import HybridPart, hybrid_parallel
 from paleo.parallelism.model import ModelParallelPass, model_parallel
 from paleo.parallelism.plan import Plan
@@ -15,6 +21,7 @@ __all__ = [
     "ModelParallelPass",
     "Plan",
     "data_parallel",
+    "divided",
     "hybrid_parallel",
     "model_parallel",
 ]

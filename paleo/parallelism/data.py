@@ -6,9 +6,9 @@ other (Qi et al. 2017, section 4.3).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paleo.errors import SettingError
 from paleo.estimate import BACKWARD, FORWARD, checked_workers, estimate_pass
@@ -17,7 +17,7 @@ from paleo.netspec import NetSpec
 from paleo.parallelism.plan import Plan, check_together
 from paleo.quantity import Quantity, ceil_div
 
-__all__ = ["SCALINGS", "DataParallel", "DataParallelStep", "data_parallel"]
+__all__ = ["SCALINGS", "DataParallel", "DataParallelStep", "data_parallel", "divided"]
 
 #: Weak scaling gives every worker the batch; strong scaling divides it among them.
 SCALINGS = ("weak", "strong")
@@ -69,10 +69,7 @@ class DataParallel:
             raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
         workers, batch = checked_workers(workers), checked_batch(batch_size)
         check_together(batch, workers)
-        if scaling == "weak":
-            own, whole = batch, batch * workers
-        else:
-            own, whole = ceil_div(batch, workers), batch
+        own, whole = divided(batch, workers, scaling)
         computation = self._compute(own)
         return DataParallelStep(
             workers,
@@ -85,6 +82,33 @@ class DataParallel:
                 for scheme in self.plan.schemes
             },
         )
+
+    def computing(self, own_batch: int) -> Quantity:
+        """Return the seconds in which a worker computes a step of so many samples."""
+        return self._compute(own_batch).seconds
+
+    def prepare(self, own_batches: Sequence[int]) -> None:
+        """Compute all these batches of one worker at once, as an array.
+
+        For many batches or layers that is sooner done than one by one, and gives the same.
+        """
+        import numpy as np
+
+        batches = np.array(own_batches, np.int64)
+        found = self._compute(batches)
+        forward, backward, update = (
+            np.broadcast_to(seconds, batches.shape).tolist()
+            for seconds in (found.forward, found.backward, found.update)
+        )
+        for i, batch in enumerate(own_batches):
+            self._computed[batch] = _Computation(
+                forward[i], backward[i], update[i], found.num_bytes
+            )
+
+    def exchange(self, workers: int, scheme: str) -> Quantity:
+        """Return the seconds in which so many workers exchange all gradients."""
+        known = next(iter(self._computed.values()), None) or self._compute(1)
+        return self.plan.communication(known.num_bytes, workers, scheme)
 
     def _compute(self, batch: Quantity) -> _Computation:
         known = self._computed.get(batch) if isinstance(batch, int) else None
@@ -112,6 +136,17 @@ class _Computation(NamedTuple):
     backward: Quantity
     update: Quantity
     num_bytes: int
+
+    @property
+    def seconds(self) -> Quantity:
+        return self.forward + self.backward + self.update
+
+
+def divided(batch_size: Any, workers: Any, scaling: str) -> tuple[Any, Any]:
+    """Return the samples of one worker and of the whole step; see `data_parallel`."""
+    if scaling == "weak":
+        return batch_size, batch_size * workers
+    return ceil_div(batch_size, workers), batch_size
 
 
 def data_parallel(

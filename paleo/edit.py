@@ -1,0 +1,448 @@
+"""Edits of nets: what if a layer had more filters, a pooling went, the images were larger.
+
+An edit changes keys of layers, removes layers or scales the inputs. What followed from the
+old shapes then follows from the new ones (`Layer.following`): the channels that a filter
+takes, a pooling over the whole image, the classes of a softmax. What does not fit any more
+is an error that names the layer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from paleo.errors import Mistakes, NetSpecError, SettingError, near
+from paleo.graph import Node, infer_nodes
+from paleo.importers import ImportOptions
+from paleo.layers import Layer, ShapeError
+from paleo.layers.shaping import Input
+from paleo.load import load
+from paleo.netspec import LayerSpec, NetSpec
+from paleo.tensor import Shape
+from paleo.values import MAX_SIZE, shown
+
+__all__ = ["MAX_SERIES", "Edits", "edit", "series", "variations"]
+
+#: The most nets that one series may have.
+MAX_SERIES = 1000
+
+NetLike = str | os.PathLike[str] | NetSpec
+
+_TARGET = re.compile(r"(?P<layer>.+)\.(?P<key>\w+)(?P<places>(\[[^\[\]]*\])*)", re.DOTALL)
+_PLACE = re.compile(r"\[\s*(-?\d{1,9})?\s*(:)?\s*(-?\d{1,9})?\s*\]")
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """One "LAYER.KEY[INDEX]=VALUE": `places` are an index, or the ends of a slice, each."""
+
+    text: str
+    layer: str
+    key: str
+    places: tuple[int | slice, ...]
+    value: Any
+
+    @property
+    def metaparameters(self) -> Mapping[str, Any] | None:
+        """What the generator takes that is named in the place of a layer; None if none is."""
+        import inspect  # with the generators, imported on use: few edits need them
+
+        from paleo.generators import GENERATORS
+
+        if self.layer not in GENERATORS:
+            return None
+        return inspect.signature(GENERATORS[self.layer]).parameters
+
+
+@dataclass(frozen=True)
+class Edits:
+    """Edits of a net, applied together.
+
+    `set` has entries "LAYER.KEY=VALUE" or, for one or several entries of a list,
+    "LAYER.KEY[INDEX]=VALUE" and "LAYER.KEY[FROM:TO]=VALUE"; values are written as in a net
+    file, names with or without quotes. A layer's name may be a pattern ("fire*/squeeze1x1").
+    Where the net is one that a generator makes, LAYER.KEY may be GENERATOR.METAPARAMETER
+    ("squeezenet.sr"). `remove` has names or patterns of layers or blocks: what read them then
+    reads what they read. `scale_input` multiplies the dimensions of inputs between batch and
+    channels, rounded to whole numbers.
+    """
+
+    set: tuple[str, ...] = ()
+    remove: tuple[str, ...] = ()
+    scale_input: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.set or self.remove or self.scale_input is not None)
+
+    def __str__(self) -> str:
+        words = [*self.set, *(f"without {name}" for name in self.remove)]
+        if self.scale_input is not None:
+            words.append(f"input x{self.scale_input:g}")
+        return ", ".join(words)
+
+    def apply(self, net: NetSpec) -> NetSpec:
+        """Return the edited net, whose name says how.
+
+        Raises NetSpecError or SettingError with every edit that is wrong and every layer that
+        no longer fits.
+        """
+        if not self:
+            return net
+        mistakes = Mistakes(net.file or net.name)
+        settings = [found for text in self.set if (found := _parsed(text, mistakes))]
+        scale = _checked_scale(self.scale_input, mistakes)
+        layers = {spec.name for spec in net.layers}
+        of_generator = [s for s in settings if s.layer not in layers and s.metaparameters]
+        made = _made_again(net, of_generator, mistakes)
+        mistakes.raise_as(SettingError)
+        settings = [setting for setting in settings if setting not in of_generator]
+        edited = _Editor(made, mistakes).edit(settings, self.remove, scale)
+        return replace(edited, name=f"{net.name} {self}")
+
+
+def edit(
+    net: NetLike,
+    *,
+    set: Sequence[str] = (),  # noqa: A002 (the option's name)
+    remove: Sequence[str] = (),
+    scale_input: float | None = None,
+    importing: ImportOptions | None = None,
+) -> NetSpec:
+    """Return a net with edits, as `Edits` describes them; `importing` is as in `load`.
+
+    Raises NetSpecError, SettingError or UnknownNameError.
+    """
+    return Edits(tuple(set), tuple(remove), scale_input).apply(load(net, importing))
+
+
+def series(
+    net: NetLike, vary: Sequence[str], *, importing: ImportOptions | None = None
+) -> tuple[NetSpec, ...]:
+    """Return a net in the variations that `variations` makes of `vary`.
+
+    Raises NetSpecError, SettingError or UnknownNameError.
+    """
+    spec = load(net, importing)
+    mistakes = Mistakes()
+    found = [mistakes.check(edits.apply, spec) for edits in variations(vary)]
+    mistakes.raise_as(NetSpecError)
+    return tuple(each for each in found if each is not None)
+
+
+def variations(vary: Sequence[str], base: Edits | None = None) -> list[Edits]:
+    """Return `base` with every combination of the values that `vary` gives, the last quickest.
+
+    Each of `vary` is "LAYER.KEY[INDEX]=VALUE,VALUE,...", an entry of `Edits.set` with several
+    values, or "scale_input=FACTOR,...". Raises SettingError for what is neither, or too many.
+    """
+    base = base or Edits()
+    mistakes = Mistakes()
+    choices: list[list[tuple[str, Any]]] = []
+    for text in vary:
+        target, equals, values = text.partition("=")
+        target = target.strip()
+        entries = _split(values)
+        if not equals or not target or not all(entries):
+            mistakes.add(
+                f'vary: expected "LAYER.KEY[INDEX]=VALUE,VALUE,..." or "scale_input=FACTOR,...", '
+                f"got {shown(text)}"
+            )
+        elif target in ("scale_input", "scale-input"):
+            factors = [_number(entry) for entry in entries]
+            choices.append([("scale_input", factor) for factor in factors])
+        else:
+            choices.append([("set", f"{target}={entry}") for entry in entries])
+    count = 1
+    for each in choices:
+        count *= len(each)
+    if count > MAX_SERIES:
+        mistakes.add(f"vary: {count} nets are more than {MAX_SERIES}")
+    mistakes.raise_as(SettingError)
+
+    def combined(choice: tuple[tuple[str, Any], ...]) -> Edits:
+        scale = next((value for kind, value in choice if kind != "set"), base.scale_input)
+        chosen = tuple(value for kind, value in choice if kind == "set")
+        return Edits(base.set + chosen, base.remove, scale)
+
+    return [combined(choice) for choice in itertools.product(*choices)]
+
+
+def _split(text: str) -> list[str]:
+    """Return the entries of a list separated by commas, those within brackets kept together."""
+    entries, depth = [""], 0
+    for character in text:
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and depth <= 0:
+            entries.append("")
+        else:
+            entries[-1] += character
+    return [entry.strip() for entry in entries]
+
+
+def _number(text: str) -> Any:
+    """Return a text as a number, or as it is: `Edits.apply` refuses that."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _checked_scale(scale: Any, mistakes: Mistakes) -> float | None:
+    """Return a factor for the inputs; notes what is no number above 0."""
+    if scale is None:
+        return None
+    if isinstance(scale, int | float) and not isinstance(scale, bool) and 0 < scale <= MAX_SIZE:
+        return scale
+    mistakes.add(f"scale_input: expected a number above 0, got {shown(scale)}")
+    return None
+
+
+def _parsed(text: str, mistakes: Mistakes) -> _Setting | None:
+    """Return what an entry of `Edits.set` says; None, the mistake noted, if it is none."""
+    target, equals, value = text.partition("=")
+    match = _TARGET.fullmatch(target.strip())
+    places = re.findall(r"\[[^\[\]]*\]", match["places"]) if match else []
+    parts = [_PLACE.fullmatch(place) for place in places]
+    if not match or not equals or not all(parts):
+        mistakes.add(
+            f'set: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got {shown(text)}'
+        )
+        return None
+    found: list[int | slice] = []
+    for place in parts:
+        assert place
+        begin, end = (int(digits) if digits else None for digits in (place[1], place[3]))
+        if place[2]:
+            found.append(slice(begin, end))
+        elif begin is not None and end is None:
+            found.append(begin)
+        else:
+            mistakes.add(f"set: expected an index or FROM:TO in brackets, got {shown(text)}")
+            return None
+    return _Setting(text, match["layer"], match["key"], tuple(found), _value(value.strip()))
+
+
+def _value(text: str) -> Any:
+    """Return a value as a net file would have it; a bare word is a name."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _made_again(net: NetSpec, settings: Sequence[_Setting], mistakes: Mistakes) -> NetSpec:
+    """Return the net made by its generator with other metaparameters; notes what is wrong."""
+    chosen: dict[str, Any] = {}
+    for setting in settings:
+        known = setting.metaparameters
+        assert known is not None
+        if net.name != setting.layer:
+            mistakes.add(
+                f"set {setting.text}: only the net {setting.layer} has these metaparameters"
+            )
+        elif setting.key not in known or setting.places:
+            guess = near(setting.key, known) or f"; there are: {', '.join(known)}"
+            mistakes.add(f"set {setting.text}: no such metaparameter{guess}")
+        else:
+            chosen[setting.key] = setting.value
+    if not chosen or mistakes:
+        return net
+    from paleo.generators import GENERATORS
+
+    batch = next(spec.layer.tensor[0] for spec in net.layers if isinstance(spec.layer, Input))
+    return GENERATORS[net.name](**{"batch_size": batch, "name": net.name, **chosen})
+
+
+class _Editor:
+    """Edits one net, noting every mistake."""
+
+    def __init__(self, net: NetSpec, mistakes: Mistakes) -> None:
+        self.net = net
+        self.mistakes = mistakes
+        self.specs = {spec.name: spec for spec in net.layers}
+        self.old = infer_nodes(net, None, Mistakes())
+
+    def edit(
+        self, settings: Sequence[_Setting], removed: Sequence[str], scale: float | None
+    ) -> NetSpec:
+        """Return the edited net; raises NetSpecError."""
+        chosen: dict[str, list[_Setting]] = {}
+        for setting in settings:
+            for name in self._matching(setting.layer, key=setting.key):
+                chosen.setdefault(name, []).append(setting)
+        gone = {name for pattern in removed for name in self._matching(pattern)}
+        for setting in settings:
+            if setting.layer in gone:
+                self.mistakes.add("it is removed, and so cannot be changed", setting.layer)
+        if scale is not None:
+            self._check_inputs()
+        left = dict(self._rewired(gone))
+        self.mistakes.raise_as(NetSpecError)
+
+        shapes: dict[str, Shape] = {}
+        for node in self.old:
+            if node.name in left and all(name in shapes for name in left[node.name].parents):
+                inputs = tuple(shapes[parent] for parent in left[node.name].parents)
+                layer = self._layer(node, inputs, chosen.get(node.name, ()), scale)
+                if layer is None:
+                    continue
+                try:
+                    shapes[node.name] = layer.infer_shape(inputs)
+                except ShapeError as error:
+                    self.mistakes.add(f"no longer fits: {error}", node.name, error.key)
+                    continue
+                left[node.name] = replace(left[node.name], layer=layer)
+        self.mistakes.raise_as(NetSpecError)
+        net = replace(self.net, layers=tuple(left.values()))
+        if not any(spec.layer.is_input for spec in net.layers):
+            self.mistakes.add("no Input is left", key="layers")
+        else:
+            infer_nodes(net, None, self.mistakes)
+        self.mistakes.raise_as(NetSpecError)
+        return net
+
+    def _matching(self, pattern: str, key: str | None = None) -> list[str]:
+        """Return the layers that a name or pattern means.
+
+        Of a pattern, only those that have a key; where none is asked for, blocks have names too.
+        """
+        if pattern in self.specs:
+            names = [pattern]
+        else:
+            wanted = (pattern,) if key else (pattern, f"{pattern.rstrip('/')}/*")
+            names = [
+                name
+                for name, spec in self.specs.items()
+                if any(fnmatchcase(name, each) or spec.origin == each for each in wanted)
+                and (key is None or key in spec.layer.keys)
+            ]
+        split = {self.specs[name].origin for name in names if self.specs[name].shard is not None}
+        for origin in sorted(split):
+            self.mistakes.add("split over devices: only its file can change it", origin)
+        if not names:
+            origins = dict.fromkeys(spec.origin for spec in self.net.layers)
+            inside = [name for name in origins if name.endswith(f"/{pattern}")]
+            guess = f" (did you mean {inside[0]!r}?)" if inside else near(pattern, origins)
+            self.mistakes.add(f"there is no such layer{guess}", pattern)
+        return [] if split else names
+
+    def _check_inputs(self) -> None:
+        """Note inputs that have nothing between batch and channels."""
+        inputs = [node for node in self.old if node.layer.is_input]
+        if all(len(node.output) < 3 for node in inputs):
+            self.mistakes.add(
+                "scale_input: it has no height and width, only batch and features", inputs[0].name
+            )
+
+    def _rewired(self, gone: set[str]) -> Iterator[tuple[str, LayerSpec]]:
+        """Yield the layers that stay, in the file's order, reading what the others had read."""
+        behind: dict[str, dict[str, None]] = {}  # what is read in the place of a removed layer
+        for node in self.old:
+            if node.name in gone:
+                behind[node.name] = {
+                    name: None
+                    for parent in self.specs[node.name].parents
+                    for name in (behind[parent] if parent in gone else (parent,))
+                }
+        for spec in self.net.layers:
+            if spec.name in gone:
+                continue
+            if spec.shares in gone:
+                self.mistakes.add(
+                    f'cannot be removed: "{spec.name}" shares its parameters', spec.shares
+                )
+            parents = []
+            for parent in spec.parents:
+                instead = list(behind.get(parent, (parent,)))
+                parents += instead[:1]
+                if len(instead) != 1:
+                    reads = " or ".join(f'"{name}"' for name in instead) or "nothing"
+                    self.mistakes.add(
+                        f'cannot be removed: "{spec.name}" would have to read {reads}', parent
+                    )
+            yield spec.name, replace(spec, parents=tuple(parents))
+
+    def _layer(
+        self,
+        node: Node,
+        inputs: tuple[Shape, ...],
+        settings: Sequence[_Setting],
+        scale: float | None,
+    ) -> Layer | None:
+        """Return a layer as it follows from new inputs, then edited; None if an edit is wrong."""
+        layer = node.layer
+        if inputs != node.inputs:
+            layer = layer.following(node.inputs, inputs)
+        if isinstance(layer, Input) and scale is not None:
+            layer = _scaled(layer, scale)
+        for setting in settings:
+            try:
+                layer = _with(layer, setting)
+            except ValueError as error:
+                self.mistakes.add(str(error), node.name, setting.key)
+                return None
+        return self._settled(layer, inputs, {setting.key for setting in settings})
+
+    @staticmethod
+    def _settled(layer: Layer, inputs: tuple[Shape, ...], chosen: set[str]) -> Layer:
+        """Return a layer whose keys follow from those that were chosen, such as its groups."""
+        if not chosen:
+            return layer
+        try:
+            followed = layer.following(inputs, inputs)
+        except ShapeError:  # which says it once more when the shape is inferred
+            return layer
+        return followed.replace(**{key: getattr(layer, key) for key in chosen})
+
+
+def _scaled(layer: Input, scale: float) -> Input:
+    """Return an input whose dimensions between batch and channels are so many times as large."""
+    batch, *sizes = layer.tensor
+    channels = sizes[-1:]
+    larger = (max(1, int(size * scale + 0.5)) for size in sizes[:-1])
+    return layer.replace(tensor=(batch, *larger, *channels))
+
+
+def _with(layer: Layer, setting: _Setting) -> Layer:
+    """Return a layer with one key set; raises ValueError saying what is expected."""
+    key = layer.keys.get(setting.key)
+    if key is None:
+        known = ", ".join(layer.keys) or "none"
+        guess = near(setting.key, layer.keys)
+        raise ValueError(f"{layer.type_name} has no such key{guess}; it has: {known}")
+    value = setting.value
+    if setting.places:
+        value = _placed(key.kind.written(getattr(layer, setting.key)), setting.places, value)
+    return layer.replace(**{setting.key: key.kind.parse(value)})
+
+
+def _placed(whole: Any, places: tuple[int | slice, ...], value: Any) -> Any:
+    """Return a list with another value at a place; raises ValueError if there is no such place."""
+    if not isinstance(whole, list):
+        raise ValueError(f"{shown(whole)} is no list with entries")
+    place, *inner = places
+    if isinstance(place, int):
+        inside = -len(whole) <= place < len(whole)
+        positions = [place % len(whole)] if inside else []
+    else:
+        positions = list(range(len(whole))[place])
+    found = list(whole)
+    values = value if isinstance(value, list) and isinstance(place, slice) else None
+    if not positions or (values is not None and len(values) != len(positions)):
+        where = place if isinstance(place, int) else f"{_end(place.start)}:{_end(place.stop)}"
+        wanted = f"{len(values)} values" if values is not None else "an entry"
+        raise ValueError(f"expected [{where}] to be {wanted} of {shown(whole)}")
+    for i, position in enumerate(positions):
+        new = value if values is None else values[i]
+        found[position] = _placed(whole[position], tuple(inner), new) if inner else new
+    return found
+
+
+def _end(position: int | None) -> str:
+    return "" if position is None else str(position)

@@ -1,0 +1,118 @@
+"""How many workers are worth it: the knee of a scaling curve, and where it is mostly waiting.
+
+K workers have a speedup S and an efficiency E = S / K. The knee is where E over the time of the
+work is largest, that is S**2 / K (Eager, Zahorjan, Lazowska, "Speedup versus efficiency in
+parallel systems", IEEE Transactions on Computers 38(3), 1989): below it another worker gains more
+than it wastes, above it wastes more than it gains.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import NamedTuple
+
+from paleo.parallelism import DataParallel, divided
+
+__all__ = ["LIMIT", "Curve", "balance", "curve", "knee", "own_batches"]
+
+#: Workers are counted up to here: a power of 2, so that a binary tree of them is complete.
+LIMIT = 65_536
+
+
+class Curve(NamedTuple):
+    """Training steps on 1, 2, 3, ... workers, in seconds.
+
+    `compute` is what one worker takes for its own samples, no less for more of them;
+    `communicate` what the exchange takes, no less for more workers. Both are asked for a few
+    whole numbers only.
+    """
+
+    compute: Callable[[int], float]
+    communicate: Callable[[int], float]
+    batch_size: int
+    scaling: str
+
+    def computing(self, workers: int) -> float:
+        """Return the seconds in which each worker computes."""
+        own, _ = divided(self.batch_size, workers, self.scaling)
+        return self.compute(own)
+
+    @property
+    def end(self) -> int | None:
+        """The worker count from which each computes a single sample, None in weak scaling."""
+        return self.batch_size if self.scaling == "strong" else None
+
+
+def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Curve:
+    """Return the curve of a net under data parallelism and one scheme."""
+
+    def compute(own: int) -> float:
+        return float(data.computing(own))
+
+    def communicate(workers: int) -> float:
+        return float(data.exchange(workers, scheme))
+
+    return Curve(compute, communicate, batch_size, scaling)
+
+
+def own_batches(batch_size: int) -> list[int]:
+    """Return the batches that one worker can have in strong scaling, up to LIMIT workers.
+
+    There are about 2 sqrt(batch_size), the largest first.
+    """
+    found, workers = [], 1
+    while workers <= LIMIT:
+        own, _ = divided(batch_size, workers, "strong")
+        found.append(own)
+        if own == 1:
+            break
+        workers, _ = divided(batch_size, own - 1, "strong")  # the least that share out less
+    return found
+
+
+def knee(curve: Curve, limit: int = LIMIT) -> int | None:
+    """Return the least worker count with the largest speedup**2 / workers.
+
+    All counts up to `limit` are candidates, and the answer is exact. None if `limit` itself
+    is the best: the curve may go on growing.
+    """
+    weak = curve.scaling == "weak"
+    last = limit if curve.end is None else min(limit, curve.end)
+
+    def most(low: int, high: int) -> float:
+        """Return what no count from `low` to `high` exceeds, and what a count is worth itself.
+
+        Speedups relate to a constant, so it is left out: they go with samples a second.
+        """
+        seconds = curve.computing(high) + curve.communicate(low)
+        return (high if weak else 1 / low) / (seconds * seconds) if seconds else math.inf
+
+    best, worth = 1, 0.0
+    for power in range(last.bit_length()):  # a good guess, so that little is left to look at
+        best, worth = max((best, worth), (2**power, most(2**power, 2**power)), key=lambda x: x[1])
+    ranges = [(1, last)]
+    while ranges:
+        low, high = ranges.pop()
+        ceiling = most(low, high)
+        if ceiling < worth or (ceiling == worth and low >= best):
+            continue
+        if low == high:
+            best, worth = low, ceiling
+        else:
+            middle = math.isqrt(low * high)
+            ranges += [(middle + 1, high), (low, middle)]
+    return None if best == limit and last != curve.end else best
+
+
+def balance(curve: Curve, limit: int = LIMIT) -> int | None:
+    """Return the least worker count whose exchange takes at least as long as its computation.
+
+    None if there is none up to `limit`.
+    """
+    counts = range(1, limit + 1)
+    found = bisect_left(
+        counts, True, key=lambda count: curve.communicate(count) >= curve.computing(count)
+    )
+    return counts[found] if found < limit else None

@@ -1,0 +1,515 @@
+"""Edits of nets: what is changed, what follows, what no longer fits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import paleo
+from paleo.cli import cli
+from paleo.edit import variations
+
+Net = Callable[..., paleo.NetSpec]
+
+
+def layer(net: paleo.NetSpec, name: str) -> Any:
+    (found,) = [spec.layer for spec in net.layers if spec.name == name]
+    return found
+
+
+def parents(net: paleo.NetSpec, name: str) -> tuple[str, ...]:
+    (found,) = [spec.parents for spec in net.layers if spec.name == name]
+    return found
+
+
+def output(net: paleo.NetSpec, name: str) -> tuple[Any, ...]:
+    (found,) = [node.output for node in paleo.build(net).nodes if node.name == name]
+    return found
+
+
+def refused(*arguments: str, status: int = 1) -> list[str]:
+    result = click.testing.CliRunner().invoke(cli, arguments, prog_name="paleo")
+    assert (result.exit_code, result.stdout) == (status, ""), result.output
+    return [line.removeprefix("paleo: ") for line in result.stderr.splitlines()]
+
+
+def conv(parent: str, window: int, channels: int, filters: int, **keys: Any) -> dict[str, Any]:
+    return {
+        "type": "Convolution",
+        "parents": [parent],
+        "filter": [window, window, channels, filters],
+        "strides": [1, 1, 1, 1],
+        "padding": "SAME",
+    } | keys
+
+
+DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}
+
+
+# What follows
+
+
+def test_the_next_filter_takes_as_many_channels_as_there_are_now() -> None:
+    wide = paleo.edit("nin_227", set=["conv8.filter[3]=1536"])
+    assert layer(wide, "conv8").filter == (1, 1, 384, 1536)
+    assert layer(wide, "conv9").filter == (1, 1, 1536, 384)
+    before, after = paleo.summarize("nin_227"), paleo.summarize(wide)
+    # 1152 filters of 384 weights and a bias in conv8, 1152 channels for 384 filters in conv9.
+    assert after.num_params - before.num_params == 1152 * (384 + 1) + 1152 * 384
+    # 1024 images of 13 x 13, 2 FLOPs a multiply-add.
+    positions = 1024 * 13 * 13
+    assert after.forward_flops - before.forward_flops == 2 * positions * 1152 * 384 * 2
+
+
+def test_layers_in_between_hand_the_change_on(net: Net) -> None:
+    spec = net(
+        {
+            "data": DATA,
+            "a": conv("data", 3, 3, 4),
+            "bn": {"type": "BatchNorm", "parents": ["a"]},
+            "b": conv("data", 3, 3, 5),
+            "both": {"type": "Concatenate", "parents": ["bn", "b"], "dim": 3},
+            "c": conv("both", 1, 9, 7),
+            "derived": conv("both", 1, -1, 7),
+        }
+    )
+    wide = paleo.edit(spec, set=["a.filter[3]=10"])
+    assert layer(wide, "c").filter == (1, 1, 15, 7)
+    assert layer(wide, "derived").filter == (1, 1, -1, 7)
+    assert output(wide, "both") == (2, 8, 8, 15)
+
+
+def test_groups_stay_but_depthwise_convolutions_have_one_for_each_channel(net: Net) -> None:
+    spec = net(
+        {
+            "data": DATA,
+            "a": conv("data", 3, 3, 8),
+            "grouped": conv("a", 3, 4, 6, groups=2),
+            "depthwise": conv("a", 3, 1, 16, groups=8),
+        }
+    )
+    wide = paleo.edit(spec, set=["a.filter[3]=12"])
+    assert (layer(wide, "grouped").filter, layer(wide, "grouped").groups) == ((3, 3, 6, 6), 2)
+    assert (layer(wide, "depthwise").filter, layer(wide, "depthwise").groups) == ((3, 3, 1, 24), 12)
+
+
+def test_the_channels_of_a_filter_follow_its_groups() -> None:
+    grouped = paleo.edit("nin_227", set=["conv8.groups=2", "conv9.groups=384"])
+    assert layer(grouped, "conv8").filter == (1, 1, 192, 384)
+    assert layer(grouped, "conv9").filter == (1, 1, 1, 384)
+    alone = paleo.edit("alexnet", set=["conv[245].groups=1"])
+    assert layer(alone, "conv2").filter == (5, 5, 96, 256)
+    # AlexNet's convolutions in two groups, and how many weights they spare.
+    spared = 5 * 5 * 48 * 256 + 3 * 3 * 192 * 384 + 3 * 3 * 192 * 256
+    assert paleo.summarize(alone).num_params - paleo.summarize("alexnet").num_params == spared
+
+
+def test_a_pooling_over_the_whole_image_stays_one(net: Net) -> None:
+    pool = {"type": "AvgPool", "padding": "VALID"}
+    spec = net(
+        {
+            "data": DATA,
+            "whole": {**pool, "parents": ["data"], "ksize": [1, 8, 8, 1], "strides": [1, 8, 8, 1]},
+            "step": {**pool, "parents": ["data"], "ksize": [1, 8, 8, 1], "strides": [1, 1, 1, 1]},
+            "part": {**pool, "parents": ["data"], "ksize": [1, 4, 4, 1], "strides": [1, 4, 4, 1]},
+        }
+    )
+    large = paleo.edit(spec, scale_input=2)
+    assert (layer(large, "whole").ksize, layer(large, "whole").strides) == ((16, 16), (16, 16))
+    assert (layer(large, "step").ksize, layer(large, "step").strides) == ((16, 16), (1, 1))
+    assert layer(large, "part").ksize == (4, 4)
+    assert output(large, "part") == (2, 4, 4, 3)
+
+
+def test_the_classes_of_a_softmax_follow() -> None:
+    more = paleo.edit("nin", set=["cccp8.filter[3]=4000"])
+    assert layer(more, "softmax").num_classes == 4000
+
+
+def test_deconvolutions_slices_reshapes_and_resizes_follow(net: Net) -> None:
+    spec = net(
+        {
+            "data": {"type": "Input", "parents": [], "tensor": [2, 8, 8, 6]},
+            "up": {
+                "type": "Deconvolution",
+                "parents": ["data"],
+                "filter": [4, 4, 5, 6],
+                "strides": [1, 2, 2, 1],
+                "padding": [1, 1],
+                "output_shape": [-1, 16, 16, 5],
+            },
+            "second": {"type": "Slice", "parents": ["data"], "dim": 3, "begin": 3, "size": 3},
+            "first": {"type": "Slice", "parents": ["data"], "dim": 3, "begin": 0, "size": 1},
+            "flat": {"type": "Reshape", "parents": ["data"], "output_shape": [-1, 64, 6]},
+            "flatter": {"type": "Reshape", "parents": ["flat"], "output_shape": [-1, 384]},
+            "resized": {"type": "Resize", "parents": ["data"], "size": [4, 24]},
+        }
+    )
+    large = paleo.edit(spec, set=["data.tensor[1:3]=10", "data.tensor[3]=8"])
+    # A stride of 2: 2 more in are 4 more out.
+    assert layer(large, "up").output_shape == (-1, 20, 20, 5)
+    assert layer(large, "up").filter == (4, 4, 5, 8)
+    assert (layer(large, "second").begin, layer(large, "second").size) == (4, 4)
+    assert (layer(large, "first").begin, layer(large, "first").size) == (0, 1)
+    assert layer(large, "flat").output_shape == (-1, 100, 8)
+    assert layer(large, "flatter").output_shape == (-1, 800)
+    assert layer(large, "resized").size == (5, 30)
+
+
+def test_a_reshape_that_cuts_a_dimension_in_several_does_not_guess(net: Net) -> None:
+    spec = net(
+        {
+            "data": {"type": "Input", "parents": [], "tensor": [2, 8, 12]},
+            "heads": {"type": "Reshape", "parents": ["data"], "output_shape": [-1, 8, 3, 4]},
+        }
+    )
+    with pytest.raises(paleo.NetSpecError, match="2x8x24 cannot become"):
+        paleo.edit(spec, set=["data.tensor[2]=24"])
+
+
+# What is changed
+
+
+def test_entries_slices_and_whole_keys_can_be_set() -> None:
+    edited = paleo.edit(
+        "nin_227",
+        set=[
+            "data.tensor[1:3]=[200, 300]",
+            "conv7.filter[0:2]=6",
+            "conv7.padding=[2,2]",
+            "conv2.padding=VALID",
+            'conv3.activation_fn="tanh"',
+            "conv12.filter[-1]=10",
+        ],
+    )
+    assert layer(edited, "data").tensor == (1024, 200, 300, 3)
+    assert layer(edited, "conv7").filter == (6, 6, 256, 384)
+    assert layer(edited, "conv7").padding == ((2, 2), (2, 2))
+    assert layer(edited, "conv2").padding == "VALID"
+    assert layer(edited, "conv3").activation_fn == "tanh"
+    assert layer(edited, "conv12").filter == (1, 1, 1024, 10)
+
+
+def test_a_pattern_means_all_layers_that_have_the_key() -> None:
+    squeezed = paleo.edit("squeezenet", set=["fire*/squeeze1x1.filter[3]=20"])
+    names = [spec.name for spec in squeezed.layers if spec.name.endswith("squeeze1x1")]
+    assert len(names) == 8
+    assert {layer(squeezed, name).filter[3] for name in names} == {20}
+    assert layer(squeezed, "fire9/expand3x3").filter == (3, 3, 20, 256)
+
+
+def test_the_name_says_what_was_edited() -> None:
+    edits = paleo.Edits(("conv8.filter[3]=9",), ("pool3",), 2.0)
+    assert edits.apply(paleo.load("nin_227")).name == (
+        "nin_227 conv8.filter[3]=9, without pool3, input x2"
+    )
+    net = paleo.load("nin_227")
+    assert paleo.Edits().apply(net) is net
+
+
+def test_scaled_inputs_are_rounded_to_whole_numbers() -> None:
+    # 227 x 1.5 = 340.5
+    assert layer(paleo.edit("nin_227", scale_input=1.5), "data").tensor == (1024, 341, 341, 3)
+    assert layer(paleo.edit("nin_227", scale_input=0.5), "data").tensor == (1024, 114, 114, 3)
+
+
+# What is removed
+
+
+def test_what_read_a_removed_layer_reads_what_it_read() -> None:
+    without = paleo.edit("nin_227", remove=["pool3"])
+    assert parents(without, "conv4") == ("conv3",)
+    # 55 x 55 in the place of 27 x 27, and a mean over the whole 13 x 13 at the end.
+    assert output(without, "conv4") == (1024, 55, 55, 256)
+    assert output(without, "pool12") == (1024, 1, 1, 1000)
+
+
+def test_a_block_can_be_removed() -> None:
+    net = paleo.edit("squeezenet", remove=["fire9"])
+    assert not [spec for spec in net.layers if spec.name.startswith("fire9/")]
+    assert parents(net, "drop9") == ("maxpool8",)
+    residual = paleo.edit("resnet18", remove=["res2b"])
+    assert len(paleo.load("resnet18").layers) - len(residual.layers) == 7
+    assert paleo.summarize(residual).num_params == (
+        # Two convolutions of 3 x 3 x 64 x 64 without bias, two normalizations.
+        paleo.summarize("resnet18").num_params - 2 * (9 * 64 * 64 + 2 * 64)
+    )
+
+
+def test_a_layer_at_the_end_can_be_removed() -> None:
+    assert paleo.edit("nin", remove=["softmax"]).layers[-1].name == "pool4"
+
+
+# Series
+
+
+def test_a_series_has_every_combination() -> None:
+    nets = paleo.series("nin_227", ["conv8.filter[3]=10,20", "scale_input=1,2"])
+    assert [net.name.removeprefix("nin_227 ") for net in nets] == [
+        "conv8.filter[3]=10, input x1",
+        "conv8.filter[3]=10, input x2",
+        "conv8.filter[3]=20, input x1",
+        "conv8.filter[3]=20, input x2",
+    ]
+    assert [layer(net, "conv8").filter[3] for net in nets] == [10, 10, 20, 20]
+
+
+def test_lists_may_be_varied_too() -> None:
+    nets = paleo.series("nin_227", ["conv7.padding=[1,1],[2,2],SAME"])
+    assert [layer(net, "conv7").padding for net in nets] == [
+        ((1, 1), (1, 1)),
+        ((2, 2), (2, 2)),
+        "SAME",
+    ]
+
+
+def test_metaparameters_of_a_generator_can_be_varied() -> None:
+    nets = paleo.series("squeezenet", ["squeezenet.sr=0.125,0.5,0.75"])
+    # Figure 5.3 of the dissertation prints 4.8, 13 and 19 MB, which are MiB.
+    sizes = [paleo.summarize(net).weights_bytes / 2**20 for net in nets]
+    assert [round(size, 2) for size in sizes] == [4.76, 12.99, 18.47]
+    both = paleo.edit("squeezenet", set=["squeezenet.sr=0.5", "conv10.filter[3]=10"])
+    assert layer(both, "fire2/squeeze1x1").filter[3] == 64
+    assert layer(both, "conv10").filter[3] == 10
+
+
+def test_no_variations_are_the_edits_themselves() -> None:
+    base = paleo.Edits(("a.b=1",))
+    assert variations([], base) == [base]
+
+
+# Properties
+
+CHAINS = ("nin", "nin_227", "alex_v2", "vgg11", "lenet5_224", "squeezenet", "googlenet")
+
+
+@given(st.sampled_from(CHAINS), st.integers(1, 4096), st.data())
+def test_an_edit_taken_back_gives_the_net_again(name: str, filters: int, data: Any) -> None:
+    net = paleo.load(name)
+    names = [spec.name for spec in net.layers if spec.layer.type_name == "Convolution"]
+    chosen = data.draw(st.sampled_from(names))
+    before = layer(net, chosen).filter[3]
+    try:
+        there = paleo.edit(net, set=[f"{chosen}.filter[3]={filters}"])
+    except paleo.NetSpecError:
+        assume(False)
+    back = paleo.edit(there, set=[f"{chosen}.filter[3]={before}"])
+    assert back.layers == net.layers
+
+
+@given(st.sampled_from(CHAINS), st.sampled_from([1.25, 1.5, 2, 3]))
+def test_larger_images_change_no_filter(name: str, factor: float) -> None:
+    net = paleo.load(name)
+    large = paleo.edit(net, scale_input=factor)
+    filters = [
+        [getattr(spec.layer, "filter", None) for spec in each.layers] for each in (net, large)
+    ]
+    assert filters[0] == filters[1]
+    assert paleo.summarize(large).forward_flops > paleo.summarize(net).forward_flops
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_an_edited_net_can_be_written_and_read(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "edited.json"
+    arguments = ["convert", name, "--scale_input=2", "-o", str(path)]
+    result = click.testing.CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0, result.output
+    read, made = paleo.load(path), paleo.edit(name, scale_input=2)
+    assert read.layers == made.layers
+    assert read.name == made.name
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        (
+            ["--set=conv99.filter[3]=1"],
+            "layer \"conv99\": there is no such layer (did you mean 'conv9'?)",
+        ),
+        (
+            ["--set=conv9.filter[7]=1"],
+            'layer "conv9": key "filter": expected [7] to be an entry of [1, 1, 384, 384]',
+        ),
+        (
+            ["--set=conv9.filter[4:]=1"],
+            'layer "conv9": key "filter": expected [4:] to be an entry of [1, 1, 384, 384]',
+        ),
+        (
+            ["--set=conv9.filter[0:2]=[1,2,3]"],
+            'layer "conv9": key "filter": expected [0:2] to be 3 values of [1, 1, 384, 384]',
+        ),
+        (
+            ["--set=conv9.groups[0]=1"],
+            'layer "conv9": key "groups": 1 is no list with entries',
+        ),
+        (
+            ["--set=conv9.filter[3]=many"],
+            'layer "conv9": key "filter": expected a whole number, got "many"',
+        ),
+        (
+            ["--set=conv9.filter[3]=0"],
+            'layer "conv9": key "filter": expected 1 or more, got 0',
+        ),
+        (
+            ["--set=conv9.filter[2]=5"],
+            (
+                'layer "conv9": key "filter": no longer fits: the filter takes 5 channels, '
+                "the input has 384"
+            ),
+        ),
+        (
+            ["--set=conv1.filter[0:2]=500"],
+            (
+                'layer "conv1": key "filter": no longer fits: a window of 500 is larger than '
+                "its padded input of 227"
+            ),
+        ),
+        (
+            ["--set=conv8"],
+            'set: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got "conv8"',
+        ),
+        (
+            ["--set=conv8.filter[x]=1"],
+            'set: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got "conv8.filter[x]=1"',
+        ),
+        (
+            ["--set=conv8.filter[]=1"],
+            'set: expected an index or FROM:TO in brackets, got "conv8.filter[]=1"',
+        ),
+        (
+            ["--set=squeezenet.sr=0.5"],
+            "set squeezenet.sr=0.5: only the net squeezenet has these metaparameters",
+        ),
+        (["--remove=poll3"], "layer \"poll3\": there is no such layer (did you mean 'pool3'?)"),
+        (
+            ["--remove=data"],
+            'layer "data": cannot be removed: "conv1" would have to read nothing',
+        ),
+        (
+            ["--remove=pool3", "--set=pool3.rounding=floor"],
+            'layer "pool3": it is removed, and so cannot be changed',
+        ),
+        (["--remove=*"], 'key "layers": no Input is left'),
+        (["--scale_input=0"], "scale_input: expected a number above 0, got 0.0"),
+        (["--scale_input=nan"], "scale_input: expected a number above 0, got NaN"),
+        (["--vary=scale_input=1,x"], 'scale_input: expected a number above 0, got "x"'),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(edits: list[str], said: str) -> None:
+    for command in ("summary", "simulate", "convert"):
+        assert refused(command, "nin_227", *edits) == [f"nin_227: {said}"]
+
+
+def test_all_wrong_edits_are_said_together() -> None:
+    lines = refused("summary", "nin_227", "--set=a.b=1", "--remove=c", "--set=conv1.filter[9]=1")
+    assert [line.split(": ")[1] for line in lines] == ['layer "a"', 'layer "c"']
+    lines = refused("summary", "nin_227", "--set=conv1.filter[9]=1", "--set=conv4.filter[2]=1")
+    assert [line.split(": ")[1] for line in lines] == ['layer "conv1"']  # conv4 reads it
+
+
+@pytest.mark.parametrize(
+    "vary", ["x", "=1", "conv8.filter[3]=", "conv8.filter[3]=1,,2", "scale_input"]
+)
+def test_variations_without_values_are_refused(vary: str) -> None:
+    (line,) = refused("summary", "nin_227", f"--vary={vary}")
+    assert line == (
+        'vary: expected "LAYER.KEY[INDEX]=VALUE,VALUE,..." or "scale_input=FACTOR,...", '
+        f'got "{vary}"'
+    )
+
+
+def test_a_series_has_a_limit() -> None:
+    values = ",".join(map(str, range(1, 41)))
+    arguments = [f"--vary=conv{i}.filter[3]={values}" for i in (7, 8)]
+    assert refused("summary", "nin_227", *arguments) == ["vary: 1600 nets are more than 1000"]
+
+
+def test_metaparameters_are_checked() -> None:
+    assert refused("summary", "squeezenet", "--set=squeezenet.src=1") == [
+        "squeezenet: set squeezenet.src=1: no such metaparameter (did you mean 'sr'?)"
+    ]
+    assert refused("summary", "squeezenet", "--vary=squeezenet.sr=0.5,2") == [
+        "sr: expected a number above 0, up to 1, got 2"
+    ]
+
+
+def test_a_sum_of_unequal_parts_says_which(net: Net) -> None:
+    spec = net(
+        {
+            "data": DATA,
+            "a": conv("data", 3, 3, 4),
+            "b": conv("a", 3, 4, 4),
+            "sum": {"type": "Elementwise", "parents": ["a", "b"]},
+            "c": conv("sum", 3, 4, 4),
+        }
+    )
+    with pytest.raises(paleo.NetSpecError) as caught:
+        paleo.edit(spec, set=["b.filter[3]=8"])
+    assert str(caught.value) == (
+        'net: layer "sum": no longer fits: its parents differ in shape: 2x8x8x4, 2x8x8x8'
+    )
+    with pytest.raises(paleo.NetSpecError) as caught:
+        paleo.edit(spec, remove=["sum"])
+    assert str(caught.value) == (
+        'net: layer "sum": cannot be removed: "c" would have to read "a" or "b"'
+    )
+
+
+def test_an_owner_of_shared_parameters_stays(net: Net) -> None:
+    spec = net(
+        {
+            "data": DATA,
+            "a": conv("data", 3, 3, 3),
+            "b": conv("a", 3, 3, 3, shares="a"),
+        }
+    )
+    with pytest.raises(paleo.NetSpecError) as caught:
+        paleo.edit(spec, remove=["a"])
+    assert str(caught.value) == 'net: layer "a": cannot be removed: "b" shares its parameters'
+
+
+@pytest.mark.parametrize(
+    "edit", ["--set=parallel_fc67/fc6.filter[3]=9", "--remove=parallel_fc67/fc7"]
+)
+def test_split_layers_are_left_to_their_file(edit: str) -> None:
+    (line,) = refused("summary", "alex_v2_4gpu", edit)
+    assert line.endswith("split over devices: only its file can change it")
+
+
+def test_layers_around_split_ones_can_be_edited() -> None:
+    net = paleo.edit("alex_v2_4gpu", set=["conv5.filter[3]=512"])
+    slices = [spec for spec in net.layers if spec.name.startswith("parallel_fc67/fc6@")]
+    assert len(slices) == 4
+    assert {spec.layer.filter[2] for spec in slices} == {512}  # type: ignore[attr-defined]
+
+
+def test_one_file_holds_one_net() -> None:
+    assert refused("convert", "nin", "--vary=scale_input=1,2") == [
+        "vary: a file holds one net, and these are 2"
+    ]
+
+
+def test_edits_reach_every_net_and_every_command() -> None:
+    result = click.testing.CliRunner().invoke(
+        cli, ["summary", "vgg11", "vgg13", "--set=data.tensor[3]=4", "--format=json"]
+    )
+    names = [net["name"] for net in json.loads(result.stdout)["nets"]]
+    assert names == ["vgg11 data.tensor[3]=4", "vgg13 data.tensor[3]=4"]
+    result = click.testing.CliRunner().invoke(
+        cli, ["simulate", "nin", "--vary=scale_input=1,2", "--num_workers=1", "--format=json"]
+    )
+    runs = json.loads(result.stdout)["runs"]
+    assert [run["net"] for run in runs if run["scaling"] == "weak"] == [
+        "nin input x1",
+        "nin input x2",
+    ]
