@@ -1,6 +1,6 @@
 """Predicted memory of training beside what PyTorch takes on the CPU, net by net.
 
-    python benchmarks/memory.py            measure all and print the tables (half an hour, 5 GB)
+    python benchmarks/memory.py            measure all and print the tables (15 minutes, 5 GB)
     python benchmarks/memory.py --write    and write them into docs/memory.md
     python benchmarks/memory.py --check    measure small cases; exit with 1 if a bound is missed
 
