@@ -6,6 +6,7 @@ To add a dataset: its name, its size and the source of that, registered here by 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from paleo.errors import Mistakes, PaleoError
 from paleo.registry import Registry
@@ -94,9 +95,9 @@ class Schedule:
         mistakes = Mistakes()
         epochs, size = self.epochs, self.dataset_size
         if epochs is not None and not (is_number(epochs) and 0 < epochs <= _MOST):
-            mistakes.add(f"epochs: expected a number above 0, got {shown(epochs)}")
+            mistakes.add(f"epochs: {_wanted(epochs, 'a number above 0')}")
         if size is not None and not (is_whole(size) and 1 <= size <= MAX_COUNT):
-            mistakes.add(f"dataset_size: expected a whole number of 1 or more, got {shown(size)}")
+            mistakes.add(f"dataset_size: {_wanted(size, 'a whole number of 1 or more')}")
         if self.dataset is not None:
             mistakes.check(DATASETS.__getitem__, self.dataset)
             if size is not None:
@@ -112,3 +113,10 @@ class Schedule:
     def num_samples(self) -> float | None:
         """Samples of all epochs together."""
         return None if self.epochs is None or self.size is None else self.epochs * self.size
+
+
+def _wanted(value: Any, expected: str) -> str:
+    """Return what is said of a value that is not as expected, or too large."""
+    if is_number(value) and value > _MOST:
+        return f"{value:g} is too large to mean anything"
+    return f"expected {expected}, got {shown(value)}"

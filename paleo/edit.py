@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +58,8 @@ class _Setting:
 
         if self.layer not in GENERATORS:
             return None
-        return inspect.signature(GENERATORS[self.layer]).parameters
+        found = inspect.signature(GENERATORS[self.layer]).parameters
+        return {name: each for name, each in found.items() if name not in ("batch_size", "name")}
 
 
 @dataclass(frozen=True)
@@ -67,10 +69,10 @@ class Edits:
     `set` has entries "LAYER.KEY=VALUE" or, for one or several entries of a list,
     "LAYER.KEY[INDEX]=VALUE" and "LAYER.KEY[FROM:TO]=VALUE"; values are written as in a net
     file, names with or without quotes. A layer's name may be a pattern ("fire*/squeeze1x1").
-    Where the net is one that a generator makes, LAYER.KEY may be GENERATOR.METAPARAMETER
-    ("squeezenet.sr"). `remove` has names or patterns of layers or blocks: what read them then
-    reads what they read. `scale_input` multiplies the dimensions of inputs between batch and
-    channels, rounded to whole numbers.
+    Where the net is what a generator makes without arguments, LAYER.KEY may be
+    GENERATOR.METAPARAMETER ("squeezenet.sr"). `remove` has names or patterns of layers or
+    blocks: what read them then reads what they read. `scale_input` multiplies the dimensions
+    of inputs between batch and channels, rounded to whole numbers.
     """
 
     set: tuple[str, ...] = ()
@@ -109,8 +111,8 @@ class Edits:
 def edit(
     net: NetLike,
     *,
-    set: Sequence[str] = (),  # noqa: A002 (the option's name)
-    remove: Sequence[str] = (),
+    set: str | Sequence[str] = (),  # noqa: A002 (the option's name)
+    remove: str | Sequence[str] = (),
     scale_input: float | None = None,
     importing: ImportOptions | None = None,
 ) -> NetSpec:
@@ -118,11 +120,12 @@ def edit(
 
     Raises NetSpecError, SettingError or UnknownNameError.
     """
-    return Edits(tuple(set), tuple(remove), scale_input).apply(load(net, importing))
+    edits = Edits(_texts("set", set), _texts("remove", remove), scale_input)
+    return edits.apply(load(net, importing))
 
 
 def series(
-    net: NetLike, vary: Sequence[str], *, importing: ImportOptions | None = None
+    net: NetLike, vary: str | Sequence[str], *, importing: ImportOptions | None = None
 ) -> tuple[NetSpec, ...]:
     """Return a net in the variations that `variations` makes of `vary`.
 
@@ -130,9 +133,17 @@ def series(
     """
     spec = load(net, importing)
     mistakes = Mistakes()
-    found = [mistakes.check(edits.apply, spec) for edits in variations(vary)]
+    found = [mistakes.check(edits.apply, spec) for edits in variations(_texts("vary", vary))]
     mistakes.raise_as(NetSpecError)
     return tuple(each for each in found if each is not None)
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    """Return one text, or several, as a tuple; raises SettingError for anything else."""
+    found = (values,) if isinstance(values, str) else values
+    if not isinstance(found, list | tuple) or not all(isinstance(each, str) for each in found):
+        raise SettingError(f"{name}: expected a text, or several, got {shown(values)}")
+    return tuple(found)
 
 
 def variations(vary: Sequence[str], base: Edits | None = None) -> list[Edits]:
@@ -158,9 +169,9 @@ def variations(vary: Sequence[str], base: Edits | None = None) -> list[Edits]:
             choices.append([("scale_input", factor) for factor in factors])
         else:
             choices.append([("set", f"{target}={entry}") for entry in entries])
-    count = 1
-    for each in choices:
-        count *= len(each)
+    if base.scale_input is not None and any(each[0][0] == "scale_input" for each in choices):
+        mistakes.add("scale_input: give it or vary it, not both")
+    count = math.prod(map(len, choices))
     if count > MAX_SERIES:
         mistakes.add(f"vary: {count} nets are more than {MAX_SERIES}")
     mistakes.raise_as(SettingError)
@@ -199,7 +210,7 @@ def _checked_scale(scale: Any, mistakes: Mistakes) -> float | None:
         return None
     if isinstance(scale, int | float) and not isinstance(scale, bool) and 0 < scale <= MAX_SIZE:
         return scale
-    mistakes.add(f"scale_input: expected a number above 0, got {shown(scale)}")
+    mistakes.add(f"scale_input: expected a number above 0, up to {MAX_SIZE}, got {shown(scale)}")
     return None
 
 
@@ -211,7 +222,7 @@ def _parsed(text: str, mistakes: Mistakes) -> _Setting | None:
     parts = [_PLACE.fullmatch(place) for place in places]
     if not match or not equals or not all(parts):
         mistakes.add(
-            f'set: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got {shown(text)}'
+            f'an edit: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got {shown(text)}'
         )
         return None
     found: list[int | slice] = []
@@ -223,7 +234,7 @@ def _parsed(text: str, mistakes: Mistakes) -> _Setting | None:
         elif begin is not None and end is None:
             found.append(begin)
         else:
-            mistakes.add(f"set: expected an index or FROM:TO in brackets, got {shown(text)}")
+            mistakes.add(f"an edit: expected an index or FROM:TO in brackets, got {shown(text)}")
             return None
     return _Setting(text, match["layer"], match["key"], tuple(found), _value(value.strip()))
 
@@ -233,30 +244,33 @@ def _value(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        return text
+        # ".5" is a number on a command line, and none in JSON.
+        return _number(text) if re.fullmatch(r"-?\.\d+", text) else text
 
 
 def _made_again(net: NetSpec, settings: Sequence[_Setting], mistakes: Mistakes) -> NetSpec:
-    """Return the net made by its generator with other metaparameters; notes what is wrong."""
+    """Return the net made by its generator with other metaparameters; notes what is wrong.
+
+    It has to be what the generator makes without any: a net does not tell its metaparameters.
+    """
     chosen: dict[str, Any] = {}
     for setting in settings:
-        known = setting.metaparameters
-        assert known is not None
-        if net.name != setting.layer:
-            mistakes.add(
-                f"set {setting.text}: only the net {setting.layer} has these metaparameters"
-            )
-        elif setting.key not in known or setting.places:
+        known = setting.metaparameters or {}
+        if setting.key not in known or setting.places:
             guess = near(setting.key, known) or f"; there are: {', '.join(known)}"
-            mistakes.add(f"set {setting.text}: no such metaparameter{guess}")
-        else:
-            chosen[setting.key] = setting.value
-    if not chosen or mistakes:
+            mistakes.add(f"{setting.text}: no such metaparameter{guess}")
+        chosen[setting.key] = setting.value
+    generators = {setting.layer for setting in settings}
+    if not generators or mistakes:
         return net
     from paleo.generators import GENERATORS
 
+    name = generators.pop()
     batch = next(spec.layer.tensor[0] for spec in net.layers if isinstance(spec.layer, Input))
-    return GENERATORS[net.name](**{"batch_size": batch, "name": net.name, **chosen})
+    if GENERATORS[name](batch_size=batch).layers != net.layers:
+        mistakes.add(f"{settings[0].text}: only what `paleo generate {name}` makes has these")
+        return net
+    return GENERATORS[name](**{"batch_size": batch, "name": net.name, **chosen})
 
 
 class _Editor:
@@ -326,19 +340,25 @@ class _Editor:
         for origin in sorted(split):
             self.mistakes.add("split over devices: only its file can change it", origin)
         if not names:
-            origins = dict.fromkeys(spec.origin for spec in self.net.layers)
-            inside = [name for name in origins if name.endswith(f"/{pattern}")]
-            guess = f" (did you mean {inside[0]!r}?)" if inside else near(pattern, origins)
-            self.mistakes.add(f"there is no such layer{guess}", pattern)
+            self.mistakes.add(self._missing(pattern, key), pattern)
         return [] if split else names
+
+    def _missing(self, pattern: str, key: str | None) -> str:
+        """Return what is said of a name or pattern that means no layer."""
+        origins = dict.fromkeys(spec.origin for spec in self.net.layers)
+        if any(name.startswith(f"{pattern}/") for name in origins):
+            return "it is a block: name one of its layers"
+        if any(fnmatchcase(name, pattern) for name in origins):
+            return f"none of these layers has a key {shown(key)}"
+        inside = [name for name in origins if name.endswith(f"/{pattern}")]
+        guess = f" (did you mean {inside[0]!r}?)" if inside else near(pattern, origins)
+        return f"there is no such layer{guess}"
 
     def _check_inputs(self) -> None:
         """Note inputs that have nothing between batch and channels."""
         inputs = [node for node in self.old if node.layer.is_input]
         if all(len(node.output) < 3 for node in inputs):
-            self.mistakes.add(
-                "scale_input: it has no height and width, only batch and features", inputs[0].name
-            )
+            self.mistakes.add("scale_input: it has no height and width", inputs[0].name)
 
     def _rewired(self, gone: set[str]) -> Iterator[tuple[str, LayerSpec]]:
         """Yield the layers that stay, in the file's order, reading what the others had read."""
@@ -387,6 +407,9 @@ class _Editor:
             except ValueError as error:
                 self.mistakes.add(str(error), node.name, setting.key)
                 return None
+        if isinstance(layer, Input) and layer.tensor[0] != node.output[0]:
+            self.mistakes.add("the batch is no edit: batch_size sets it", node.name, "tensor")
+            return None
         return self._settled(layer, inputs, {setting.key for setting in settings})
 
     @staticmethod

@@ -19,6 +19,7 @@ from paleo.importers import PYTHON, ImportOptions, hint, importer_of, read
 from paleo.netspec import NetSpec, parse
 from paleo.netwriter import dumps
 from paleo.registry import unknown
+from paleo.values import shown
 
 __all__ = ["load", "loads", "net_names", "net_path", "net_source"]
 
@@ -91,7 +92,10 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
     """
     if isinstance(net, NetSpec):
         return net
-    target = os.fspath(net)
+    try:
+        target = os.fspath(net)
+    except TypeError:
+        raise NetSpecError(f"a net: expected a name or a file, got {shown(net)}") from None
     importer = importer_of(target)
     if importer is not None:
         spec = read(importer, net_source(target), importing or ImportOptions())

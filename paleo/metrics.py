@@ -318,7 +318,7 @@ def metrics(
             schemes=scheme,
         )
     )
-    schedule = check(Schedule, epochs, dataset, python_int(dataset_size))
+    schedule = check(Schedule, python_int(epochs), dataset, python_int(dataset_size))
     storage = check(Storage, python_int(weight_bits), python_int(index_bits), sparsity)
     check(OPTIMIZERS.__getitem__, optimizer)
     own_price, own_power = check(_price, price), check(_power, power)
@@ -365,8 +365,8 @@ def _price(price: Any) -> Price | None:
         return Price(*parse_price(price))
     except ValueError:
         raise SettingError(
-            'price: expected a number of 0 or more, or a text such as "0.90 EUR/h", '
-            f"got {shown(price)}"
+            f"price: expected a number from 0 to {_MOST:g}, or a text such as "
+            f'"0.90 EUR/h", got {shown(price)}'
         ) from None
 
 
@@ -377,7 +377,9 @@ def _power(power: Any) -> float | None:
         return float(power)
     try:
         if not isinstance(power, str):
-            raise ValueError(f"expected watts, a number above 0, got {shown(power)}")
+            raise ValueError(
+                f"expected watts, a number above 0, up to {_MOST:g}, got {shown(power)}"
+            )
         return parse(power, "W")
     except ValueError as error:
         raise SettingError(f"power: {error}") from None
@@ -438,6 +440,7 @@ class _Case:
             own = step.own_batch
             memory = self._memory(net, own, apart)
             notes = [*run.notes, *self._notes(power, price), *memory.notes(self.device)]
+            notes += memory.training.notes if memory.training else ()
             if apart:
                 notes.append("memory in training is not known where layers are split over devices")
             yield Metrics(
@@ -472,6 +475,11 @@ class _Case:
 
     def _steps(self, run: Run) -> Iterator[_Step]:
         parts = [row for row in run.rows if isinstance(row, HybridRow)]
+        if any(min(part.forward, part.backward) < 0 for part in parts):
+            raise SettingError(
+                f"{run.net}: {run.cost_model} gives a time below zero for {parts[0].workers} "
+                "workers, from which no metrics follow"
+            )
         if run.step:
             seconds = [part.forward + part.backward + part.update for part in parts]
             exchange = sum(part.sync for part in parts)

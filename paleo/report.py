@@ -148,8 +148,9 @@ def _text(table: Table, width: int | None) -> str:
         return "  ".join(parts).rstrip()
 
     lines = [*_wrapped(table.title, width), ""] if table.title else []
-    if width and len(sizes) > 1 and sizes[0] > width // 2:  # or it would fill every block
-        sizes[0] = width // 2
+    if width and len(sizes) > 1:
+        sizes[0] = min(sizes[0], width // 2)  # or it would fill every block
+        sizes[1:] = [min(size, max(3, width - sizes[0] - 2)) for size in sizes[1:]]
     blocks = _folded(sizes, width)
     for number, block in enumerate(blocks):
         lines += [""] if number else []
@@ -223,6 +224,14 @@ def _values(table: Table, column: Column) -> list[Any]:
     return [row.get(column.key) for row in table.rows]
 
 
+def _typical(table: Table, column: Column) -> list[Any]:
+    """Return the values that decide on unit and decimals: the total's where rows have none."""
+    values = _values(table, column)
+    if table.total and not any(_numbers(values)):
+        return [table.total.get(column.key)]
+    return values
+
+
 def _right_aligned(table: Table, columns: Sequence[Column]) -> list[bool]:
     return [
         column.right
@@ -244,7 +253,7 @@ def _scale(table: Table, column: Column) -> Scale:
     if table.upright:  # the values that compare are those of this column
         return scale_for([[value] for value in _numbers(_values(table, column))], column.dimension)
     alike = (each for each in table.columns if each.dimension == column.dimension and each.title)
-    return scale_for([_numbers(_values(table, each)) for each in alike], column.dimension)
+    return scale_for([_numbers(_typical(table, each)) for each in alike], column.dimension)
 
 
 def _numbers(values: Iterable[Any]) -> list[float]:
@@ -296,7 +305,7 @@ def _texts(table: Table, column: Column, rows: Sequence[Mapping[str, Any]]) -> l
     factor = _scale(table, column).factor if column.dimension else 1.0
     values = [row.get(column.key) for row in rows]
     texts = _column_texts(
-        _values(table, column), values, factor, column.digits, least=table.upright
+        _typical(table, column), values, factor, column.digits, least=table.upright
     )
     if not any((i, column.key) in table.marked for i in range(len(rows))):
         return texts

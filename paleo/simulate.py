@@ -160,6 +160,15 @@ class _Case:
     def _data(self) -> DataParallel:
         return DataParallel(self.net, self.plan)
 
+    def _alone(self, scaling: str) -> DataParallelStep:
+        """Return the step on one worker, to which others relate; raises SettingError if it is 0."""
+        step = self._data.step(self.batch_size, 1, scaling)
+        if not step.compute:
+            raise SettingError(
+                f"{self.net.name}: no layer takes any time in {self.plan.cost_model.name}"
+            )
+        return step
+
     @functools.cached_property
     def _left_out(self) -> tuple[str, ...]:
         graph = build(self.net, None, self.plan.dtype, self.plan.adapt)
@@ -182,7 +191,7 @@ class _Case:
             if len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
                 self._data.prepare(batches)
         steps = self._steps(workers, scaling)
-        alone = self._data.step(self.batch_size, 1, scaling)
+        alone = self._alone(scaling)
         rows = tuple(
             DataRow(
                 workers=count,
@@ -286,7 +295,7 @@ class _Case:
                 f"a time below zero: {self.plan.cost_model.name} takes the fetch of all "
                 f"workers' activations off every batch, which does not hold for {workers} workers"
             )
-        alone = self._data.step(self.batch_size, 1)
+        alone = self._alone("weak")
         step = WholeStep(
             workers=workers,
             batch_size=self.batch_size * workers,

@@ -12,6 +12,7 @@ figures as they were read or, after an equals sign, formulas. `standing` is "pri
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shutil
 import sys
@@ -265,5 +266,9 @@ def main(experiment: str, results: Path) -> None:
 if __name__ == "__main__":
     try:
         main(sys.argv[1], Path(sys.argv[2]))
-    except PaleoError as error:
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read this has stopped reading
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 (Python flushes it at exit)
+        sys.exit(1)
+    except (PaleoError, OSError) as error:
         sys.exit(f"beside.py: {error}")

@@ -9,15 +9,24 @@ set -euo pipefail
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$scripts")
 experiment=$(basename "$0" .sh)
+if [ $# -gt 0 ]; then
+  echo "usage: $experiment.sh, without arguments; RESULTS=FOLDER says where to write" >&2
+  exit 2
+fi
 RESULTS=${RESULTS:-$root/results}
 export PYTHONPATH=$root${PYTHONPATH:+:$PYTHONPATH}
 
 find_python() {
-  local installed each
+  local installed each candidates
   installed=$(command -v paleo || true)
-  for each in "${PYTHON:-}" "${installed:+$(sed -n '1s/^#! *\(.*python[^ ]*\)$/\1/p' "$installed")}" \
-    "$root/.venv/bin/python" python3; do
-    if [ -n "$each" ] && "$each" -c 'import click, six, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+  candidates=("${installed:+$(sed -n '1s/^#! *\(.*python[^ ]*\)$/\1/p' "$installed")}" \
+    "$root/.venv/bin/python" python3)
+  if [ -n "${PYTHON:-}" ]; then
+    candidates=("$PYTHON")
+  fi
+  for each in "${candidates[@]}"; do
+    if [ -n "$each" ] && "$each" -c 'import click, numpy, six, sys
+sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       echo "$each"
       return
     fi

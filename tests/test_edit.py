@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import paleo
+import paleo.generators
 from paleo.cli import cli
 from paleo.edit import variations
 
@@ -376,19 +378,22 @@ def test_an_edited_net_can_be_written_and_read(name: str, tmp_path: Path) -> Non
         ),
         (
             ["--set=conv8"],
-            'set: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got "conv8"',
+            'an edit: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got "conv8"',
         ),
         (
             ["--set=conv8.filter[x]=1"],
-            'set: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got "conv8.filter[x]=1"',
+            (
+                'an edit: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got '
+                '"conv8.filter[x]=1"'
+            ),
         ),
         (
             ["--set=conv8.filter[]=1"],
-            'set: expected an index or FROM:TO in brackets, got "conv8.filter[]=1"',
+            'an edit: expected an index or FROM:TO in brackets, got "conv8.filter[]=1"',
         ),
         (
             ["--set=squeezenet.sr=0.5"],
-            "set squeezenet.sr=0.5: only the net squeezenet has these metaparameters",
+            "squeezenet.sr=0.5: only what `paleo generate squeezenet` makes has these",
         ),
         (["--remove=poll3"], "layer \"poll3\": there is no such layer (did you mean 'pool3'?)"),
         (
@@ -400,9 +405,15 @@ def test_an_edited_net_can_be_written_and_read(name: str, tmp_path: Path) -> Non
             'layer "pool3": it is removed, and so cannot be changed',
         ),
         (["--remove=*"], 'key "layers": no Input is left'),
-        (["--scale_input=0"], "scale_input: expected a number above 0, got 0.0"),
-        (["--scale_input=nan"], "scale_input: expected a number above 0, got NaN"),
-        (["--vary=scale_input=1,x"], 'scale_input: expected a number above 0, got "x"'),
+        (["--scale_input=0"], "scale_input: expected a number above 0, up to 2147483647, got 0.0"),
+        (
+            ["--scale_input=nan"],
+            "scale_input: expected a number above 0, up to 2147483647, got NaN",
+        ),
+        (
+            ["--vary=scale_input=1,x"],
+            'scale_input: expected a number above 0, up to 2147483647, got "x"',
+        ),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(edits: list[str], said: str) -> None:
@@ -428,6 +439,63 @@ def test_variations_without_values_are_refused(vary: str) -> None:
     )
 
 
+def test_the_batch_is_no_edit() -> None:
+    for edit in ("--set=data.tensor[0]=7", "--set=data.tensor=[7,227,227,3]"):
+        (line,) = refused("summary", "nin_227", edit)
+        assert line == (
+            'nin_227: layer "data": key "tensor": the batch is no edit: batch_size sets it'
+        )
+    (line,) = refused("summary", "squeezenet", "--set=squeezenet.batch_size=7")
+    assert "no such metaparameter" in line
+
+
+def test_only_what_a_generator_makes_has_metaparameters() -> None:
+    said = "squeezenet.sr=0.5: only what `paleo generate squeezenet` makes has these"
+    renamed = replace(paleo.load("lenet5"), name="squeezenet", file=None)
+    for net in (renamed, paleo.edit("squeezenet", remove=["drop9"]), "squeezenet_simple_bypass"):
+        with pytest.raises(paleo.SettingError) as caught:
+            paleo.edit(net, set=["squeezenet.sr=0.5"])
+        assert str(caught.value).endswith(said)
+    made = paleo.generators.squeezenet(batch_size=7, name="mine")
+    assert layer(paleo.edit(made, set="squeezenet.sr=0.5"), "data").tensor[0] == 7
+
+
+def test_texts_are_taken_one_or_several() -> None:
+    one = paleo.edit("nin_227", set="conv12.filter[3]=10", remove="pool12")
+    assert (
+        one.layers == paleo.edit("nin_227", set=["conv12.filter[3]=10"], remove=("pool12",)).layers
+    )
+    wrong: Any
+    for wrong in (None, 1, [1], {"a": "b"}):
+        with pytest.raises(paleo.SettingError, match="set: expected a text, or several, got"):
+            paleo.edit("nin_227", set=wrong)
+    with pytest.raises(paleo.NetSpecError, match="expected a name or a file, got 3"):
+        paleo.edit(3, remove="pool3")  # type: ignore[arg-type]
+
+
+def test_a_number_may_begin_with_its_point() -> None:
+    assert (
+        layer(paleo.edit("nin", set="drop.dropout_keep_prob=.25"), "drop").dropout_keep_prob == 0.25
+    )
+
+
+@pytest.mark.parametrize(
+    ("edits", "said"),
+    [
+        (["--set=fire2.filter[3]=3"], 'layer "fire2": it is a block: name one of its layers'),
+        (["--set=*pool*.nope=1"], 'layer "*pool*": none of these layers has a key "nope"'),
+    ],
+)
+def test_names_that_mean_something_else_are_explained(edits: list[str], said: str) -> None:
+    assert refused("summary", "squeezenet", *edits) == [f"squeezenet: {said}"]
+
+
+def test_a_factor_is_given_or_varied() -> None:
+    assert refused("summary", "nin", "--scale_input=2", "--vary=scale_input=1,2") == [
+        "scale_input: give it or vary it, not both"
+    ]
+
+
 def test_a_series_has_a_limit() -> None:
     values = ",".join(map(str, range(1, 41)))
     arguments = [f"--vary=conv{i}.filter[3]={values}" for i in (7, 8)]
@@ -436,7 +504,7 @@ def test_a_series_has_a_limit() -> None:
 
 def test_metaparameters_are_checked() -> None:
     assert refused("summary", "squeezenet", "--set=squeezenet.src=1") == [
-        "squeezenet: set squeezenet.src=1: no such metaparameter (did you mean 'sr'?)"
+        "squeezenet: squeezenet.src=1: no such metaparameter (did you mean 'sr'?)"
     ]
     assert refused("summary", "squeezenet", "--vary=squeezenet.sr=0.5,2") == [
         "sr: expected a number above 0, up to 1, got 2"

@@ -374,16 +374,21 @@ def test_a_model_of_100_weights_takes_its_bits(storage: Storage, expected: int) 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"epochs": 0}, "epochs: expected a number above 0, got 0"),
+    ({"epochs": 1e300}, "epochs: 1e+300 is too large to mean anything"),
+    ({"dataset_size": 2**70}, "dataset_size: 1.18059e+21 is too large to mean anything"),
     ({"dataset_size": 0}, "dataset_size: expected a whole number of 1 or more, got 0"),
     ({"dataset": "mnits"}, "unknown dataset 'mnits' (did you mean 'mnist'?)"),
     ({"sparsity": 1.0}, "sparsity: expected a number from 0 to below 1, got 1.0"),
     ({"sparsity": -0.5}, "sparsity: expected a number from 0 to below 1, got -0.5"),
     ({"weight_bits": 0}, "weight_bits: expected a whole number from 1 to 64, got 0"),
     ({"index_bits": -1}, "index_bits: expected a whole number from 0 to 64, got -1"),
-    ({"price": -1}, 'price: expected a number of 0 or more, or a text such as "0.90 EUR/h", got'),
-    ({"price": "1 EUR"}, "price: expected a number of 0 or more, or a text such as"),
-    ({"price": "-1 EUR/h"}, "price: expected a number of 0 or more, or a text such as"),
-    ({"price": "nan"}, "price: expected a number of 0 or more, or a text such as"),
+    (
+        {"price": -1},
+        'price: expected a number from 0 to 1e+12, or a text such as "0.90 EUR/h", got',
+    ),
+    ({"price": "1 EUR"}, "price: expected a number from 0 to 1e+12, or a text such as"),
+    ({"price": "-1 EUR/h"}, "price: expected a number from 0 to 1e+12, or a text such as"),
+    ({"price": "nan"}, "price: expected a number from 0 to 1e+12, or a text such as"),
     ({"power": "0 W"}, "power: expected a positive number, got '0 W'"),
     ({"power": "180"}, "power: expected a number with a unit, such as \"10 W\", got '180'"),
     ({"optimizer": "adm"}, "unknown optimizer 'adm' (did you mean 'adam'?)"),
@@ -426,9 +431,9 @@ def test_all_mistakes_come_together() -> None:
         ({"parallel": "model"}, "parallel: expected data or hybrid, got 'model'"),
         ({"scaling": ["weak"]}, "scaling: expected weak or strong, got ['weak']"),
         ({"scheme": ["OneToAll"]}, 'scheme: expected one, got ["OneToAll"]'),
-        ({"power": 0}, "power: expected watts, a number above 0, got 0"),
-        ({"power": True}, "power: expected watts, a number above 0, got true"),
-        ({"price": float("nan")}, "price: expected a number of 0 or more, or a text such as"),
+        ({"power": 0}, "power: expected watts, a number above 0, up to 1e+12, got 0"),
+        ({"power": True}, "power: expected watts, a number above 0, up to 1e+12, got true"),
+        ({"price": float("nan")}, "price: expected a number from 0 to 1e+12, or a text such as"),
         ({"weight_bits": 1.5}, "weight_bits: expected a whole number from 1 to 64, got 1.5"),
         ({"nets": []}, "nets: expected one or more, got none"),
     ],
@@ -451,7 +456,7 @@ OPTIONS = [
     ("--scheme=OneToAll", "scheme", "OneToAll"),
     ("--parallel=hybrid", "parallel", "hybrid"),
     ("--cost_model=roofline", "cost_model", "roofline"),
-    ("--epochs=2", "epochs", 2),
+    ("--epochs=2", "epochs", 2.0),
     ("--epochs=0.5", "epochs", 0.5),
     ("--dataset=mnist", "dataset_size", 60_000),
     ("--dataset-size=7", "dataset_size", 7),
@@ -554,4 +559,15 @@ def test_options_without_effect_are_said() -> None:
     result = call("alex_v2_2gpu", "--parallel=hybrid", "--hybrid_workers=2", "--num_workers=2")
     assert result.stderr == (
         "paleo: note: --num_workers is for --parallel=data, it has no effect here\n"
+    )
+
+
+def test_no_metrics_follow_from_a_time_below_zero() -> None:
+    # The 2017 formula of the hybrid scheme takes the fetch of all workers' activations off each
+    # batch, which many workers bring below zero.
+    with pytest.raises(paleo.SettingError) as caught:
+        metrics("alex_v2_8gpu", parallel="hybrid", hybrid_workers=64)
+    assert str(caught.value) == (
+        "alex_v2_8gpu: paleo2017 gives a time below zero for 64 workers, from which no metrics "
+        "follow"
     )

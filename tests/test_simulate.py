@@ -252,3 +252,13 @@ def test_the_pieces_check_what_they_are_given() -> None:
     for share in (0, 5, float("nan")):
         with pytest.raises(paleo.SettingError, match="ppp_comm"):
             paleo.Plan(*parts, ppp_comm=share)
+
+
+@pytest.mark.parametrize("parallel", ["data", "hybrid"])
+def test_a_net_without_any_work_is_said_in_one_line(net: Any, parallel: str) -> None:
+    empty = net({"data": {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}})
+    with pytest.raises(paleo.PaleoError) as caught:
+        paleo.simulate(empty, cost_model="roofline", parallel=parallel)
+    assert str(caught.value) == "net: no layer takes any time in roofline"
+    # Here the update takes its clocks.
+    assert paleo.simulate(empty).runs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -107,7 +108,7 @@ def command(
 
     \b
     Examples:
-      paleo compare vgg16 vgg19 --batch_size=64
+      paleo compare vgg13 vgg19 --batch_size=64
       paleo compare vgg16 --device=K40,K80
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
@@ -298,4 +299,13 @@ def _few(names: Sequence[str]) -> str:
 
 
 def _notes(*variants: Variant) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(note for variant in variants for note in variant.notes))
+    """Return the notes; of several nets, those that are not of all say of which they are."""
+    counts = Counter(note for variant in variants for note in dict.fromkeys(variant.notes))
+    one = len({variant.net for variant in variants}) == 1
+    return tuple(
+        dict.fromkeys(
+            note if one or counts[note] == len(variants) else f"{variant.net}: {note}"
+            for variant in variants
+            for note in variant.notes
+        )
+    )

@@ -73,9 +73,9 @@ def edit_options(function: _F) -> _F:
         "--vary",
         multiple=True,
         metavar="LAYER.KEY[INDEX]=VALUE,...",
-        help="As --set, a net for each value; also scale_input=FACTOR,... and, for a net that "
-        "`paleo generate` makes, its metaparameters: squeezenet.sr=0.125,0.5. If repeated, a net "
-        "for each combination.",
+        help="As --set, a net for each value; also scale_input=FACTOR,... and, for what "
+        "`paleo generate squeezenet` makes, its metaparameters: squeezenet.sr=0.125,0.5. If "
+        "repeated, a net for each combination.",
     )
     @functools.wraps(function)
     def command(

@@ -16,6 +16,7 @@ from paleo.cli.options import (
     import_options,
     is_verbose,
     network_option,
+    number,
     numbers,
     output_options,
 )
@@ -165,8 +166,8 @@ def command(
         device=device_name,
         network=network_name,
         workers=numbers(num_workers),
-        epochs=_number(epochs),
-        price=_number(price),
+        epochs=epochs,
+        price=None if price is None else number(price),
         importing=importing,
         **settings,
     )
@@ -177,15 +178,6 @@ def command(
         [_table(found, settings)],
         lambda: {"metrics": [each.to_dict() for each in found]},
     )
-
-
-def _number(value: Any) -> Any:
-    """Return the number that a text is, a whole one as int; anything else as it is."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return value
-    return int(number) if number.is_integer() else number
 
 
 def _columns(optimizer: str) -> tuple[Column, ...]:
@@ -282,8 +274,13 @@ def _row(each: Metrics, several: bool) -> dict[str, Any]:
         if each.balance_workers or not each.scheme
         else f"none up to {LIMIT:,}",
         "price": price and f"{price.amount:g} {price.currency}",
-        "cost": None if cost is None or not price else f"{cost:,.2f} {price.currency}",
+        "cost": None if cost is None or not price else f"{_money(cost)} {price.currency}",
     }
+
+
+def _money(amount: float) -> str:
+    """Return an amount with two decimals, or two digits where it is less than a hundredth."""
+    return f"{amount:,.2f}" if amount >= 0.01 or not amount else f"{amount:.2g}"
 
 
 def _notes(found: tuple[Metrics, ...]) -> list[str]:

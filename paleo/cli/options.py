@@ -26,6 +26,7 @@ __all__ = [
     "import_options",
     "is_verbose",
     "network_option",
+    "number",
     "numbers",
     "output_options",
     "verbose",
@@ -176,15 +177,18 @@ class Names(click.ParamType):  # type: ignore[type-arg]
 
 
 _WHOLE = re.compile(r"-?[0-9]{1,40}")
-_NUMBER = re.compile(r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})(e-?[0-9]{1,2})?", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})(e[-+]?[0-9]{1,3})?", re.IGNORECASE
+)
 
 
 def numbers(entries: Iterable[str]) -> list[Any]:
     """Return the entries of a list as numbers; what is none is the API's to refuse."""
-    return [_number(entry) for entry in entries]
+    return [number(entry) for entry in entries]
 
 
-def _number(entry: str) -> Any:
+def number(entry: str) -> Any:
+    """Return a text as a number; one that is none as it is."""
     if _WHOLE.fullmatch(entry):
         return int(entry)
     return float(entry) if _NUMBER.fullmatch(entry) else entry

@@ -76,9 +76,9 @@ def _price(reader: FileReader, entry: dict[str, Any], where: str) -> Price:
     provider, what, source, note = (reader.text(entry, key, "", f"{where}.") for key in texts)
     amount, currency = 0.0, "USD"
     for key in ("provider", "amount", "date"):
-        if key not in entry:
+        if entry.get(key, "") == "":
             reader.mistakes.add("missing", key=f"{where}.{key}")
-    if "amount" in entry:
+    if entry.get("amount", "") != "":
         try:
             amount, currency = parse_price(entry["amount"])
         except ValueError as error:
