@@ -26,7 +26,7 @@ from paleo.layers.shaping import Input
 from paleo.load import load
 from paleo.netspec import LayerSpec, NetSpec
 from paleo.tensor import Shape
-from paleo.values import MAX_SIZE, shown
+from paleo.values import MAX_SIZE, is_number, python_int, shown
 
 __all__ = ["MAX_SERIES", "Edits", "edit", "series", "variations"]
 
@@ -85,14 +85,14 @@ class Edits:
     def __str__(self) -> str:
         words = [*self.set, *(f"without {name}" for name in self.remove)]
         if self.scale_input is not None:
-            words.append(f"input x{self.scale_input:g}")
+            words.append(f"input x{self.scale_input}".removesuffix(".0"))
         return ", ".join(words)
 
     def apply(self, net: NetSpec) -> NetSpec:
         """Return the edited net, whose name says how.
 
-        Raises NetSpecError or SettingError with every edit that is wrong and every layer that
-        no longer fits.
+        Raises NetSpecError with every edit that is wrong or, if none is, every layer that no
+        longer fits; SettingError for metaparameters out of range.
         """
         if not self:
             return net
@@ -102,10 +102,10 @@ class Edits:
         layers = {spec.name for spec in net.layers}
         of_generator = [s for s in settings if s.layer not in layers and s.metaparameters]
         made = _made_again(net, of_generator, mistakes)
-        mistakes.raise_as(SettingError)
         settings = [setting for setting in settings if setting not in of_generator]
         edited = _Editor(made, mistakes).edit(settings, self.remove, scale)
-        return replace(edited, name=f"{net.name} {self}")
+        source = f"edited: {net.source}" if net.source else ""
+        return replace(edited, name=f"{net.name} {self}", source=source)
 
 
 def edit(
@@ -208,8 +208,10 @@ def _checked_scale(scale: Any, mistakes: Mistakes) -> float | None:
     """Return a factor for the inputs; notes what is no number above 0."""
     if scale is None:
         return None
-    if isinstance(scale, int | float) and not isinstance(scale, bool) and 0 < scale <= MAX_SIZE:
-        return scale
+    scale = python_int(scale)
+    if is_number(scale) and 0 < scale <= MAX_SIZE:
+        found: float = scale
+        return found
     mistakes.add(f"scale_input: expected a number above 0, up to {MAX_SIZE}, got {shown(scale)}")
     return None
 
@@ -314,12 +316,25 @@ class _Editor:
                 left[node.name] = replace(left[node.name], layer=layer)
         self.mistakes.raise_as(NetSpecError)
         net = replace(self.net, layers=tuple(left.values()))
+        self._check_shares(net)
         if not any(spec.layer.is_input for spec in net.layers):
             self.mistakes.add("no Input is left", key="layers")
         else:
             infer_nodes(net, None, self.mistakes)
         self.mistakes.raise_as(NetSpecError)
         return net
+
+    def _check_shares(self, net: NetSpec) -> None:
+        """Note layers that had as many parameters as the one they share with, and no longer do."""
+        old, new = (
+            {node.name: node.layer.num_params(node.inputs) for node in nodes}
+            for nodes in (self.old, infer_nodes(net, None, Mistakes()))
+        )
+        for name, owner in ((spec.name, spec.shares) for spec in net.layers):
+            if owner and old[name] == old[owner] and new.get(name) != new.get(owner):
+                self.mistakes.add(
+                    f'no longer fits: it shares the parameters of "{owner}"; edit both', name
+                )
 
     def _matching(self, pattern: str, key: str | None = None) -> list[str]:
         """Return the layers that a name or pattern means.
@@ -410,18 +425,16 @@ class _Editor:
         if isinstance(layer, Input) and layer.tensor[0] != node.output[0]:
             self.mistakes.add("the batch is no edit: batch_size sets it", node.name, "tensor")
             return None
-        return self._settled(layer, inputs, {setting.key for setting in settings})
-
-    @staticmethod
-    def _settled(layer: Layer, inputs: tuple[Shape, ...], chosen: set[str]) -> Layer:
-        """Return a layer whose keys follow from those that were chosen, such as its groups."""
-        if not chosen:
+        if not settings:
             return layer
         try:
             followed = layer.following(inputs, inputs)
         except ShapeError:  # which says it once more when the shape is inferred
             return layer
-        return followed.replace(**{key: getattr(layer, key) for key in chosen})
+        # What follows from a key that was set does; what was set itself stays.
+        for setting in settings:
+            followed = _with(followed, setting)
+        return followed
 
 
 def _scaled(layer: Input, scale: float) -> Input:

@@ -401,9 +401,12 @@ class _Memory(NamedTuple):
     inference: Footprint | None
     training: Footprint | None
     largest_batch: int | None
+    fault: str = ""
 
     def notes(self, device: Device) -> list[str]:
-        """Return what does not fit."""
+        """Return what does not fit, and why it is not known if it is not."""
+        if self.fault:
+            return [self.fault]
         most = math.inf if device.memory_capacity is None else device.memory_capacity
         return [
             f"{what} takes more memory than {device.name} has"
@@ -499,8 +502,8 @@ class _Case:
             if capacity is not None and not net.splits:
                 largest = largest_batch(net, capacity, optimizer=self.optimizer)
             return _Memory(footprint(net, batch, training=False), training, largest)
-        except PaleoError:  # a net that only the conventions of the cost model can take
-            return _Memory(None, None, None)
+        except PaleoError as error:  # a net that only the conventions of the cost model can take
+            return _Memory(None, None, None, f"memory is not known: {error.mistakes[0]}")
 
     def _inference(self, net: NetSpec, batch: int) -> float:
         graph = build(net, batch, adapt=adapter(self.cost_model))

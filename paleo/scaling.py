@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from paleo.parallelism import DataParallel, divided
+from paleo.quantity import ceil_div
 
 __all__ = ["LIMIT", "Curve", "balance", "curve", "knee", "own_batches"]
 
@@ -68,7 +69,7 @@ def own_batches(batch_size: int) -> list[int]:
         found.append(own)
         if own == 1:
             break
-        workers, _ = divided(batch_size, own - 1, "strong")  # the least that share out less
+        workers = ceil_div(batch_size, own - 1)  # the least that share out less
     return found
 
 

@@ -186,10 +186,6 @@ class _Case:
 
     def data(self, workers: list[int], scaling: str) -> Run:
         check_together(self.batch_size, max(workers))
-        if scaling == "strong":  # those that the knees ask for, too
-            batches = own_batches(self.batch_size)
-            if len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
-                self._data.prepare(batches)
         steps = self._steps(workers, scaling)
         alone = self._alone(scaling)
         rows = tuple(
@@ -217,6 +213,10 @@ class _Case:
     def worth(self, scaling: str | None) -> Worth:
         """Return what is worth it; without scaling, only what fits."""
         curves: dict[str, Curve] = {}
+        if scaling == "strong":
+            batches = own_batches(self.batch_size)
+            if len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
+                self._data.prepare(batches)
         if scaling is not None:
             for scheme in self.plan.schemes:
                 curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)

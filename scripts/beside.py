@@ -43,7 +43,7 @@ Figure = float | str | None
 def rounds_to(value: float, printed: str) -> bool:
     """Tell whether a value has the printed digits.
 
-    Zeros at the end of a whole number of more than three digits do not count.
+    Of a whole number, zeros at the end count up to the third digit.
     """
     mantissa, _, decimals = printed.partition(".")
     unit = 10.0 ** -len(decimals)
@@ -95,12 +95,18 @@ class Row:
         return self.paleo == text if isinstance(self.paleo, str) else rounds_to(self.paleo, text)
 
     def shown(self, kind: str) -> Figure:
-        """Return a figure as it is to stand in the table: with its own digits if it was read."""
+        """Return a figure as it is to stand in the table: with its own digits if they are few."""
         text = self.given[kind]
-        if text.startswith("=") or (kind == "published" and self.given["standing"] not in READ):
-            return self.other(kind)
         recollected = kind == "published" and self.given["standing"] == "recollected"
-        return f"{text} (r)" if recollected else text or None
+        if not text.startswith("="):
+            few = len(text.replace(".", "").strip("-0")) <= DIGITS
+            known = kind != "published" or self.given["standing"] in READ or few
+            found: Figure = (text or None) if known else self.other(kind)
+        else:
+            found = self.other(kind)
+            if recollected and isinstance(found, float):
+                found = f"{found:.{DIGITS}g}"
+        return f"{found} (r)" if recollected and found else found
 
     @property
     def sources(self) -> tuple[str, ...]:

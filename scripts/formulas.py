@@ -82,6 +82,9 @@ class Answers:
     def evaluate(self, formula: str) -> Any:
         """Return the value of a formula; of one that is a single path, also a text."""
         words = formula.split()
+        signs = [word in ("+", "-", "*", "/") for word in words]
+        if signs != [bool(i % 2) for i in range(len(words))] or not len(words) % 2:
+            raise PaleoError(f"{formula!r}: expected factors, with a sign between any two")
         if len(words) == 1:
             return self._factor(formula)
         total, sign, product, operator = 0.0, 1, 1.0, "*"

@@ -30,9 +30,6 @@ from paleo.report import Column, Table
 from paleo.tensor import DTYPES
 from paleo.units import parse, scale_for
 
-#: Passes that are not called passes.
-_UPDATE = ("update",)
-
 
 @click.command("memory", short_help="Memory of nets in training and inference, and what fits.")
 @click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
@@ -182,7 +179,7 @@ class _Report:
 
     def _footnotes(self) -> list[str]:
         found, device = self.footprint, self.device
-        where = "update" if found.peak_pass in _UPDATE else f"{found.peak_pass} pass"
+        where = f"{found.peak_pass} pass".removeprefix("update pass") or "update"
         workspace = f", {_shown(found.workspace)} of it workspace" if found.workspace else ""
         lines = [f"peak: {_shown(found.peak)}, in the {where} of {found.peak_layer}{workspace}"]
         if device and device.memory_capacity is not None:

@@ -20,6 +20,7 @@ from paleo.cli.plan import (
     ppp_comp_option,
     say_no_effect,
     say_what_is_used,
+    use_pipeline_option,
 )
 from paleo.errors import Mistakes, PaleoError
 from paleo.importers import ImportOptions
@@ -58,6 +59,7 @@ _TIMES = (
 )
 @cost_model_option
 @ppp_comp_option
+@use_pipeline_option
 @edit_options
 @import_options
 @output_options
@@ -67,6 +69,7 @@ def command(
     device_name: str | None,
     cost_model: str,
     ppp_comp: float,
+    use_pipeline: bool,
     edits: NetEdits,
     importing: ImportOptions,
     output: Output,
@@ -90,8 +93,13 @@ def command(
     if device_name is None:
         say_no_effect("cost_model", "--device")
         say_no_effect("ppp_comp", "--device")
+        say_no_effect("use_pipeline", "--device")
     asked = functools.partial(
-        summarize, device=device_name, cost_model=cost_model, ppp_comp=ppp_comp
+        summarize,
+        device=device_name,
+        cost_model=cost_model,
+        ppp_comp=ppp_comp,
+        use_pipeline=use_pipeline,
     )
     found = [mistakes.check(asked, net, batch_size, importing) for net in edited]
     mistakes.raise_as(PaleoError)

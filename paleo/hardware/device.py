@@ -21,6 +21,7 @@ FIGURES = {
     "multiprocessors": "count",
     "memory_bandwidth": "bytes/s",
     "memory_capacity": "bytes",
+    "memories": "count",
     "cache": "bytes",
     "power": "W",
 }
@@ -95,9 +96,14 @@ class Device:
 
     @property
     def memory_capacity(self) -> int | None:
-        """Bytes by the data sheet, None if it does not say."""
-        figure = self.figures.get("memory_capacity")
-        return None if figure is None else int(figure.value)
+        """Bytes that one process can have by the data sheet, None if it does not say.
+
+        Of a board with several processors, each with a memory of its own, those of one.
+        """
+        figure, memories = self.figures.get("memory_capacity"), self.figures.get("memories")
+        if figure is None:
+            return None
+        return int(figure.value) // (int(memories.value) if memories else 1)
 
     def peak(self, dtype: str = "fp32") -> Quantity:
         """Return the dense peak in FLOP/s for this element type, of the fastest unit.

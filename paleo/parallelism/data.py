@@ -6,6 +6,7 @@ other (Qi et al. 2017, section 4.3).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -107,8 +108,13 @@ class DataParallel:
 
     def exchange(self, workers: int, scheme: str) -> Quantity:
         """Return the seconds in which so many workers exchange all gradients."""
+        return self.plan.communication(self._num_bytes, workers, scheme)
+
+    @functools.cached_property
+    def _num_bytes(self) -> int:
+        """The bytes of the gradients, which no batch changes."""
         known = next(iter(self._computed.values()), None) or self._compute(1)
-        return self.plan.communication(known.num_bytes, workers, scheme)
+        return known.num_bytes
 
     def _compute(self, batch: Quantity) -> _Computation:
         known = self._computed.get(batch) if isinstance(batch, int) else None
