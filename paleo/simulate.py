@@ -24,6 +24,7 @@ from paleo.parallelism import (
     DataParallel,
     DataParallelStep,
     Plan,
+    divided,
     hybrid_parallel,
     model_parallel,
 )
@@ -186,6 +187,7 @@ class _Case:
 
     def data(self, workers: list[int], scaling: str) -> Run:
         check_together(self.batch_size, max(workers))
+        self._prepare([divided(self.batch_size, count, scaling)[0] for count in workers])
         steps = self._steps(workers, scaling)
         alone = self._alone(scaling)
         rows = tuple(
@@ -210,13 +212,17 @@ class _Case:
             )
         return self._run("data", scaling, rows, notes)
 
+    def _prepare(self, own_batches: Iterable[int]) -> None:
+        """Compute these batches of one worker at once, if that is sooner done."""
+        batches = sorted(set(own_batches))
+        if len(batches) > 1 and len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
+            self._data.prepare(batches)
+
     def worth(self, scaling: str | None) -> Worth:
         """Return what is worth it; without scaling, only what fits."""
         curves: dict[str, Curve] = {}
         if scaling == "strong":
-            batches = own_batches(self.batch_size)
-            if len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
-                self._data.prepare(batches)
+            self._prepare(own_batches(self.batch_size))
         if scaling is not None:
             for scheme in self.plan.schemes:
                 curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)

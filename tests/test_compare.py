@@ -357,7 +357,7 @@ def test_layers_that_are_the_same_may_be_left_out() -> None:
         [layer["name"] for layer in as_json(*edit)["comparisons"][0]["layers"]],
         [row["name"] for row in rows_of(*edit)],
     ):
-        assert names == ["conv8", "conv9", "pool9"] or names == ["conv8", "conv9"]
+        assert names == ["conv8", "conv9"]
     assert "\nconv1 " not in call(*edit).stdout
     assert as_json("nin", "nin", "--changed")["comparisons"][0]["layers"] == []
     assert "total " in call("nin", "nin", "--changed").stdout
