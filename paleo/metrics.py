@@ -499,7 +499,7 @@ class _Case:
         try:
             if not apart:
                 training = footprint(net, batch, optimizer=self.optimizer)
-            if capacity is not None and not net.splits:
+            if capacity is not None and not apart:
                 largest = largest_batch(net, capacity, optimizer=self.optimizer)
             return _Memory(footprint(net, batch, training=False), training, largest)
         except PaleoError as error:  # a net that only the conventions of the cost model can take

@@ -178,7 +178,7 @@ class _Case:
     @functools.cached_property
     def _largest_batch(self) -> int | None:
         capacity = self.plan.device.memory_capacity
-        if capacity is None or self.net.splits:
+        if capacity is None:
             return None
         try:
             return largest_batch(self.net, capacity)
@@ -229,7 +229,7 @@ class _Case:
         return Worth(
             {scheme: knee(found) for scheme, found in curves.items()},
             {scheme: balance(found) for scheme, found in curves.items()},
-            self._largest_batch,
+            None if scaling is None and self.net.splits else self._largest_batch,
         )
 
     def _steps(self, workers: list[int], scaling: str) -> list[DataParallelStep]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -177,3 +178,84 @@ def test_nets_that_have_little_in_common_are_no_change_of_one() -> None:
     change = change_of(paleo.load("alexnet"), paleo.load("resnet18"))
     assert change.reach is None
     assert change.common == 1  # conv1 alone has parameters in both
+
+
+# The rules, one by one
+
+
+def behind(size: int, **after: Any) -> paleo.NetSpec:
+    """Make a net of one layer on an image of this height and width."""
+    data = {"type": "Input", "parents": [], "tensor": [2, size, size, 3]}
+    return make_net({"data": data, "x": {"parents": ["data"], **after}})
+
+
+@pytest.mark.parametrize(
+    ("after", "reach"),
+    [
+        # It keeps no height and width; the same over each pixel's channels does.
+        ({"type": "InnerProduct", "num_outputs": 4}, "local"),
+        ({"type": "InnerProduct", "num_outputs": 4, "axis": 3}, "global"),
+        # Without parameters, whatever it reads, and with them.
+        ({"type": "Activation", "function": "relu"}, "local"),
+        ({"type": "BatchNorm", "affine": False}, "local"),
+        ({"type": "Scale"}, "global"),
+        (conv("data"), "global"),
+    ],
+    ids=str,
+)
+def test_only_layers_with_parameters_that_keep_height_and_width_are_asked(
+    after: dict[str, Any], reach: str
+) -> None:
+    for old, new in ((8, 16), (16, 8)):
+        change = change_of(behind(old, **after), behind(new, **after))
+        assert (change.reach, change.edited) == (reach, ("data",))
+
+
+def test_another_number_of_parameters_is_a_change_by_itself() -> None:
+    # "b" has 3 * 3 + 3 = 12 parameters. All are those of "a"; "bare" has no bias, and so 9 of
+    # them: 3 are its own. Nothing is edited, and all dimensions are what they were.
+    def net(owner: str) -> paleo.NetSpec:
+        bare = conv("a", use_bias=False)
+        return make_net(
+            {"data": DATA, "a": conv("data"), "bare": bare, "b": conv("bare", shares=owner)}
+        )
+
+    assert paleo.summarize(net("a")).num_params == 12 + 9
+    assert paleo.summarize(net("bare")).num_params == 12 + 9 + 3
+    change = change_of(net("a"), net("bare"))
+    assert (change.edited, change.added, change.removed, change.changed) == ((), (), (), ())
+    assert (change.follows, change.reach) == (("b",), "local")
+    assert change_of(net("a"), net("a")).reach == "none"
+
+
+@pytest.mark.parametrize(("layers", "reach"), [(4, "local"), (5, None), (6, None)])
+def test_less_than_half_in_common_is_no_change_whichever_comes_first(
+    layers: int, reach: str | None
+) -> None:
+    # The image and "a" are common: 2 of 4 are half, 2 of 5 are not.
+    def net(count: int) -> paleo.NetSpec:
+        names = ["data", *"abcdef"][:count]
+        convs = {name: conv(before) for before, name in itertools.pairwise(names)}
+        return make_net({"data": DATA, **convs})
+
+    added, removed = change_of(net(2), net(layers)), change_of(net(layers), net(2))
+    assert (added.reach, removed.reach) == (reach, reach)
+    assert (added.common, removed.common) == (1, 1)
+    assert added.added == removed.removed == tuple("bcdef"[: layers - 2])
+    assert added.removed == removed.added == ()
+
+
+def test_a_layer_of_images_that_reads_videos_is_edited_though_its_channels_follow() -> None:
+    def net(shape: list[int], channels: int) -> paleo.NetSpec:
+        data = {"type": "Input", "parents": [], "tensor": [2, *shape, 3 if channels < 4 else 4]}
+        return make_net({"data": data, "a": conv("data", filter=[1, 1, channels, 3])})
+
+    image, deep = net([8, 8], 3), net([8, 8], 4)
+    assert change_of(image, deep).edited == ("data",)
+    assert change_of(image, deep).follows == ("a",)
+    for before, after in ((image, net([5, 8, 8], 4)), (net([5, 8, 8], 3), deep)):
+        assert change_of(before, after).edited == ("data", "a")
+        assert change_of(before, after).follows == ()
+    # With the same keys it is the same layer, of whatever rank its input is.
+    assert change_of(image, net([5, 8, 8], 3)).edited == ("data",)
+    assert change_of(image, net([5, 8, 8], 3)).follows == ("a",)

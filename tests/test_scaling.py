@@ -77,6 +77,19 @@ def test_the_knee_in_strong_scaling_is_among_the_least_workers_for_a_batch() -> 
     assert knee(Curve(float, lambda _: 0.0, 12, "strong"), limit=6) is None
 
 
+def test_where_every_worker_has_one_sample_the_curve_ends_and_does_not_grow_on() -> None:
+    # Without communication 1 / (T^2 K) is most where each of the 12 has a sample. More gain
+    # nothing, so that 12 is the knee even where it is all that is looked at.
+    free = Curve(float, lambda _: 0.0, 12, "strong")
+    assert [knee(free, limit) for limit in (12, 13, LIMIT)] == [12, 12, 12]
+    # With 11 it is 6 with 2 samples each, 6 / 144, and 11 gain nothing.
+    assert knee(free, limit=11) == 6
+    assert knee(Curve(float, lambda _: 0.0, 1, "strong"), limit=1) == 1
+    assert knee(Curve(float, lambda _: 0.0, LIMIT, "strong")) == LIMIT
+    # In weak scaling there is no such end, whatever the batch.
+    assert knee(Curve(float, lambda _: 0.0, 12, "weak"), limit=12) is None
+
+
 def test_a_net_that_takes_no_time_is_worth_one_worker() -> None:
     assert knee(weak(0.0, lambda _: 0.0)) == 1
 
