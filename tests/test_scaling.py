@@ -272,9 +272,9 @@ def test_where_the_memory_is_not_known_there_is_no_largest_batch() -> None:
 
 
 @pytest.mark.parametrize("parallel", ["data", "model", "hybrid"])
-def test_split_nets_have_no_largest_batch(parallel: str) -> None:
+def test_split_nets_have_a_largest_batch_where_a_worker_has_all_slices(parallel: str) -> None:
     run = paleo.simulate("alex_v2_2gpu", parallel=parallel, hybrid_workers=2).runs[0]
-    assert run.worth.largest_batch is None
+    assert (run.worth.largest_batch is not None) == (parallel == "data")
     assert bool(run.worth.knee) == bool(run.worth.balance) == (parallel == "data")
     values = run.to_dict()
     assert (values["knee"] == {}) == (values["balance_workers"] == {}) == (parallel != "data")

@@ -290,16 +290,17 @@ class Deconvolution(Filtered):
         return (work, *self._after(direction, output, self._num_biases(k), element_size))
 
     def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
-        if len(before[0]) != len(after[0]):
-            return self
         *window, gives, seen = self.filter
         n, *large, channels = self.output_shape
+        fit = len(window) == len(large) == len(self.strides)
+        if not fit or len(before[0]) != len(after[0]):
+            return self
+        _, old, _ = image(before[0], self.rank)
+        _, new, _ = image(after[0], self.rank)
         # Of the sizes that give the new input, those that are as much larger as its steps say.
         grown = (
-            size + step * (new - old)
-            for size, step, old, new in zip(
-                large, self.strides, before[0][1:-1], after[0][1:-1], strict=True
-            )
+            size + step * (now - was)
+            for size, step, was, now in zip(large, self.strides, old, new, strict=True)
         )
         return self.replace(
             filter=(

@@ -320,7 +320,7 @@ class Elementwise(Layer):
         elif self.function == "quotient":
             found = everything if any(needed[1:]) else everything[1:]
         elif self.function == "where":
-            found = tuple(k for k in everything if not needed[k])
+            found, others = tuple(k for k in everything if not needed[k]), 0
         return Kept(
             inputs=found,
             output=self.function == "power",

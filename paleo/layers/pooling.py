@@ -153,6 +153,8 @@ class Resize(Layer):
         return (*batch, *self.size, c)
 
     def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        if len(self.size) > 3:
+            return self
         _, old, _ = image(before[0], len(self.size))
         _, new, _ = image(after[0], len(self.size))
         # As much larger or smaller as before.

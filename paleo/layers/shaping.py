@@ -288,7 +288,7 @@ class Expand(_Moving):
 
     def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
         missing = len(self.output_shape) - len(before[0])
-        if len(before[0]) != len(after[0]):
+        if missing < 0 or len(before[0]) != len(after[0]):
             return self
         n, *front = self.output_shape[: 1 + missing]
         sizes = (
