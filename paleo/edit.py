@@ -411,7 +411,15 @@ class _Editor:
         scale: float | None,
     ) -> Layer | None:
         """Return a layer as it follows from new inputs, then edited; None if an edit is wrong."""
-        layer = _followed(node.layer, node.inputs, inputs) if node.inputs != inputs else node.layer
+        layer = node.layer
+        chosen = {setting.key for setting in settings}
+        if inputs != node.inputs:
+            try:
+                layer = layer.following(node.inputs, inputs)
+            except ShapeError as error:
+                if error.key not in chosen:
+                    self.mistakes.add(f"no longer fits: {error}", node.name, error.key)
+                    return None
         if isinstance(layer, Input) and scale is not None:
             layer = _scaled(layer, scale)
         for setting in settings:
@@ -425,19 +433,14 @@ class _Editor:
             return None
         if not settings:
             return layer
-        followed = _followed(layer, inputs, inputs)
+        try:
+            followed = layer.following(inputs, inputs)
+        except ShapeError:  # which is said when the shape is inferred
+            return layer
         # What follows from a key that was set does; what was set itself stays.
         for setting in settings:
             followed = _with(followed, setting)
         return followed
-
-
-def _followed(layer: Layer, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
-    """Return a layer as it follows from new inputs; as it is if they do not fit it at all."""
-    try:
-        return layer.following(before, after)
-    except ShapeError:  # which is said when the shape is inferred
-        return layer
 
 
 def _scaled(layer: Input, scale: float) -> Input:

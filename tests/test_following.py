@@ -39,6 +39,16 @@ def followed(kind: str, before: list[int], after: list[int], **keys: Any) -> Any
     return found
 
 
+def is_refused(kind: str, before: list[int], after: list[int], **keys: Any) -> bool:
+    """Tell whether nothing follows where the input has another shape, and an edit says so."""
+    layer = example_of(kind, before, **keys)
+    with pytest.raises(ShapeError):
+        layer.following((tuple(before),), (tuple(after),))
+    with pytest.raises(paleo.NetSpecError, match=r'layer "x": .*no longer fits'):
+        edited(kind, before, f"in0.tensor={after}", **keys)
+    return True
+
+
 def stays(kind: str, before: list[int], after: list[int], **keys: Any) -> bool:
     """Tell whether the layer is the same where the input has another shape."""
     return bool(followed(kind, before, after, **keys) == example_of(kind, before, **keys))
@@ -48,9 +58,9 @@ def stays(kind: str, before: list[int], after: list[int], **keys: Any) -> bool:
 def test_a_layer_of_larger_images_fits_or_says_that_it_does_not(example: Example) -> None:
     _, node = node_of(example)
     after = tuple((s[0], *(2 * size for size in s[1:-1]), *s[-1:]) for s in node.inputs)
-    found = node.layer.following(node.inputs, after)
-    assert type(found) is type(node.layer)
     try:
+        found = node.layer.following(node.inputs, after)
+        assert type(found) is type(node.layer)
         output = found.infer_shape(after)
     except ShapeError:  # any other exception is one of the test
         return
@@ -153,8 +163,9 @@ def pooled(after: list[int], **keys: Any) -> Any:
 
 @pytest.mark.parametrize("padding", ["VALID", [0, 0], [[0, 0], [0, 0]]])
 def test_a_pooling_over_the_whole_image_follows_where_nothing_is_padded(padding: Any) -> None:
-    assert pooled([2, 16, 9, 4], padding=padding) == ((16, 9), (16, 9))
-    assert pooled([2, 4, 6, 4], padding=padding) == ((4, 6), (4, 6))
+    # A window over the whole image has one place, whatever its steps.
+    assert pooled([2, 16, 9, 4], padding=padding) == ((16, 9), (8, 6))
+    assert pooled([2, 4, 6, 4], padding=padding) == ((4, 6), (8, 6))
     ones = [1, 1, 1, 1]
     assert pooled([2, 16, 9, 4], padding=padding, strides=ones) == ((16, 9), (1, 1))
 
@@ -173,8 +184,13 @@ def test_a_window_over_part_of_the_image_stays() -> None:
 
 def test_a_pooling_over_each_frame_of_a_video_follows() -> None:
     keys = {"ksize": [1, 8, 6, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
-    found = followed("Pooling", [2, 5, 8, 6, 4], [2, 7, 9, 6, 4], **keys)
+    found = followed("AvgPool", [2, 5, 8, 6, 4], [2, 7, 9, 6, 4], **keys)
     assert (found.ksize, found.strides) == ((9, 6), (1, 1))
+
+
+def test_a_maximum_over_a_small_image_may_be_one_of_many_in_larger_ones() -> None:
+    keys = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    assert stays("Pooling", [2, 2, 2, 4], [2, 8, 8, 4], **keys)
 
 
 def test_a_resize_is_as_much_larger_as_it_was() -> None:
@@ -223,19 +239,41 @@ def test_one_of_several_equal_parts_stays_one(part: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("keys", "after", "begin", "size"),
+    [
+        ({"size": 4, "step": 2}, 16, 0, 8),  # every other one
+        ({"size": 4, "step": 2, "begin": 1}, 15, 1, 7),  # 1, 3, ... 13
+        ({"size": 1}, 16, 0, 1),  # the first, not an eighth
+        ({"size": 1, "begin": 7}, 16, 15, 1),  # the last
+        ({"size": 8}, 5, 0, 5),  # all
+    ],
+)
+def test_a_slice_of_the_first_the_last_or_every_other_stays_that(
+    keys: dict[str, int], after: int, begin: int, size: int
+) -> None:
+    found = followed("Slice", [2, 6, 8], [2, 6, after], **keys)
+    assert (found.begin, found.size) == (begin, size)
+    assert stays("Slice", [2, 6, 8], [2, 9, 8], **keys)  # of another dimension
+
+
+@pytest.mark.parametrize(
     ("keys", "after"),
     [
-        ({"size": 4, "step": 2}, 16),  # every other one of 8, not the first half
-        ({"size": 1}, 16),  # a token, not an eighth
+        ({"size": 3, "step": 2}, 16),  # of every other one, not the last
         ({"size": 1, "begin": 4}, 16),
         ({"size": 3, "begin": 3}, 16),  # 8 are not whole threes
-        ({"size": 4, "begin": 2}, 16),  # across the two halves
+        ({"size": 4, "begin": 2}, 16),  # a crop
+        ({"size": 6}, 16),  # all but two, or six
         ({"size": 4, "begin": 4}, 15),  # 15 has no halves
         ({"size": 2, "begin": 2}, 10),  # nor 10 quarters
     ],
 )
-def test_a_slice_that_is_no_equal_part_stays(keys: dict[str, int], after: int) -> None:
-    assert stays("Slice", [2, 6, 8], [2, 6, after], **keys)
+def test_a_slice_that_is_no_such_part_is_refused(keys: dict[str, int], after: int) -> None:
+    assert is_refused("Slice", [2, 6, 8], [2, 6, after], **keys)
+    # What is asked for in the same edit is no guess.
+    edits = [f"in0.tensor=[2,6,{after}]", "x.begin=1", "x.size=2", "x.step=1"]
+    found = edited("Slice", [2, 6, 8], *edits, **keys)
+    assert (found.begin, found.size) == (1, 2)
 
 
 def test_another_rank_leaves_a_slice() -> None:
@@ -267,19 +305,52 @@ def test_a_reshape_follows_where_dimensions_stay_or_are_made_one(
 @pytest.mark.parametrize(
     ("before", "wanted", "after"),
     [
-        ([6, 6, 4], [3, 12, 4], [12, 6, 4]),  # 6 is cut in 3 x 2
+        ([6, 6, 4], [3, 12, 4], [12, 6, 4]),  # 6 x 6 become 3 x 12
         ([6, 6, 4], [6, 6, 2, 2], [6, 6, 8]),
         ([6, 6, 4], [6, 3, -1], [6, 12, 4]),
-        ([6, 6, 4], [6, 8, 3], [6, 6, 8]),  # cut after two were made one
-        ([6, 6, 4], [36, 4], [36, 4]),  # another rank
-        ([6, 6, 4], [36, 4], [72, 4]),
-        ([6, 4], [6, 4], [2, 6, 4]),
+        ([6, 6, 4], [6, 8, 3], [6, 6, 8]),
     ],
 )
-def test_a_reshape_that_cuts_dimensions_stays(
+def test_a_reshape_that_cuts_a_changed_dimension_is_refused(
+    before: list[int], wanted: list[int], after: list[int]
+) -> None:
+    assert is_refused("Reshape", [2, *before], [2, *after], output_shape=[-1, *wanted])
+
+
+def test_a_reshape_that_cuts_another_dimension_follows() -> None:
+    # The heads of attention: 64 features are cut in 4 x 16, whatever the length.
+    for wanted in ([24, 4, 16], [24, 4, -1]):
+        found = followed("Reshape", [2, 24, 64], [2, 48, 64], output_shape=[-1, *wanted])
+        assert found.output_shape == (-1, 48, *wanted[1:])
+
+
+@pytest.mark.parametrize(
+    ("before", "wanted", "after"),
+    [([6, 6, 4], [36, 4], [36, 4]), ([6, 6, 4], [36, 4], [72, 4]), ([6, 4], [6, 4], [2, 6, 4])],
+)
+def test_another_rank_leaves_a_reshape(
     before: list[int], wanted: list[int], after: list[int]
 ) -> None:
     assert stays("Reshape", [2, *before], [2, *after], output_shape=[-1, *wanted])
+
+
+def test_what_is_picked_along_one_dimension_stays_so_many() -> None:
+    found = followed("Gather", [2, 12, 8], [2, 12, 16], output_shape=[-1, 3, 8])
+    assert found.output_shape == (-1, 3, 16)
+    found = followed("Gather", [2, 12, 8], [2, 24, 8], output_shape=[-1, 3, 8])
+    assert found.output_shape == (-1, 3, 8)
+    assert is_refused("Gather", [2, 12, 8], [2, 24, 8], output_shape=[-1, 3, 4])
+    assert is_refused("Unknown", [2, 12], [2, 24], output_shape=[-1, 3], operator="Strange")
+
+
+def test_a_depthwise_deconvolution_has_filters_for_each_channel() -> None:
+    keys = over(filter=[3, 3, 2, 4], output_shape=[-1, 12, 12, 8], groups=4)
+    found = followed("Deconvolution", [2, 6, 6, 4], [2, 6, 6, 10], **keys)
+    assert (found.filter, found.output_shape, found.groups) == (
+        (3, 3, 2, 10),
+        (-1, 12, 12, 20),
+        10,
+    )
 
 
 def test_the_classes_of_a_softmax_follow_where_they_were_all_of_its_input() -> None:

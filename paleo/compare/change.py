@@ -131,7 +131,7 @@ def _is_global(graph: Graph, common: Mapping[str, tuple[Node, Node]]) -> bool:
     for node in reversed(graph.nodes):
         counts = False
         both = common.get(node.name, ())
-        if any(each.num_params for each in both) and all(len(each.output) > 2 for each in both):
+        if any(each.is_trained for each in both) and all(len(each.output) > 2 for each in both):
             was, now = ([shape[1:-1] for shape in each.inputs] for each in both)
             counts = any(extent > 1 for shape in (*was, *now) for extent in shape)
             if counts and node.index not in followed and was != now:

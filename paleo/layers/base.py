@@ -143,7 +143,8 @@ class Layer(ABC):
         """Return this layer for other inputs: what followed from the old ones follows from these.
 
         Keys that could be derived, such as the channels that a filter takes, are; what the
-        layer was asked for stays. By default that is all of it.
+        layer was asked for stays. By default that is all of it. Raises ShapeError where neither
+        can be told from the other.
         """
         return self
 

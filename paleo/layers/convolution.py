@@ -302,13 +302,17 @@ class Deconvolution(Filtered):
             size + step * (now - was)
             for size, step, was, now in zip(large, self.strides, old, new, strict=True)
         )
+        had, has, groups = int(before[0][-1]), int(after[0][-1]), self.groups
+        if groups == had > 1 and channels % had == 0:  # depthwise, as of a convolution
+            groups, channels = has, channels // had * has
         return self.replace(
             filter=(
                 *window,
-                -1 if gives == -1 else channels // self.groups,
-                -1 if seen == -1 else after[0][-1],
+                -1 if gives == -1 else channels // groups,
+                -1 if seen == -1 else has,
             ),
             output_shape=(n, *grown, channels),
+            groups=groups,
         )
 
     def shard(self, splits: int) -> Layer:

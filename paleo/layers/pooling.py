@@ -54,15 +54,6 @@ class Pooling(Layer):
         batch, _, c = image(inputs[0], len(self.ksize))
         return (*batch, *sizes, c)
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
-        _, old, _ = image(before[0], len(self.ksize))
-        _, new, _ = image(after[0], len(self.ksize))
-        padded = not isinstance(self.padding, str) and any(map(any, self.padding))
-        if self.ksize != old or self.padding == "SAME" or padded:
-            return self
-        # A window over the whole image stays one.
-        return self.replace(ksize=new, strides=new if self.strides == old else self.strides)
-
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
@@ -82,6 +73,18 @@ class AvgPool(Pooling):
     """The mean of each window of each channel."""
 
     maximum: ClassVar[bool] = False
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        """Return the mean over a whole image as one.
+
+        A maximum over a small image is more often one of many windows in larger ones.
+        """
+        _, old, _ = image(before[0], len(self.ksize))
+        _, new, _ = image(after[0], len(self.ksize))
+        padded = not isinstance(self.padding, str) and any(map(any, self.padding))
+        if self.ksize != old or self.padding == "SAME" or padded:
+            return self
+        return self.replace(ksize=new)
 
 
 @layer_type("GlobalPooling")

@@ -31,7 +31,7 @@ from paleo.layers.keys import (
     key,
 )
 from paleo.layers.pooling import resized
-from paleo.quantity import product
+from paleo.quantity import ceil_div, product
 from paleo.tensor import Shape, format_shape, format_shapes, num_elements
 from paleo.work import Pass, Stream, Unpriced
 
@@ -155,15 +155,22 @@ class Slice(Layer):
         return Kept(view=True)
 
     def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
-        if len(before[0]) != len(after[0]):
-            return self
+        """Return the slice that stays one of equal parts, every so manieth, the first or the last.
+
+        Raises ShapeError where the dimension has changed and it is none of these.
+        """
         dim = dimension(self.dim, before[0], "dim")
-        old, new, size = before[0][dim], after[0][dim], self.size
-        # One of several equal parts stays that; one element may be a token of its own.
-        if size == 1 or self.step > 1 or old % size or self.begin % size or new % (old // size):
+        if len(before[0]) != len(after[0]) or before[0][dim] == after[0][dim]:
             return self
-        part = new // (old // size)
-        return self.replace(begin=self.begin // size * part, size=part)
+        old, new, size, begin = before[0][dim], after[0][dim], self.size, self.begin
+        if self.step > 1 and size == ceil_div(old - begin, self.step):
+            return self.replace(size=ceil_div(new - begin, self.step))
+        if size == 1 and begin in (0, old - 1):
+            return self.replace(begin=0 if begin == 0 else new - 1)
+        parts = old // size
+        if self.step == 1 and size > 1 and not (old % size or begin % size or new % parts):
+            return self.replace(begin=begin // size * (new // parts), size=new // parts)
+        raise ShapeError(f"what it takes of {old} does not tell what of {new}", "size")
 
 
 def _with_batch(shape: tuple[int, ...], source: Shape) -> Shape:
@@ -195,30 +202,47 @@ class Reshape(Layer):
         return Kept(view=True, handed=(0,))
 
     def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
-        """Return the reshape with dimensions that are one of the input's, or several made one.
+        """Return the reshape that merges the same dimensions.
 
-        Of a dimension that is cut in several, none is known to grow.
+        Raises ShapeError if one that it cuts in several has changed: none of those is known to
+        grow.
         """
         if len(before[0]) != len(after[0]):
             return self
-        old: tuple[Any, ...] = before[0][1:]
-        new, wanted = after[0][1:], self.infer_shape(before)[1:]
+        old, new = before[0][1:], after[0][1:]
         sizes: list[Any] = []
-        taken = 0
-        for size in wanted:
-            end, has = taken, 1
-            while has < size and end < len(old):
-                has = has * old[end]
-                end += 1
-            if has != size:
-                return self
-            sizes.append(product(new[taken:end]))
-            taken = end
-        if any(size != 1 for size in old[taken:]):
-            return self
-        kept = self.output_shape
-        last = -1 if kept[-1] == -1 else sizes[-1]
-        return self.replace(output_shape=(kept[0], *sizes[:-1], last))
+        for left, right in _aligned(old, self.infer_shape(before)[1:]):
+            if old[left] == new[left]:
+                sizes += self.infer_shape(before)[1:][right]
+            elif right.stop - right.start == 1:
+                sizes.append(product(new[left]))
+            else:
+                raise ShapeError("it cuts a dimension that has changed", "output_shape")
+        last = -1 if self.output_shape[-1] == -1 else sizes[-1]
+        return self.replace(output_shape=(self.output_shape[0], *sizes[:-1], last))
+
+
+def _aligned(old: tuple[Any, ...], wanted: tuple[Any, ...]) -> list[tuple[slice, slice]]:
+    """Return which dimensions become which: the smallest groups of equal products.
+
+    Dimensions of 1 at the end belong to the last group.
+    """
+    groups: list[tuple[slice, slice]] = []
+    i = j = 0
+    while i < len(old) and j < len(wanted):
+        first, begin = i, j
+        left, right = old[i], wanted[j]
+        while left != right:
+            if left < right:
+                i += 1
+                left = left * old[i]
+            else:
+                j += 1
+                right = right * wanted[j]
+        i, j = i + 1, j + 1
+        groups.append((slice(first, i), slice(begin, j)))
+    left_over, right_over = groups.pop()
+    return [*groups, (slice(left_over.start, len(old)), slice(right_over.start, len(wanted)))]
 
 
 @layer_type("Flatten")
@@ -365,6 +389,21 @@ class Gather(Layer):
             return (Stream("gather", (picked, *indices), (source,)),)
         return ()
 
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        """Return the layer that picks as many along the one dimension along which it does.
+
+        Raises ShapeError where that is not to be seen.
+        """
+        old, new, kept = before[0][1:], after[0][1:], self.output_shape[1:]
+        if before[1:] == after[1:] and len(old) == len(new) == len(kept):
+            picked = [own != size for own, size in zip(kept, old, strict=True)]
+            if sum(picked) == 1:
+                sizes = (a if own else b for a, b, own in zip(kept, new, picked, strict=True))
+                return self.replace(output_shape=(self.output_shape[0], *sizes))
+        if [shape[1:] for shape in before] == [shape[1:] for shape in after]:
+            return self
+        raise ShapeError("what it picks of other inputs is not known", "output_shape")
+
     def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
         return Kept(inputs=tuple(range(1, len(inputs))))
 
@@ -424,6 +463,12 @@ class Unknown(Layer):
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return (batch_of(inputs), *self.output_shape[1:])
+
+    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        """Return the layer for inputs of the same shapes; raises ShapeError for others."""
+        if [shape[1:] for shape in before] == [shape[1:] for shape in after]:
+            return self
+        raise ShapeError("what it gives of other inputs is not known", "output_shape")
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
