@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
+from paleo.errors import SettingError
 
 __all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep", "Worth"]
 
@@ -30,14 +31,20 @@ class WholeStep:
     one_worker_batch: int
 
     @property
+    def _time(self) -> float:
+        if not self.seconds:
+            raise SettingError("no layer takes any time: there is no throughput, and no speedup")
+        return self.seconds
+
+    @property
     def throughput(self) -> float:
-        """Samples a second."""
-        return self.batch_size / self.seconds
+        """Samples a second; raises SettingError if the step takes no time."""
+        return self.batch_size / self._time
 
     @property
     def speedup(self) -> float:
-        """How many times the throughput of one worker."""
-        return self.one_worker / self.seconds * (self.batch_size / self.one_worker_batch)
+        """How many times the throughput of one worker; raises as `throughput`."""
+        return self.one_worker / self._time * (self.batch_size / self.one_worker_batch)
 
     @property
     def efficiency(self) -> float:

@@ -161,15 +161,6 @@ class _Case:
     def _data(self) -> DataParallel:
         return DataParallel(self.net, self.plan)
 
-    def _alone(self, scaling: str) -> DataParallelStep:
-        """Return the step on one worker, to which others relate; raises SettingError if it is 0."""
-        step = self._data.step(self.batch_size, 1, scaling)
-        if not step.compute:
-            raise SettingError(
-                f"{self.net.name}: no layer takes any time in {self.plan.cost_model.name}"
-            )
-        return step
-
     @functools.cached_property
     def _left_out(self) -> tuple[str, ...]:
         graph = build(self.net, None, self.plan.dtype, self.plan.adapt)
@@ -189,7 +180,7 @@ class _Case:
         check_together(self.batch_size, max(workers))
         self._prepare([divided(self.batch_size, count, scaling)[0] for count in workers])
         steps = self._steps(workers, scaling)
-        alone = self._alone(scaling)
+        alone = self._data.step(self.batch_size, 1, scaling)
         rows = tuple(
             DataRow(
                 workers=count,
@@ -301,7 +292,7 @@ class _Case:
                 f"a time below zero: {self.plan.cost_model.name} takes the fetch of all "
                 f"workers' activations off every batch, which does not hold for {workers} workers"
             )
-        alone = self._alone("weak")
+        alone = self._data.step(self.batch_size, 1)
         step = WholeStep(
             workers=workers,
             batch_size=self.batch_size * workers,

@@ -255,10 +255,11 @@ def test_the_pieces_check_what_they_are_given() -> None:
 
 
 @pytest.mark.parametrize("parallel", ["data", "hybrid"])
-def test_a_net_without_any_work_is_said_in_one_line(net: Any, parallel: str) -> None:
+def test_a_step_without_any_work_has_no_throughput(net: Any, parallel: str) -> None:
     empty = net({"data": {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}})
-    with pytest.raises(paleo.PaleoError) as caught:
-        paleo.simulate(empty, cost_model="roofline", parallel=parallel)
-    assert str(caught.value) == "net: no layer takes any time in roofline"
+    result = paleo.simulate(empty, cost_model="roofline", parallel=parallel)
+    with pytest.raises(paleo.SettingError) as caught:
+        result.to_dict()
+    assert str(caught.value) == ("no layer takes any time: there is no throughput, and no speedup")
     # Here the update takes its clocks.
-    assert paleo.simulate(empty).runs
+    assert paleo.simulate(empty).to_dict()
