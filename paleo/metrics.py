@@ -36,7 +36,7 @@ from paleo.quantity import ceil_div
 from paleo.rows import DataRow, HybridRow, Run, WholeStep
 from paleo.simulate import NetLike, simulate
 from paleo.units import parse
-from paleo.values import is_number, is_whole, listed, python_int, shown
+from paleo.values import check_choice, is_number, is_whole, listed, python_int, shown
 from paleo.work import Pass, total_work
 
 __all__ = ["PARALLELISMS", "Metrics", "Storage", "metrics"]
@@ -298,8 +298,8 @@ def metrics(
     check = mistakes.check
     many = check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
     specs = [spec for spec in (check(load, net, importing) for net in many) if spec]
-    check(_check_choice, "parallel", parallel, PARALLELISMS)
-    check(_check_choice, "scaling", scaling, SCALINGS)
+    check(check_choice, "parallel", parallel, PARALLELISMS)
+    check(check_choice, "scaling", scaling, SCALINGS)
     check(_check_single, "scheme", scheme)
     simulation = check(
         lambda: simulate(
@@ -344,11 +344,6 @@ def metrics(
         for spec, run in zip(specs, simulation.runs, strict=True)
         for found in case.metrics(spec, run)
     )
-
-
-def _check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
 def _check_single(name: str, value: Any) -> None:

@@ -32,7 +32,7 @@ from paleo.parallelism.plan import check_together
 from paleo.quantity import Quantity, is_array
 from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
 from paleo.scaling import Curve, balance, curve, knee, own_batches
-from paleo.values import listed, python_int, shown
+from paleo.values import check_choice, listed, python_int, shown
 
 __all__ = ["DEFAULT_WORKERS", "PARALLELISMS", "NetLike", "simulate"]
 
@@ -91,8 +91,9 @@ def simulate(
     check(_check_scalar, "batch_size", batch_size)
     check(checked_batch, batch_size)
     scalings = check(listed, "scaling", scaling, str) or []
-    check(_check_choices, "scaling", scalings, SCALINGS)
-    check(_check_choices, "parallel", [parallel], PARALLELISMS)
+    for each in scalings:
+        check(check_choice, "scaling", each, SCALINGS)
+    check(check_choice, "parallel", parallel, PARALLELISMS)
     counts = [python_int(k) for k in check(listed, "num_workers", workers, int | float) or []]
     for count in counts:
         check(checked_workers, count)
@@ -140,12 +141,6 @@ def _check_scalar(name: str, value: Any) -> None:
         raise SettingError(
             f"{name}: expected one number, got {shown(value)}; paleo.data_parallel takes arrays"
         )
-
-
-def _check_choices(name: str, values: Sequence[str], choices: Sequence[str]) -> None:
-    for value in values:
-        if value not in choices:
-            raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
 @dataclass(frozen=True)

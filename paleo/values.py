@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 from paleo.errors import SettingError
@@ -11,6 +12,7 @@ from paleo.quantity import is_array
 __all__ = [
     "MAX_COUNT",
     "MAX_SIZE",
+    "check_choice",
     "is_number",
     "is_whole",
     "listed",
@@ -63,6 +65,12 @@ def listed(name: str, values: Any, single: Any) -> list[Any]:
     if not found:
         raise SettingError(f"{name}: expected one or more, got none")
     return found
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise SettingError if the setting of this name is none of its choices."""
+    if value not in choices:
+        raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
 def is_number(value: Any) -> bool:

@@ -210,10 +210,11 @@ class Reshape(Layer):
         if len(before[0]) != len(after[0]):
             return self
         old, new = before[0][1:], after[0][1:]
+        wanted = self.infer_shape(before)[1:]
         sizes: list[Any] = []
-        for left, right in _aligned(old, self.infer_shape(before)[1:]):
+        for left, right in _aligned(old, wanted):
             if old[left] == new[left]:
-                sizes += self.infer_shape(before)[1:][right]
+                sizes += wanted[right]
             elif right.stop - right.start == 1:
                 sizes.append(product(new[left]))
             else:
