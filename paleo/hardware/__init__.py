@@ -7,12 +7,13 @@ ending in `.toml` is a user's own file.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
 from paleo.errors import SettingError
-from paleo.hardware.device import Device, Rates2017, read_device
+from paleo.hardware.device import ARCHITECTURES, Device, Rates2017, read_device
 from paleo.hardware.figures import Figure
 from paleo.hardware.network import Network, read_network
 from paleo.hardware.prices import Price, parse_price
@@ -20,6 +21,7 @@ from paleo.registry import unknown
 from paleo.values import shown
 
 __all__ = [
+    "ARCHITECTURES",
     "Device",
     "Figure",
     "Network",
@@ -50,24 +52,31 @@ def network_names() -> list[str]:
     return _names("networks")
 
 
+@cache
+def _aliases(folder: str) -> Mapping[str, str]:
+    """Return the names that the predefined ones of a folder go by, each with its file's stem."""
+    read = read_device if folder == "devices" else read_network
+    paths = (_HERE / folder).glob("*.toml")
+    return {alias: path.stem for path in sorted(paths) for alias in read(path).aliases}
+
+
 def _find(kind: str, named: str | os.PathLike[str], read: Callable[[Path], _T]) -> _T:
     try:
         name = os.fspath(named)
     except TypeError:
         raise SettingError(f"{kind}: expected a name or a file, got {shown(named)}") from None
-    folder = f"{kind}s"
+    folder: str = f"{kind}s"
     if name.endswith(".toml") or Path(name).name != name:
         return read(Path(name))
-    names = _names(folder)
-    if name in names:
-        return read(_HERE / folder / f"{name}.toml")
-    for path in sorted((_HERE / folder).glob("*.toml")):
-        found = read(path)
-        if name in found.aliases:
-            return found
-    raise unknown(
-        kind, name, names, f"; `paleo {folder}` lists them, a .toml file of your own works too"
-    )
+    names: list[str] = _names(folder)
+    stem = name if name in names else _aliases(folder).get(name)
+    if stem is not None:
+        return read(_HERE / folder / f"{stem}.toml")
+    hint = f"; `paleo {folder}` lists them, a .toml file of your own works too"
+    # A name in another case is meant, whatever else resembles it.
+    every: list[str] = [*names, *_aliases(folder)]
+    meant = [each for each in every if each.casefold() == name.casefold()]
+    raise unknown(kind, name, meant or names, hint)
 
 
 def find_device(device: str | os.PathLike[str] | Device) -> Device:

@@ -12,7 +12,14 @@ from paleo.hardware.prices import Price, read_prices
 from paleo.quantity import Quantity, maximum
 from paleo.tensor import DTYPES
 
-__all__ = ["Device", "Rates2017"]
+__all__ = ["ARCHITECTURES", "Device", "Rates2017"]
+
+#: The architectures of accelerators, those of one maker by age. CPUs have the names of cores.
+ARCHITECTURES = (
+    *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
+    "Blackwell RTX",
+    *("CDNA", "TPU", "Apple"),
+)
 
 #: The figures a device can have, and their dimensions.
 FIGURES = {
@@ -25,6 +32,9 @@ FIGURES = {
     "cache": "bytes",
     "power": "W",
 }
+_CLOCKS = ("base_clock", "boost_clock")
+#: The kinds of device.
+KINDS = ("gpu", "cpu", "tpu")
 #: The kinds of unit that a peak can be of: general-purpose lanes, or matrix units.
 UNITS = ("vector", "matrix")
 
@@ -62,6 +72,8 @@ class Device:
     own_rates_2017: Rates2017 | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
     prices: tuple[Price, ...] = ()
+    #: Constants of the cost model `tiled` that the file states for this device.
+    constants: Mapping[str, Figure] = field(default_factory=dict)
 
     @classmethod
     def from_rates(
@@ -121,9 +133,13 @@ class Device:
 
     @property
     def rates_2017(self) -> Rates2017:
-        """The figures for the 2017 model: its own for this device, else the data sheet's."""
+        """The figures for the 2017 model: its own for this device, else the data sheet's.
+
+        The clock is the base clock, the boost clock where no source has that.
+        """
+        clock = next((name for name in _CLOCKS if name in self.figures), _CLOCKS[0])
         return self.own_rates_2017 or Rates2017(
-            self._figure("base_clock"), self.peak("fp32"), self.memory_bandwidth
+            self._figure(clock), self.peak("fp32"), self.memory_bandwidth
         )
 
 
@@ -132,11 +148,11 @@ def read_device(path: Path) -> Device:
     reader = FileReader(path)
     root = reader.root
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    reader.only(root, (*known, "paleo2017", "price"))
+    reader.only(root, (*known, "paleo2017", "price", "tiled"))
     name = reader.text(root, "name", path.stem)
     kind = reader.text(root, "kind", "gpu")
-    if kind not in ("gpu", "cpu"):
-        reader.mistakes.add(f'expected "gpu" or "cpu", got {kind!r}', key="kind")
+    if kind not in KINDS:
+        reader.mistakes.add(f'expected "gpu", "cpu" or "tpu", got {kind!r}', key="kind")
 
     figures = reader.figures(FIGURES, required="memory_bandwidth")
 
@@ -176,6 +192,7 @@ def read_device(path: Path) -> Device:
         rates,
         reader.sources,
         read_prices(reader),
+        reader.constants("tiled"),
     )
     reader.finish()
     return device

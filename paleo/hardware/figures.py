@@ -17,7 +17,7 @@ from typing import Any
 from paleo.errors import HardwareError, Mistakes, SettingError, near
 from paleo.quantity import Quantity, largest, smallest
 from paleo.units import parse
-from paleo.values import shown, whole
+from paleo.values import is_number, shown, whole
 
 __all__ = ["Figure", "FileReader", "given"]
 
@@ -147,6 +147,25 @@ class FileReader:
             for key, dimension in dimensions.items()
             if key in table
         }
+
+    def constants(self, name: str) -> dict[str, Figure]:
+        """Return a table of a cost model's constants: SI numbers, or tables with a `value`.
+
+        Which there are, and what values they may have, is the cost model's to say.
+        """
+        found = {}
+        for key, entry in self.table(self.root, name).items():
+            where = f"{name}.{key}"
+            table = entry if isinstance(entry, dict) else {"value": entry}
+            self.only(table, ("value", "source", "note"), where + ".")
+            value = table.get("value")
+            if value is None or not is_number(value):
+                self.mistakes.add(f"expected a number, got {shown(value)}", key=where)
+                continue
+            source = self.cited(self.text(table, "source", "", where + "."), where)
+            note = self.text(table, "note", "", where + ".")
+            found[key] = Figure(float(value), "", source or OWN, note)
+        return found
 
     def finish(self) -> None:
         """Raise what was found wrong."""
