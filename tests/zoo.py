@@ -57,6 +57,43 @@ _DCGAN = (
     "Convolutional Generative Adversarial Networks, arXiv:1511.06434, 2015"
 )
 
+_OWT = (
+    "A. Krizhevsky, One weird trick for parallelizing convolutional neural networks, "
+    "arXiv:1404.5997, 2014"
+)
+_GOOGLENET = "C. Szegedy et al., Going Deeper with Convolutions, arXiv:1409.4842, 2014"
+_SQUEEZENET = (
+    "F. Iandola et al., SqueezeNet: AlexNet-level accuracy with 50x fewer parameters and <0.5MB "
+    "model size, arXiv:1602.07360, 2016"
+)
+_STRIDE = "the stride in the 3x3 convolution of a block"
+_RESNET_V2 = (
+    f"K. He et al., Identity Mappings in Deep Residual Networks, arXiv:1603.05027, 2016; {_STRIDE}"
+)
+_RESNEXT = (
+    "S. Xie et al., Aggregated Residual Transformations for Deep Neural Networks, "
+    "arXiv:1611.05431, 2016"
+)
+_WIDE = "S. Zagoruyko, N. Komodakis, Wide Residual Networks, arXiv:1605.07146, 2016"
+_MNASNET = (
+    "M. Tan et al., MnasNet: Platform-Aware Neural Architecture Search for Mobile, "
+    "arXiv:1807.11626, 2018"
+)
+_MOBILENET_V3 = "A. Howard et al., Searching for MobileNetV3, arXiv:1905.02244, 2019"
+_EFFICIENTNET = (
+    "M. Tan, Q. Le, EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks, "
+    "arXiv:1905.11946, 2019"
+)
+_SHUFFLENET_V2 = (
+    "N. Ma et al., ShuffleNet V2: Practical Guidelines for Efficient CNN Architecture Design, "
+    "arXiv:1807.11164, 2018"
+)
+_BERT = (
+    "J. Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers for Language "
+    "Understanding, arXiv:1810.04805, 2018"
+)
+_GPT2 = "A. Radford et al., Language Models are Unsupervised Multitask Learners, OpenAI, 2019"
+
 ZOO = {
     "lenet5": Origin(
         64, f"{_LECUN}; in the form of Caffe's examples, on 28x28x3 images", joined=True
@@ -116,6 +153,75 @@ ZOO = {
         "W. Zaremba, I. Sutskever, O. Vinyals, Recurrent Neural Network Regularization, "
         "arXiv:1409.2329, 2014: the large model, 35 words",
     ),
+    "alexnet_owt": Origin(128, f"{_OWT}; one tower, as in convnet-benchmarks and torchvision"),
+    "alexnet_tf": Origin(512, f"{_OWT}; one tower, as in tf_cnn_benchmarks"),
+    "alexnet_mxnet": Origin(256, f"{_ALEXNET}; without groups, as in MXNet's examples"),
+    "overfeat_fast": Origin(
+        128,
+        "P. Sermanet et al., OverFeat: Integrated Recognition, Localization and Detection using "
+        "Convolutional Networks, arXiv:1312.6229, 2013: the fast model",
+    ),
+    "vgg11_bn": Origin(64, f"{_VGG}: configuration A, normalized as in torchvision"),
+    "vgg13_bn": Origin(64, f"{_VGG}: configuration B, normalized as in torchvision"),
+    "vgg16_bn": Origin(64, f"{_VGG}: configuration D, normalized as in torchvision"),
+    "vgg19_bn": Origin(64, f"{_VGG}: configuration E, normalized as in torchvision"),
+    "googlenet_v1": Origin(
+        128, f"{_GOOGLENET}: as in convnet-benchmarks, without LRN and auxiliary classifiers"
+    ),
+    "inception_bn": Origin(
+        128,
+        "S. Ioffe, C. Szegedy, Batch Normalization: Accelerating Deep Network Training by "
+        "Reducing Internal Covariate Shift, arXiv:1502.03167, 2015; in the form of MXNet's "
+        "examples",
+    ),
+    "inception_v3_2015": Origin(
+        64,
+        "C. Szegedy et al., Rethinking the Inception Architecture for Computer Vision, "
+        "arXiv:1512.00567, 2015: without the auxiliary classifier",
+    ),
+    "resnet50_v1_5": Origin(256, f"{_RESNET}; {_STRIDE}"),
+    "resnet101_v1_5": Origin(128, f"{_RESNET}; {_STRIDE}"),
+    "resnet152_v1_5": Origin(128, f"{_RESNET}; {_STRIDE}"),
+    "resnet50_v2": Origin(256, _RESNET_V2),
+    "resnet101_v2": Origin(128, _RESNET_V2),
+    "resnet152_v2": Origin(128, _RESNET_V2),
+    "resnet200_v2": Origin(64, _RESNET_V2),
+    "resnext50_32x4d": Origin(256, _RESNEXT),
+    "resnext101_32x4d": Origin(128, _RESNEXT),
+    "resnext101_32x8d": Origin(128, f"{_RESNEXT}; 8 channels a group, as in torchvision"),
+    "se_resnext101_32x4d": Origin(
+        128, "J. Hu et al., Squeeze-and-Excitation Networks, arXiv:1709.01507, 2017"
+    ),
+    "wide_resnet50_2": Origin(128, _WIDE),
+    "wide_resnet101_2": Origin(128, f"{_WIDE}; as in torchvision"),
+    "densenet161": Origin(256, _DENSENET),
+    "densenet169": Origin(256, _DENSENET),
+    "densenet201": Origin(256, _DENSENET),
+    "squeezenet1_0": Origin(512, f"{_SQUEEZENET}; on 224x224 images, as in torchvision"),
+    "squeezenet1_1": Origin(512, f"{_SQUEEZENET}; version 1.1 of its authors"),
+    "mnasnet0_5": Origin(512, _MNASNET),
+    "mnasnet0_75": Origin(512, _MNASNET),
+    "mnasnet1_0": Origin(512, _MNASNET),
+    "mnasnet1_3": Origin(512, _MNASNET),
+    "mobilenet_v3_large": Origin(512, _MOBILENET_V3),
+    "mobilenet_v3_small": Origin(512, _MOBILENET_V3),
+    "efficientnet_b0": Origin(256, _EFFICIENTNET),
+    "efficientnet_b4": Origin(128, _EFFICIENTNET),
+    "shufflenet_v2_x0_5": Origin(512, _SHUFFLENET_V2),
+    "shufflenet_v2_x1_0": Origin(512, _SHUFFLENET_V2),
+    "shufflenet_v2_x1_5": Origin(512, _SHUFFLENET_V2),
+    "shufflenet_v2_x2_0": Origin(512, _SHUFFLENET_V2),
+    "ssd300_resnet50": Origin(
+        32,
+        "W. Liu et al., SSD: Single Shot MultiBox Detector, arXiv:1512.02325, 2015; on ResNet-50 "
+        "as in NVIDIA's DeepLearningExamples",
+    ),
+    "bert_base": Origin(32, _BERT),
+    "bert_large": Origin(8, _BERT),
+    "gpt2": Origin(8, _GPT2),
+    "gpt2_medium": Origin(8, _GPT2),
+    "gpt2_large": Origin(8, _GPT2),
+    "gpt2_xl": Origin(8, _GPT2),
 }
 
 

@@ -12,7 +12,18 @@ import torch
 from published_nets import COUNTED, INPUTS, PUBLISHED, VOCABULARY, Published
 from torch import nn
 
-from . import classic, compact, inception, others, residual, small_sequence, small_vision
+from . import (
+    classic,
+    compact,
+    inception,
+    mobile,
+    others,
+    residual,
+    resnets,
+    small_sequence,
+    small_vision,
+    transformers,
+)
 
 __all__ = [
     "COUNTED",
@@ -28,7 +39,7 @@ __all__ = [
 NETS: dict[str, Callable[[], nn.Module]] = {
     name: next(
         getattr(module, name)
-        for module in (classic, compact, inception, residual, others)
+        for module in (classic, compact, inception, mobile, residual, resnets, others, transformers)
         if hasattr(module, name)
     )
     for name in INPUTS

@@ -1,4 +1,4 @@
-"""LeNet, AlexNet, VGG and Network in Network."""
+"""LeNet, AlexNet, OverFeat, VGG and Network in Network."""
 
 from torch import nn
 
@@ -73,13 +73,97 @@ def alexnet() -> nn.Module:
     )
 
 
-def _vgg(*convolutions: int) -> nn.Module:
+def _one_tower(
+    convolutions: tuple[tuple[int, int, int, int], ...], features: int, *, lrn: bool = False
+) -> nn.Module:
+    """Make an AlexNet of one tower: filters, kernel, stride and padding of its convolutions.
+
+    Pools of 3x3 follow the first, the second and the last; `features` leave the last one.
+    """
+    layers: dict[str, nn.Module] = {}
+    channels = 3
+    for i, (filters, kernel, stride, padding) in enumerate(convolutions, start=1):
+        layers[f"conv{i}"] = nn.Conv2d(channels, filters, kernel, stride=stride, padding=padding)
+        layers[f"relu{i}"] = nn.ReLU()
+        if lrn and i < 3:
+            layers[f"norm{i}"] = nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75)
+        if i in (1, 2, 5):
+            layers[f"pool{i}"] = nn.MaxPool2d(3, 2)
+        channels = filters
+    return sequence(
+        **layers,
+        flatten=nn.Flatten(),
+        drop6=nn.Dropout(0.5),
+        fc6=nn.Linear(features, 4096),
+        relu6=nn.ReLU(),
+        drop7=nn.Dropout(0.5),
+        fc7=nn.Linear(4096, 4096),
+        relu7=nn.ReLU(),
+        fc8=nn.Linear(4096, 1000),
+        softmax=nn.Softmax(dim=1),
+    )
+
+
+def alexnet_owt() -> nn.Module:
+    """Krizhevsky's net of one tower (2014), as convnet-benchmarks and torchvision have it."""
+    return _one_tower(
+        ((64, 11, 4, 2), (192, 5, 1, 2), (384, 3, 1, 1), (256, 3, 1, 1), (256, 3, 1, 1)),
+        256 * 6 * 6,
+    )
+
+
+def alexnet_tf() -> nn.Module:
+    """Krizhevsky's net of one tower (2014), as tf_cnn_benchmarks: 227x227, unpadded `conv1`."""
+    return _one_tower(
+        ((64, 11, 4, 0), (192, 5, 1, 2), (384, 3, 1, 1), (384, 3, 1, 1), (256, 3, 1, 1)),
+        256 * 6 * 6,
+    )
+
+
+def alexnet_mxnet() -> nn.Module:
+    """AlexNet (2012) as MXNet's examples have it: no groups, LRN, on 224x224."""
+    return _one_tower(
+        ((96, 11, 4, 0), (256, 5, 1, 2), (384, 3, 1, 1), (384, 3, 1, 1), (256, 3, 1, 1)),
+        256 * 5 * 5,
+        lrn=True,
+    )
+
+
+def overfeat_fast() -> nn.Module:
+    """Make the fast model of OverFeat (Sermanet et al., 2013), as convnet-benchmarks has it."""
+    layers: dict[str, nn.Module] = {}
+    channels = 3
+    for i, (filters, kernel, stride, padding) in enumerate(
+        ((96, 11, 4, 0), (256, 5, 1, 0), (512, 3, 1, 1), (1024, 3, 1, 1), (1024, 3, 1, 1)), start=1
+    ):
+        layers[f"conv{i}"] = nn.Conv2d(channels, filters, kernel, stride=stride, padding=padding)
+        layers[f"relu{i}"] = nn.ReLU()
+        if i in (1, 2, 5):
+            layers[f"pool{i}"] = nn.MaxPool2d(2, 2)
+        channels = filters
+    return sequence(
+        **layers,
+        flatten=nn.Flatten(),
+        drop6=nn.Dropout(0.5),
+        fc6=nn.Linear(1024 * 6 * 6, 3072),
+        relu6=nn.ReLU(),
+        drop7=nn.Dropout(0.5),
+        fc7=nn.Linear(3072, 4096),
+        relu7=nn.ReLU(),
+        fc8=nn.Linear(4096, 1000),
+        softmax=nn.Softmax(dim=1),
+    )
+
+
+def _vgg(*convolutions: int, normalized: bool = False) -> nn.Module:
     """Make the VGG net with this many convolutions before each of its five pools."""
     layers: dict[str, nn.Module] = {}
     channels = 3
     for i, (count, filters) in enumerate(zip(convolutions, (64, 128, 256, 512, 512), strict=True)):
         for j in range(count):
             layers[f"conv{i + 1}_{j + 1}"] = nn.Conv2d(channels, filters, 3, padding=1)
+            if normalized:
+                layers[f"bn{i + 1}_{j + 1}"] = nn.BatchNorm2d(filters)
             layers[f"relu{i + 1}_{j + 1}"] = nn.ReLU()
             channels = filters
         layers[f"pool{i + 1}"] = nn.MaxPool2d(2, 2)
@@ -115,6 +199,26 @@ def vgg16() -> nn.Module:
 def vgg19() -> nn.Module:
     """Configuration E of Simonyan and Zisserman (2014)."""
     return _vgg(2, 2, 4, 4, 4)
+
+
+def vgg11_bn() -> nn.Module:
+    """Configuration A with batch normalization, as torchvision has it: biases stay."""
+    return _vgg(1, 1, 2, 2, 2, normalized=True)
+
+
+def vgg13_bn() -> nn.Module:
+    """Configuration B with batch normalization, as torchvision has it: biases stay."""
+    return _vgg(2, 2, 2, 2, 2, normalized=True)
+
+
+def vgg16_bn() -> nn.Module:
+    """Configuration D with batch normalization, as torchvision has it: biases stay."""
+    return _vgg(2, 2, 3, 3, 3, normalized=True)
+
+
+def vgg19_bn() -> nn.Module:
+    """Configuration E with batch normalization, as torchvision has it: biases stay."""
+    return _vgg(2, 2, 4, 4, 4, normalized=True)
 
 
 def nin_227() -> nn.Module:

@@ -94,6 +94,43 @@ def squeezenet_complex_bypass() -> nn.Module:
     return SqueezeNet(simple=True, complex_=True)
 
 
+def _squeezenet_224(stem: tuple[int, int], pooled: tuple[int, int], first: int) -> nn.Module:
+    """Make torchvision's SqueezeNet for 224x224, pooled after these Fire modules.
+
+    `stem` is filters and kernel of the first convolution; the Fire modules are the same in both
+    versions, but for the channels that the first one reads.
+    """
+    filters, kernel = stem
+    layers: dict[str, nn.Module] = {
+        "conv1": nn.Conv2d(3, filters, kernel, stride=2),
+        "relu_conv1": nn.ReLU(),
+        "maxpool1": nn.MaxPool2d(3, 2, ceil_mode=True),
+    }
+    for i, (channels, squeeze, expand) in enumerate(SqueezeNet.FIRES, start=2):
+        layers[f"fire{i}"] = Fire(first if i == 2 else channels, squeeze, expand)
+        if i in pooled:
+            layers[f"maxpool{i}"] = nn.MaxPool2d(3, 2, ceil_mode=True)
+    return sequence(
+        **layers,
+        drop9=nn.Dropout(0.5),
+        conv10=nn.Conv2d(512, 1000, 1),
+        relu_conv10=nn.ReLU(),
+        avgpool10=nn.AdaptiveAvgPool2d(1),
+        flatten=nn.Flatten(),
+        softmax=nn.Softmax(dim=1),
+    )
+
+
+def squeezenet1_0() -> nn.Module:
+    """SqueezeNet 1.0 on 224x224 images."""
+    return _squeezenet_224((96, 7), (4, 8), 96)
+
+
+def squeezenet1_1() -> nn.Module:
+    """SqueezeNet 1.1 on 224x224 images: a smaller first convolution, earlier pools."""
+    return _squeezenet_224((64, 3), (3, 5), 64)
+
+
 def mobilenet_v1() -> nn.Module:
     """Make MobileNet of Howard et al. (2017), width 1.0; blocks named as the Caffe models of it."""
     layers: dict[str, nn.Module] = {

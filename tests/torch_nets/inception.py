@@ -1,4 +1,4 @@
-"""GoogLeNet and Inception v3, both without the auxiliary classifiers."""
+"""GoogLeNet and its successors, all without the auxiliary classifiers."""
 
 import torch
 from torch import Tensor, nn
@@ -40,36 +40,49 @@ class Inception(nn.ModuleDict):
         return torch.cat(outputs, dim=1)
 
 
+def _googlenet(*, lrn: bool) -> nn.Module:
+    """Make GoogLeNet with or without its local response normalizations."""
+    layers: dict[str, nn.Module] = {
+        "conv1": nn.Conv2d(3, 64, 7, stride=2, padding=3),
+        "relu_conv1": nn.ReLU(),
+        "pool1": nn.MaxPool2d(3, 2, ceil_mode=True),
+        "norm1": nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
+        "conv2_reduce": nn.Conv2d(64, 64, 1),
+        "relu_conv2_reduce": nn.ReLU(),
+        "conv2": nn.Conv2d(64, 192, 3, padding=1),
+        "relu_conv2": nn.ReLU(),
+        "norm2": nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
+        "pool2": nn.MaxPool2d(3, 2, ceil_mode=True),
+        "inception_3a": Inception(192, 64, (96, 128), (16, 32), 32),
+        "inception_3b": Inception(256, 128, (128, 192), (32, 96), 64),
+        "pool3": nn.MaxPool2d(3, 2, ceil_mode=True),
+        "inception_4a": Inception(480, 192, (96, 208), (16, 48), 64),
+        "inception_4b": Inception(512, 160, (112, 224), (24, 64), 64),
+        "inception_4c": Inception(512, 128, (128, 256), (24, 64), 64),
+        "inception_4d": Inception(512, 112, (144, 288), (32, 64), 64),
+        "inception_4e": Inception(528, 256, (160, 320), (32, 128), 128),
+        "pool4": nn.MaxPool2d(3, 2, ceil_mode=True),
+        "inception_5a": Inception(832, 256, (160, 320), (32, 128), 128),
+        "inception_5b": Inception(832, 384, (192, 384), (48, 128), 128),
+        "pool5": nn.AvgPool2d(7),
+        "flatten": nn.Flatten(),
+        "dropout": nn.Dropout(0.4),
+        "classifier": nn.Linear(1024, 1000),
+        "softmax": nn.Softmax(dim=1),
+    }
+    return sequence(
+        **{name: layer for name, layer in layers.items() if lrn or not name.startswith("norm")}
+    )
+
+
 def googlenet() -> nn.Module:
     """GoogLeNet of Szegedy et al. (2014) as `bvlc_googlenet` of Caffe's model zoo, main branch."""
-    return sequence(
-        conv1=nn.Conv2d(3, 64, 7, stride=2, padding=3),
-        relu_conv1=nn.ReLU(),
-        pool1=nn.MaxPool2d(3, 2, ceil_mode=True),
-        norm1=nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
-        conv2_reduce=nn.Conv2d(64, 64, 1),
-        relu_conv2_reduce=nn.ReLU(),
-        conv2=nn.Conv2d(64, 192, 3, padding=1),
-        relu_conv2=nn.ReLU(),
-        norm2=nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75),
-        pool2=nn.MaxPool2d(3, 2, ceil_mode=True),
-        inception_3a=Inception(192, 64, (96, 128), (16, 32), 32),
-        inception_3b=Inception(256, 128, (128, 192), (32, 96), 64),
-        pool3=nn.MaxPool2d(3, 2, ceil_mode=True),
-        inception_4a=Inception(480, 192, (96, 208), (16, 48), 64),
-        inception_4b=Inception(512, 160, (112, 224), (24, 64), 64),
-        inception_4c=Inception(512, 128, (128, 256), (24, 64), 64),
-        inception_4d=Inception(512, 112, (144, 288), (32, 64), 64),
-        inception_4e=Inception(528, 256, (160, 320), (32, 128), 128),
-        pool4=nn.MaxPool2d(3, 2, ceil_mode=True),
-        inception_5a=Inception(832, 256, (160, 320), (32, 128), 128),
-        inception_5b=Inception(832, 384, (192, 384), (48, 128), 128),
-        pool5=nn.AvgPool2d(7),
-        flatten=nn.Flatten(),
-        dropout=nn.Dropout(0.4),
-        classifier=nn.Linear(1024, 1000),
-        softmax=nn.Softmax(dim=1),
-    )
+    return _googlenet(lrn=True)
+
+
+def googlenet_v1() -> nn.Module:
+    """GoogLeNet of Szegedy et al. (2014) as in convnet-benchmarks: main branch, without LRN."""
+    return _googlenet(lrn=False)
 
 
 def _conv(
@@ -222,5 +235,79 @@ def inception_v3() -> nn.Module:
         flatten=nn.Flatten(),
         Dropout_1b=nn.Dropout(0.2),
         Logits=nn.Linear(2048, 1000),
+        softmax=nn.Softmax(dim=1),
+    )
+
+
+def inception_v3_2015() -> nn.Module:
+    """Inception v3; the predefined net of the plain name is the form of 2017."""
+    return inception_v3()
+
+
+def _module_bn(
+    channels: int,
+    one: int,
+    three: tuple[int, int],
+    double: tuple[int, int],
+    pool: nn.Module,
+    proj: int,
+) -> tuple[nn.Module, int]:
+    """Make a module of Inception-BN, and count its channels; without `one`, it halves the size."""
+    stride = 1 if one else 2
+    branches: dict[str, nn.Module] = {}
+    if one:
+        branches["1x1"] = _conv(channels, one, 1)
+    branches["3x3"] = sequence(
+        reduce=_conv(channels, three[0], 1), conv=_conv(*three, 3, stride=stride, padding=1)
+    )
+    branches["double_3x3"] = sequence(
+        reduce=_conv(channels, double[0], 1),
+        conv0=_conv(*double, 3, padding=1),
+        conv1=_conv(double[1], double[1], 3, stride=stride, padding=1),
+    )
+    branches["pool"] = sequence(pool=pool)
+    if proj:
+        branches["pool"].add_module("proj", _conv(channels, proj, 1))
+    return Branches(branches), one + three[1] + double[1] + (proj or channels)
+
+
+def inception_bn() -> nn.Module:
+    """Inception with batch normalization (Ioffe and Szegedy, 2015), as MXNet's examples have it.
+
+    Its pools round up or down so that sizes halve: 224, 112, 56, 28, 14, 7.
+    """
+
+    def average() -> nn.Module:
+        return nn.AvgPool2d(3, 1, padding=1)
+
+    def halve() -> nn.Module:
+        return nn.MaxPool2d(3, 2, padding=1)
+
+    layers: dict[str, nn.Module] = {
+        "conv1": _conv(3, 64, 7, stride=2, padding=3),
+        "pool1": nn.MaxPool2d(3, 2, ceil_mode=True),
+        "conv2_reduce": _conv(64, 64, 1),
+        "conv2": _conv(64, 192, 3, padding=1),
+        "pool2": nn.MaxPool2d(3, 2, ceil_mode=True),
+    }
+    channels = 192
+    for name, one, three, double, pool, proj in (
+        ("3a", 64, (64, 64), (64, 96), average(), 32),
+        ("3b", 64, (64, 96), (64, 96), average(), 64),
+        ("3c", 0, (128, 160), (64, 96), halve(), 0),
+        ("4a", 224, (64, 96), (96, 128), average(), 128),
+        ("4b", 192, (96, 128), (96, 128), average(), 128),
+        ("4c", 160, (128, 160), (128, 160), average(), 128),
+        ("4d", 96, (128, 192), (160, 192), average(), 128),
+        ("4e", 0, (128, 192), (192, 256), halve(), 0),
+        ("5a", 352, (192, 320), (160, 224), average(), 128),
+        ("5b", 352, (192, 320), (192, 224), nn.MaxPool2d(3, 1, padding=1), 128),
+    ):
+        layers[f"inception_{name}"], channels = _module_bn(channels, one, three, double, pool, proj)
+    return sequence(
+        **layers,
+        global_pool=nn.AvgPool2d(7),
+        flatten=nn.Flatten(),
+        fc1=nn.Linear(channels, 1000),
         softmax=nn.Softmax(dim=1),
     )

@@ -189,12 +189,12 @@ def densenet40() -> nn.Module:
     )
 
 
-def densenet121() -> nn.Module:
-    """DenseNet-BC of Huang et al. (2016), 121 layers, k = 32, for ImageNet."""
-    layers, channels = _dense_blocks(64, 32, (6, 12, 24, 16), bottleneck=True, compression=0.5)
+def _densenet(first: int, growth: int, blocks: tuple[int, ...]) -> nn.Module:
+    """Make a DenseNet-BC for ImageNet, with this many channels after its first convolution."""
+    layers, channels = _dense_blocks(first, growth, blocks, bottleneck=True, compression=0.5)
     return sequence(
-        conv1=_conv(3, 64, 7, stride=2),
-        bn1=nn.BatchNorm2d(64),
+        conv1=_conv(3, first, 7, stride=2),
+        bn1=nn.BatchNorm2d(first),
         relu1=nn.ReLU(),
         pool1=nn.MaxPool2d(3, 2, padding=1),
         **layers,
@@ -205,3 +205,23 @@ def densenet121() -> nn.Module:
         fc6=nn.Linear(channels, 1000),
         softmax=nn.Softmax(dim=1),
     )
+
+
+def densenet121() -> nn.Module:
+    """DenseNet-BC of Huang et al. (2016), 121 layers, k = 32, for ImageNet."""
+    return _densenet(64, 32, (6, 12, 24, 16))
+
+
+def densenet161() -> nn.Module:
+    """DenseNet-BC of Huang et al. (2016), 161 layers, k = 48, for ImageNet."""
+    return _densenet(96, 48, (6, 12, 36, 24))
+
+
+def densenet169() -> nn.Module:
+    """DenseNet-BC of Huang et al. (2016), 169 layers, k = 32, for ImageNet."""
+    return _densenet(64, 32, (6, 12, 32, 32))
+
+
+def densenet201() -> nn.Module:
+    """DenseNet-BC of Huang et al. (2016), 201 layers, k = 32, for ImageNet."""
+    return _densenet(64, 32, (6, 12, 48, 32))

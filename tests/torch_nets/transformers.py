@@ -1,0 +1,152 @@
+"""BERT and GPT-2, their attention as separate products as in the first implementations."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from .parts import sequence
+
+
+class Attention(nn.Module):
+    """Attention of several heads: separate projections, products and a softmax.
+
+    A `mask` is added to the scores.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.softmax = nn.Softmax(dim=-1)
+        self.dropout = nn.Dropout(0.1)
+        self.output = nn.Linear(width, width)
+
+    def split(self, x: Tensor) -> Tensor:
+        n, length, width = x.shape
+        return x.view(n, length, self.heads, width // self.heads).transpose(1, 2)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        q, k, v = self.split(self.query(x)), self.split(self.key(x)), self.split(self.value(x))
+        scores = torch.matmul(q, k.transpose(-2, -1)) / math.sqrt(q.shape[-1])
+        if mask is not None:
+            scores = scores + mask
+        mixed = torch.matmul(self.dropout(self.softmax(scores)), v)
+        return self.output(mixed.transpose(1, 2).reshape(x.shape))
+
+
+class BertLayer(nn.Module):
+    """A layer of BERT, normalized after each addition."""
+
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads)
+        self.dropout1 = nn.Dropout(0.1)
+        self.norm1 = nn.LayerNorm(width)
+        self.intermediate = nn.Linear(width, hidden)
+        self.gelu = nn.GELU()
+        self.output = nn.Linear(hidden, width)
+        self.dropout2 = nn.Dropout(0.1)
+        self.norm2 = nn.LayerNorm(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.norm1(x + self.dropout1(self.attention(x)))
+        y = self.output(self.gelu(self.intermediate(x)))
+        return self.norm2(x + self.dropout2(y))
+
+
+class Bert(nn.Module):
+    """BERT of Devlin et al. (2018), the encoder with its pooler."""
+
+    def __init__(self, layers: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.words = nn.Embedding(30522, width)
+        self.positions = nn.Embedding(512, width)
+        self.kinds = nn.Embedding(2, width)
+        self.norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(0.1)
+        self.encoder = sequence(
+            **{f"layer{i}": BertLayer(width, heads, 4 * width) for i in range(layers)}
+        )
+        self.pooler = nn.Linear(width, width)
+        self.tanh = nn.Tanh()
+
+    def forward(self, words: Tensor) -> Tensor:
+        positions = torch.arange(words.shape[1], device=words.device)
+        x = self.words(words) + self.kinds(torch.zeros_like(words)) + self.positions(positions)
+        x = self.encoder(self.dropout(self.norm(x)))
+        return self.tanh(self.pooler(x[:, 0]))
+
+
+def bert_base() -> nn.Module:
+    """BERT-Base, on 128 words as in the first phase of its training."""
+    return Bert(12, 768, 12)
+
+
+def bert_large() -> nn.Module:
+    """BERT-Large, on 512 words."""
+    return Bert(24, 1024, 16)
+
+
+class GPT2Layer(nn.Module):
+    """A layer of GPT-2, normalized before each part."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.dropout1 = nn.Dropout(0.1)
+        self.ln_2 = nn.LayerNorm(width)
+        self.c_fc = nn.Linear(width, 4 * width)
+        self.gelu = nn.GELU(approximate="tanh")
+        self.c_proj = nn.Linear(4 * width, width)
+        self.dropout2 = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.dropout1(self.attn(self.ln_1(x), mask))
+        return x + self.dropout2(self.c_proj(self.gelu(self.c_fc(self.ln_2(x)))))
+
+
+class GPT2(nn.Module):
+    """GPT-2 of Radford et al. (2019); the words' scores use the words' embedding."""
+
+    def __init__(self, layers: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.wte = nn.Embedding(50257, width)
+        self.wpe = nn.Embedding(1024, width)
+        self.dropout = nn.Dropout(0.1)
+        self.h = nn.ModuleList(GPT2Layer(width, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(width)
+        self.lm_head = nn.Linear(width, 50257, bias=False)
+        self.lm_head.weight = self.wte.weight
+
+    def forward(self, words: Tensor) -> Tensor:
+        length = words.shape[1]
+        positions = torch.arange(length, device=words.device)
+        mask = torch.full((length, length), float("-inf"), device=words.device).triu(1)
+        x = self.dropout(self.wte(words) + self.wpe(positions))
+        for layer in self.h:
+            x = layer(x, mask)
+        return self.lm_head(self.ln_f(x))
+
+
+def gpt2() -> nn.Module:
+    """GPT-2 of 124 million parameters, on 1024 words."""
+    return GPT2(12, 768, 12)
+
+
+def gpt2_medium() -> nn.Module:
+    """GPT-2 of 355 million parameters."""
+    return GPT2(24, 1024, 16)
+
+
+def gpt2_large() -> nn.Module:
+    """GPT-2 of 774 million parameters."""
+    return GPT2(36, 1280, 20)
+
+
+def gpt2_xl() -> nn.Module:
+    """GPT-2 of 1.56 billion parameters."""
+    return GPT2(48, 1600, 25)
