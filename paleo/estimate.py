@@ -8,29 +8,33 @@ sizes, worker counts and rates may be arrays.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, NamedTuple
 
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
+from paleo.costs.bands import NET, Band
 from paleo.errors import SettingError
+from paleo.fusion import fused_backward, fused_forward, inference_forward
 from paleo.graph import Graph, Node, longest_path
 from paleo.hardware import Device, Network, find_device, find_network
 from paleo.layers import Layer
 from paleo.layers.pointwise import Activation, Sigmoid
 from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive, whole_array
-from paleo.tensor import element_size
+from paleo.tensor import find_precision
 from paleo.values import MAX_SIZE, shown
-from paleo.work import Pass, Unpriced, Update
+from paleo.work import Operation, Pass, Stream, Unpriced, Update
 
 __all__ = [
     "BACKWARD",
     "FORWARD",
+    "Kernels",
     "LayerTime",
     "PassTime",
     "adapter",
     "checked_share",
+    "checked_target",
     "checked_workers",
     "estimate_backward",
     "estimate_communication",
@@ -38,9 +42,12 @@ __all__ = [
     "estimate_pass",
     "estimate_update",
     "keep_shape",
+    "kernels",
     "link_bandwidth",
     "needed_gradients",
+    "net_band",
     "not_counted",
+    "update_time",
 ]
 
 FORWARD = (Pass.FORWARD,)
@@ -79,6 +86,11 @@ class PassTime:
         """Seconds if parallel branches run at the same time: the longest path."""
         return longest_path(self.graph, [layer.seconds for layer in self.layers])
 
+    @property
+    def time(self) -> Time:
+        """Computation, memory traffic and overhead of all layers."""
+        return sum((layer.time for layer in self.layers), Time())
+
 
 def checked_share(value: Quantity, name: str) -> Quantity:
     """Return a percent of peak; raises SettingError unless it is above 0, up to 1."""
@@ -89,6 +101,35 @@ def checked_share(value: Quantity, name: str) -> Quantity:
         if 0 < low < _LEAST_SHARE:
             raise SettingError(f"{name}: {low} is too small to mean anything")
     raise SettingError(f"{name}: expected a number above 0, up to 1, got {shown(value)}")
+
+
+def checked_target(
+    device: Device, cost_model: CostModel, dtype: str = "fp32", ppp_comp: Quantity = 1.0
+) -> Target:
+    """Return where operations of a net in this type run, by this cost model.
+
+    Raises SettingError for an unknown dtype, or one that the cost model does not know, or a
+    wrong `ppp_comp`; HardwareError if the device has no figure for the type.
+    """
+    computing = find_precision(dtype).computing
+    share = checked_share(ppp_comp, "ppp_comp")
+    if cost_model.dtypes is None:
+        device.peak(computing)  # says which types there are
+    elif dtype not in cost_model.dtypes:
+        known = ", ".join(cost_model.dtypes)
+        raise SettingError(f"cost model {cost_model.name} knows {known} only, not {dtype}")
+    return Target(device, computing, share)
+
+
+def net_band(cost_model: CostModel, target: Target, is_plain: bool = True) -> Band | None:
+    """Return the error band of a net's times, None where none is known.
+
+    The errors were those of nets as frameworks run them, at `ppp_comp` 1; `is_plain` tells
+    whether this one is (neither fused nor pipelined by hand).
+    """
+    if not is_plain or is_array(target.ppp_comp) or target.ppp_comp != 1:
+        return None
+    return cost_model.band(NET, target.device)
 
 
 def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
@@ -135,6 +176,62 @@ def needed_gradients(graph: Graph, cost_model: CostModel) -> list[tuple[bool, ..
     return needed
 
 
+class Kernels(NamedTuple):
+    """What a device does for each node of a graph in a pass.
+
+    `into` says of the nodes of which something runs in another's kernel in which one's.
+    """
+
+    of: Sequence[Sequence[tuple[Pass, Operation]]]
+    into: Mapping[int, int] = {}
+
+
+def kernels(
+    graph: Graph,
+    directions: tuple[Pass, ...],
+    cost_model: CostModel,
+    *,
+    fuse: bool = False,
+    training: bool = True,
+) -> Kernels:
+    """Return the operations of the passes in `directions`, each with its pass.
+
+    With `fuse`, pointwise ones run in the kernels before them, as paleo.fusion says; without
+    `training`, the forward pass is that of inference.
+    """
+    needed = needed_gradients(graph, cost_model) if Pass.INPUT_GRADIENT in directions else None
+    if not fuse and (training or needed):
+        return Kernels(
+            [
+                [
+                    (direction, operation)
+                    for direction in directions
+                    for operation in graph.operations(
+                        node, direction, needed[i] if needed else None
+                    )
+                ]
+                for i, node in enumerate(graph.nodes)
+            ]
+        )
+    if needed:
+        found = fused_backward(graph, needed)
+    elif fuse:
+        found = fused_forward(graph, training=training)
+    else:
+        found = inference_forward(graph)
+    return Kernels(
+        [
+            [
+                (direction, operation)
+                for direction in directions
+                for operation in found.operations[direction][node.index]
+            ]
+            for node in graph.nodes
+        ],
+        found.into,
+    )
+
+
 def estimate_pass(
     graph: Graph,
     directions: tuple[Pass, ...],
@@ -142,24 +239,46 @@ def estimate_pass(
     cost_model: CostModel,
     use_pipeline: bool = False,
     fetches: Mapping[int, Time] | None = None,
+    *,
+    fuse: bool = False,
+    training: bool = True,
 ) -> PassTime:
     """Return the time of the passes in `directions` together, layer by layer.
 
-    `fetches` adds the time in which a node (by index) gets its inputs from other devices.
+    `fetches` adds the time in which a node (by index) gets its inputs from other devices; `fuse`
+    and `training` are those of `kernels`.
     """
-    needed = needed_gradients(graph, cost_model) if Pass.INPUT_GRADIENT in directions else None
+    found = kernels(graph, directions, cost_model, fuse=fuse, training=training)
     layers = []
-    for i, node in enumerate(graph.nodes):
+    priced: dict[Any, Time] = {}  # blocks of a net repeat their operations
+    for node, operations in zip(graph.nodes, found.of, strict=True):
         time = Time()
-        for direction in directions:
-            for operation in graph.operations(node, direction, needed[i] if needed else None):
-                if not isinstance(operation, Unpriced):
-                    time += cost_model.price(operation, target)
+        for _, operation in operations:
+            if isinstance(operation, Unpriced):
+                continue
+            key = _key(operation)
+            if key not in priced:
+                priced[key] = cost_model.price(operation, target)
+            time += priced[key]
         if fetches and node.index in fetches:
             time += fetches[node.index]
         seconds = cost_model.pipelined(time) if use_pipeline else time.total
         layers.append(LayerTime(node, time, seconds))
     return PassTime(graph, tuple(layers))
+
+
+def _key(value: Any) -> Any:
+    """Return what two operations have in common if they are the same, arrays and all."""
+    try:
+        hash(value)
+    except TypeError:
+        if is_array(value):
+            return value.shape, value.tobytes()
+        if is_dataclass(value):
+            parts = (getattr(value, each.name) for each in fields(value))
+            return (type(value), *map(_key, parts))
+        return tuple(map(_key, value))
+    return value
 
 
 def _estimate(
@@ -169,9 +288,14 @@ def _estimate(
     cost_model: str | CostModel,
     ppp_comp: Quantity,
     use_pipeline: bool,
+    fuse: bool,
+    training: bool,
 ) -> PassTime:
-    target = Target(find_device(device), graph.dtype, checked_share(ppp_comp, "ppp_comp"))
-    return estimate_pass(graph, directions, target, find_cost_model(cost_model), use_pipeline)
+    model = find_cost_model(cost_model)
+    target = checked_target(find_device(device), model, graph.dtype, ppp_comp)
+    return estimate_pass(
+        graph, directions, target, model, use_pipeline, fuse=fuse, training=training
+    )
 
 
 def estimate_forward(
@@ -181,14 +305,19 @@ def estimate_forward(
     cost_model: str | CostModel = DEFAULT_COST_MODEL,
     ppp_comp: Quantity = 1.0,
     use_pipeline: bool = False,
+    fuse: bool = False,
+    training: bool = True,
 ) -> PassTime:
     """Return the time of the forward pass on one device.
 
     `ppp_comp` is the share of the device's peak that is reached; with `use_pipeline`,
-    computation and memory traffic of a layer overlap where the cost model adds them up.
-    Raises UnknownNameError, HardwareError or SettingError.
+    computation and memory traffic of a layer overlap where the cost model adds them up; with
+    `fuse`, pointwise operations run in the kernels before them (see paleo.fusion). Without
+    `training` it is the pass of inference: batch normalizations read their input once, and
+    dropout does nothing. The element type is the graph's. Raises UnknownNameError,
+    HardwareError or SettingError.
     """
-    return _estimate(graph, FORWARD, device, cost_model, ppp_comp, use_pipeline)
+    return _estimate(graph, FORWARD, device, cost_model, ppp_comp, use_pipeline, fuse, training)
 
 
 def estimate_backward(
@@ -198,12 +327,13 @@ def estimate_backward(
     cost_model: str | CostModel = DEFAULT_COST_MODEL,
     ppp_comp: Quantity = 1.0,
     use_pipeline: bool = False,
+    fuse: bool = False,
 ) -> PassTime:
     """Return the time of the backward pass on one device: both gradients of every layer.
 
     Parameters and errors are those of `estimate_forward`.
     """
-    return _estimate(graph, BACKWARD, device, cost_model, ppp_comp, use_pipeline)
+    return _estimate(graph, BACKWARD, device, cost_model, ppp_comp, use_pipeline, fuse, True)
 
 
 def estimate_update(
@@ -217,14 +347,29 @@ def estimate_update(
 ) -> Quantity:
     """Return the seconds to add the gradients to `num_params` parameters, once for the net.
 
-    `paleo2017` prices it at the device's peak whatever `ppp_comp` is. Raises
-    UnknownNameError, HardwareError or SettingError.
+    In mixed precision it also takes two casts, of the gradients to fp32 and of the new
+    parameters to the type that layers read. `paleo2017` prices it at the device's peak whatever
+    `ppp_comp` is. Raises UnknownNameError, HardwareError or SettingError.
     """
-    _check_count(num_params, "num_params")
     model = find_cost_model(cost_model)
-    target = Target(find_device(device), dtype, checked_share(ppp_comp, "ppp_comp"))
-    time = model.price(Update(num_params, element_size(dtype)), target)
+    target = checked_target(find_device(device), model, dtype, ppp_comp)
+    time = update_time(num_params, target, model, dtype)
     return model.pipelined(time) if use_pipeline else time.total
+
+
+def update_time(
+    num_params: Quantity, target: Target, cost_model: CostModel, dtype: str = "fp32"
+) -> Time:
+    """Return what `estimate_update` gives the seconds of; raises SettingError."""
+    _check_count(num_params, "num_params")
+    precision = find_precision(dtype)
+    time = cost_model.price(Update(num_params, precision.parameter_size), target)
+    if precision.is_mixed:
+        half = (precision.element_size * num_params,)
+        full = (precision.parameter_size * num_params,)
+        for cast in (Stream("cast", half, full), Stream("cast", full, half)):
+            time += cost_model.price(cast, target)
+    return time
 
 
 def estimate_communication(

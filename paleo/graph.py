@@ -11,7 +11,7 @@ from paleo.errors import Mistakes, NetSpecError, SettingError
 from paleo.layers import Layer, ShapeError
 from paleo.netspec import LayerSpec, NetSpec
 from paleo.quantity import Quantity, is_array, largest, maximum, whole_array
-from paleo.tensor import Shape, element_size, num_elements
+from paleo.tensor import Precision, Shape, find_precision, num_elements
 from paleo.values import MAX_COUNT, shown
 from paleo.work import Operation, Pass, Unpriced, Work, total_work
 
@@ -60,9 +60,14 @@ class Graph:
     dtype: str = "fp32"
 
     @property
+    def precision(self) -> Precision:
+        """The element types: what layers compute in, and what parameters are."""
+        return find_precision(self.dtype)
+
+    @property
     def element_size(self) -> int:
-        """Bytes of one element."""
-        return element_size(self.dtype)
+        """Bytes of one element of what layers read and write."""
+        return self.precision.element_size
 
     @property
     def batch_size(self) -> Quantity:
@@ -101,11 +106,12 @@ def build(
     """Return the graph of a net.
 
     `batch_size` replaces the first dimension of every tensor; None keeps the file's. An
-    array of batch sizes gives a graph of array-valued shapes. `adapt` may put another
-    layer in the place of each. Raises NetSpecError with every layer that does not fit,
-    SettingError for a batch size that is not a whole number above 0.
+    array of batch sizes gives a graph of array-valued shapes. `dtype` is one of
+    paleo.tensor.PRECISIONS. `adapt` may put another layer in the place of each. Raises
+    NetSpecError with every layer that does not fit, SettingError for an unknown dtype or a
+    batch size that is not a whole number above 0.
     """
-    element_size(dtype)
+    find_precision(dtype)
     batch = None if batch_size is None else checked_batch(batch_size)
     mistakes = Mistakes(net.file)
     nodes = infer_nodes(net, batch, mistakes, adapt)

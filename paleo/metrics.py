@@ -35,6 +35,7 @@ from paleo.parallelism import SCALINGS, divided
 from paleo.quantity import ceil_div
 from paleo.rows import DataRow, HybridRow, Run, WholeStep
 from paleo.simulate import NetLike, simulate
+from paleo.tensor import PRECISIONS, find_precision
 from paleo.units import parse
 from paleo.values import check_choice, is_number, is_whole, listed, python_int, shown
 from paleo.work import Pass, total_work
@@ -90,7 +91,7 @@ class Metrics:
 
     Inference (seconds of a forward pass) and memory are those of one device, at the batch of
     one worker. A `step` is that of all workers, as are time, energy and cost of the training.
-    `peak` is the dense fp32 peak of the data sheet in FLOP/s, `power` watts of one device,
+    `peak` is the dense peak of the data sheet for the type in FLOP/s, `power` watts of a device,
     `balance_workers` the least number of workers whose communication takes at least as long as
     their computation.
     """
@@ -99,6 +100,7 @@ class Metrics:
     device: str
     network: str
     cost_model: str
+    dtype: str
     parallel: str
     scaling: str | None
     scheme: str | None
@@ -122,6 +124,7 @@ class Metrics:
     memory_capacity: float | None
     largest_batch: int | None
     notes: tuple[str, ...] = ()
+    fuse: bool = False
 
     @property
     def workers(self) -> int:
@@ -200,6 +203,8 @@ class Metrics:
             "device": self.device,
             "network": self.network,
             "cost_model": self.cost_model,
+            "dtype": self.dtype,
+            "fuse": self.fuse,
             "parallel": self.parallel,
             "scaling": self.scaling,
             "scheme": self.scheme,
@@ -275,20 +280,23 @@ def metrics(
     epochs: float | None = None,
     dataset: str | None = None,
     dataset_size: int | None = None,
-    weight_bits: int = 32,
+    weight_bits: int | None = None,
     index_bits: int = 0,
     sparsity: float = 0.0,
     optimizer: str = "sgd",
     price: float | str | Price | None = None,
     power: float | str | None = None,
     importing: ImportOptions | None = None,
+    dtype: str = "fp32",
+    fuse: bool = False,
 ) -> tuple[Metrics, ...]:
     """Return the metrics of one net or several, each on every number of workers.
 
     Parameters that `paleo.simulate` has too mean the same. `scheme` is one communication
     scheme, None the best. Time, energy and cost of a training need `epochs` and either
     `dataset`, one of paleo.datasets.DATASETS, or `dataset_size`. `weight_bits`, `index_bits`
-    and `sparsity` are those of `Storage`, `optimizer` is one of paleo.memory.OPTIMIZERS.
+    and `sparsity` are those of `Storage`, the bits of a parameter's type unless given;
+    `optimizer` is one of paleo.memory.OPTIMIZERS.
     `price` is what one device costs for an hour, in dollars or as a text such as
     "0.90 EUR/h", None the newest of the device's file; `power` what it takes, in watts or as
     a text such as "180 W", None that of the file. Raises a PaleoError with every mistake in
@@ -316,9 +324,13 @@ def metrics(
             ppp_comm=ppp_comm,
             cost_model=cost_model,
             schemes=scheme,
+            dtype=dtype,
+            fuse=fuse,
         )
     )
     schedule = check(Schedule, python_int(epochs), dataset, python_int(dataset_size))
+    if weight_bits is None:
+        weight_bits = _bits(dtype)
     storage = check(Storage, python_int(weight_bits), python_int(index_bits), sparsity)
     check(OPTIMIZERS.__getitem__, optimizer)
     own_price, own_power = check(_price, price), check(_power, power)
@@ -338,12 +350,20 @@ def metrics(
         optimizer=optimizer,
         own_price=own_price,
         own_power=own_power,
+        dtype=dtype,
+        fuse=fuse,
     )
     return tuple(
         found
         for spec, run in zip(specs, simulation.runs, strict=True)
         for found in case.metrics(spec, run)
     )
+
+
+def _bits(dtype: Any) -> int:
+    """Return the bits of a parameter; of a type that is none, which is noted elsewhere, some."""
+    known = dtype if isinstance(dtype, str) and dtype in PRECISIONS else "fp32"
+    return 8 * find_precision(known).parameter_size
 
 
 def _check_single(name: str, value: Any) -> None:
@@ -424,10 +444,12 @@ class _Case:
     optimizer: str
     own_price: Price | None
     own_power: float | None
+    dtype: str
+    fuse: bool
 
     def metrics(self, net: NetSpec, run: Run) -> Iterator[Metrics]:
         """Return the metrics of each step of a run."""
-        one = build(net, 1, adapt=adapter(self.cost_model))
+        one = self._graph(net, 1)
         inference_flops = _flops(one, self.cost_model, FORWARD)
         training_flops = inference_flops + _flops(one, self.cost_model, BACKWARD)
         known_power = self.device.figures.get("power")
@@ -446,6 +468,7 @@ class _Case:
                 device=run.device,
                 network=run.network,
                 cost_model=run.cost_model,
+                dtype=run.dtype,
                 parallel=run.parallel,
                 scaling=run.scaling,
                 scheme=step.scheme,
@@ -454,7 +477,7 @@ class _Case:
                 training_flops_per_sample=training_flops,
                 params=one.num_params,
                 storage=self.storage,
-                peak=float(self.device.peak()) if "fp32" in self.device.peaks else None,
+                peak=self._peak,
                 inference=self._inference(net, own),
                 step=step.whole,
                 compute=step.compute,
@@ -469,7 +492,16 @@ class _Case:
                 memory_capacity=self.device.memory_capacity,
                 largest_batch=memory.largest_batch,
                 notes=tuple(notes),
+                fuse=run.fuse,
             )
+
+    @property
+    def _peak(self) -> float | None:
+        computing = find_precision(self.dtype).computing
+        return float(self.device.peak(computing)) if self.device.peaks.get(computing) else None
+
+    def _graph(self, net: NetSpec, batch: int) -> Graph:
+        return build(net, batch, self.dtype, adapter(self.cost_model))
 
     def _steps(self, run: Run) -> Iterator[_Step]:
         parts = [row for row in run.rows if isinstance(row, HybridRow)]
@@ -491,23 +523,27 @@ class _Case:
     def _memory(self, net: NetSpec, batch: int, apart: bool) -> _Memory:
         """Return the memory of one device; with slices `apart`, it is not known in training."""
         capacity, largest, training = self.device.memory_capacity, None, None
+        of: Any = {"optimizer": self.optimizer, "dtype": self.dtype}
         try:
             if not apart:
-                training = footprint(net, batch, optimizer=self.optimizer)
+                training = footprint(net, batch, **of)
             if capacity is not None and not apart:
-                largest = largest_batch(net, capacity, optimizer=self.optimizer)
-            return _Memory(footprint(net, batch, training=False), training, largest)
+                largest = largest_batch(net, capacity, **of)
+            return _Memory(
+                footprint(net, batch, training=False, dtype=self.dtype), training, largest
+            )
         except PaleoError as error:  # a net that only the conventions of the cost model can take
             return _Memory(None, None, None, f"memory is not known: {error.mistakes[0]}")
 
     def _inference(self, net: NetSpec, batch: int) -> float:
-        graph = build(net, batch, adapt=adapter(self.cost_model))
         forward = estimate_forward(
-            graph,
+            self._graph(net, batch),
             self.device,
             cost_model=self.cost_model,
             ppp_comp=self.ppp_comp,
             use_pipeline=self.use_pipeline,
+            fuse=self.fuse,
+            training=not self.fuse,  # a plain one stays the training step's, as it has been
         )
         return float(forward.upper)
 

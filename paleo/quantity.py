@@ -21,6 +21,7 @@ __all__ = [
     "is_array",
     "largest",
     "maximum",
+    "minimum",
     "product",
     "smallest",
     "total",
@@ -45,6 +46,15 @@ def maximum(a: Quantity, b: Quantity) -> Quantity:
 
         return cast(Quantity, np.maximum(a, b))
     return max(a, b)
+
+
+def minimum(a: Quantity, b: Quantity) -> Quantity:
+    """Return the smaller of `a` and `b`, element by element."""
+    if is_array(a) or is_array(b):
+        import numpy as np
+
+        return cast(Quantity, np.minimum(a, b))
+    return min(a, b)
 
 
 def ceil_div(a: Any, b: Any) -> Any:

@@ -17,7 +17,16 @@ from typing import Any
 from paleo.errors import printable
 from paleo.units import Scale, scale_for
 
-__all__ = ["FORMATS", "Column", "Table", "to_json", "to_markdown", "to_separated", "to_text"]
+__all__ = [
+    "FORMATS",
+    "Column",
+    "Table",
+    "in_unit",
+    "to_json",
+    "to_markdown",
+    "to_separated",
+    "to_text",
+]
 
 #: The ways to print a result.
 FORMATS = ("table", "tsv", "csv", "markdown", "json")
@@ -66,6 +75,16 @@ class Table:
     notes: Sequence[str] = ()
     marked: frozenset[tuple[int, str]] = frozenset()
     upright: bool = False
+
+
+def in_unit(value: Any, unit: str) -> str:
+    """Return a number of an SI unit for people, in the multiple that suits it."""
+    try:
+        scale = scale_for([[value]], unit)
+    except KeyError:  # a count, a share, or what stands in no table
+        text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+        return f"{text} {unit}".rstrip()
+    return f"{value / scale.factor:.4g} {scale.unit}"
 
 
 def to_json(value: Any) -> str:

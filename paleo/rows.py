@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
+from paleo.costs import Time
+from paleo.costs.bands import Band
 from paleo.errors import SettingError
 
 __all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep", "Worth"]
@@ -66,7 +68,8 @@ class DataRow:
     """One worker count under data parallelism. Times are seconds of one step.
 
     `communication` has an entry for each scheme; `one_worker` is the seconds in which a
-    single worker computes `one_worker_batch` samples, to which speedups relate.
+    single worker computes `one_worker_batch` samples, to which speedups relate. `times` says
+    what of "forward", "backward" and "update" is computation, memory traffic and overhead.
     """
 
     workers: int
@@ -78,6 +81,7 @@ class DataRow:
     communication: Mapping[str, float]
     one_worker: float
     one_worker_batch: int
+    times: Mapping[str, Time] = field(default_factory=dict)
 
     @property
     def compute(self) -> float:
@@ -132,6 +136,7 @@ class DataRow:
             "forward_s": self.forward,
             "backward_s": self.backward,
             "update_s": self.update,
+            **{key: part for of in self.times for key, part in self.times[of].to_dict(of).items()},
             "compute_s": self.compute,
             "communication_s": dict(self.communication),
             "step_s": by_scheme(self.step),
@@ -216,11 +221,13 @@ class Run:
     device: str
     network: str
     cost_model: str
+    dtype: str
     parallel: str
     scaling: str | None
     batch_size: int
     use_pipeline: bool
     use_only_gemm: bool
+    fuse: bool
     ppp_comp: float
     ppp_comm: float
     rows: tuple[DataRow | ModelRow | HybridRow, ...]
@@ -228,6 +235,10 @@ class Run:
     notes: tuple[str, ...]
     step: WholeStep | None = None
     memory_capacity: int | None = None
+    #: How convolutions are computed: "gemm", or the "quickest" of several algorithms.
+    convolution_algorithm: str = "gemm"
+    #: How far the truth may be from the times of computation; None where that is not known.
+    band: Band | None = None
     find_worth: Callable[[], Worth] = field(default=Worth, compare=False, repr=False)
 
     @functools.cached_property
@@ -242,12 +253,14 @@ class Run:
             "device": self.device,
             "network": self.network,
             "cost_model": self.cost_model,
+            "dtype": self.dtype,
             "parallel": self.parallel,
             "scaling": self.scaling,
             "batch_size": self.batch_size,
             "use_pipeline": self.use_pipeline,
             "use_only_gemm": self.use_only_gemm,
-            "convolution_algorithm": "gemm",
+            "fuse": self.fuse,
+            "convolution_algorithm": self.convolution_algorithm,
             "ppp_comp": self.ppp_comp,
             "ppp_comm": self.ppp_comm,
             "rows": [row.to_dict() for row in self.rows],
@@ -256,6 +269,7 @@ class Run:
             "balance_workers": dict(self.worth.balance),
             "memory_capacity_bytes": self.memory_capacity,
             "largest_batch_size": self.worth.largest_batch,
+            "band": self.band.to_dict() if self.band else None,
             "not_counted": list(self.not_counted),
             "notes": list(self.notes),
         }

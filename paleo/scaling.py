@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from paleo.parallelism import DataParallel, divided
@@ -25,20 +25,25 @@ LIMIT = 65_536
 class Curve(NamedTuple):
     """Training steps on 1, 2, 3, ... workers, in seconds.
 
-    `compute` is what one worker takes for its own samples, no less for more of them;
-    `communicate` what the exchange takes, no less for more workers. Both are asked for a few
-    whole numbers only.
+    `compute` is what one worker takes for its own samples, no less for more of them where it
+    `grows`; `communicate` what the exchange takes, no less for more workers. Both are asked for
+    a few whole numbers only, but for `compute` where it does not grow.
     """
 
     compute: Callable[[int], float]
     communicate: Callable[[int], float]
     batch_size: int
     scaling: str
+    grows: bool = True
+
+    def own(self, workers: int) -> int:
+        """Return the samples of each worker."""
+        own, _ = divided(self.batch_size, workers, self.scaling)
+        return int(own)
 
     def computing(self, workers: int) -> float:
         """Return the seconds in which each worker computes."""
-        own, _ = divided(self.batch_size, workers, self.scaling)
-        return self.compute(own)
+        return self.compute(self.own(workers))
 
     @property
     def end(self) -> int | None:
@@ -55,7 +60,7 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
     def communicate(workers: int) -> float:
         return float(data.exchange(workers, scheme))
 
-    return Curve(compute, communicate, batch_size, scaling)
+    return Curve(compute, communicate, batch_size, scaling, data.plan.cost_model.grows)
 
 
 def own_batches(batch_size: int) -> list[int]:
@@ -80,6 +85,7 @@ def knee(curve: Curve, limit: int = LIMIT) -> int | None:
     is the best: the curve may go on growing.
     """
     weak = curve.scaling == "weak"
+    least = _least(curve)
     last = limit if curve.end is None else min(limit, curve.end)
 
     def most(low: int, high: int) -> float:
@@ -87,7 +93,7 @@ def knee(curve: Curve, limit: int = LIMIT) -> int | None:
 
         Speedups relate to a constant, so it is left out: they go with samples a second.
         """
-        seconds = curve.computing(high) + curve.communicate(low)
+        seconds = least(low, high) + curve.communicate(low)
         return (high if weak else 1 / low) / (seconds * seconds) if seconds else math.inf
 
     best, worth = 1, 0.0
@@ -107,13 +113,50 @@ def knee(curve: Curve, limit: int = LIMIT) -> int | None:
     return None if best == limit and last != curve.end else best
 
 
+def _least(curve: Curve) -> Callable[[int, int], float]:
+    """Return what gives the least seconds of computation of any count from one to another."""
+    if curve.grows or curve.scaling == "weak":
+        return lambda _, high: curve.computing(high)
+    batches = own_batches(curve.batch_size)
+    position = {own: i for i, own in enumerate(batches)}
+    # Row j has the least of 2^j batches from each on.
+    table = [[curve.compute(own) for own in batches]]
+    while len(table[-1]) > 2 ** (len(table) - 1):
+        before, step = table[-1], 2 ** (len(table) - 1)
+        table.append([min(pair) for pair in zip(before, before[step:], strict=False)])
+
+    def least(low: int, high: int) -> float:
+        first, last = position[curve.own(low)], position[curve.own(high)]
+        row = (last - first + 1).bit_length() - 1
+        found: float = min(table[row][first], table[row][last + 1 - 2**row])
+        return found
+
+    return least
+
+
 def balance(curve: Curve, limit: int = LIMIT) -> int | None:
     """Return the least worker count whose exchange takes at least as long as its computation.
 
     None if there is none up to `limit`.
     """
-    counts = range(1, limit + 1)
-    found = bisect_left(
-        counts, True, key=lambda count: curve.communicate(count) >= curve.computing(count)
-    )
-    return counts[found] if found < limit else None
+
+    def catches_up(count: int) -> bool:
+        return curve.communicate(count) >= curve.computing(count)
+
+    for counts in _stretches(curve, limit):
+        found = bisect_left(counts, True, key=catches_up)
+        if found < len(counts):
+            return counts[found]
+    return None
+
+
+def _stretches(curve: Curve, limit: int) -> Iterator[range]:
+    """Yield the counts up to `limit` in ranges along which computation takes ever less."""
+    if curve.grows or curve.scaling == "weak":
+        yield range(1, limit + 1)
+        return
+    first = 1
+    for own in own_batches(curve.batch_size):
+        last = limit if own == 1 else min(limit, ceil_div(curve.batch_size, own - 1) - 1)
+        yield range(first, last + 1)
+        first = last + 1

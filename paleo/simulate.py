@@ -11,7 +11,14 @@ from typing import Any
 from paleo.collectives import COLLECTIVES
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.estimate import DeviceLike, NetworkLike, checked_share, checked_workers, not_counted
+from paleo.estimate import (
+    DeviceLike,
+    NetworkLike,
+    checked_share,
+    checked_workers,
+    net_band,
+    not_counted,
+)
 from paleo.graph import build, checked_batch
 from paleo.hardware import find_device, find_network
 from paleo.importers import ImportOptions
@@ -28,10 +35,12 @@ from paleo.parallelism import (
     hybrid_parallel,
     model_parallel,
 )
+from paleo.parallelism.data import spread_times
 from paleo.parallelism.plan import check_together
 from paleo.quantity import Quantity, is_array
 from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
 from paleo.scaling import Curve, balance, curve, knee, own_batches
+from paleo.tensor import find_precision
 from paleo.values import check_choice, listed, python_int, shown
 
 __all__ = ["DEFAULT_WORKERS", "PARALLELISMS", "NetLike", "simulate"]
@@ -66,6 +75,8 @@ def simulate(
     cost_model: str | CostModel = DEFAULT_COST_MODEL,
     schemes: str | Sequence[str] | None = None,
     importing: ImportOptions | None = None,
+    dtype: str = "fp32",
+    fuse: bool = False,
 ) -> Simulation:
     """Predict training steps of one net or several.
 
@@ -74,9 +85,10 @@ def simulate(
     `workers`, `scaling` and `schemes` are for `parallel` "data" alone, `hybrid_workers` for
     "hybrid" alone. `ppp_comp` and `ppp_comm` are the shares of peak that computation and
     communication reach, above 0 and up to 1. `use_only_gemm` prices every convolution as a
-    matrix multiplication, which is the only algorithm priced so far. `importing` is for
-    files of other frameworks, as in `load`. Raises a PaleoError with every mistake in the
-    settings and files.
+    matrix multiplication, which is the only algorithm priced so far. `dtype` is one of
+    paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run in the kernels before them,
+    as paleo.fusion says. `importing` is for files of other frameworks, as in `load`. Raises a
+    PaleoError with every mistake in the settings and files.
     """
     mistakes = Mistakes()
     check = mistakes.check
@@ -106,6 +118,7 @@ def simulate(
     for name, value in (("ppp_comp", ppp_comp), ("ppp_comm", ppp_comm)):
         check(_check_scalar, name, value)
         check(checked_share, value, name)
+    check(find_precision, dtype)
     mistakes.raise_as(PaleoError)
 
     found_device, found_network, found_model = plan_parts
@@ -116,10 +129,12 @@ def simulate(
         found_device,
         found_network,
         found_model,
+        dtype,
         use_pipeline=use_pipeline,
         ppp_comp=ppp_comp,
         ppp_comm=ppp_comm,
         schemes=tuple(chosen or ()),
+        fuse=fuse,
     )
     runs: list[Run] = []
     for spec in specs:
@@ -167,7 +182,7 @@ class _Case:
         if capacity is None:
             return None
         try:
-            return largest_batch(self.net, capacity)
+            return largest_batch(self.net, capacity, dtype=self.plan.dtype)
         except PaleoError:  # a net that only the conventions of this cost model can take
             return None
 
@@ -187,6 +202,7 @@ class _Case:
                 communication={name: float(s) for name, s in step.communication.items()},
                 one_worker=float(alone.compute),
                 one_worker_batch=self.batch_size,
+                times=step.times,
             )
             for count, step in zip(workers, steps, strict=True)
         )
@@ -237,6 +253,7 @@ class _Case:
 
         forward, backward, update = map(spread, (step.forward, step.backward, step.update))
         communication = {name: spread(values) for name, values in step.communication.items()}
+        times = spread_times(step.times, spread)
         return [
             DataParallelStep(
                 workers=count,
@@ -245,6 +262,7 @@ class _Case:
                 backward=backward[i],
                 update=update[i],
                 communication={name: seconds[i] for name, seconds in communication.items()},
+                times=times[i],
             )
             for i, (count, batch) in enumerate(zip(workers, spread(step.batch_size), strict=True))
         ]
@@ -307,7 +325,8 @@ class _Case:
     ) -> Run:
         plan = self.plan
         asked = ", as asked" if self.use_only_gemm else ""
-        if any(isinstance(spec.layer, Filtered) for spec in self.net.layers):
+        as_gemm = plan.cost_model.convolution_algorithm == "gemm"
+        if as_gemm and any(isinstance(spec.layer, Filtered) for spec in self.net.layers):
             notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
         if plan.use_pipeline and not plan.cost_model.pipelines:
             notes.append(f"{plan.cost_model.name} overlaps by itself: use_pipeline has no effect")
@@ -318,11 +337,13 @@ class _Case:
             device=plan.device.name,
             network=plan.network.name,
             cost_model=plan.cost_model.name,
+            dtype=plan.dtype,
             parallel=parallel,
             scaling=scaling,
             batch_size=self.batch_size,
             use_pipeline=plan.use_pipeline,
             use_only_gemm=self.use_only_gemm,
+            fuse=plan.fuse,
             ppp_comp=float(plan.ppp_comp),
             ppp_comm=float(plan.ppp_comm),
             rows=rows,
@@ -330,5 +351,7 @@ class _Case:
             notes=tuple(notes),
             step=step,
             memory_capacity=plan.device.memory_capacity,
+            convolution_algorithm=plan.cost_model.convolution_algorithm,
+            band=net_band(plan.cost_model, plan.target, not (plan.fuse or plan.use_pipeline)),
             find_worth=functools.partial(self.worth, scaling),
         )

@@ -8,24 +8,28 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, find_cost_model
-from paleo.errors import Mistakes, PaleoError
+from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
+from paleo.costs.bands import Band
+from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import (
     BACKWARD,
     FORWARD,
     DeviceLike,
     adapter,
     checked_share,
+    checked_target,
     estimate_pass,
+    net_band,
     not_counted,
 )
+from paleo.explain import ExplainedLayer, explain_layers, find_layers
 from paleo.graph import Graph, build, unpriced
 from paleo.hardware import find_device
 from paleo.importers import ImportOptions
 from paleo.load import load
 from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, total
-from paleo.tensor import Shape, num_elements
+from paleo.quantity import Quantity, is_array, total
+from paleo.tensor import Shape, find_precision, num_elements
 from paleo.work import Pass
 
 __all__ = ["LayerSummary", "NetSummary", "TimedOn", "summarize"]
@@ -45,6 +49,9 @@ class TimedOn:
     use_pipeline: bool
     pipelines: bool
     not_counted: tuple[str, ...]
+    fuse: bool = False
+    #: How far the truth may be from the times of a whole pass; None where that is not known.
+    band: Band | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -53,6 +60,7 @@ class TimedOn:
             "cost_model": self.cost_model,
             "ppp_comp": self.ppp_comp,
             "use_pipeline": self.use_pipeline,
+            "fuse": self.fuse,
         }
 
 
@@ -62,7 +70,9 @@ class LayerSummary:
 
     `forward_flops` counts a multiply-add as 2, a pooling window as 1 an element, dropout as
     1 an element, and nothing for what only passes over memory. `forward` and `backward` are
-    the seconds of the passes on one device, None where no device was asked for.
+    the seconds of the passes on one device, None where no device was asked for; so are
+    `forward_time` and `backward_time`, which say what of them is computation, memory traffic
+    and overhead.
     """
 
     name: str
@@ -75,10 +85,11 @@ class LayerSummary:
     activations_bytes: Quantity
     forward: Quantity | None = None
     backward: Quantity | None = None
+    forward_time: Time | None = None
+    backward_time: Time | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; times only if there are any."""
-        times = {"forward_s": self.forward, "backward_s": self.backward}
         return {
             "name": self.name,
             "type": self.type_name,
@@ -88,8 +99,22 @@ class LayerSummary:
             "forward_flops": self.forward_flops,
             "weights_bytes": self.weights_bytes,
             "activations_bytes": self.activations_bytes,
-            **({} if self.forward is None else times),
+            **_timed_values(self),
         }
+
+
+def _timed_values(of: LayerSummary | NetSummary) -> dict[str, Any]:
+    """Return what there is to say of the times of a layer or a net, nothing without a device."""
+    if of.forward_time is None or of.backward_time is None:
+        return {}
+    return {
+        "forward_s": of.forward,
+        "backward_s": of.backward,
+        **of.forward_time.to_dict("forward"),
+        **of.backward_time.to_dict("backward"),
+        "forward_bound": of.forward_time.bound,
+        "backward_bound": of.backward_time.bound,
+    }
 
 
 @dataclass(frozen=True)
@@ -104,6 +129,9 @@ class NetSummary:
     unknown: Mapping[str, int] = field(default_factory=dict)
     #: What the times are of, None where no device was asked for.
     timed_on: TimedOn | None = None
+    dtype: str = "fp32"
+    #: Why some of the layers take what they take, where that was asked for.
+    explained: tuple[ExplainedLayer, ...] = ()
 
     @property
     def num_params(self) -> int:
@@ -135,6 +163,19 @@ class NetSummary:
         """Seconds of the backward pass: the gradients of inputs and of parameters."""
         return self._seconds(layer.backward for layer in self.layers)
 
+    @property
+    def forward_time(self) -> Time | None:
+        """Computation, memory traffic and overhead of the forward pass."""
+        return self._time(layer.forward_time for layer in self.layers)
+
+    @property
+    def backward_time(self) -> Time | None:
+        """Computation, memory traffic and overhead of the backward pass."""
+        return self._time(layer.backward_time for layer in self.layers)
+
+    def _time(self, times: Iterable[Time | None]) -> Time | None:
+        return sum((time for time in times if time), Time()) if self.timed_on else None
+
     def _seconds(self, times: Iterable[Quantity | None]) -> Quantity | None:
         return total(time for time in times if time is not None) if self.timed_on else None
 
@@ -158,6 +199,7 @@ class NetSummary:
             "name": self.name,
             "source": self.source,
             "batch_size": self.batch_size,
+            "dtype": self.dtype,
             "layers": [layer.to_dict() for layer in self.layers],
             "params": self.num_params,
             "forward_flops": self.forward_flops,
@@ -165,11 +207,18 @@ class NetSummary:
             "activations_bytes": self.activations_bytes,
             **({} if self.timed_on is None else self._times(self.timed_on)),
             "not_counted": sorted(self.unknown),
+            **(
+                {"explained": [each.to_dict() for each in self.explained]} if self.explained else {}
+            ),
         }
 
     def _times(self, timed_on: TimedOn) -> dict[str, Any]:
-        times = {"forward_s": self.forward, "backward_s": self.backward}
-        return {**timed_on.to_dict(), **times, "not_timed": list(timed_on.not_counted)}
+        not_timed = list(timed_on.not_counted)
+        band = timed_on.band
+        ends: dict[str, Any] = {"band": band.to_dict() if band else None}
+        if band and self.forward is not None and self.backward is not None:
+            ends |= band.ends(self.forward, "forward") | band.ends(self.backward, "backward")
+        return {**timed_on.to_dict(), **_timed_values(self), **ends, "not_timed": not_timed}
 
 
 def summarize(
@@ -181,37 +230,57 @@ def summarize(
     cost_model: str | CostModel = DEFAULT_COST_MODEL,
     ppp_comp: Quantity = 1.0,
     use_pipeline: bool = False,
+    dtype: str = "fp32",
+    fuse: bool = False,
+    explain: str | Iterable[str] = (),
 ) -> NetSummary:
     """Return the summary of a net at this batch size; None takes the file's.
 
     With a `device`, each layer has the times of its passes there: by this cost model, at the
-    share `ppp_comp` of peak, computation and memory traffic overlapped with `use_pipeline`.
-    `importing` is for files of other frameworks, as in `load`. Raises NetSpecError,
-    UnknownNameError or SettingError; with a device, a PaleoError with every mistake.
+    share `ppp_comp` of peak, computation and memory traffic overlapped with `use_pipeline`,
+    pointwise operations in the kernels before them with `fuse` (see paleo.fusion), and those
+    that `explain` names, or means as a pattern, with why. `dtype` is one of
+    paleo.tensor.PRECISIONS. `importing` is for files of other frameworks, as in `load`. Raises
+    NetSpecError, UnknownNameError or SettingError; with a device, a PaleoError with every
+    mistake.
     """
+    patterns = [explain] if isinstance(explain, str) else list(explain)
     if device is None:
-        return _counted(load(net, importing), batch_size)
+        if patterns:
+            raise SettingError("explain: it needs a device")
+        return _counted(load(net, importing), batch_size, dtype)
     mistakes = Mistakes()
     spec = mistakes.check(load, net, importing)
-    summary = mistakes.check(_counted, spec, batch_size) if spec else None
+    if mistakes.check(find_precision, dtype) is None:
+        dtype = "fp32"  # to find more mistakes
+    summary = mistakes.check(_counted, spec, batch_size, dtype) if spec else None
+    names = mistakes.check(find_layers, spec, patterns) if spec else None
     found_device = mistakes.check(find_device, device)
     model = mistakes.check(find_cost_model, cost_model)
     mistakes.check(checked_share, ppp_comp, "ppp_comp")
+    if found_device and model:
+        mistakes.check(checked_target, found_device, model, dtype)
     mistakes.raise_as(PaleoError)
     assert spec
     assert summary
     assert found_device
     assert model
-    graph = build(spec, batch_size, adapt=adapter(model))
-    target = Target(found_device, graph.dtype, ppp_comp)
-    return _timed(summary, graph, target, model, use_pipeline)
+    graph = build(spec, batch_size, dtype, adapter(model))
+    target = checked_target(found_device, model, dtype, ppp_comp)
+    timed = _timed(summary, graph, target, model, use_pipeline, fuse)
+    if not names:
+        return timed
+    if is_array(graph.batch_size):
+        raise SettingError("explain: it is for one batch size, not an array of them")
+    explained = explain_layers(graph, names, target, model, fuse=fuse)
+    return replace(timed, explained=explained)
 
 
-def _counted(spec: NetSpec, batch_size: Quantity | None) -> NetSummary:
-    graph = build(spec, batch_size)
+def _counted(spec: NetSpec, batch_size: Quantity | None, dtype: str) -> NetSummary:
+    graph = build(spec, batch_size, dtype)
     layers = tuple(_layer(graph, index) for index in range(len(graph.nodes)))
     unknown = Counter(operation.name for operation in unpriced(graph))
-    return NetSummary(graph.name, spec.source, graph.batch_size, layers, dict(unknown))
+    return NetSummary(graph.name, spec.source, graph.batch_size, layers, dict(unknown), dtype=dtype)
 
 
 def _layer(graph: Graph, index: int) -> LayerSummary:
@@ -223,21 +292,32 @@ def _layer(graph: Graph, index: int) -> LayerSummary:
         node.output,
         node.num_params,
         graph.work(node, Pass.FORWARD).flops,
-        graph.element_size * node.num_params,
+        graph.precision.parameter_size * node.num_params,
         graph.element_size * num_elements(node.output),
     )
 
 
 def _timed(
-    summary: NetSummary, graph: Graph, target: Target, model: CostModel, use_pipeline: bool
+    summary: NetSummary,
+    graph: Graph,
+    target: Target,
+    model: CostModel,
+    use_pipeline: bool,
+    fuse: bool,
 ) -> NetSummary:
     """Return a summary with the times of `graph`, the same net as this cost model sees it."""
     forward, backward = (
-        estimate_pass(graph, directions, target, model, use_pipeline).layers
+        estimate_pass(graph, directions, target, model, use_pipeline, fuse=fuse).layers
         for directions in (FORWARD, BACKWARD)
     )
     layers = tuple(
-        replace(layer, forward=there.seconds, backward=back.seconds)
+        replace(
+            layer,
+            forward=there.seconds,
+            backward=back.seconds,
+            forward_time=there.time,
+            backward_time=back.time,
+        )
         for layer, there, back in zip(summary.layers, forward, backward, strict=True)
     )
     timed_on = TimedOn(
@@ -247,5 +327,7 @@ def _timed(
         use_pipeline,
         model.pipelines,
         not_counted(graph, model),
+        fuse,
+        net_band(model, target, not (fuse or use_pipeline)),
     )
     return replace(summary, layers=layers, timed_on=timed_on)

@@ -6,27 +6,80 @@ The batch dimension may be a NumPy array; everything computed from it then is on
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from paleo.errors import SettingError, near
 from paleo.quantity import Quantity, product
 
-__all__ = ["DTYPES", "Shape", "element_size", "format_shape", "format_shapes", "num_elements"]
+__all__ = [
+    "DTYPES",
+    "PRECISIONS",
+    "Precision",
+    "Shape",
+    "element_size",
+    "find_precision",
+    "format_shape",
+    "format_shapes",
+    "num_elements",
+]
 
 Shape: TypeAlias = tuple[Quantity, ...]
 
-#: Bytes of one element.
+#: Bytes of one element. Products of tf32 round their operands, which have 4 bytes in memory.
 DTYPES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
 
 
-def element_size(dtype: str) -> int:
-    """Return the bytes of one element; raises SettingError for an unknown `dtype`."""
+class Precision(NamedTuple):
+    """The element types of a step: `computing` what layers read and write, `learning` the rest.
+
+    In mixed precision (Micikevicius et al., arXiv:1710.03740) activations, their gradients and
+    the weights that the layers read are halves; the parameters themselves, their gradients once
+    a layer has made them, the update, the optimizer's state and what workers exchange are fp32.
+    So it is in PyTorch: its autocast keeps fp32 parameters, casts copies of them for a step, and
+    gives gradients in the parameters' type, in which DistributedDataParallel sums them up. (In
+    PyTorch some operators, such as softmax, go on in fp32; here all halve their bytes.)
+    """
+
+    computing: str
+    learning: str
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether layers read copies of the parameters in another type."""
+        return self.computing != self.learning
+
+    @property
+    def element_size(self) -> int:
+        """Bytes of an element of an activation, and of a weight as a layer reads it."""
+        return DTYPES[self.computing]
+
+    @property
+    def parameter_size(self) -> int:
+        """Bytes of a parameter, and of its gradient when workers exchange it."""
+        return DTYPES[self.learning]
+
+
+#: What a net can compute in: one type, or two.
+PRECISIONS = {
+    **{name: Precision(name, name) for name in DTYPES},
+    "mixed_fp16": Precision("fp16", "fp32"),
+    "mixed_bf16": Precision("bf16", "fp32"),
+}
+
+
+def find_precision(dtype: str) -> Precision:
+    """Return the types that `dtype` stands for; raises SettingError if it is unknown."""
     try:
-        return DTYPES[dtype]
-    except KeyError:
+        return PRECISIONS[dtype]
+    except (KeyError, TypeError):
         raise SettingError(
-            f"unknown dtype {dtype!r}{near(dtype, DTYPES)}; there are: {', '.join(DTYPES)}"
+            f"unknown dtype {dtype!r}{near(dtype, PRECISIONS)}; there are: {', '.join(PRECISIONS)}"
         ) from None
+
+
+def element_size(dtype: str) -> int:
+    """Return the bytes of an element of an activation; raises SettingError if it is unknown."""
+    return find_precision(dtype).element_size
 
 
 def num_elements(shape: Shape) -> Quantity:

@@ -13,13 +13,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 
-from paleo.quantity import Quantity, product
+from paleo.quantity import Quantity, minimum, product
 from paleo.window import Axis
 
 __all__ = [
+    "PRODUCTS",
     "Attention",
     "BatchMatMul",
     "Convolution",
+    "Fused",
     "MatMul",
     "Operation",
     "Pass",
@@ -30,6 +32,10 @@ __all__ = [
     "Work",
     "total_work",
 ]
+
+
+#: More keys than a tensor can have.
+_NO_WINDOW = 2**31
 
 
 class Pass(Enum):
@@ -109,12 +115,16 @@ def total_work(operations: tuple[Operation, ...]) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class MatMul(Operation):
-    """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs."""
+    """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs.
+
+    `output_size` is the bytes of an element of C where they are others than those of A and B.
+    """
 
     m: Quantity
     n: Quantity
     k: Quantity
     element_size: int
+    output_size: int = 0
 
     @property
     def name(self) -> str:
@@ -130,7 +140,7 @@ class MatMul(Operation):
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.m * self.n,)
+        return ((self.output_size or self.element_size) * self.m * self.n,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +148,7 @@ class BatchMatMul(Operation):
     """`count` products C[M, N] = A[M, K] B[K, N] of equal size: 2 M N K FLOPs each.
 
     Each reads its operands: the steps of a recurrent layer read their weights again. `label`
-    names it.
+    names it. Where they are `dependent`, each waits for the one before.
     """
 
     label: str
@@ -147,6 +157,7 @@ class BatchMatMul(Operation):
     n: Quantity
     k: Quantity
     element_size: int
+    dependent: bool = False
 
     @property
     def name(self) -> str:
@@ -166,10 +177,13 @@ class BatchMatMul(Operation):
         return (self.element_size * self.count * self.m * self.n,)
 
     def gradients(self) -> tuple[BatchMatMul, BatchMatMul]:
-        """Return the products that give the gradients of A and of B."""
+        """Return the products that give the gradients of A and of B.
+
+        Those of A wait for one another as the products do, in the other order; those of B do not.
+        """
         label, count, m, n, k = self.label, self.count, self.m, self.n, self.k
         return (
-            BatchMatMul(label, count, m, k, n, self.element_size),
+            BatchMatMul(label, count, m, k, n, self.element_size, self.dependent),
             BatchMatMul(label, count, k, n, m, self.element_size),
         )
 
@@ -183,17 +197,23 @@ class Attention(Operation):
     The scores stay on the chip (Dao et al., FlashAttention, arXiv:2205.14135). There are two
     products forward and four backward; that a kernel computes the scores again is not
     counted, and neither is that half of the scores of a `causal` one are not needed.
+
+    The queries of a `causal` one are the last of the keys: one query and all keys are a step of
+    decoding. With a `window`, each query sees that many keys at most, up to its own place.
+    `kv_size` is the bytes of an element of keys and values where they are kept in another type.
     """
 
     direction: Pass
     heads: Quantity
-    sharing: int
+    sharing: Quantity
     queries: Quantity
     keys: Quantity
-    depth: int
-    value_depth: int
+    depth: Quantity
+    value_depth: Quantity
     element_size: int
     causal: bool = False
+    window: Quantity = 0
+    kv_size: Quantity = 0
 
     @property
     def name(self) -> str:
@@ -201,14 +221,30 @@ class Attention(Operation):
 
     @property
     def flops(self) -> Quantity:
-        forward = 2 * self.heads * self.queries * self.keys * (self.depth + self.value_depth)
+        compared = self.heads * self.queries * minimum(self.keys, self.reach)
+        forward = 2 * compared * (self.depth + self.value_depth)
         return forward if self.direction is Pass.FORWARD else 2 * forward
+
+    @property
+    def reach(self) -> Quantity:
+        """Keys that one query sees at most: its window, or more than there can be."""
+        return self.window + (self.window == 0) * _NO_WINDOW
+
+    @property
+    def seen(self) -> Quantity:
+        """Keys that any of the queries sees."""
+        return minimum(self.keys, self.reach + self.queries - 1)
+
+    @property
+    def key_size(self) -> Quantity:
+        """Bytes of an element of the keys and values."""
+        return self.kv_size + (self.kv_size == 0) * self.element_size
 
     @property
     def _tensors(self) -> tuple[Quantity, Quantity, Quantity, Quantity]:
         """Bytes of queries, keys, values and output."""
         rows = self.element_size * self.heads * self.queries
-        shared = self.element_size * self.heads * self.keys // self.sharing
+        shared = self.key_size * self.heads * self.seen // self.sharing
         return (
             rows * self.depth,
             shared * self.depth,
@@ -358,13 +394,19 @@ class Pooling(_Windowed):
 class Stream(Operation):
     """An operation that passes over tensors in memory: pointwise, normalization, copy.
 
-    `label` names it; `bytes_read` and `bytes_written` list its operands.
+    `label` names it; `bytes_read` and `bytes_written` list its operands. One that sums over
+    rows of `row` bytes each before it writes them reads them `passes` times, unless the chip
+    keeps a row until then. `width` is the bytes that one lane moves at a time, where that is less
+    than the device can.
     """
 
     label: str
     bytes_read: tuple[Quantity, ...]
     bytes_written: tuple[Quantity, ...]
     num_flops: Quantity = 0
+    row: Quantity = 0
+    passes: int = 1
+    width: int = 0
 
     @property
     def name(self) -> str:
@@ -428,3 +470,36 @@ class Update(Operation):
     @property
     def writes(self) -> tuple[Quantity, ...]:
         return (self.element_size * self.num_params,)
+
+
+@dataclass(frozen=True, slots=True)
+class Fused(Operation):
+    """An operation `head` whose kernel also does the pointwise ones behind it, its `tail`.
+
+    Of the tail's bytes there are left those that the kernel moves besides the head's: operands
+    from elsewhere, and results on the way that somebody still wants. What the head would have
+    written has the size of what the last of the tail gives, which is written in its place.
+    """
+
+    head: Operation
+    tail: tuple[Stream, ...]
+
+    @property
+    def name(self) -> str:
+        return " + ".join(each.name for each in (self.head, *self.tail))
+
+    @property
+    def flops(self) -> Quantity:
+        return self.head.flops + sum(each.flops for each in self.tail)
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return self.head.reads + tuple(size for each in self.tail for size in each.reads)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return self.head.writes + tuple(size for each in self.tail for size in each.writes)
+
+
+#: The operations that matrix units can do; all others run on general-purpose lanes.
+PRODUCTS = (MatMul, BatchMatMul, Attention, Convolution)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +20,8 @@ from paleo.cli.options import (
     numbers,
     output_options,
 )
-from paleo.cli.plan import say_what_is_used, use_pipeline_option
-from paleo.compare import Change, Comparison, Difference, Variant, compare
+from paleo.cli.plan import DTYPE_HELP, fuse_option, say_what_is_used, use_pipeline_option
+from paleo.compare import Change, Comparison, Difference, Settings, Variant, compare
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
 from paleo.errors import Mistakes, PaleoError
 from paleo.hardware import device_names
@@ -28,7 +29,7 @@ from paleo.importers import ImportOptions
 from paleo.load import load
 from paleo.memory import OPTIMIZERS
 from paleo.report import Column, Table
-from paleo.tensor import format_shape
+from paleo.tensor import PRECISIONS, format_shape
 
 #: Names in a footnote before the rest is a number.
 _FEW = 20
@@ -75,7 +76,16 @@ _FEW = 20
     metavar="NAME,...",
     help=f"Optimizers, for the memory of training: {', '.join(OPTIMIZERS)}.",
 )
+@click.option(
+    "--dtype",
+    type=Names(PRECISIONS),
+    default="fp32",
+    show_default=True,
+    metavar="NAME,...",
+    help=f"Types ({', '.join(PRECISIONS)}) {DTYPE_HELP}",
+)
 @use_pipeline_option
+@fuse_option
 @click.option(
     "--totals", is_flag=True, help="Compare totals alone: the nets need have no layer in common."
 )
@@ -89,6 +99,7 @@ def command(
     batch_size: list[str] | None,
     cost_model: list[str],
     ppp_comp: list[str],
+    dtype: list[str],
     changed: bool,
     edits: NetEdits,
     importing: ImportOptions,
@@ -110,6 +121,7 @@ def command(
     Examples:
       paleo compare vgg13 vgg19 --batch_size=64
       paleo compare vgg16 --device=K40,K80
+      paleo compare vgg16 --device=K40 --cost_model=roofline --dtype=fp32,fp64
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)
@@ -125,13 +137,14 @@ def command(
         batch_size=None if batch_size is None else numbers(batch_size),
         cost_model=cost_model,
         ppp_comp=numbers(ppp_comp),
+        dtype=dtype,
         importing=importing,
         **settings,
     )
     if is_verbose():
         say_what_is_used(nets, None, None, DEFAULT_COST_MODEL)
-        for device, model in itertools.product(device_name, cost_model):
-            say_what_is_used((), device, None, model)
+        for each in itertools.product(device_name, cost_model, dtype):
+            say_what_is_used((), each[0], None, *each[1:])
     if changed:
         found = found.only_changed()
     tables = []
@@ -144,7 +157,7 @@ def command(
 
 def _settings(prefix: str = "") -> tuple[Column, ...]:
     """Return the columns of a variant's settings, which are for programs alone."""
-    names = ("net", "device", "batch_size", "cost_model", "ppp_comp", "optimizer", "use_pipeline")
+    names = ("net", *(field.name for field in dataclasses.fields(Settings)))
     return tuple(Column(f"{prefix}{name}") for name in names)
 
 
@@ -247,10 +260,12 @@ def _labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
         {
             "device": settings.device,
             "batch_size": f"batch {settings.batch_size}",
+            "dtype": settings.dtype,
             "cost_model": settings.cost_model,
             "ppp_comp": f"ppp_comp {settings.ppp_comp:g}",
             "optimizer": settings.optimizer,
             "use_pipeline": "pipelined" if settings.use_pipeline else "",
+            "fuse": "fused" if settings.fuse else "",
         }
         for settings in (variant.settings for variant in variants)
     ]

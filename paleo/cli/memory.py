@@ -20,15 +20,14 @@ from paleo.cli.options import (
     output_options,
     verbose,
 )
-from paleo.cli.plan import say_no_effect
+from paleo.cli.plan import dtype_option, say_no_effect
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.hardware import Device, find_device
 from paleo.importers import ImportOptions
 from paleo.load import net_source
 from paleo.memory import OPTIMIZERS, Footprint, footprint, largest_batch
-from paleo.report import Column, Table
-from paleo.tensor import DTYPES
-from paleo.units import parse, scale_for
+from paleo.report import Column, Table, in_unit
+from paleo.units import parse
 
 
 @click.command("memory", short_help="Memory of nets in training and inference, and what fits.")
@@ -45,14 +44,7 @@ from paleo.units import parse, scale_for
     + ".",
 )
 @click.option("--inference", is_flag=True, help="A forward pass alone, which keeps nothing.")
-@click.option(
-    "--dtype",
-    default="fp32",
-    show_default=True,
-    shell_complete=Names(DTYPES).shell_complete,
-    metavar="[" + "|".join(DTYPES) + "]",
-    help="Type of the elements of all tensors.",
-)
+@dtype_option
 @click.option(
     "--workspace",
     metavar="SIZE",
@@ -180,14 +172,17 @@ class _Report:
     def _footnotes(self) -> list[str]:
         found, device = self.footprint, self.device
         where = f"{found.peak_pass} pass".removeprefix("update pass") or "update"
-        workspace = f", {_shown(found.workspace)} of it workspace" if found.workspace else ""
-        lines = [f"peak: {_shown(found.peak)}, in the {where} of {found.peak_layer}{workspace}"]
+        own = in_unit(found.workspace, "bytes")
+        workspace = f", {own} of it workspace" if found.workspace else ""
+        lines = [
+            f"peak: {in_unit(found.peak, 'bytes')}, in the {where} of {found.peak_layer}{workspace}"
+        ]
         if device and device.memory_capacity is not None:
             fits = "fits" if found.peak <= device.memory_capacity else "does not fit"
             plural = "s" * (self.largest_batch != 1)
             most = f"the largest batch that does has {self.largest_batch:,} sample{plural}"
             most = most if self.largest_batch else "not even one sample does"
-            capacity = _shown(device.memory_capacity)
+            capacity = in_unit(device.memory_capacity, "bytes")
             lines.append(f"it {fits} in the {capacity} of {device.name}; {most}")
         return lines
 
@@ -214,9 +209,3 @@ def _columns(training: bool, on_device: Iterable[str]) -> tuple[Column, ...]:
         Column("total_bytes", "total", "bytes"),
         *map(Column, ("workspace_bytes", "peak_bytes", "peak_layer", "peak_pass", *on_device)),
     )
-
-
-def _shown(size: Any) -> str:
-    """Return a number of bytes for people."""
-    scale = scale_for([[size]], "bytes")
-    return f"{size / scale.factor:.4g} {scale.unit}"

@@ -24,6 +24,8 @@ from paleo.cli.plan import (
     SCHEMES_HELP,
     batch_size_option,
     cost_model_option,
+    dtype_option,
+    fuse_option,
     hybrid_workers_option,
     num_workers_option,
     ppp_comm_option,
@@ -91,15 +93,15 @@ def _one_of(names: Any) -> dict[str, Any]:
 @ppp_comm_option
 @use_pipeline_option
 @cost_model_option
+@dtype_option
+@fuse_option
 @click.option("--epochs", type=float, help="How often training goes through the dataset.")
 @click.option("--dataset", help="Dataset of the training.", **_one_of(DATASETS))
 @click.option("--dataset_size", type=int, help="Samples in the dataset, where it is another.")
 @click.option(
     "--weight_bits",
     type=int,
-    default=32,
-    show_default=True,
-    help="Bits of a stored weight.",
+    help="Bits of a stored weight.  [default: those of a parameter's type]",
 )
 @click.option(
     "--sparsity",
@@ -172,7 +174,7 @@ def command(
         **settings,
     )
     if is_verbose():
-        say_what_is_used(nets, device_name, network_name, settings["cost_model"])
+        say_what_is_used(nets, device_name, network_name, settings["cost_model"], settings["dtype"])
     say_what_has_no_effect(settings["parallel"], _ONLY_FOR)
     output.write(
         [_table(found, settings)],
@@ -188,7 +190,8 @@ def _columns(optimizer: str) -> tuple[Column, ...]:
     whole: dict[str, Any] = {"group": "whole training"}
     return (
         Column("plan", "net", **people),
-        *map(Column, ("net", "device", "network", "cost_model", "parallel", "scaling")),
+        *map(Column, ("net", "device", "network", "cost_model", "dtype", "fuse")),
+        *map(Column, ("parallel", "scaling")),
         Column("workers", "workers"),
         Column("scheme", "scheme"),
         Column("batch_size", "batch"),
@@ -247,9 +250,10 @@ def _table(found: tuple[Metrics, ...], settings: dict[str, Any]) -> Table:
     first = found[0]
     title = f"{first.device}, {first.network}, {first.parallel}-parallel"
     title += f", {first.scaling} scaling" if first.scaling else ""
-    title += f", {first.cost_model}"
+    title += f", {first.dtype}, {first.cost_model}"
     title += f", ppp_comp {settings['ppp_comp']:g}, ppp_comm {settings['ppp_comm']:g}"
     title += ", pipelined" if settings["use_pipeline"] else ""
+    title += ", fused" if first.fuse else ""
     several = len({each.workers for each in found}) > 1
     return Table(
         title,

@@ -17,11 +17,15 @@ from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_mo
 from paleo.estimate import link_bandwidth
 from paleo.hardware import find_device, find_network
 from paleo.load import net_source
+from paleo.tensor import PRECISIONS, find_precision
 
 __all__ = [
+    "DTYPE_HELP",
     "SCHEMES_HELP",
     "batch_size_option",
     "cost_model_option",
+    "dtype_option",
+    "fuse_option",
     "hybrid_workers_option",
     "num_workers_option",
     "ppp_comm_option",
@@ -69,6 +73,24 @@ hybrid_workers_option = click.option(
     show_default=True,
     help="Number of workers, with --parallel=hybrid.",
 )
+DTYPE_HELP = (
+    "of the elements of all tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes; parameters, "
+    "their gradients between workers and the update stay fp32."
+)
+dtype_option = click.option(
+    "--dtype",
+    default="fp32",
+    show_default=True,
+    shell_complete=Names(PRECISIONS).shell_complete,
+    metavar="[" + "|".join(PRECISIONS) + "]",
+    help="Type " + DTYPE_HELP,
+)
+fuse_option = click.option(
+    "--fuse",
+    is_flag=True,
+    help="Let biases, activations and other pointwise operations run in the kernel before them, "
+    "as in a compiled net.",
+)
 use_pipeline_option = click.option(
     "--use_pipeline", is_flag=True, help="Let a layer's computation and memory traffic overlap."
 )
@@ -95,7 +117,11 @@ def num_workers_option(default: Sequence[int]) -> Callable[[_F], _F]:
 
 
 def say_what_is_used(
-    nets: Sequence[str], device_name: str | None, network_name: str | None, cost_model: str
+    nets: Sequence[str],
+    device_name: str | None,
+    network_name: str | None,
+    cost_model: str,
+    dtype: str = "fp32",
 ) -> None:
     """Print where the nets are and which figures count, for --verbose; None has none."""
     for net in nets:
@@ -104,7 +130,7 @@ def say_what_is_used(
     whose = "the 2017 model's" if model.uses_2017_figures else "the data sheet's"
     if device_name is not None:
         device = find_device(device_name)
-        for name, value, unit in model.rates(device):
+        for name, value, unit in model.rates(device, find_precision(dtype).computing):
             verbose(f"{device.name}: {name} {value:g} {unit}, {whose}")
     if network_name is not None:
         network = find_network(network_name)

@@ -23,6 +23,8 @@ from paleo.cli.plan import (
     SCHEMES_HELP,
     batch_size_option,
     cost_model_option,
+    dtype_option,
+    fuse_option,
     hybrid_workers_option,
     num_workers_option,
     ppp_comm_option,
@@ -32,6 +34,7 @@ from paleo.cli.plan import (
     use_pipeline_option,
 )
 from paleo.collectives import COLLECTIVES
+from paleo.costs import Time
 from paleo.importers import ImportOptions
 from paleo.parallelism import SCALINGS
 from paleo.report import Column, Table
@@ -73,6 +76,8 @@ from paleo.units import scale_for
     help="Price every convolution as a matrix multiplication (so far the only way).",
 )
 @cost_model_option
+@dtype_option
+@fuse_option
 @click.option(
     "--scheme",
     type=Names(COLLECTIVES),
@@ -124,7 +129,7 @@ def command(
         **settings,
     )
     if is_verbose():
-        say_what_is_used(nets, device_name, network_name, settings["cost_model"])
+        say_what_is_used(nets, device_name, network_name, settings["cost_model"], settings["dtype"])
     say_what_has_no_effect(settings["parallel"], _ONLY_FOR)
     output.write([_table(run) for run in result.runs], result.to_dict)
 
@@ -146,9 +151,11 @@ _SETTINGS = tuple(
             "device",
             "network",
             "cost_model",
+            "dtype",
             "parallel",
             "scaling",
             "use_pipeline",
+            "fuse",
             "ppp_comp",
             "ppp_comm",
         ),
@@ -192,6 +199,7 @@ def _data_columns(schemes: list[str]) -> tuple[Column, ...]:
         Column("throughput_per_s", "samples\n/s"),
         Column("speedup", "speedup"),
         Column("efficiency", "efficiency", "percent"),
+        *(Column(key) for of in ("forward", "backward", "update") for key in Time().to_dict(of)),
     )
 
 
@@ -205,9 +213,10 @@ def _table(run: Run) -> Table:
     dicts = settings.pop("rows")
     title = f"{run.net} on {run.device}, {run.network}, {run.parallel}-parallel"
     title += f", {run.scaling} scaling" if run.scaling else ""
-    title += f", batch {run.batch_size}, {run.cost_model}"
+    title += f", batch {run.batch_size}, {run.dtype}, {run.cost_model}"
     title += f", ppp_comp {run.ppp_comp:g}, ppp_comm {run.ppp_comm:g}"
     title += ", pipelined" if run.use_pipeline else ""
+    title += ", fused" if run.fuse else ""
     rows: list[dict[str, Any]] = []
     marked = set()
     columns: tuple[Column, ...] = _MODEL_COLUMNS if run.parallel == "model" else _HYBRID_COLUMNS
@@ -234,6 +243,8 @@ def _table(run: Run) -> Table:
             f"{run.step.throughput:,.0f} samples/s, speedup {run.step.speedup:.3f} over one "
             f"worker, efficiency {100 * run.step.efficiency:.1f} %"
         )
+    if run.band:
+        footnotes.append(f"computation {run.band.said}")
     footnotes += _worth(run)
     return Table(
         title,

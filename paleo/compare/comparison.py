@@ -22,7 +22,7 @@ from paleo.netspec import NetSpec
 from paleo.quantity import is_array
 from paleo.simulate import NetLike
 from paleo.summary import summarize
-from paleo.tensor import Shape
+from paleo.tensor import Shape, find_precision
 from paleo.values import listed, python_int, shown
 
 __all__ = [
@@ -51,6 +51,8 @@ class Settings:
     ppp_comp: float
     optimizer: str
     use_pipeline: bool
+    dtype: str = "fp32"
+    fuse: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -259,14 +261,17 @@ def compare(
     use_pipeline: bool = False,
     totals: bool = False,
     importing: ImportOptions | None = None,
+    dtype: str | Sequence[str] = "fp32",
+    fuse: bool = False,
 ) -> Comparison:
     """Compare nets, or one net under several settings, with the first of them.
 
     Settings may be several; every net is then compared under every combination of them, the
     settings named last here changing quickest. `batch_size` is for all nets, by default what
-    the first one's file has; `optimizer` is one of `paleo.OPTIMIZERS`, and the other settings
-    are as in `simulate`. Times are those of a training step on one device. Layers are compared
-    by name; with `totals` they are left out, and nets need have none in common. `importing` is
+    the first one's file has; `optimizer` is one of `paleo.OPTIMIZERS`, `dtype` one of
+    paleo.tensor.PRECISIONS, and the other settings are as in `simulate`. Times are those of a
+    training step on one device. Layers are compared by name; with `totals` they are left out,
+    and nets need have none in common. `importing` is
     for files of other frameworks, as in `load`. Raises a PaleoError with every mistake in the
     settings and files, and if there is nothing to compare.
     """
@@ -282,6 +287,7 @@ def compare(
             ("cost_model", cost_model, str | CostModel, find_cost_model),
             ("ppp_comp", ppp_comp, int | float, _checked_share),
             ("optimizer", optimizer, str, OPTIMIZERS.__getitem__),
+            ("dtype", dtype, str, _checked_dtype),
         )
     ]
     mistakes.raise_as(PaleoError)
@@ -307,7 +313,7 @@ def compare(
             )
     mistakes.raise_as(PaleoError)
     variants = [
-        (check(_variant, spec, batch, use_pipeline, *chosen), change)
+        (check(_variant, spec, batch, use_pipeline, fuse, *chosen), change)
         for spec, change in zip(found, changes, strict=True)
         for chosen in itertools.product(*choices)
     ]
@@ -336,6 +342,11 @@ def _checked_share(value: Any) -> float:
     return float(checked)
 
 
+def _checked_dtype(value: str) -> str:
+    find_precision(value)
+    return value
+
+
 def _single(name: str, value: Any) -> Any:
     """Return a number, a Python one if it is whole; raises SettingError for an array of them."""
     if is_array(value) and value.shape:
@@ -353,16 +364,23 @@ def _variant(
     net: NetSpec,
     own_batch: int,
     use_pipeline: bool,
+    fuse: bool,
     device: Device,
     batch_size: int | None,
     cost_model: CostModel,
     ppp_comp: float,
     optimizer: Optimizer,
+    dtype: str,
 ) -> Variant:
     batch = own_batch if batch_size is None else batch_size
-    rates: Any = {"cost_model": cost_model, "ppp_comp": ppp_comp, "use_pipeline": use_pipeline}
-    summary: Any = summarize(net, batch, device=device, **rates)
-    memory: Any = footprint(net, batch, optimizer=optimizer.name)
+    rates: Any = {
+        "cost_model": cost_model,
+        "ppp_comp": ppp_comp,
+        "use_pipeline": use_pipeline,
+        "dtype": dtype,
+    }
+    summary: Any = summarize(net, batch, device=device, fuse=fuse, **rates)
+    memory: Any = footprint(net, batch, optimizer=optimizer.name, dtype=dtype)
     layers = tuple(
         LayerFigures(
             layer.name,
@@ -389,7 +407,16 @@ def _variant(
         memory.peak,
         float(update),
     )
-    settings = Settings(device.name, batch, cost_model.name, ppp_comp, optimizer.name, use_pipeline)
+    settings = Settings(
+        device.name,
+        batch,
+        cost_model.name,
+        ppp_comp,
+        optimizer.name,
+        use_pipeline,
+        dtype,
+        fuse,
+    )
     return Variant(net.name, settings, layers, total, (*summary.notes, *memory.notes))
 
 

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from paleo.costs import paleo2017, roofline
-from paleo.costs.base import COST_MODELS, Conventions, CostModel, Target, Time
+from paleo.costs import paleo2017, roofline, tiled
+from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target, Time
 
-__all__ = ["COST_MODELS", "Conventions", "CostModel", "Target", "Time", "find_cost_model"]
-del paleo2017, roofline
+__all__ = [
+    "COST_MODELS",
+    "Conventions",
+    "CostModel",
+    "Explanation",
+    "Target",
+    "Time",
+    "find_cost_model",
+]
+del paleo2017, roofline, tiled
 
-DEFAULT_COST_MODEL = "paleo2017"
+DEFAULT_COST_MODEL = "tiled"
 
 
 def find_cost_model(cost_model: str | CostModel) -> CostModel:

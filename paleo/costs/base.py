@@ -7,15 +7,25 @@ To add one: a subclass of CostModel in a file of this folder, registered by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
+from paleo.costs.bands import Band
 from paleo.hardware import Device
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, is_array, maximum
 from paleo.registry import Registry
-from paleo.work import Operation
+from paleo.work import Fused, Operation, Stream
 
-__all__ = ["COST_MODELS", "Conventions", "CostModel", "Target", "Time"]
+__all__ = [
+    "COST_MODELS",
+    "Conventions",
+    "CostModel",
+    "Explanation",
+    "Target",
+    "Time",
+    "explanation",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +48,30 @@ class Time:
             self.total + other.total,
         )
 
+    def to_dict(self, of: str) -> dict[str, Quantity]:
+        """Return the parts under the keys of the JSON output; `of` says what takes them."""
+        parts = (self.compute, self.memory, self.overhead)
+        return {f"{of}_{part}_s": value for part, value in zip(_PARTS, parts, strict=True)}
+
+    @property
+    def bound(self) -> Any:
+        """What it takes most of: "compute", "memory" or "overhead"; "" if it takes nothing.
+
+        An array of these where the parts are arrays.
+        """
+        parts = (self.compute, self.memory, self.overhead)
+        if any(map(is_array, parts)):
+            import numpy as np
+
+            stacked = np.stack(np.broadcast_arrays(*parts))
+            return np.where(stacked.max(0) > 0, np.array(_PARTS)[stacked.argmax(0)], "")
+        longest = max(range(len(parts)), key=parts.__getitem__)
+        return _PARTS[longest] if parts[longest] > 0 else ""
+
+
+#: The parts of a Time, in order.
+_PARTS = ("compute", "memory", "overhead")
+
 
 @dataclass(frozen=True)
 class Target:
@@ -49,6 +83,31 @@ class Target:
     device: Device
     dtype: str = "fp32"
     ppp_comp: Quantity = 1.0
+    #: Constants of the cost model in the place of those it has for the device: a fit's trial.
+    constants: Mapping[str, Quantity] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an operation takes what it takes.
+
+    `algorithm` names how it is computed, `bound` what limits it ("compute", "memory" or
+    "overhead"; "" where it costs nothing), `why` says so in a sentence, and `details` are what
+    went into it: a name, a value, and its SI unit ("" for a count, a share or a text).
+    """
+
+    algorithm: str
+    bound: str
+    time: Time
+    why: str = ""
+    details: tuple[tuple[str, Quantity | str, str], ...] = ()
+
+
+def explanation(
+    algorithm: str, time: Time, *details: tuple[str, Quantity | str, str], why: str = ""
+) -> Explanation:
+    """Return an Explanation bound by the longest part of `time`."""
+    return Explanation(algorithm, time.bound, time, why, details)
 
 
 @dataclass(frozen=True)
@@ -91,12 +150,57 @@ class CostModel(ABC):
     uses_2017_figures: ClassVar[bool] = False
     conventions: ClassVar[Conventions] = Conventions()
 
-    #: Whether `pipelined` makes a difference.
+    #: The only element types that it knows; None for all that the device has a peak for.
+    dtypes: ClassVar[tuple[str, ...] | None] = None
+    #: Whether a larger batch never takes less time.
+    grows: ClassVar[bool] = True
+    #: By which algorithm convolutions are priced: "gemm", or the "quickest" of several.
+    convolution_algorithm: ClassVar[str] = "gemm"
+    #: Whether `pipelined` makes a difference: computation and memory traffic are added up.
     pipelines: ClassVar[bool] = False
 
     @abstractmethod
     def price(self, operation: Operation, target: Target) -> Time:
-        """Return the seconds that this operation takes."""
+        """Return the seconds that this operation takes; of one that is Fused, `price_fused`."""
+
+    def price_fused(self, operation: Fused, target: Target) -> Time:
+        """Return the seconds of a kernel that does pointwise operations behind its own.
+
+        To those of the head it adds what the tail computes, and what more bytes take in a
+        kernel that moves the head's already: neither a launch nor a latency.
+        """
+        head, before = operation.head, self.price(operation.head, target)
+        compute, memory = before.compute, before.memory
+        for each in operation.tail:
+            without = Stream(each.label, head.reads, head.writes)
+            reads, writes = head.reads + each.reads, head.writes + each.writes
+            more = self.price(Stream(each.label, reads, writes, each.flops), target)
+            less = self.price(without, target)
+            compute = compute + (more.compute - less.compute)
+            memory = memory + (more.memory - less.memory)
+        if self.pipelines:
+            longer = (compute + memory) - (before.compute + before.memory)
+        else:
+            longer = maximum(compute, memory) - maximum(before.compute, before.memory)
+        return Time(compute, memory, before.overhead, before.total + longer)
+
+    def explain(self, operation: Operation, target: Target) -> Explanation:
+        """Return why `operation` takes what `price` says it does; for numbers, not arrays."""
+        if isinstance(operation, Fused):
+            return self.explain_fused(operation, target)
+        return explanation(operation.name, self.price(operation, target))
+
+    def explain_fused(self, operation: Fused, target: Target) -> Explanation:
+        """Return why a kernel with a tail takes what it does: what there is to say of its head."""
+        head = self.explain(operation.head, target)
+        found = explanation(head.algorithm, self.price_fused(operation, target), *head.details)
+        tail = ("in its kernel", ", ".join(each.name for each in operation.tail), "")
+        why = head.why if found.bound == head.bound else ""
+        return replace(found, details=(*found.details, tail), why=why)
+
+    def band(self, kind: str, device: Device) -> Band | None:
+        """Return the error band of a kind of operation on a device; None if none is known."""
+        return None
 
     @abstractmethod
     def counts(self, operation: Operation) -> bool:
@@ -112,8 +216,11 @@ class CostModel(ABC):
         """Return the seconds to fetch activations from another device at `bandwidth`."""
 
     @abstractmethod
-    def rates(self, device: Device) -> tuple[tuple[str, Quantity, str], ...]:
-        """Return the figures of a device that the model uses: name, value, SI unit."""
+    def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
+        """Return the figures of a device that the model uses for an element type.
+
+        Each is a name, a value, and its SI unit.
+        """
 
     def pipelined(self, time: Time) -> Quantity:
         """Return the seconds of a layer's pass if computation and memory traffic overlap."""

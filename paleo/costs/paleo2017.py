@@ -21,7 +21,7 @@ from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum, product
 from paleo.units import GIB_PER_GB
 from paleo.window import Axis
-from paleo.work import Convolution, MatMul, Operation, Pass, Pooling, Stream, Update
+from paleo.work import Convolution, Fused, MatMul, Operation, Pass, Pooling, Stream, Update
 
 __all__ = ["Gemm", "Paleo2017", "gemm_of"]
 
@@ -149,6 +149,7 @@ class Paleo2017(CostModel):
     name = "paleo2017"
     summary = "the published model of 2017: compute time plus memory time, each at its peak"
     uses_2017_figures = True
+    dtypes = ("fp32",)
     pipelines = True
     conventions = Conventions(
         only_first_convolutions_skip=True,
@@ -162,6 +163,8 @@ class Paleo2017(CostModel):
     )
 
     def counts(self, operation: Operation) -> bool:
+        if isinstance(operation, Fused):
+            return any(map(self.counts, (operation.head, *operation.tail)))
         if isinstance(operation, Stream):
             return operation.name == _PRICED_STREAM
         return isinstance(operation, _PRICED)
@@ -169,6 +172,8 @@ class Paleo2017(CostModel):
     def price(self, operation: Operation, target: Target) -> Time:
         if target.dtype != "fp32":
             raise SettingError(f"the cost model paleo2017 knows fp32 only, not {target.dtype}")
+        if isinstance(operation, Fused):
+            return self.price_fused(operation, target)
         if not self.counts(operation):
             return Time()
         rates = target.device.rates_2017
@@ -205,7 +210,7 @@ class Paleo2017(CostModel):
         seconds = maximum(clock, num_bytes / (bandwidth * GIB_PER_GB * ppp_comm))
         return Time(memory=seconds, total=seconds)
 
-    def rates(self, device: Device) -> tuple[tuple[str, Quantity, str], ...]:
+    def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         rates = device.rates_2017
         return (
             ("clock", rates.clock, "Hz"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from paleo.layers.base import Kept, Layer, Operations, ShapeError, batch_of, layer_type
-from paleo.layers.keys import Flag, key
+from paleo.layers.keys import Flag, Whole, key
 from paleo.quantity import product
 from paleo.tensor import Shape, format_shapes
 from paleo.work import Attention as AttentionWork
@@ -24,6 +24,11 @@ class Attention(Layer):
     num_parents: ClassVar[tuple[int, int | None]] = (3, 3)
 
     causal: bool = key(Flag(), "whether a query sees only the keys up to its own position", False)
+    window: int | None = key(
+        Whole(optional=True),
+        "the most keys that a query sees, the last up to its own; by default all",
+        None,
+    )
 
     def _sizes(self, inputs: tuple[Shape, ...]) -> tuple[Any, ...]:
         """Return heads with the batch, queries' heads for one of keys, T, S, d, and d of values."""
@@ -40,6 +45,8 @@ class Attention(Layer):
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         self._sizes(inputs)
+        if self.window is not None and not self.causal:
+            raise ShapeError("a window ends at the query's own position, so causal must be true")
         return (batch_of(inputs), *inputs[0][1:-1], inputs[2][-1])
 
     def operations(
@@ -59,6 +66,7 @@ class Attention(Layer):
                 value_depth,
                 element_size,
                 self.causal,
+                self.window or 0,
             ),
         )
 

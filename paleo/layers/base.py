@@ -239,11 +239,22 @@ def share(channels: int, splits: int, key: str) -> int:
 
 
 def stream(
-    label: str, shape: Shape, element_size: int, reads: int = 1, writes: int = 1
+    label: str,
+    shape: Shape,
+    element_size: int,
+    reads: int = 1,
+    writes: int = 1,
+    *,
+    row: Quantity = 0,
+    passes: int = 1,
 ) -> Operations:
-    """Return an operation that reads and writes tensors of this shape so many times."""
+    """Return an operation that reads and writes tensors of this shape so many times.
+
+    It sums up rows of `row` elements, and reads those that the chip cannot keep in `passes`.
+    """
     size = element_size * num_elements(shape)
-    return (Stream(label, (size,) * reads, (size,) * writes),)
+    row_bytes = element_size * row
+    return (Stream(label, (size,) * reads, (size,) * writes, row=row_bytes, passes=passes),)
 
 
 def parameter_stream(

@@ -1,7 +1,8 @@
 """Normalizations: elements brought to mean 0 and variance 1, or the like, over some dimensions.
 
 Each is a stream through memory. Those over a sample's own last dimensions keep a row on the
-chip and read it once; those over images or the batch read twice, for statistics and result.
+chip if they can and read it once; those over images or the batch read twice, for statistics and
+result.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ class Scale(_Affine):
 class _OverLast(_Affine):
     """A normalization over the last dimensions."""
 
+    forward_passes: ClassVar[int] = 2
+    backward_passes: ClassVar[int] = 2
+
     num_dims: int = key(Whole(), "how many of the last dimensions are normalized over", 1)
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
@@ -127,6 +131,10 @@ class _OverLast(_Affine):
                 "num_dims",
             )
         return inputs[0]
+
+    def _row(self, shape: Shape) -> Quantity:
+        elements: Quantity = product(shape[-self.num_dims :])
+        return elements
 
     def num_params(self, inputs: tuple[Shape, ...]) -> int:
         elements: int = product(map(int, inputs[0][-self.num_dims :]))
@@ -204,6 +212,12 @@ class InstanceNorm(_Affine):
 @layer_type("L2Norm")
 class L2Norm(Pointwise):
     """The last dimension brought to a length of 1."""
+
+    forward_passes: ClassVar[int] = 2
+    backward_passes: ClassVar[int] = 2
+
+    def _row(self, shape: Shape) -> Quantity:
+        return shape[-1]
 
     def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
         return Kept(inputs=(0,), saved=element_size * num_elements(inputs[0][:-1]))

@@ -21,7 +21,7 @@ from paleo.layers.base import (
     stream,
 )
 from paleo.layers.keys import Dimension, Flag, Name, Probability, Whole, key
-from paleo.quantity import where_positive
+from paleo.quantity import Quantity, where_positive
 from paleo.tensor import Shape, format_shapes, num_elements
 from paleo.work import Pass, Stream
 
@@ -110,11 +110,18 @@ class Pointwise(Layer):
 
     forward_reads: ClassVar[int] = 1
     backward_reads: ClassVar[int] = 2  # the output's gradient, and the input or the output
+    #: How often each pass reads a row of `_row` elements if the chip cannot keep it.
+    forward_passes: ClassVar[int] = 1
+    backward_passes: ClassVar[int] = 1
 
     @property
     def label(self) -> str:
         """What its operation is called."""
         return self.type_name.lower()
+
+    def _row(self, shape: Shape) -> Quantity:
+        """Return the elements that are summed up before any of them is written."""
+        return 0
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return inputs[0]
@@ -122,11 +129,13 @@ class Pointwise(Layer):
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
     ) -> Operations:
-        if direction is Pass.FORWARD:
-            return stream(self.label, inputs[0], element_size, self.forward_reads)
+        reads, passes = self.forward_reads, self.forward_passes
         if direction is Pass.INPUT_GRADIENT:
-            return stream(self.label, inputs[0], element_size, self.backward_reads)
-        return ()
+            reads, passes = self.backward_reads, self.backward_passes
+        elif direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        row = self._row(inputs[0])
+        return stream(self.label, inputs[0], element_size, reads, row=row, passes=passes)
 
 
 @layer_type("Activation")
@@ -210,7 +219,13 @@ class PReLU(Pointwise):
 
 @layer_type("Softmax")
 class Softmax(Pointwise):
-    """Scores to probabilities, N x num_classes whatever the input's rank."""
+    """Scores to probabilities, N x num_classes whatever the input's rank.
+
+    It looks for a row's largest score, sums the exponentials up, and writes them.
+    """
+
+    forward_passes: ClassVar[int] = 3
+    backward_passes: ClassVar[int] = 2
 
     num_classes: int | None = key(
         Whole(optional=True), "classes; by default the input's last dimension", None
@@ -220,6 +235,9 @@ class Softmax(Pointwise):
         "the dimension whose elements add up to 1; if given, the output has the input's shape",
         None,
     )
+
+    def _row(self, shape: Shape) -> Quantity:
+        return self.num_classes or shape[-1 if self.dim is None else self.dim]
 
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         if self.dim is not None:

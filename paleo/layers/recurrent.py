@@ -89,7 +89,7 @@ class RNN(Layer):
     def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
         """Return the products of one layer and direction, step after step, the state's first."""
         units = self.gates * self.num_outputs
-        return (BatchMatMul(self.label, t, n, units, self._out, element_size),)
+        return (BatchMatMul(self.label, t, n, units, self._out, element_size, dependent=True),)
 
     def operations(
         self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
@@ -194,5 +194,6 @@ class LSTM(RNN):
         steps = super()._recurrence(n, t, element_size)
         if not self.projection:
             return steps
-        down = BatchMatMul(self.label, t, n, self.projection, self.num_outputs, element_size)
+        out, units = self.projection, self.num_outputs
+        down = BatchMatMul(self.label, t, n, out, units, element_size, dependent=True)
         return (*steps, down)

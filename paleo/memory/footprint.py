@@ -23,7 +23,7 @@ from paleo.memory.optimizers import OPTIMIZERS
 from paleo.memory.step import Step
 from paleo.netspec import NetSpec
 from paleo.quantity import Quantity, is_array, maximum, total
-from paleo.tensor import element_size, num_elements
+from paleo.tensor import find_precision, num_elements
 from paleo.values import is_number, shown
 
 __all__ = ["Footprint", "LayerMemory", "footprint", "largest_batch"]
@@ -33,9 +33,11 @@ __all__ = ["Footprint", "LayerMemory", "footprint", "largest_batch"]
 class LayerMemory:
     """The bytes of one layer, or of one slice of a split layer.
 
-    `activations` are kept for the backward pass, each tensor counted where it is made; in
-    inference they are what of the layer is alive when the sum of activations is largest.
-    `output` is the size of its output, whether or not that takes memory of its own.
+    `weights` are those at the end of the forward pass: in mixed precision parameters and the
+    copies of them that the layers have read. `activations` are kept for the backward pass, each
+    tensor counted where it is made; in inference they are what of the layer is alive when the
+    sum of activations is largest. `output` is the size of its output, whether or not that takes
+    memory of its own.
     """
 
     name: str
@@ -91,7 +93,7 @@ class Footprint:
 
     @property
     def weights(self) -> int:
-        """Bytes of the parameters."""
+        """Bytes of the parameters, and of the copies that layers read in mixed precision."""
         return sum(layer.weights for layer in self.layers)
 
     @property
@@ -142,14 +144,16 @@ def footprint(
 ) -> Footprint:
     """Return what a net takes of memory at this batch size; None takes the file's.
 
-    `optimizer` is one of `OPTIMIZERS`; in inference there is none. `workspace` are bytes to
-    add at every point, such as a library's scratch memory. `importing` is for files of other
+    `optimizer` is one of `OPTIMIZERS`; in inference there is none. `dtype` is one of
+    paleo.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies of
+    them for the layers to read; inference has the copies alone. `workspace` are bytes to add
+    at every point, such as a library's scratch memory. `importing` is for files of other
     frameworks, as in `load`. Raises a PaleoError with every mistake in settings and file.
     """
     mistakes = Mistakes()
     chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
     added = mistakes.check(_checked_bytes, workspace, "workspace")
-    mistakes.check(element_size, dtype)
+    mistakes.check(find_precision, dtype)
     if batch_size is not None:
         mistakes.check(checked_batch, batch_size)
     spec = mistakes.check(load, net, importing)
@@ -166,7 +170,7 @@ def footprint(
         fullest = _position_of_largest(step.sums(activations_only=True))
     activations = step.activations(fullest)
     copies = (1, chosen.states) if training else (0, 0)
-    size = graph.element_size
+    size, learned = graph.element_size, graph.precision.parameter_size
     return Footprint(
         net=spec.name,
         batch_size=graph.batch_size,
@@ -182,9 +186,9 @@ def footprint(
                 node.name,
                 node.type_name,
                 size * num_elements(node.output),
-                size * node.num_params,
-                size * node.num_params * copies[0],
-                size * node.num_params * copies[1],
+                (step.weight_size + step.copy_size) * node.num_params,
+                learned * node.num_params * copies[0],
+                learned * node.num_params * copies[1],
                 activations[node.index],
             )
             for node in graph.nodes
@@ -211,7 +215,7 @@ def largest_batch(
     chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
     room = mistakes.check(_checked_bytes, capacity, "capacity")
     added = mistakes.check(_checked_bytes, workspace, "workspace")
-    mistakes.check(element_size, dtype)
+    mistakes.check(find_precision, dtype)
     spec = mistakes.check(load, net, importing)
     mistakes.raise_as(PaleoError)
     assert room is not None

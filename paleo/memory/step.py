@@ -18,10 +18,9 @@ from paleo.graph import Graph, Node
 from paleo.layers import Layer
 from paleo.layers.base import Kept
 from paleo.layers.convolution import Filtered
-from paleo.layers.normalization import BatchNorm
 from paleo.layers.objectives import Accuracy, Loss
-from paleo.layers.pointwise import FUNCTIONS, Activation, Dropout
-from paleo.layers.recurrent import RNN
+from paleo.layers.parts import made_of
+from paleo.layers.pointwise import Dropout
 from paleo.layers.shaping import Input, Parameter
 from paleo.memory.optimizers import Optimizer
 from paleo.netspec import NetSpec
@@ -70,28 +69,13 @@ class _Gradient:
     in_pieces: bool = False
 
 
-def _made_of(layer: Layer) -> tuple[Layer, ...]:
-    """Return the layers that run one after the other as this one."""
-    if isinstance(layer, RNN):
-        return (layer.replace(num_layers=1),) * layer.num_layers
-    if not isinstance(layer, Filtered):
-        return (layer,)
-    found: tuple[Layer, ...] = (layer.replace(activation_fn=None, normalizer_fn=None),)
-    if layer.normalizer_fn:
-        found += (BatchNorm(affine=False),)
-    if layer.activation:
-        function = layer.activation if layer.activation in FUNCTIONS else "other"
-        found += (Activation(function=function),)
-    return found
-
-
 def _parts(graph: Graph, training: bool) -> list[_Part]:
     """Return the parts of a graph in the order in which they run."""
     parts: list[_Part] = []
     last: list[int] = []  # of each node
     for node in graph.nodes:
         parents, inputs = tuple(last[parent] for parent in node.parents), node.inputs
-        for i, layer in enumerate(_made_of(node.layer)):
+        for i, layer in enumerate(made_of(node.layer)):
             needed = tuple(training and parts[parent].has_gradient for parent in parents)
             kept = layer.keeps(inputs, graph.element_size, needed)
             if i > 0 and isinstance(node.layer, Filtered):
@@ -112,6 +96,12 @@ class Step:
 
     def __init__(self, net: NetSpec, graph: Graph, optimizer: Optimizer | None) -> None:
         self.graph = graph
+        precision = graph.precision
+        #: Bytes of a parameter, and of the copy that layers read in mixed precision: it is there
+        #: from the layer's forward pass to its backward pass.
+        self.weight_size, self.copy_size = precision.element_size, 0
+        if optimizer and precision.is_mixed:
+            self.weight_size, self.copy_size = precision.parameter_size, precision.element_size
         #: The node that runs at each point, and the pass.
         self.points: list[tuple[Node, str]] = []
         self._tensors: list[_Tensor] = []
@@ -193,11 +183,14 @@ class Step:
             own = self._make(part.node, part.kept.own + saved, is_activation=True)
             kept = [own, *(self._outputs[part.parents[k]] for k in part.kept.inputs)]
             kept += [output] if part.kept.output else []
+            if self.copy_size:
+                own_params = max(0, part.num_params - part.node.shared_params)
+                kept.append(self._make(part.node, self.copy_size * own_params))
             self._kept.append(kept if part.has_gradient else [])
             if i not in read:  # a result, which who called has to the end
                 self._lasting.append(output)
         for node in self.graph.nodes:
-            weights = self._make(node, self.graph.element_size * node.num_params, lasts=True)
+            weights = self._make(node, self.weight_size * node.num_params, lasts=True)
             weights.born = 0
 
     def _output(self, part: _Part) -> _Tensor:
@@ -228,12 +221,18 @@ class Step:
                 self._use(tensor)
             gradient.tensor.waiting -= 1
             self._make(part.node, part.kept.backward)
-            self._weight_gradient(part, owners[part.node.name], there)
+            if not self.copy_size:
+                self._weight_gradient(part, owners[part.node.name], there)
+            half = self._make(part.node, self.copy_size * part.num_params)
             made = [
                 (parent, self._input_gradient(part, k, gradient))
                 for k, parent in enumerate(part.parents)
                 if part.needed[k]
             ]
+            if self.copy_size and part.num_params:  # what the layer made in halves is cast
+                self._at(part.node, "backward")
+                self._use(half)
+                self._weight_gradient(part, owners[part.node.name], there)
             for parent, new in made:
                 gradients[parent] = self._added(part, parent, gradients.get(parent), new)
 
@@ -256,7 +255,7 @@ class Step:
 
     def _weight_gradient(self, part: _Part, owner: str, there: dict[tuple[str, int], int]) -> None:
         """Make the gradient of a part's parameters; for those that have one it is added."""
-        size, node, place = self.graph.element_size, part.node, (owner, part.number)
+        size, node, place = self.weight_size, part.node, (owner, part.number)
         common = min(part.num_params, part.num_params if node.name == owner else node.shared_params)
         twice = min(common, there.get(place, 0))
         there[place] = max(common, there.get(place, 0))
@@ -285,7 +284,7 @@ class Step:
         return self._gradient(part.node, of)
 
     def _update(self, optimizer: Optimizer) -> None:
-        size = self.graph.element_size
+        size = self.weight_size
         largest = max(self.graph.nodes, key=lambda node: node.num_params)
         self._at(largest, "update")
         self._make(largest, optimizer.temporaries * size * largest.num_params)

@@ -7,13 +7,14 @@ other (Qi et al. 2017, section 4.3).
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from paleo.costs import Time
 from paleo.errors import SettingError
-from paleo.estimate import BACKWARD, FORWARD, checked_workers, estimate_pass
-from paleo.graph import build, checked_batch
+from paleo.estimate import checked_workers
+from paleo.graph import checked_batch
 from paleo.netspec import NetSpec
 from paleo.parallelism.plan import Plan, check_together
 from paleo.quantity import Quantity, ceil_div
@@ -28,7 +29,9 @@ SCALINGS = ("weak", "strong")
 class DataParallelStep:
     """A training step on `workers` workers, in seconds; every field may be an array.
 
-    `batch_size` is the whole step's; `communication` has an entry for each scheme.
+    `batch_size` is the whole step's; `communication` has an entry for each scheme, `times` one
+    each for "forward", "backward" and "update": what of them is computation, memory traffic
+    and overhead.
     """
 
     workers: Quantity
@@ -39,6 +42,7 @@ class DataParallelStep:
     communication: Mapping[str, Quantity]
     #: Steps in which `batch_size` samples are processed: always one.
     iterations: int = 1
+    times: Mapping[str, Time] = field(default_factory=dict)
 
     @property
     def compute(self) -> Quantity:
@@ -82,6 +86,7 @@ class DataParallel:
                 scheme: self.plan.communication(computation.num_bytes, workers, scheme)
                 for scheme in self.plan.schemes
             },
+            times=computation.times,
         )
 
     def computing(self, own_batch: int) -> Quantity:
@@ -97,13 +102,16 @@ class DataParallel:
 
         batches = np.array(own_batches, np.int64)
         found = self._compute(batches)
-        forward, backward, update = (
-            np.broadcast_to(seconds, batches.shape).tolist()
-            for seconds in (found.forward, found.backward, found.update)
-        )
+
+        def spread(seconds: Quantity) -> list[float]:
+            filled: list[float] = np.broadcast_to(seconds, batches.shape).tolist()
+            return filled
+
+        forward, backward, update = map(spread, (found.forward, found.backward, found.update))
+        times = spread_times(found.times, spread)
         for i, batch in enumerate(own_batches):
             self._computed[batch] = _Computation(
-                forward[i], backward[i], update[i], found.num_bytes
+                forward[i], backward[i], update[i], found.num_bytes, times[i]
             )
 
     def exchange(self, workers: int, scheme: str) -> Quantity:
@@ -121,14 +129,19 @@ class DataParallel:
         if known is not None:
             return known
         plan = self.plan
-        graph = build(self.net, batch, plan.dtype, plan.adapt)
-        forward, backward = (
-            estimate_pass(graph, directions, plan.target, plan.cost_model, plan.use_pipeline).upper
-            for directions in (FORWARD, BACKWARD)
-        )
+        graph = plan.graph(self.net, batch)
+        forward, backward = plan.passes(graph)
         num_params = graph.num_params
         found = _Computation(
-            forward, backward, plan.update(num_params), graph.element_size * num_params
+            forward.upper,
+            backward.upper,
+            plan.update(num_params),
+            graph.precision.parameter_size * num_params,
+            {
+                "forward": forward.time,
+                "backward": backward.time,
+                "update": plan.update_time(num_params),
+            },
         )
         if isinstance(batch, int):
             self._computed[batch] = found
@@ -142,10 +155,23 @@ class _Computation(NamedTuple):
     backward: Quantity
     update: Quantity
     num_bytes: int
+    times: Mapping[str, Time]
 
     @property
     def seconds(self) -> Quantity:
         return self.forward + self.backward + self.update
+
+
+def spread_times(
+    times: Mapping[str, Time], spread: Callable[[Quantity], list[float]]
+) -> list[dict[str, Time]]:
+    """Return times of arrays as a list of times of numbers, made by `spread` of each part."""
+    parts = {
+        name: zip(*map(spread, (time.compute, time.memory, time.overhead, time.total)), strict=True)
+        for name, time in times.items()
+    }
+    rows = zip(*parts.values(), strict=True)
+    return [{name: Time(*each) for name, each in zip(parts, row, strict=True)} for row in rows]
 
 
 def divided(batch_size: Any, workers: Any, scaling: str) -> tuple[Any, Any]:

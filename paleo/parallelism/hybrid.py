@@ -7,19 +7,10 @@ work together on the slices of the split layers, for one worker's batch after an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-from paleo.costs import Time
-from paleo.estimate import (
-    BACKWARD,
-    FORWARD,
-    PassTime,
-    checked_workers,
-    estimate_pass,
-    link_bandwidth,
-)
-from paleo.graph import Graph, build, checked_batch, longest_path
+from paleo.estimate import PassTime, checked_workers, link_bandwidth
+from paleo.graph import Graph, checked_batch, longest_path
 from paleo.netspec import NetSpec
 from paleo.parallelism.fetch import fetch_times
 from paleo.parallelism.plan import Plan, check_together
@@ -56,12 +47,12 @@ def hybrid_parallel(
     """
     workers, batch = checked_workers(workers, "hybrid_workers"), checked_batch(batch_size)
     check_together(batch, workers)
-    graph = build(net, batch, plan.dtype, plan.adapt)
+    graph = plan.graph(net, batch)
     bandwidth = link_bandwidth(plan.network, plan.cost_model)
     fetches = fetch_times(graph, plan, bandwidth)
     forward, backward = (
         total(layer.seconds for layer in each.layers if layer.node.shard is None)
-        for each in _passes(graph, plan, plan.use_pipeline, fetches)
+        for each in plan.passes(graph, fetches)
     )
     num_params = sum(node.num_params for node in graph.nodes if node.shard is None)
     data = HybridPart(
@@ -71,7 +62,7 @@ def hybrid_parallel(
         forward,
         backward,
         plan.update(num_params),
-        plan.communication(graph.element_size * num_params, workers, _SCHEME),
+        plan.communication(graph.precision.parameter_size * num_params, workers, _SCHEME),
     )
 
     combine = _fetched_once
@@ -80,22 +71,12 @@ def hybrid_parallel(
         fetches = fetch_times(graph, plan, bandwidth, from_unsplit=False)
     forward, backward = (
         combine(graph, plan, bandwidth, workers, _longest_slices(each))
-        for each in _passes(graph, plan, False, fetches)
+        for each in plan.passes(graph, fetches, use_pipeline=False)
     )
     model = HybridPart(
         "model", workers, batch * workers, forward, backward, _slice_update(graph, plan), 0.0
     )
     return data, model
-
-
-def _passes(
-    graph: Graph, plan: Plan, use_pipeline: bool, fetches: Mapping[int, Time]
-) -> tuple[PassTime, PassTime]:
-    target, model = plan.target, plan.cost_model
-    return (
-        estimate_pass(graph, FORWARD, target, model, use_pipeline, fetches),
-        estimate_pass(graph, BACKWARD, target, model, use_pipeline, fetches),
-    )
 
 
 def _longest_slices(each: PassTime) -> Quantity:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paleo.estimate import BACKWARD, FORWARD, estimate_pass, link_bandwidth
-from paleo.graph import build
+from paleo.estimate import link_bandwidth
 from paleo.netspec import NetSpec
 from paleo.parallelism.fetch import fetch_times
 from paleo.parallelism.plan import Plan
@@ -31,17 +30,14 @@ def model_parallel(
     Pipelining has no effect. Every layer is charged for inputs from other devices in both
     passes. Raises SettingError or NetSpecError.
     """
-    graph = build(net, batch_size, plan.dtype, plan.adapt)
+    graph = plan.graph(net, batch_size)
     model = plan.cost_model
     if model.conventions.model_fetches_from_memory:
         bandwidth = plan.device.rates_2017.memory_bandwidth
     else:
         bandwidth = link_bandwidth(plan.network, model)
     fetches = fetch_times(graph, plan, bandwidth)
-    forward, backward = (
-        estimate_pass(graph, directions, plan.target, model, fetches=fetches)
-        for directions in (FORWARD, BACKWARD)
-    )
+    forward, backward = plan.passes(graph, fetches, use_pipeline=False)
     return (
         ModelParallelPass("forward", forward.lower, forward.upper),
         ModelParallelPass("backward", backward.lower, backward.upper),

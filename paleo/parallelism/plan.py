@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from paleo.collectives import COLLECTIVES
-from paleo.costs import CostModel, Target
+from paleo.costs import CostModel, Target, Time
 from paleo.errors import SettingError
 from paleo.estimate import (
+    BACKWARD,
+    FORWARD,
+    PassTime,
     adapter,
     checked_share,
+    checked_target,
     estimate_communication,
+    estimate_pass,
     estimate_update,
+    update_time,
 )
+from paleo.graph import Graph, build
 from paleo.hardware import Device, Network
 from paleo.layers import Layer
+from paleo.netspec import NetSpec
 from paleo.quantity import Quantity, largest
+from paleo.tensor import find_precision
 from paleo.values import MAX_COUNT, shown
 
 __all__ = ["Plan", "check_together"]
@@ -24,7 +33,11 @@ __all__ = ["Plan", "check_together"]
 
 @dataclass(frozen=True)
 class Plan:
-    """The cluster and how it is used; everything of a step but net, batch and workers."""
+    """The cluster and how it is used; everything of a step but net, batch and workers.
+
+    `dtype` is one of paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run in the
+    kernels before them. Raises SettingError or HardwareError for what does not go together.
+    """
 
     device: Device
     network: Network
@@ -34,6 +47,7 @@ class Plan:
     ppp_comp: Quantity = 1.0
     ppp_comm: Quantity = 1.0
     schemes: tuple[str, ...] = tuple(COLLECTIVES)
+    fuse: bool = False
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -46,18 +60,39 @@ class Plan:
                     f"{name}: expected a {kind.__name__}, such as paleo.{find} returns, "
                     f"got {shown(getattr(self, name))}"
                 )
-        checked_share(self.ppp_comp, "ppp_comp")
+        checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp)
         checked_share(self.ppp_comm, "ppp_comm")
 
     @property
     def target(self) -> Target:
         """Where operations run."""
-        return Target(self.device, self.dtype, self.ppp_comp)
+        return Target(self.device, find_precision(self.dtype).computing, self.ppp_comp)
 
     @property
     def adapt(self) -> Callable[[Layer], Layer] | None:
         """How the cost model wants layers changed when the graph is built."""
         return adapter(self.cost_model)
+
+    def graph(self, net: NetSpec, batch_size: Quantity) -> Graph:
+        """Return the graph of a net as the cost model sees it."""
+        return build(net, batch_size, self.dtype, self.adapt)
+
+    def passes(
+        self,
+        graph: Graph,
+        fetches: Mapping[int, Time] | None = None,
+        *,
+        use_pipeline: bool | None = None,
+    ) -> tuple[PassTime, PassTime]:
+        """Return the time of the forward and of the backward pass; see `estimate_pass`."""
+        pipelined = self.use_pipeline if use_pipeline is None else use_pipeline
+        forward, backward = (
+            estimate_pass(
+                graph, each, self.target, self.cost_model, pipelined, fetches, fuse=self.fuse
+            )
+            for each in (FORWARD, BACKWARD)
+        )
+        return forward, backward
 
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""
@@ -80,6 +115,10 @@ class Plan:
             use_pipeline=self.use_pipeline if use_pipeline is None else use_pipeline,
             dtype=self.dtype,
         )
+
+    def update_time(self, num_params: Quantity) -> Time:
+        """Return what takes the time to update so many parameters."""
+        return update_time(num_params, self.target, self.cost_model, self.dtype)
 
 
 def check_together(batch_size: Quantity, workers: Quantity) -> None:

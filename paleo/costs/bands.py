@@ -1,0 +1,73 @@
+"""Error bands: how far the truth may be from a prediction, by what was held out of fits.
+
+A band is of a kind of operation on a kind of device. A sum of operations is between the sums of
+their ends, since the errors of one kind go together; of whole nets there are bands of their own,
+which are taken where the cost model has them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from paleo.quantity import Quantity
+from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
+
+__all__ = ["NET", "Band", "kind_of"]
+
+#: The kind of a whole net's pass or step.
+NET = "net"
+
+
+@dataclass(frozen=True)
+class Band:
+    """The truth is between `low` and `high` times a prediction, by `count` errors, in `coverage`.
+
+    `low` is 0 or `high` infinite where there were too few errors for such a coverage. `source`
+    says of what predictions the errors were.
+    """
+
+    low: float
+    high: float
+    count: int
+    coverage: float
+    source: str = ""
+
+    def __str__(self) -> str:
+        """Return the band as it stands behind a time: "+9 % -7 %"."""
+        return f"{100 * (self.high - 1):+.0f} % {100 * (self.low - 1):+.0f} %"
+
+    @property
+    def said(self) -> str:
+        """The band and where it is from, in a line."""
+        return (
+            f"{self}: in {100 * self.coverage:.0f} % of {self.count:,} measurements "
+            f"({self.source}) the truth was in this band"
+        )
+
+    def ends(self, seconds: Quantity, of: str) -> dict[str, Quantity]:
+        """Return where the truth is of so many seconds, under the keys of the JSON output."""
+        return {f"{of}_low_s": self.low * seconds, f"{of}_high_s": self.high * seconds}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output; None for an open end."""
+        return {
+            "low": self.low,
+            "high": self.high if self.high < float("inf") else None,
+            "count": self.count,
+            "coverage": self.coverage,
+            **({"source": self.source} if self.source else {}),
+        }
+
+
+def kind_of(operation: Operation) -> str:
+    """Return the kind of operation that an error band is of."""
+    if isinstance(operation, Fused):
+        return kind_of(operation.head)
+    if isinstance(operation, MatMul):
+        return "gemm"
+    if isinstance(operation, BatchMatMul):
+        return "recurrent" if operation.dependent else "bmm"
+    if isinstance(operation, Convolution):
+        return "convolution"
+    return "attention" if isinstance(operation, Attention) else "stream"

@@ -1,0 +1,104 @@
+"""The model `tiled`: every operation priced from its own shape, on today's hardware.
+
+A product is cut into tiles, the tiles run in waves over the multiprocessors, and the library
+is taken to choose the tile and the split that are quickest. Memory traffic runs at a share of
+the bandwidth, every kernel has a fixed time. The few constants are in `constants.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from paleo.costs.bands import Band
+from paleo.costs.base import COST_MODELS, CostModel, Explanation, Target, Time
+from paleo.costs.tiled import attention, convolution, gemm, recurrent, stream
+from paleo.costs.tiled.errors import find_band
+from paleo.costs.tiled.machine import Machine, machine_for
+from paleo.hardware import Device
+from paleo.quantity import Quantity, maximum, where_positive
+from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
+
+__all__ = ["Tiled"]
+
+#: Who prices and explains which kind of operation; the others are streams.
+_KINDS: tuple[tuple[type[Operation], Any], ...] = (
+    (MatMul, gemm),
+    (BatchMatMul, recurrent),
+    (Convolution, convolution),
+    (Attention, attention),
+)
+
+
+class Tiled(CostModel):
+    """See the module."""
+
+    name = "tiled"
+    summary = "tiles and waves over multiprocessors, constants by architecture, every operation"
+    #: A batch that fills tiles, or is aligned as matrix units like it, may beat a smaller one.
+    grows = False
+    convolution_algorithm = "quickest"
+
+    def counts(self, operation: Operation) -> bool:
+        return True
+
+    def price(self, operation: Operation, target: Target) -> Time:
+        machine = machine_for(target)
+        if isinstance(operation, Fused):
+            return _handed_over(self.price_fused(operation, _without_host(target)), machine)
+        return _handed_over(self._kernel(operation, machine), machine)
+
+    def _kernel(self, operation: Operation, machine: Machine) -> Time:
+        time: Time = _module(operation).price(operation, machine)
+        return time
+
+    def explain(self, operation: Operation, target: Target) -> Explanation:
+        machine = machine_for(target)
+        found: Explanation
+        if isinstance(operation, Fused):
+            found = self.explain_fused(operation, _without_host(target))
+        else:
+            found = _module(operation).explain(operation, machine)
+        time = _handed_over(found.time, machine)
+        if time.total == found.time.total:
+            return found
+        why = "the host hands over operations no faster"
+        return replace(found, time=time, bound=time.bound, why=why)
+
+    def band(self, kind: str, device: Device) -> Band | None:
+        return find_band(kind, device.architecture)
+
+    def fetch(
+        self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
+    ) -> Time:
+        seconds = num_bytes / (bandwidth * ppp_comm)
+        return Time(overhead=seconds, total=seconds)
+
+    def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
+        return (
+            ("peak", device.peak(dtype), "FLOP/s"),
+            ("memory bandwidth", device.memory_bandwidth, "bytes/s"),
+        )
+
+
+def _module(operation: Operation) -> Any:
+    """Return the module that prices and explains an operation."""
+    return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
+
+
+def _without_host(target: Target) -> Target:
+    """Return a target whose host takes no time: that of a kernel's parts is not the kernel's."""
+    return replace(target, constants={**target.constants, "host": 0.0})
+
+
+def _handed_over(time: Time, machine: Machine) -> Time:
+    """Return the time of an operation that the host hands over while others are computed.
+
+    None takes less than the host needs for one: on published steps of nets this errs less than a
+    host that runs ahead of the device by any number of operations.
+    """
+    total = where_positive(time.total, maximum(time.total, machine.host))
+    return Time(time.compute, time.memory, time.overhead + (total - time.total), total)
+
+
+COST_MODELS.add(Tiled.name, Tiled())

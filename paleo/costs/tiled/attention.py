@@ -1,0 +1,247 @@
+"""Attention as one fused kernel: prefill and decode, causal, grouped queries, windows.
+
+After Dao, FlashAttention-2 (arXiv:2307.08691), and Shah et al., FlashAttention-3
+(arXiv:2407.08608). A tile of queries is the work of one multiprocessor. It walks over the blocks
+of keys that its queries see, multiplies, takes exponentials, and sums values up; the scores
+stay on the chip. The heads that share keys may stand in one tile. Where that gives few tiles,
+as in decoding, the keys are split among several multiprocessors, and one more kernel adds up
+what they found. The library is taken to choose what is quickest.
+
+A tile begins with loading its queries and ends with writing its output, while its multiprocessor
+computes nothing; in between, it computes and loads keys and values at the same time.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from paleo.costs.base import Explanation, Time, explanation
+from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.stream import moved
+from paleo.quantity import Quantity, ceil_div, is_array, maximum, minimum, total
+from paleo.work import Attention, Pass
+
+__all__ = ["explain", "price"]
+
+#: Rows of queries in a tile, and keys in a block, as in both papers for 128 features.
+_TILE = 128
+#: Matrix units compute so many rows of a tile at once: one multiplication of a warp group, and of
+#: FlashAttention-2's smaller tiles one.
+_ROWS = 64
+#: Features are rounded up to so many.
+_FEATURES = 32
+#: Into how many parts keys may be split.
+_SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: A multiprocessor can draw so many times its share of the memory bandwidth.
+_DRAWN = 2.0
+#: Share of a product's speed that is left where operands have one byte: values are turned around
+#: in shared memory, probabilities rounded. (Measured; FlashAttention-3 reports 1.2 PFLOP/s
+#: beside 740 TFLOP/s with two bytes at best, 0.8 of twice as much.)
+_NARROW = 0.65
+#: Speed of the backward pass beside the forward: 63 and 73 % of the peak (FlashAttention-2, 1).
+_BACKWARD = 0.63 / 0.73
+#: Kernels of a backward pass: sums over output and its gradient, the pass, queries' gradients.
+_BACKWARD_KERNELS = 3
+#: Sums that are not yet final are kept in 4 bytes, written once and read once.
+_PARTIAL = 2 * 4
+
+
+class _Way(NamedTuple):
+    """How a pass is computed, and its time; numbers or arrays."""
+
+    time: Time
+    packed: Quantity
+    split: Quantity
+    tiles: Quantity
+    waves: Quantity
+    blocks: Quantity
+    num_bytes: Quantity
+
+
+class _Tiling(NamedTuple):
+    """Tiles of one kind: `groups` of `tiles` each, which have `blocks` together.
+
+    The `longest` of a group's tiles has so many.
+    """
+
+    groups: Quantity
+    tiles: Quantity
+    blocks: Quantity
+    longest: Quantity
+
+
+def _stairs(number: Any, width: Any) -> Any:
+    """Return the sum of ceil(i / width) for i from 1 to `number`."""
+    whole = number // width
+    return width * whole * (whole + 1) // 2 + (number - whole * width) * (whole + 1)
+
+
+def _tiling(operation: Attention, sharing: Quantity) -> _Tiling:
+    """Return the tiles where so many heads of queries stand in one.
+
+    A tile has `_TILE` / sharing queries of each; so the first `sharing` tiles end in the first
+    block of keys on the diagonal, the next in the second, and so on.
+    """
+    tiles = ceil_div(operation.queries * sharing, _TILE)
+    in_tile = minimum(operation.queries, maximum(_TILE // sharing, 1))
+    longest = minimum(
+        ceil_div(operation.keys, _TILE), ceil_div(operation.reach + in_tile - 1, _TILE)
+    )
+    groups = operation.heads // sharing
+    if not operation.causal:
+        return _Tiling(groups, tiles, tiles * longest, longest)
+    before = maximum(operation.keys - operation.queries, 0) * sharing // _TILE
+    rising = minimum(maximum(longest * sharing - before, 0), tiles)
+    blocks = _stairs(rising + before, sharing) - _stairs(before, sharing)
+    return _Tiling(groups, tiles, blocks + (tiles - rising) * longest, longest)
+
+
+def _rate(machine: Machine) -> Quantity:
+    """Return the FLOP/s of one multiprocessor in the products of attention."""
+    if machine.matrix_peak is not None:
+        rate = machine.matrix_peak * machine.matrix_share
+    else:
+        assert machine.vector_peak is not None
+        rate = machine.vector_peak * machine.vector_share
+    if machine.element_size == 1:
+        rate = rate * _NARROW
+    return rate * machine.attention_share / machine.multiprocessors
+
+
+def _block(features: Quantity, rate: Quantity, machine: Machine) -> Quantity:
+    """Return the seconds of one block of scores, over so many `features` in all products."""
+    exponential = 1.0 / (machine.exponentials * machine.clock)
+    return _TILE * _TILE * (2 * features / rate + exponential)
+
+
+def _filled(rows: Quantity, machine: Machine) -> Quantity:
+    """Return the share of a tile's rows that is computed."""
+    at_once = 1 if machine.matrix_peak is None else _ROWS
+    computed: Quantity = ceil_div(minimum(rows, _TILE), at_once) * at_once
+    return computed / _TILE
+
+
+def _busy(tiling: _Tiling, split: Any, machine: Machine) -> tuple[Quantity, Quantity, Quantity]:
+    """Return tiles in all, their waves, and the blocks that the last multiprocessor computes.
+
+    Equal tiles run in waves. Of others the longest come first, and the short ones fill gaps. Only
+    where all queries are in one tile are keys split.
+    """
+    parts = 1 + (minimum(split, tiling.longest) - 1) * (tiling.tiles == 1)
+    units = tiling.groups * tiling.tiles * parts
+    waves = ceil_div(units, machine.multiprocessors)
+    length = ceil_div(tiling.longest, parts)
+    equal = tiling.blocks == tiling.tiles * tiling.longest
+    filled = maximum(length, tiling.groups * tiling.blocks / machine.multiprocessors)
+    return units, waves, equal * (waves * length) + (1 - equal) * filled
+
+
+def _padded(features: Any) -> Any:
+    return ceil_div(features, _FEATURES) * _FEATURES
+
+
+def _forward(operation: Attention, machine: Machine) -> _Way:
+    """Return the quickest way to compute the forward pass."""
+    queries, keys, values = operation.reads
+    (output,) = operation.writes
+    held = queries + keys + values + output
+    features = _padded(operation.depth) + _padded(operation.value_depth)
+    block = _block(features, _rate(machine), machine)
+    rows = operation.heads * operation.queries
+    best: _Way | None = None
+    for packed in (1, 0):
+        sharing = operation.sharing if packed else 1
+        tiling = _tiling(operation, sharing)
+        filled = _filled(operation.queries * sharing, machine)
+        for split in _SPLITS:
+            units, waves, length = _busy(tiling, split, machine)
+            ends = queries + output
+            launches = machine.launch
+            if split > 1:
+                ends = ends + _PARTIAL * split * rows * operation.value_depth
+                launches = 2 * machine.launch
+            share = minimum(1.0, _DRAWN * units / machine.multiprocessors)
+            outside = moved(ends, machine, among=held, share=share)
+            inside = moved(keys + values, machine, among=held, share=share)
+            compute = length * block * filled
+            overhead = launches + (waves + 1) * machine.attention_fill
+            time = Time(
+                compute, outside + inside, overhead, overhead + outside + maximum(compute, inside)
+            )
+            blocks = tiling.groups * tiling.blocks
+            found = _Way(time, packed, split, units, waves, blocks, ends + keys + values)
+            best = found if best is None else _quicker(best, found)
+    assert best
+    return best
+
+
+def _backward(operation: Attention, machine: Machine) -> _Way:
+    """Return how the backward pass is computed: tiles of keys walk over blocks of queries.
+
+    Each block has five products, scores computed again among them; the gradients of the
+    queries are summed up in 4 bytes by all tiles.
+    """
+    tiling = _tiling(operation, 1)
+    keys = ceil_div(operation.keys, _TILE)
+    tiling = tiling._replace(tiles=keys, longest=ceil_div(tiling.blocks, keys))
+    if operation.causal:
+        seen_by = minimum(operation.queries, operation.reach + _TILE - 1)
+        tiling = tiling._replace(longest=ceil_div(seen_by, _TILE))
+    units, waves, length = _busy(tiling, 1, machine)
+    features = 3 * _padded(operation.depth) + 2 * _padded(operation.value_depth)
+    block = _block(features, _rate(machine) * _BACKWARD, machine)
+    compute = length * block * _filled(operation.queries, machine)
+    held = total((*operation.reads, *operation.writes))
+    num_bytes = held + _PARTIAL * operation.heads * operation.queries * operation.depth
+    memory = moved(num_bytes, machine, among=held)
+    overhead = _BACKWARD_KERNELS * machine.launch + (waves + 1) * machine.attention_fill
+    time = Time(compute, memory, overhead, overhead + maximum(compute, memory))
+    return _Way(time, 0, 1, units, waves, tiling.groups * tiling.blocks, num_bytes)
+
+
+def _quicker(a: _Way, b: _Way) -> _Way:
+    """Return the quicker of two, element by element."""
+    if not is_array(a.time.total) and not is_array(b.time.total):
+        return b if b.time.total < a.time.total else a
+    import numpy as np
+
+    second = np.asarray(b.time.total < a.time.total)
+    parts = ("compute", "memory", "overhead", "total")
+    time = Time(*(np.where(second, getattr(b.time, x), getattr(a.time, x)) for x in parts))
+    return _Way(time, *(np.where(second, y, x) for x, y in zip(a[1:], b[1:], strict=True)))
+
+
+def _chosen(operation: Attention, machine: Machine) -> _Way:
+    if operation.direction is Pass.FORWARD:
+        return _forward(operation, machine)
+    return _backward(operation, machine)
+
+
+def price(operation: Attention, machine: Machine) -> Time:
+    """Return the time of one fused attention kernel."""
+    return _chosen(operation, machine).time
+
+
+def explain(operation: Attention, machine: Machine) -> Explanation:
+    """Return why it takes what `price` says."""
+    way = _chosen(operation, machine)
+    kind = "prefill" if operation.direction is Pass.FORWARD else "backward"
+    if kind == "prefill" and operation.queries == 1:
+        kind = "split decode" if way.split > 1 else "decode"
+    details: list[tuple[str, Quantity | str, str]] = [
+        ("tile", f"{_TILE} rows of queries by blocks of {_TILE} keys", ""),
+        ("heads in a tile", operation.sharing if way.packed else 1, ""),
+        ("tiles", way.tiles, ""),
+        ("waves", way.waves, ""),
+        ("blocks of scores", way.blocks, ""),
+        ("traffic", way.num_bytes, "bytes"),
+        ("rate", way.num_bytes / way.time.memory, "bytes/s"),
+    ]
+    if way.split > 1:
+        details.insert(2, ("parts of the keys", way.split, ""))
+    why = {
+        "memory": "queries, keys, values and output pass through memory for longer than all else",
+        "compute": "products and exponentials of the blocks of scores take longest",
+        "overhead": "kernels start, and tiles start and end, for longer than all else",
+    }[way.time.bound]
+    return explanation(f"fused attention, {kind}", way.time, *details, why=why)

@@ -1,0 +1,145 @@
+"""The constants of the model `tiled`: what each means, its unit, its bounds, and its value.
+
+A device's own file may state some of them; the rest come from the file of its architecture in
+`families/`, and what that leaves out is the value here, which is of no architecture in
+particular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from paleo.errors import HardwareError, Mistakes, near
+from paleo.hardware import Device, Figure
+from paleo.hardware.figures import FileReader
+from paleo.quantity import largest, smallest
+
+__all__ = ["CONSTANTS", "Constant", "Family", "check", "constants_of", "families", "find_family"]
+
+_FAMILIES = Path(__file__).parent / "families"
+#: The source of a constant that is of no architecture in particular.
+GENERAL = "the cost model, for any architecture"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A physical constant: bounds and value in `unit` ("1" is a share or a ratio)."""
+
+    meaning: str
+    unit: str
+    low: float
+    high: float
+    value: float
+
+
+#: All of them. A fit stays within the bounds.
+CONSTANTS: dict[str, Constant] = {
+    "launch": Constant("fixed time of one kernel", "s", 0.5e-6, 40e-6, 2.6e-6),
+    "host": Constant(
+        "time in which the host hands over one operation, while the device computes",
+        "s", 0.0, 200e-6, 0.0,
+    ),
+    "matrix_share": Constant("share of the matrix units' peak in a long loop", "1", 0.2, 1.2, 0.88),
+    "vector_share": Constant("share of the vector lanes' peak in a long loop", "1", 0.2, 1.2, 0.85),
+    "energy": Constant(
+        "energy of a 16-bit operation of the matrix units at full load; others by their size",
+        "J", 0.0, 10e-12, 0.0,
+    ),
+    "memory_share": Constant("share of the memory bandwidth in a long stream", "1", 0.4, 1.0, 0.82),
+    "operand_share": Constant(
+        "share of that rate at which the operands of products come", "1", 0.5, 1.1, 0.88
+    ),
+    "cache_ratio": Constant(
+        "bandwidth of the last cache over that of memory", "1", 1.0, 10.0, 2.0
+    ),
+    "load_share": Constant(
+        "share of 64 bytes a clock that a multiprocessor loads from the cache", "1", 0.05, 2.0, 0.6
+    ),
+    "latency": Constant("time of 64 steps along K that hang on loads", "s", 0.0, 1e-6, 0.15e-6),
+    "attention_share": Constant(
+        "share of a product's speed in fused attention", "1", 0.1, 1.2, 0.7
+    ),
+    "attention_fill": Constant(
+        "time in which a tile of fused attention starts and ends", "s", 0.0, 10e-6, 2.4e-6
+    ),
+    "exponentials": Constant("exponentials of a multiprocessor in a clock", "1", 1.0, 128.0, 16.0),
+    "scratch": Constant(
+        "first-level cache and shared memory of a multiprocessor", "bytes", 16e3, 2e6, 128e3
+    ),
+    "convolution_share": Constant(
+        "share of a product's speed in a convolution", "1", 0.2, 1.2, 0.85
+    ),
+    "library": Constant(
+        "generation of the convolution library, as cuDNN counts its major versions",
+        "1", 1.0, 10.0, 8.0,
+    ),
+    "step": Constant("time between the steps of a recurrent layer", "s", 0.0, 50e-6, 5e-6),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Family:
+    """An architecture: its constants that are known, each with its source."""
+
+    name: str
+    constants: Mapping[str, Figure]
+
+
+@cache
+def families() -> dict[str, Family]:
+    """Return the architectures of which something is known, by name."""
+    return {family.name: family for family in map(_read, sorted(_FAMILIES.glob("*.toml")))}
+
+
+def _read(path: Path) -> Family:
+    reader = FileReader(path)
+    reader.only(reader.root, ("name", "sources", "constants"))
+    family = Family(reader.text(reader.root, "name", path.stem), reader.constants("constants"))
+    reader.finish()
+    check(family.constants, path.name, "constants")
+    return family
+
+
+def check(constants: Mapping[str, Figure], file: str, table: str) -> None:
+    """Raise HardwareError unless all are constants of this model, within their bounds."""
+    mistakes = Mistakes(file)
+    for name, figure in constants.items():
+        key = f"{table}.{name}"
+        if name not in CONSTANTS:
+            known = ", ".join(CONSTANTS)
+            mistakes.add(
+                f"unknown constant{near(name, CONSTANTS) or f'; there are: {known}'}", key=key
+            )
+        elif (
+            not CONSTANTS[name].low
+            <= smallest(figure.value)
+            <= largest(figure.value)
+            <= (CONSTANTS[name].high)
+        ):
+            constant = CONSTANTS[name]
+            unit = "" if constant.unit == "1" else f" {constant.unit}"
+            mistakes.add(
+                f"expected {constant.low:g} to {constant.high:g}{unit} ({constant.meaning}), "
+                f"got {figure.value:g}",
+                key=key,
+            )
+    mistakes.raise_as(HardwareError)
+
+
+def find_family(device: Device) -> Family | None:
+    """Return the architecture of a device, None if nothing is known of it."""
+    return families().get(device.architecture)
+
+
+def constants_of(device: Device) -> dict[str, Figure]:
+    """Return every constant for a device: its own, its architecture's, or the general one."""
+    check(device.constants, device.name, "tiled")
+    family = find_family(device)
+    known = {**(family.constants if family else {}), **device.constants}
+    return {
+        name: known.get(name) or Figure(constant.value, constant.unit, GENERAL)
+        for name, constant in CONSTANTS.items()
+    }

@@ -1,0 +1,385 @@
+"""Matrix products by tiles: C[M, N] = A[M, K] B[K, N], any number of them in one kernel.
+
+A tile of C is the work of one multiprocessor; it walks along K in steps, loading its rows of A
+and columns of B and multiplying them at the same time, and writes its part of C at the end.
+Tiles run in waves over the multiprocessors, so that M, N and the number of tiles are rounded
+up. K may be split, each part computed by another multiprocessor, at the price of one more
+pass over C. The library is taken to choose the quickest tile and split. All tiles together
+move the operands from and to memory at a share of its bandwidth.
+
+The roundings are those that NVIDIA describes in "Matrix Multiplication Background User's
+Guide" (tile and wave quantization); the choice of tiles is of the sizes that cuBLAS and CUTLASS
+have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from typing import Any, NamedTuple, cast
+
+from paleo.costs.base import Explanation, Time, explanation
+from paleo.costs.tiled.machine import Machine
+from paleo.quantity import Array, Quantity, is_array, maximum, minimum, where_positive
+from paleo.work import MatMul
+
+__all__ = ["Choice", "choose", "explain", "gemm", "price"]
+
+
+class _Unit(NamedTuple):
+    """What a kind of unit computes with: tiles of C, splits of K, and the steps along K.
+
+    `extra_steps` are those in which a tile fills and drains its pipeline.
+    """
+
+    name: str
+    tiles: tuple[tuple[int, int], ...]
+    splits: tuple[int, ...]
+    step: int
+    extra_steps: int
+
+
+_MATRIX = _Unit(
+    "matrix",
+    (
+        (256, 256), (256, 128), (128, 256), (192, 128), (128, 192), (128, 128), (256, 64),
+        (64, 256), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64),
+    ),
+    (1, 2, 4, 8, 16),
+    64,
+    1,
+)  # fmt: skip
+_VECTOR = _Unit(
+    "vector",
+    ((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128)),
+    (1, 2, 4, 8, 16, 32),
+    8,
+    2,
+)
+#: Elements of K that the constant `latency` is of.
+_LATENCY_STEP = 64
+#: Writing a tile takes as long as loading this many times its bytes: nothing else goes on then.
+_WRITING = 2
+#: How many sets of operands pass before one is used again: a set is found in the cache if as
+#: many fit, as the next layer finds what the one before wrote.
+_SETS = 6
+#: The cache keeps all of what fits this share of it, and nothing of what is more by `_DECAY`.
+_KEPT, _DECAY = 0.9, 0.35
+#: Kernels shorter than the first number of seconds may take `_BURST` times the power that the
+#: board can take without end; longer than the second, none.
+_BURST_UNTIL, _BURST_GONE = 0.7e-3, 2.1e-3
+_BURST = 1.2
+#: Matrix units take rows of operands in pieces of so many bytes; others take several loads.
+_ALIGNMENT = 16
+_UNALIGNED = 0.5
+_FED = 256
+#: Bytes of the elements that the constant `load_share` was measured with.
+_LOADED_SIZE = 2
+#: Products that are priced at a time: their numbers stay in the processor's cache.
+_CHUNK = 8192
+
+
+class Choice(NamedTuple):
+    """How a product is computed: bytes and seconds besides, each a number or an array."""
+
+    time: Time
+    rows: Quantity
+    columns: Quantity
+    split: Quantity
+    tiles: Quantity
+    waves: Quantity
+    num_bytes: Quantity
+    unit: str
+
+
+def gemm(
+    m: Quantity,
+    n: Quantity,
+    k: Quantity,
+    machine: Machine,
+    *,
+    sizes: tuple[int, int, int],
+    count: Quantity = 1,
+    share: Quantity = 1.0,
+    stored: tuple[Quantity, Quantity] | None = None,
+    splits: tuple[int, ...] | None = None,
+) -> Time:
+    """Return the time of `count` products in one kernel; `sizes` are bytes an element of A, B, C.
+
+    `share` is the share of a plain product's speed that the inner loop reaches. `stored` are the
+    bytes of A and of B in memory, of all products together, where they are fewer than M K and
+    K N elements, as the images of a convolution. `splits` are those of K that the library has.
+    """
+    return choose(
+        m, n, k, machine, sizes=sizes, count=count, share=share, stored=stored, splits=splits
+    ).time
+
+
+def choose(
+    m: Quantity,
+    n: Quantity,
+    k: Quantity,
+    machine: Machine,
+    *,
+    sizes: tuple[int, int, int],
+    count: Quantity = 1,
+    share: Quantity = 1.0,
+    stored: tuple[Quantity, Quantity] | None = None,
+    splits: tuple[int, ...] | None = None,
+) -> Choice:
+    """Return how `gemm` computes `count` products in one kernel, and the time of it."""
+    shape = _long(m, n, k, count)
+    if shape and stored is None:
+        return _chunked(shape, (m, n, k, count), machine, sizes, share, splits)
+    # As floating point, in which whole numbers are exact and division is quick.
+    m, n, k, count = (1.0 * each for each in (m, n, k, count))
+    unit, peak, reached = _MATRIX, machine.matrix_peak, machine.matrix_share
+    if peak is None:
+        unit, peak, reached = _VECTOR, machine.vector_peak, machine.vector_share
+    assert peak is not None
+    size_a, size_b, size_c = sizes
+    rate = peak * reached
+    if unit is _MATRIX:
+        rate = minimum(rate, _BURST * machine.powered_rate)
+    rate = rate / machine.multiprocessors
+    # Whatever a device calls its multiprocessors, they can be fed: in tiles of `_FED` on a side,
+    # and together from memory.
+    fed = maximum(size_a * rate / _FED, machine.bandwidth / machine.multiprocessors)
+    # Elements of one byte come no faster than those of two.
+    load_rate = maximum(machine.load_rate * min(1.0, size_a / _LOADED_SIZE), fed)
+    if unit is _MATRIX:
+        load_rate = load_rate * _aligned(k, size_a, n, size_b)
+    rate = rate * share
+    memory, num_bytes = _memory(m, n, k, count, sizes, machine, stored)
+    memory_4 = _fourth(memory)
+    pass_over_c = m * n * count / machine.bandwidth
+    along_k = [
+        (split, unit.step * (_ceil(k / (split * unit.step)) + unit.extra_steps))
+        for split in splits or unit.splits
+    ]
+    # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
+    vectors = 0.0 if unit is _MATRIX else 1.0 * ((m <= 1) | (n <= 1))
+    found: list[tuple[Quantity, Quantity, Quantity, Quantity]] = []
+    best: Quantity | None = None
+    which: Quantity = 0
+    for tile in unit.tiles:
+        # A step takes as long as its multiplications, its loads and its latency allow. (Fourth
+        # powers round the corner between them, as queues do.)
+        in_rows, in_columns = minimum(m, tile[0]), minimum(n, tile[1])
+        loaded = (size_a * in_rows + size_b * in_columns) / load_rate
+        wait = maximum(loaded, machine.latency / _LATENCY_STEP)
+        computed = tile[0] * tile[1] * (1 - vectors) + in_rows * in_columns * vectors
+        element = _root(_fourth(2 * computed / rate) + _fourth(wait))
+        written = _WRITING * size_c * in_rows * in_columns / load_rate
+        number = count * _ceil(m / tile[0]) * _ceil(n / tile[1])
+        for split, depth in along_k:
+            waves = _ceil(number * split / machine.multiprocessors)
+            busy = waves * (depth * element + written)
+            extra = machine.launch + split * pass_over_c if split > 1 else 0.0
+            seconds = _root(_fourth(busy) + memory_4) + extra
+            found.append((seconds, busy, number * split, waves))
+            best, which = _least(best, which, seconds, len(found) - 1)
+    assert best is not None
+    total, busy, tiles, waves = _picked(found, which)
+    slower: Quantity = 1.0
+    if unit is _MATRIX:
+        slower = _slowed_by_power(2 * m * n * k * count, total, machine)
+    candidates: list[tuple[Quantity, ...]] = [
+        (*tile, split) for tile in unit.tiles for split, _ in along_k
+    ]
+    rows, columns, split_by = _picked(candidates, which)
+    again = where_positive(split_by - 1, machine.launch + split_by * pass_over_c)
+    overhead = machine.launch + again
+    time = Time(busy * slower, memory, overhead, total * slower + machine.launch)
+    return Choice(time, rows, columns, split_by, tiles, waves, num_bytes, unit.name)
+
+
+def _fourth(x: Quantity) -> Quantity:
+    return (x * x) * (x * x)
+
+
+def _root(x: Quantity) -> Quantity:
+    """Return the fourth root, rounded the same for numbers and arrays."""
+    if is_array(x):
+        import numpy as np
+
+        return cast(Quantity, np.sqrt(np.sqrt(x)))
+    return math.sqrt(math.sqrt(x))
+
+
+def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:
+    """Return 1, or less where a row of A or of B is no whole number of pieces."""
+    odd = (k * size_a % _ALIGNMENT != 0) | (n * size_b % _ALIGNMENT != 0)
+    return 1.0 - (1.0 - _UNALIGNED) * odd
+
+
+def _memory(
+    m: Quantity,
+    n: Quantity,
+    k: Quantity,
+    count: Quantity,
+    sizes: tuple[int, int, int],
+    machine: Machine,
+    stored: tuple[Quantity, Quantity] | None,
+) -> tuple[Quantity, Quantity]:
+    """Return the seconds of memory traffic, and the bytes that leave or enter the chip."""
+    a, b = stored or (count * (sizes[0] * m * k), count * (sizes[1] * k * n))
+    read = a + b
+    written = count * (sizes[2] * m * n)
+    missed = _missed(_SETS * read + written, machine) * read
+    missed = missed + _missed(read + written, machine) * written
+    hit = read + written - missed
+    rate = machine.bandwidth * machine.memory_share * machine.operand_share
+    return (missed + hit / machine.cache_ratio) / rate, missed
+
+
+def _missed(num_bytes: Quantity, machine: Machine) -> Quantity:
+    """Return the share that is not found in the cache of what is used with so many bytes."""
+    over = (num_bytes / machine.cache - _KEPT) / _DECAY
+    return minimum(maximum(over, 0.0), 1.0)
+
+
+def _slowed_by_power(flops: Quantity, seconds: Quantity, machine: Machine) -> Quantity:
+    """Return how many times longer a kernel takes that the power limit slows down."""
+    over = (seconds - _BURST_UNTIL) / (_BURST_GONE - _BURST_UNTIL)
+    long = minimum(maximum(over, 0.0), 1.0)
+    wanted = flops / (seconds * machine.powered_rate)
+    return 1.0 + long * maximum(wanted - 1.0, 0.0)
+
+
+def _ceil(x: Quantity) -> Quantity:
+    if is_array(x):
+        import numpy as np
+
+        return cast(Quantity, np.ceil(x))
+    return float(math.ceil(x))
+
+
+def _least(
+    best: Quantity | None, which: Quantity, found: Quantity, index: int
+) -> tuple[Quantity, Quantity]:
+    """Return the lesser of `best` and `found`, and whose index that is."""
+    if best is None:
+        return found, index
+    if not (is_array(found) or is_array(best)):
+        return (found, index) if found < best else (best, which)
+    import numpy as np
+
+    return np.minimum(found, best), np.where(np.less(found, best), index, which)
+
+
+def _picked(candidates: Sequence[tuple[Quantity, ...]], which: Quantity) -> tuple[Quantity, ...]:
+    """Return the parts of the candidate with this index, element by element."""
+    if not is_array(which):
+        return candidates[cast(int, which)]
+    import numpy as np
+
+    indices = np.asarray(which)
+    parts = []
+    for each in zip(*candidates, strict=True):
+        if not any(map(is_array, each)):
+            parts.append(np.array(each)[indices])
+        else:
+            stacked = np.stack([np.broadcast_to(one, indices.shape) for one in each])
+            parts.append(np.take_along_axis(stacked, indices[None], 0)[0])
+    return tuple(parts)
+
+
+def _long(*parts: Quantity) -> tuple[int] | None:
+    """Return the shape of arrays of many products, None if these are few."""
+    for part in parts:
+        if is_array(part):
+            shape: tuple[int, ...] = cast(Array, part).shape
+            if len(shape) == 1 and shape[0] > _CHUNK:
+                return (shape[0],)
+    return None
+
+
+def _chunked(
+    shape: tuple[int],
+    products: tuple[Quantity, Quantity, Quantity, Quantity],
+    machine: Machine,
+    sizes: tuple[int, int, int],
+    share: Quantity,
+    splits: tuple[int, ...] | None,
+) -> Choice:
+    """Return the choices for many products, a part of them at a time, which the cache holds."""
+    import numpy as np
+
+    def part(value: Quantity, where: slice) -> Any:
+        # What is as long as they are many is of each product, anything else of all of them.
+        return cast(Array, value)[where] if np.shape(value) == shape else value
+
+    chosen = []
+    for start in range(0, shape[0], _CHUNK):
+        where = slice(start, start + _CHUNK)
+        own = replace(
+            machine,
+            **{each.name: part(getattr(machine, each.name), where) for each in fields(machine)},
+        )
+        m, n, k, count = (part(each, where) for each in products)
+        of = part(share, where)
+        chosen.append(choose(m, n, k, own, sizes=sizes, count=count, share=of, splits=splits))
+
+    def whole(name: str, of: Sequence[Any]) -> Quantity:
+        # Trials of constants, if any, are rows.
+        return np.concatenate([np.atleast_1d(getattr(each, name)) for each in of], axis=-1)
+
+    times = [each.time for each in chosen]
+    time = Time(*(whole(name, times) for name in ("compute", "memory", "overhead", "total")))
+    others: dict[str, Any] = {name: whole(name, chosen) for name in Choice._fields[1:-1]}
+    return chosen[0]._replace(time=time, **others)
+
+
+def price(operation: MatMul, machine: Machine) -> Time:
+    """Return the time of a product."""
+    return _chosen(operation, machine).time
+
+
+def _chosen(operation: MatMul, machine: Machine) -> Choice:
+    size = operation.element_size
+    return choose(
+        operation.m, operation.n, operation.k, machine,
+        sizes=(size, size, operation.output_size or size),
+    )  # fmt: skip
+
+
+def explain(operation: MatMul, machine: Machine) -> Explanation:
+    """Return why it takes what `price` says."""
+    chosen = _chosen(operation, machine)
+    return explained("product", chosen, operation.m, operation.n, operation.k, machine)
+
+
+def explained(
+    algorithm: str,
+    chosen: Choice,
+    m: Quantity,
+    n: Quantity,
+    k: Quantity,
+    machine: Machine,
+    *details: tuple[str, Quantity | str, str],
+) -> Explanation:
+    """Return the explanation of an operation that is computed as this product."""
+    tiles, waves, split = int(chosen.tiles), int(chosen.waves), int(chosen.split)
+    multiprocessors = int(machine.multiprocessors)
+    full = 100 * (tiles - (waves - 1) * multiprocessors) / multiprocessors
+    tile = f"{int(chosen.rows)}x{int(chosen.columns)}"
+    why = (
+        f"{tiles} tiles of {tile} on {multiprocessors} multiprocessors: {waves} "
+        f"wave{'s' * (waves > 1)}, the last {full:.0f} % full"
+    )
+    return explanation(
+        f"{algorithm} on {chosen.unit} units",
+        chosen.time,
+        *details,
+        ("M", m, ""),
+        ("N", n, ""),
+        ("K", k, ""),
+        ("tile", tile, ""),
+        ("split of K", split, ""),
+        ("tiles", tiles, ""),
+        ("waves", waves, ""),
+        ("memory traffic", chosen.num_bytes, "bytes"),
+        why=why,
+    )

@@ -1,0 +1,179 @@
+"""Convolutions as matrix products whose left operand is never written out.
+
+Each position of the output is a row of R S C inputs: N P Q x R S C times R S C x K (Chetlur et
+al., cuDNN: Efficient Primitives for Deep Learning, arXiv:1410.0759). The rows overlap, so memory
+is read once where the chip loads each element R S times. The gradient of the input is
+N H W x R S K times R S K x C; that of the filter sums over all positions, K x N P Q times
+N P Q x R S C, and is cut into parts so that there is work for all multiprocessors. With groups
+each is a product for every group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from paleo.costs.base import Time
+from paleo.costs.tiled.gemm import choose
+from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.stream import moved
+from paleo.costs.tiled.way import Shape, Way, extended, images, positions, quicker, repeated
+from paleo.quantity import Quantity, ceil_div, maximum, product, smallest
+from paleo.work import Convolution, Pass
+
+__all__ = ["by_phases", "direct", "implicit", "scattered"]
+
+#: Kernels do not split the sum over R S C; those for the filter's gradient do, over N P Q.
+_WHOLE: tuple[int, ...] = (1,)
+_PARTS: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
+#: The channels of an operand of the matrix units are a whole number of so many bytes.
+_ALIGNMENT = 16
+#: Speed beside that of the forward pass: of the filter's gradient, whose operands both run along
+#: the positions; of products whose results are scattered; and of those phase by phase.
+_FILTER_SHARE = 0.8
+_SCATTER_SHARE = 0.72
+_PHASE_SHARE = 0.9
+#: How many times an element's bytes are moved to add it to what is in memory.
+_ADDED = 4
+#: Kernels beside the product: where the windows are, and layouts; and the filter's parts.
+_LANES_KERNELS, _MATRIX_KERNELS = 2, 1
+#: From this generation on libraries compute all groups in one kernel, and strided gradients
+#: without the zeros.
+_GROUPED = _PHASED = 7
+#: Shares of the lanes' and of the memory's rate in a kernel without tiles.
+_DIRECT_COMPUTE, _DIRECT_MEMORY = 0.25, 0.7
+
+#: Channels in and out of one group, and the machine, to the products of all groups.
+_Build = Callable[[int, int, Machine], Way]
+
+
+def implicit(operation: Convolution, machine: Machine) -> Way | None:
+    """Return it as one product for each group.
+
+    The gradient of the input of a strided convolution is as of one with zeros in between the
+    gradients of the output.
+    """
+    window = operation.window_elements
+
+    def build(c: int, k: int, unit: Machine) -> Way:
+        if operation.direction is Pass.FORWARD:
+            return _built(operation, unit, (positions(operation), k, window * c))
+        if operation.direction is Pass.INPUT_GRADIENT:
+            return _built(operation, unit, (images(operation), c, window * k))
+        whole = _aligned(positions(operation), operation, unit)
+        return _built(
+            operation, unit, (k, window * c, whole),
+            splits=_PARTS, share=_FILTER_SHARE, more_kernels=1,
+        )  # fmt: skip
+
+    return _on_units(operation, machine, build)
+
+
+def scattered(operation: Convolution, machine: Machine) -> Way | None:
+    """Return the input's gradient as a product with all windows, which are then added up.
+
+    It does not multiply zeros, but adds R S C numbers for each position to the image, which was
+    filled with zeros, in memory.
+    """
+    if operation.direction is not Pass.INPUT_GRADIENT or _is_plain(operation):
+        return None
+    window, size = operation.window_elements, operation.element_size
+    image = size * operation.input_elements
+    # Lines of the image that a window of one element reaches are written once more.
+    touched = image / operation.axes[0].stride
+    added = _ADDED * size * positions(operation) * window * operation.in_channels
+
+    def build(c: int, k: int, unit: Machine) -> Way:
+        way = _built(
+            operation, unit, (positions(operation), window * c, k),
+            share=_SCATTER_SHARE, more_kernels=1,
+        )  # fmt: skip
+        return way._replace(time=extended(way.time, machine, passes=(image + touched, added)))
+
+    return _on_units(operation, machine, build)
+
+
+def by_phases(operation: Convolution, machine: Machine) -> Way | None:
+    """Return the input's gradient without the zeros that strides put between the outputs.
+
+    Inputs of equal place between two positions are reached by the same elements of the filter: a
+    product for each of the s_h s_w places, with R / s_h S / s_w elements.
+    """
+    axes = operation.axes
+    if (
+        operation.direction is not Pass.INPUT_GRADIENT
+        or smallest(machine.library) < _PHASED
+        or all(axis.stride == 1 for axis in axes)
+        or any(axis.window < axis.stride or axis.dilation > 1 for axis in axes)
+    ):
+        return None
+    places = product(axis.stride for axis in axes)
+    elements = product(ceil_div(axis.window, axis.stride) for axis in axes)
+    each = product(max(ceil_div(axis.size, axis.stride), axis.output) for axis in axes)
+
+    def build(c: int, k: int, unit: Machine) -> Way:
+        shape = (operation.batch * each, c, elements * k)
+        return _built(operation, unit, shape, share=_PHASE_SHARE, count=places)
+
+    return _on_units(operation, machine, build)
+
+
+def direct(operation: Convolution, machine: Machine) -> Way | None:
+    """Return a convolution of each channel by itself, without a product: memory feeds the lanes."""
+    if operation.in_channels != operation.groups or operation.groups == 1:
+        return None
+    if machine.vector_peak is None:
+        return None
+    compute = operation.flops / (machine.vector_peak * machine.vector_share * _DIRECT_COMPUTE)
+    memory = moved(operation.work.num_bytes, machine, share=_DIRECT_MEMORY)
+    return Way(Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch))
+
+
+def _is_plain(operation: Convolution) -> bool:
+    """Tell whether a window is one element, and every element has one."""
+    return all(
+        axis.window == axis.stride == 1 and axis.output == axis.size for axis in operation.axes
+    )
+
+
+def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quantity:
+    """Return `value` elements as the matrix units take them, and as it is for the lanes."""
+    if machine.matrix_peak is None:
+        return value
+    whole = max(_ALIGNMENT // operation.element_size, 1)
+    result: Quantity = ceil_div(value, whole) * whole
+    return result
+
+
+def _on_units(operation: Convolution, machine: Machine, build: _Build) -> Way:
+    """Return the quicker of the matrix units, with channels filled up, and the lanes without."""
+    c, k = operation.in_channels // operation.groups, operation.out_channels // operation.groups
+    filled = int(_aligned(c, operation, machine)), int(_aligned(k, operation, machine))
+    way = build(*filled, machine)
+    if filled == (c, k) or machine.vector_peak is None:
+        return way
+    return quicker(way, build(c, k, replace(machine, matrix_peak=None)))
+
+
+def _built(
+    operation: Convolution,
+    machine: Machine,
+    shape: Shape,
+    *,
+    splits: tuple[int, ...] = _WHOLE,
+    share: float = 1.0,
+    count: Quantity = 1,
+    more_kernels: int = 0,
+) -> Way:
+    """Return products of `shape` M, N, K, `count` of them for each group, as a kernel."""
+    size, groups = operation.element_size, operation.groups
+    kernels = _LANES_KERNELS if machine.matrix_peak is None else _MATRIX_KERNELS
+    # One kernel for all groups, or one after the other.
+    times = groups if smallest(machine.library) < _GROUPED else 1
+    read, other = operation.reads
+    chosen = choose(
+        *shape, machine, sizes=(size, size, size), count=count * groups // times, splits=splits,
+        share=share * machine.convolution_share, stored=(read / times, other / times),
+    )  # fmt: skip
+    time = extended(chosen.time, machine, kernels=kernels + more_kernels)
+    return Way(repeated(time, times), *shape, count * groups, chosen)

@@ -1,0 +1,57 @@
+"""Many equal products: independent ones in one kernel, and the steps of a recurrent layer.
+
+The steps of a recurrent layer depend on one another. Each is a product of its own, followed by
+the small kernels that make the next state of it, and starts when the one before has ended
+(Appleyard, Kocisky, Blunsom, Optimizing Performance of Recurrent Neural Networks on GPUs,
+arXiv:1604.01946). Kernels that keep the weights on the chip through all steps (Diamos et al.,
+Persistent RNNs, ICML 2016) have to be asked for, and are not assumed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from paleo.costs.base import Explanation, Time
+from paleo.costs.tiled.gemm import Choice, choose, explained
+from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.way import repeated
+from paleo.work import BatchMatMul
+
+__all__ = ["explain", "price"]
+
+
+def price(operation: BatchMatMul, machine: Machine) -> Time:
+    """Return the time of many equal products."""
+    return _time(operation, _chosen(operation, machine), machine)
+
+
+def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
+    """Return how one step, or all independent products, are computed."""
+    size = operation.element_size
+    count = 1 if operation.dependent else operation.count
+    return choose(
+        operation.m, operation.n, operation.k, machine, sizes=(size, size, size), count=count
+    )
+
+
+def _time(operation: BatchMatMul, chosen: Choice, machine: Machine) -> Time:
+    if not operation.dependent:
+        return chosen.time
+    step = chosen.time + Time(overhead=machine.step, total=machine.step)
+    return repeated(step, operation.count)
+
+
+def explain(operation: BatchMatMul, machine: Machine) -> Explanation:
+    """Return why it takes what `price` says."""
+    chosen = _chosen(operation, machine)
+    time = _time(operation, chosen, machine)
+    m, n, k = operation.m, operation.n, operation.k
+    if not operation.dependent:
+        return explained(
+            "batched product", chosen, m, n, k, machine, ("products", operation.count, "")
+        )
+    shown = explained(
+        "product step after step", chosen, m, n, k, machine,
+        ("steps", operation.count, ""), ("between two steps", machine.step, "s"),
+    )  # fmt: skip
+    return replace(shown, time=time, bound=time.bound)

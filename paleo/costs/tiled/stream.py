@@ -1,0 +1,136 @@
+"""Operations that pass over memory: pointwise, normalizations, copies, poolings, the update.
+
+They take as long as their bytes take at the rate that long streams reach, or as their arithmetic
+on the general-purpose lanes. What all fits into the last cache is found there: the kernel before
+wrote it, or a benchmark's round before read it. A sum over a row has to end before the row can
+be written: rows that a multiprocessor cannot keep until then are read again.
+"""
+
+from __future__ import annotations
+
+from paleo.costs.base import Explanation, Time, explanation
+from paleo.costs.tiled.machine import Machine
+from paleo.quantity import Quantity, ceil_div, maximum, minimum, smallest, total, where_positive
+from paleo.work import Operation, Pass, Pooling, Stream
+
+__all__ = ["explain", "missed", "moved", "price"]
+
+#: The fixed time of a kernel here beside that of a product, which also fills its pipeline: 2.0 of
+#: 2.85 us on the A100 (Vidur's additions), 2.0 of 2.6 us on the H100 (the small kernels before
+#: attention in aiconfigurator-core 0.12.0).
+_START = 0.75
+#: The last cache keeps all of what fits this share of it, and nothing of what fills it: some is
+#: kept twice where the cache has two halves, and lines are not thrown out in the best order.
+_KEPT, _DECAY = 0.65, 0.35
+#: Accesses to memory that a multiprocessor has under way, a clock: its lanes wait for each. (Of
+#: vLLM's kernels of 2023, which moved 2 bytes at a time, on an A100: silu_and_mul moved 1.02 TB/s,
+#: 3.35 accesses a clock on each of 108 multiprocessors at 1.41 GHz, and rms_norm 3.4.)
+_ACCESSES = 3.4
+#: Bytes that a lane moves at once where a library has seen to it.
+_WIDTH = 16
+#: Lanes that walk over a row together where each moves less, and the seconds from one of their
+#: steps to the next when they wait for memory. (The same kernels, for a single row.)
+_LANES, _WAIT = 1024, 0.6e-6
+#: Rows under way on a multiprocessor by how often they are read: PyTorch's layer_norm gives
+#: one to 128 lanes, its softmax to 512.
+_ROWS = {2: 16, 3: 4}
+#: Loads of a pooling's windows beside its bytes, each of an element: at the rate of memory times
+#: this, and three times so many backward, where each looks for the windows that it is in. (One
+#: value for 40 groups of published steps of nets, cuDNN 4 to 8.)
+_WINDOWED, _WINDOWED_BACK = 1.6, 4.8
+#: How many times its bytes a batch normalization moves, from which generation of the library on.
+#: (Published steps of nets: torch7, TensorFlow 1, MXNet, PyTorch 0.3 to containers of 2020.)
+_NORMALIZING = ((0, 2.2), (6, 1.8), (8, 1.4))
+_NORMALIZED = "batchnorm"
+#: Share of a multiprocessor's fast memory that rows may take. Of rows twice as long none is left.
+_ROWS_SHARE = 0.66
+
+
+def missed(num_bytes: Quantity, machine: Machine) -> Quantity:
+    """Return the share that is not found in the last cache, of data of so many bytes in all."""
+    over = (num_bytes / machine.cache - _KEPT) / _DECAY
+    return minimum(maximum(over, 0.0), 1.0)
+
+
+def moved(
+    num_bytes: Quantity, machine: Machine, *, among: Quantity | None = None, share: Quantity = 1.0
+) -> Quantity:
+    """Return the seconds to move `num_bytes`, at a `share` of the rate of a long stream.
+
+    They are of data of `among` bytes in all, which the cache holds or does not.
+    """
+    out = missed(num_bytes if among is None else among, machine)
+    rate = machine.bandwidth * machine.memory_share * share
+    return num_bytes * (out + (1.0 - out) / machine.cache_ratio) / rate
+
+
+def _again(operation: Operation, machine: Machine) -> Quantity:
+    """Return how many times, on average, what is read is read once more."""
+    if not isinstance(operation, Stream) or operation.passes < 2:
+        return 0.0
+    rows = _ROWS[min(operation.passes, max(_ROWS))]
+    room = _ROWS_SHARE * machine.scratch / rows
+    lost = minimum(maximum(operation.row / room - 1.0, 0.0), 1.0)
+    return (operation.passes - 1) * lost
+
+
+def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity]:
+    """Return the bytes that an operation has, and those that it moves."""
+    read, written = total(operation.reads), total(operation.writes)
+    held = read + written
+    if isinstance(operation, Pooling):
+        loads = operation.element_size * operation.window_elements * operation.output_elements
+        forward = operation.direction is Pass.FORWARD
+        return held, held + (_WINDOWED if forward else _WINDOWED_BACK) * loads
+    if operation.name == _NORMALIZED:
+        library = smallest(machine.library)
+        times = next(found for since, found in reversed(_NORMALIZING) if library >= since)
+        return held, held * times
+    return held, read * (1.0 + _again(operation, machine)) + written
+
+
+def _narrow(operation: Stream, num_bytes: Quantity, machine: Machine) -> Quantity:
+    """Return the least seconds of lanes that move few bytes at a time."""
+    rate = _ACCESSES * minimum(operation.width, _WIDTH) * machine.clock * machine.multiprocessors
+    return maximum(num_bytes / rate, ceil_div(operation.row, _LANES * operation.width) * _WAIT)
+
+
+def price(operation: Operation, machine: Machine) -> Time:
+    """Return the time of an operation that computes little for each byte."""
+    held, num_bytes = _traffic(operation, machine)
+    memory = moved(num_bytes, machine, among=held)
+    if isinstance(operation, Stream) and operation.width:
+        memory = maximum(memory, _narrow(operation, num_bytes, machine))
+    compute: Quantity = 0.0
+    if machine.vector_peak is not None:
+        compute = operation.flops / (machine.vector_peak * machine.vector_share)
+    start = _START * machine.launch
+    if operation.reads or operation.writes:  # without operands it is a kernel all the same
+        start = where_positive(held, start)
+    return Time(compute, memory, start, maximum(compute, memory) + start)
+
+
+def explain(operation: Operation, machine: Machine) -> Explanation:
+    """Return why it takes what `price` says."""
+    time = price(operation, machine)
+    held, num_bytes = _traffic(operation, machine)
+    out = missed(held, machine)
+    algorithm = "stream"
+    times = 1.0 + _again(operation, machine)
+    if isinstance(operation, Stream) and operation.passes > 1:
+        kept = "kept on the chip" if times == 1 else "read again"
+        algorithm = f"stream, rows {kept}"
+    place = "memory" if out == 1 else "the last cache" if out == 0 else "the last cache and memory"
+    why = {
+        "memory": f"its bytes pass through {place}",
+        "compute": "its arithmetic takes longer than its bytes",
+        "overhead": "the kernel starts for longer than its bytes pass",
+    }[time.bound]
+    details: list[tuple[str, Quantity | str, str]] = [("traffic", num_bytes, "bytes")]
+    if num_bytes:
+        details.append(("rate", num_bytes / time.memory, "bytes/s"))
+    if times > 1:
+        details.append(("reads of a row", times, ""))
+    if out < 1:
+        details.append(("found in the last cache", 1.0 - out, ""))
+    return explanation(algorithm, time, *details, why=why)

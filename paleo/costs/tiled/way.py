@@ -1,0 +1,88 @@
+"""What an algorithm for convolutions returns, and what all of them need.
+
+Letters: N batch, H x W input, C input channels, R x S filter, K output channels, P x Q output,
+g groups. A matrix product has M, N and K of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeAlias
+
+from paleo.costs.base import Time
+from paleo.costs.tiled.gemm import Choice
+from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.stream import moved
+from paleo.quantity import Quantity, is_array, product
+from paleo.work import Convolution
+
+__all__ = ["Algorithm", "Shape", "Way", "extended", "images", "positions", "quicker", "repeated"]
+
+
+class Way(NamedTuple):
+    """A convolution computed by one algorithm: its time, and the matrix product in it.
+
+    `products` of M x N x K are computed as `choice` says; None if there are none.
+    `workspace` is the bytes that the algorithm needs besides its operands.
+    """
+
+    time: Time
+    m: Quantity = 0
+    n: Quantity = 0
+    k: Quantity = 0
+    products: Quantity = 0
+    choice: Choice | None = None
+    workspace: Quantity = 0
+
+
+#: M, N and K of a product.
+Shape: TypeAlias = tuple[Quantity, Quantity, Quantity]
+#: Returns how an algorithm computes a convolution, None where it does not apply.
+Algorithm: TypeAlias = Callable[[Convolution, Machine], Way | None]
+
+
+def positions(operation: Convolution) -> Quantity:
+    """Return N P Q."""
+    found: Quantity = product(axis.output for axis in operation.axes)
+    return operation.batch * found
+
+
+def images(operation: Convolution) -> Quantity:
+    """Return N H W."""
+    found: Quantity = product(axis.size for axis in operation.axes)
+    return operation.batch * found
+
+
+def extended(
+    time: Time, machine: Machine, *, passes: Iterable[Quantity] = (), kernels: int = 0
+) -> Time:
+    """Return the time with passes over so many bytes, and so many kernels, before or after."""
+    memory: Quantity = 0.0
+    for num_bytes in passes:
+        memory = memory + moved(num_bytes, machine)
+    overhead = kernels * machine.launch
+    return time + Time(0.0, memory, overhead, memory + overhead)
+
+
+def repeated(time: Time, times: Quantity) -> Time:
+    """Return the time of doing it again and again, each after the one before."""
+    return Time(
+        times * time.compute, times * time.memory, times * time.overhead, times * time.total
+    )
+
+
+def quicker(a: Way, b: Way) -> Way:
+    """Return the quicker of two; where times are arrays, with the times of the quicker."""
+    one, other = a.time, b.time
+    if not (is_array(one.total) or is_array(other.total)):
+        return b if other.total < one.total else a
+    import numpy as np
+
+    second = np.asarray(other.total < one.total)
+    time = Time(
+        np.where(second, other.compute, one.compute),
+        np.where(second, other.memory, one.memory),
+        np.where(second, other.overhead, one.overhead),
+        np.where(second, other.total, one.total),
+    )
+    return (b if second.all() else a)._replace(time=time)
