@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 __all__ = [
     "HardwareError",
+    "MeasurementError",
     "Mistake",
     "Mistakes",
     "NetSpecError",
@@ -76,6 +77,10 @@ class NetSpecError(PaleoError):
 
 class HardwareError(PaleoError):
     """A device or network file that cannot be read, or that lacks a figure asked for."""
+
+
+class MeasurementError(PaleoError):
+    """A file of measurements that cannot be read."""
 
 
 class UnknownNameError(PaleoError):

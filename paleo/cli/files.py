@@ -28,8 +28,8 @@ def write_net(net: NetSpec, output: str | None, verbose: bool) -> None:
         click.echo(f"paleo: {where}: {net.name}, {len(net.layers)} layers", err=True)
 
 
-def write_file(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text in UTF-8 to a file, which is replaced if it is there.
+def write_file(path: str | os.PathLike[str], text: str | bytes) -> None:
+    """Write a text in UTF-8, or bytes, to a file, which is replaced if it is there.
 
     It is written beside its place and then renamed, so that nobody ever finds half of it. A new
     file gets the permissions that the umask leaves, a replaced one keeps its own; a link is
@@ -40,7 +40,7 @@ def write_file(path: str | os.PathLike[str], text: str) -> None:
     if not name:
         raise PaleoError("expected the name of a file to write, got an empty one")
     try:
-        _write(name, text.encode("utf-8"))
+        _write(name, text if isinstance(text, bytes) else text.encode("utf-8"))
     except UnicodeEncodeError:
         raise PaleoError(f"{name}: cannot be written: not all of it is text in UTF-8") from None
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL

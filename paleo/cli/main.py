@@ -27,6 +27,7 @@ COMMANDS = (
     "compare",
     "metrics",
     "memory",
+    "validate",
     "convert",
     "nets",
     "generate",

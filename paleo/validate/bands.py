@@ -1,0 +1,59 @@
+"""Error bands: how far the truth may be from a prediction, from errors on held-out data.
+
+A band is two factors. Of predictions like those it was made of, the share `coverage` has its truth
+between `low` and `high` times the predicted time. The factors are order statistics of measured /
+predicted, taken outwards so that the coverage holds for new data of the same kind whatever the
+distribution of errors (split conformal prediction: Vovk, Gammerman, Shafer, Algorithmic Learning in
+a Random World, 2005; Lei et al., Distribution-Free Predictive Inference for Regression, JASA 113,
+2018, section 2.2, here for both sides).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from paleo.costs.bands import Band
+from paleo.errors import SettingError
+from paleo.quantity import Array
+
+__all__ = ["Band", "band", "bands", "covered"]
+
+
+def band(ratios: Array, coverage: float = 0.8) -> Band:
+    """Return the band of these ratios, measured / predicted; NaN are left out.
+
+    On each side there are k = floor((n + 1) (1 - coverage) / 2) of the n ratios outside or on its
+    end. Raises SettingError for a coverage that is not between 0 and 1.
+    """
+    import numpy as np
+
+    if not 0 < coverage < 1:
+        raise SettingError(f"coverage: expected a number between 0 and 1, got {coverage}")
+    values = np.sort(np.asarray(ratios, float)[np.isfinite(ratios)])
+    count = len(values)
+    outside = math.floor((count + 1) * (1 - coverage) / 2 + 1e-9)
+    if outside < 1:
+        return Band(0.0, math.inf, count, coverage)
+    return Band(float(values[outside - 1]), float(values[count - outside]), count, coverage)
+
+
+def bands(
+    predicted: Array, measured: Array, labels: Array, coverage: float = 0.8
+) -> Mapping[str, Band]:
+    """Return a band for every label, one a case, such as `cases.labels["kind"]`."""
+    ratios = measured / predicted
+    return {
+        label: band(ratios[labels == label], coverage) for label in sorted(set(labels.tolist()))
+    }
+
+
+def covered(found: Band, predicted: Array, measured: Array) -> float | None:
+    """Return the share of predictions with the truth inside the band; None without any."""
+    import numpy as np
+
+    known = np.isfinite(predicted)
+    if not known.any():
+        return None
+    ratios = measured[known] / predicted[known]
+    return float(((ratios >= found.low) & (ratios <= found.high)).mean())

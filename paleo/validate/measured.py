@@ -1,0 +1,245 @@
+"""Measurements in CSV files: reading them, with every mistake said.
+
+The columns are those of docs/validate.md. A file needs quantity, value, network and device;
+the others may be missing or empty, and columns of other names are passed over.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paleo.errors import MeasurementError, Mistake, near
+from paleo.validate.quantities import Measured, find_quantity, unit_problem
+from paleo.validate.shapes import OPERATORS, read_shape
+from paleo.values import MAX_COUNT, shown
+
+__all__ = ["COLUMNS", "REQUIRED", "Measurement", "read_measurements"]
+
+#: Columns that a file must have.
+REQUIRED = ("quantity", "value", "network", "device")
+_TEXTS = (
+    "row_id", "source_id", "source", "unit", "interconnect", "precision", "framework",
+    "library_version", "parallelism", "direction", "verified", "notes", "stratum",
+)  # fmt: skip
+#: Columns of numbers, and whether they have to be whole.
+_NUMBERS = {
+    "batch_per_device": False,
+    "global_batch": False,
+    "micro_batch": False,
+    "seq_len": False,
+    "n_devices": True,
+    "devices_per_node": True,
+}
+#: Every column that is looked at.
+COLUMNS = (*REQUIRED, "op_shape", *_NUMBERS, *_TEXTS)
+
+#: So many mistakes of a file are shown.
+_SHOWN = 20
+#: Nobody has measured less, in any unit, or more.
+_LEAST, _MOST = 1e-12, 1e15
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One row of a file. Numbers are None, and texts "", where the file does not say.
+
+    `shape` has the letters of an operator that can be predicted, defaults filled in.
+    """
+
+    file: str
+    line: int
+    row_id: str
+    source_id: str
+    quantity: Measured
+    value: float
+    network: str
+    shape: Mapping[str, int]
+    device: str
+    batch_per_device: float | None = None
+    global_batch: float | None = None
+    micro_batch: float | None = None
+    seq_len: float | None = None
+    n_devices: int = 1
+    devices_per_node: int | None = None
+    interconnect: str = ""
+    precision: str = ""
+    framework: str = ""
+    library_version: str = ""
+    parallelism: str = ""
+    direction: str = ""
+    verified: str = ""
+    stratum: str = ""
+
+
+class _Mistakes:
+    """The mistakes of one file: the first are kept, the others counted."""
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self.found: list[Mistake] = []
+        self.others = 0
+
+    def add(self, message: str, line: int = 0, column: str = "") -> None:
+        if len(self.found) >= _SHOWN:
+            self.others += 1
+            return
+        where = [f"line {line}"] if line else []
+        where += [f"column {column}"] if column else []
+        self.found.append(Mistake(": ".join([", ".join(where), message][not where :]), self.file))
+
+    def raise_them(self) -> None:
+        if self.others:
+            plural = "s" * (self.others != 1)
+            self.found.append(Mistake(f"and {self.others} other mistake{plural}", self.file))
+        if self.found:
+            raise MeasurementError(self.found)
+
+
+def read_measurements(path: str | os.PathLike[str]) -> tuple[Measurement, ...]:
+    """Return the rows of a CSV file.
+
+    Raises MeasurementError with every mistake in it (the first 20 and how many there are besides),
+    each with its line and column.
+    """
+    file = os.fspath(path)
+    mistakes = _Mistakes(file)
+    try:
+        text = Path(file).read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise MeasurementError(f"{file}: not text in UTF-8") from None
+        raise MeasurementError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    rows: list[Measurement] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        _check_header(header, mistakes)
+        mistakes.raise_them()
+        shapes = _Shapes()
+        for cells in reader:
+            line = reader.line_num
+            if not any(map(str.strip, cells)):
+                continue
+            if len(cells) != len(header):
+                mistakes.add(f"{len(cells)} cells, the header has {len(header)}", line)
+                continue
+            entry = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
+            row = _row(entry, file, line, mistakes, shapes)
+            if row:
+                rows.append(row)
+    except csv.Error as error:
+        mistakes.add(f"not a CSV file: {error}", reader.line_num)
+    mistakes.raise_them()
+    if not rows:
+        raise MeasurementError(f"{file}: there are no rows")
+    return tuple(rows)
+
+
+def _check_header(header: list[str], mistakes: _Mistakes) -> None:
+    if not any(header):
+        mistakes.add(f"no header; a file needs the columns {', '.join(REQUIRED)}")
+        return
+    for name in sorted({name for name in header if name and header.count(name) > 1}):
+        mistakes.add(f"the column {name} is there twice", 1)
+    for name in REQUIRED:
+        if name not in header:
+            # What is spelled otherwise is likelier than what is missing.
+            found = near(name, [other for other in header if other not in COLUMNS])
+            mistakes.add(f"no column {name}{found}", 1)
+
+
+class _Shapes:
+    """Shapes that were read: files repeat them."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str], tuple[dict[str, int], tuple[str, ...]]] = {}
+
+    def read(self, name: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Return the letters, and what is wrong with them."""
+        key = (name, text)
+        if key not in self._known:
+            self._known[key] = self._read(name, text)
+        return self._known[key]
+
+    def _read(self, name: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
+        try:
+            found: Any = json.loads(text) if text else {}
+        except (ValueError, RecursionError):
+            return {}, (f"expected a JSON object, got {shown(text)}",)
+        if not isinstance(found, dict):
+            return {}, (f"expected a JSON object, got {shown(text)}",)
+        complaints: list[str] = []
+        letters = read_shape(name, found, complaints) if name in OPERATORS else {}
+        return letters, tuple(complaints)
+
+
+def _row(
+    entry: dict[str, str], file: str, line: int, mistakes: _Mistakes, shapes: _Shapes
+) -> Measurement | None:
+    """Return a row; None, with its mistakes noted, if it has any."""
+    before = len(mistakes.found) + mistakes.others
+
+    def add(message: str, column: str) -> None:
+        mistakes.add(message, line, column)
+
+    quantity = find_quantity(entry["quantity"])
+    if isinstance(quantity, str):
+        add(quantity, "quantity")
+    elif problem := unit_problem(quantity, entry.get("unit", "")):
+        add(problem, "unit")
+    value = _number(entry["value"], "value", add, _LEAST, _MOST)
+    numbers: dict[str, Any] = {}
+    for column, is_whole in _NUMBERS.items():
+        if entry.get(column):
+            number = _number(entry[column], column, add, 0, MAX_COUNT, is_whole=is_whole)
+            numbers[column] = int(number) if is_whole else number
+    for column in ("network", "device"):
+        if not entry[column]:
+            add("missing", column)
+    network = entry["network"]
+    operator = network.removeprefix("op:") if network.startswith("op:") else ""
+    letters, complaints = shapes.read(operator, entry.get("op_shape", ""))
+    for complaint in complaints:
+        add(complaint, "op_shape")
+    if len(mistakes.found) + mistakes.others > before:
+        return None
+    assert isinstance(quantity, Measured)
+    texts: dict[str, Any] = {
+        name: entry.get(name, "")
+        for name in _TEXTS
+        if name not in ("row_id", "source_id", "source", "unit", "notes")
+    }
+    stem = Path(file).stem
+    return Measurement(
+        file, line, entry.get("row_id") or f"{stem}:{line}",
+        entry.get("source_id") or stem,
+        quantity, value, network, letters, entry["device"], **numbers, **texts,
+    )  # fmt: skip
+
+
+def _number(
+    text: str, column: str, add: Any, least: float, most: float, *, is_whole: bool = False
+) -> float:
+    """Return a positive number of a cell; 1, with the mistake noted, if it is none."""
+    try:
+        number = float(text.replace("_", "x"))
+    except ValueError:
+        add(f"expected a number, got {shown(text)}" if text else "missing", column)
+        return 1.0
+    if not number > 0 or math.isinf(number):  # true for NaN
+        add(f"expected a number above 0, got {text}", column)
+    elif not least <= number <= most:
+        add(f"{text} is too {'small' if number < least else 'large'} to mean anything", column)
+    elif is_whole and number != int(number):
+        add(f"expected a whole number, got {text}", column)
+    else:
+        return number
+    return 1.0

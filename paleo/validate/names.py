@@ -1,0 +1,93 @@
+"""The names that measurements have for nets, and the predefined nets that they mean.
+
+A name is compared by its letters and digits, in one case, what is in brackets left out; the names
+of predefined nets stand for themselves. Where a source means another net by a name than the rest,
+the entry is "source_id: name".
+"""
+
+from __future__ import annotations
+
+import functools
+
+from paleo.errors import near
+from paleo.load import load, net_names
+from paleo.netspec import NetSpec
+from paleo.validate.places import UnmappedError, plain
+
+__all__ = ["NETS", "net_of"]
+
+#: Spellings, and the predefined net that each is.
+NETS: dict[str, str] = {
+    "vgg_a": "vgg11",
+    "googlenet-v1": "googlenet_v1",
+    "cnn_benchmarks: googlenet-v1": "googlenet",
+    "tf_cnn_benchmarks: alexnet": "alexnet_tf",
+    "mxnet_perf: alexnet": "alexnet_mxnet",
+    "inception-v3": "inception_v3_2015",
+    "resnet-200": "resnet200_v2",
+    "cnn_benchmarks: resnet50": "resnet50_v1_5",
+    "cnn_benchmarks: resnet101": "resnet101_v1_5",
+    "cnn_benchmarks: resnet152": "resnet152_v1_5",
+    "ryujaehun: resnet50": "resnet50_v1_5",
+    "ryujaehun: resnet101": "resnet101_v1_5",
+    "ryujaehun: resnet152": "resnet152_v1_5",
+    "u39kun: resnet50": "resnet50_v1_5",
+    "u39kun: resnet101": "resnet101_v1_5",
+    "u39kun: resnet152": "resnet152_v1_5",
+    "lambda: resnet50": "resnet50_v1_5",
+    "lambda: resnet101": "resnet101_v1_5",
+    "lambda: resnet152": "resnet152_v1_5",
+    "nvidia_dle: resnet50": "resnet50_v1_5",
+    "nvidia_dle: resnet101": "resnet101_v1_5",
+    "nvidia_dle: resnet152": "resnet152_v1_5",
+    "dlperf: resnet50": "resnet50_v1_5",
+    "dlperf: resnet101": "resnet101_v1_5",
+    "dlperf: resnet152": "resnet152_v1_5",
+    "mxnet_perf: resnet50": "resnet50_v2",
+    "mxnet_perf: resnet101": "resnet101_v2",
+    "mxnet_perf: resnet152": "resnet152_v2",
+    "resnet50-v1b": "resnet50_v1_5",
+    "efficientnet-b0": "efficientnet_b0",
+    "bert-base": "bert_base",
+    "bert": "bert_base",
+    "bert-large": "bert_large",
+    "nvidia_dle: bert-large pretrain": "bert_large",
+    "nvidia_dle: bert-large fine-tune": "bert_large",
+    "nvidia_dle: bert-large:large fine-tune": "bert_large",
+    "nvidia_dle: bert-large:base fine-tune": "bert_base",
+    "gpt2_med": "gpt2_medium",
+}
+
+
+@functools.cache
+def _known() -> dict[str, str]:
+    """Return predefined nets by the plain forms of their spellings."""
+    predefined = set(net_names())
+    own = {plain(name): name for name in predefined}
+    listed = {
+        (f"{source}:" if mark else "") + plain(name or source): net
+        for spelling, net in NETS.items()
+        for source, mark, name in [spelling.partition(": ")]
+        if net in predefined
+    }
+    return {**own, **listed}
+
+
+@functools.cache
+def net_of(name: str, source_id: str) -> NetSpec:
+    """Return the net that a row is of: a predefined one, or the file of that name.
+
+    Raises UnmappedError if there is none, NetSpecError if the file is wrong.
+    """
+    known = _known()
+    form = plain(name)
+    stem = known.get(f"{source_id}:{form}") or known.get(form)
+    if stem:
+        return load(stem)
+    if name.startswith("python:"):
+        raise UnmappedError(
+            f"net {name!r} would have to be run: `paleo convert` it to a file first"
+        )
+    if name.endswith((".json", ".prototxt", ".onnx")):
+        return load(name)
+    raise UnmappedError(f"unknown net {name!r}{near(name, net_names())}")

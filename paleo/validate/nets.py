@@ -1,0 +1,242 @@
+"""Predicting rows of whole nets: passes, steps and rates, on one device or data-parallel."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from paleo.collectives import COLLECTIVES
+from paleo.costs import CostModel, Target, Time
+from paleo.estimate import (
+    BACKWARD,
+    FORWARD,
+    adapter,
+    checked_target,
+    estimate_communication,
+    estimate_pass,
+    update_time,
+)
+from paleo.graph import Graph, build
+from paleo.hardware import Device, find_network
+from paleo.layers import Layer
+from paleo.layers.shaping import Input
+from paleo.netspec import NetSpec
+from paleo.quantity import Quantity, product, total
+from paleo.validate.measured import Measurement
+from paleo.validate.names import net_of
+from paleo.validate.places import UnmappedError, link_of
+from paleo.validate.protocols import protocol_of
+from paleo.validate.sequences import with_length
+from paleo.work import Operation
+
+__all__ = ["NetCase", "Remembering", "net_case"]
+
+
+@dataclass(frozen=True)
+class NetCase:
+    """What is predicted for a row of a net.
+
+    `parts` are of "forward", "backward", "update", "exchange"; the passes are done `passes` times
+    over `batch` samples each. The network `link` connects the `workers`; the batch comes over
+    `input_link`. Both are names, "" for none.
+    """
+
+    net: str
+    source_id: str
+    sequence: int | None
+    batch: int
+    parts: tuple[str, ...]
+    passes: int = 1
+    workers: int = 1
+    link: str = ""
+    input_link: str = ""
+
+    @property
+    def samples(self) -> int:
+        """Samples of all workers in all passes."""
+        return self.batch * self.passes * self.workers
+
+    def seconds(
+        self,
+        device: Device,
+        dtype: str,
+        remembering: Remembering,
+        constants: Mapping[str, Quantity],
+    ) -> Quantity:
+        """Return the predicted seconds."""
+        model = remembering.model
+        spec = _spec(self.net, self.source_id, self.sequence)
+        graph = _graph(spec, self.batch, dtype, adapter(model))
+        target = replace(checked_target(device, model, dtype), constants=constants)
+        training = self.parts != ("forward",)
+        times = []
+        for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
+            if part in self.parts:
+                passed = estimate_pass(graph, directions, target, remembering, training=training)
+                times.append(self.passes * passed.upper)
+        if "update" in self.parts:
+            times.append(update_time(graph.num_params, target, model, dtype).total)
+        if "exchange" in self.parts:
+            times.append(self._exchange(graph, model))
+        if self.input_link:
+            bandwidth = find_network(self.input_link).bandwidth
+            times.append(self.passes * _input_bytes(graph) / bandwidth)
+        return total(times)
+
+    def _exchange(self, graph: Graph, model: CostModel) -> Quantity:
+        """Return the seconds of the best scheme after which all workers have the sum."""
+        num_bytes = graph.precision.parameter_size * graph.num_params
+        return cast(
+            float,
+            min(
+                estimate_communication(
+                    num_bytes, self.workers, self.link, scheme=name, cost_model=model
+                )
+                for name, scheme in COLLECTIVES.items()
+                if scheme.exact
+            ),
+        )
+
+
+class Remembering(CostModel):
+    """A cost model that prices equal operations on equal targets once."""
+
+    name = "remembering"
+    summary = "another cost model"
+
+    def __init__(self, model: CostModel) -> None:
+        self.model = model
+        self._prices: dict[Any, Time] = {}
+        self.conventions = model.conventions  # type: ignore[misc]
+
+    def price(self, operation: Operation, target: Target) -> Time:
+        key = (id(target.device), target.dtype, tuple(target.constants.items()), operation)
+        known = self._prices.get(key)
+        if known is None:
+            known = self._prices[key] = self.model.price(operation, target)
+        return known
+
+    def counts(self, operation: Operation) -> bool:
+        return self.model.counts(operation)
+
+    def fetch(
+        self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
+    ) -> Time:
+        return self.model.fetch(num_bytes, bandwidth, target, ppp_comm)
+
+    def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
+        return self.model.rates(device, dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _graph(spec: NetSpec, batch: int, dtype: str, adapt: Callable[[Layer], Layer] | None) -> Graph:
+    return build(spec, batch, dtype, adapt)
+
+
+@functools.cache
+def _spec(net: str, source_id: str, sequence: int | None) -> NetSpec:
+    """Return the net, of sequences of that length."""
+    spec = net_of(net, source_id)
+    return spec if sequence is None else with_length(spec, sequence)
+
+
+def _input_bytes(graph: Graph) -> int:
+    return graph.element_size * sum(
+        int(product(node.output)) for node in graph.nodes if isinstance(node.layer, Input)
+    )
+
+
+#: The parts of what a quantity of a net is, where its direction does not say otherwise.
+_PARTS = {
+    "forward": ("forward",),
+    "backward": ("backward",),
+    "step": ("forward", "backward", "update"),
+}
+_FORWARD = ("forward", "inference", "eval")
+_BOTH = ("forward+backward", "fwd+bwd")
+_TRAIN = ("", "train", "training")
+
+
+def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
+    """Return what to predict for a row of a net, and the seconds that were measured.
+
+    A rate is turned into the time of what it counts: a step, or a forward pass.
+    Raises UnmappedError.
+    """
+    if "/layer:" in row.network or " layer:" in row.network:
+        raise UnmappedError("single layers of nets")
+    sequence = None if row.seq_len is None else _whole(row.seq_len, "seq_len")
+    _spec(row.network, row.source_id, sequence)
+    protocol = protocol_of(row.source_id)
+    parts = _parts(row)
+    if protocol.optimizer is False and row.quantity.kind == "time":
+        parts = tuple(part for part in parts if part != "update")
+    batch, passes = _batch(row)
+    link = ""
+    if row.n_devices > 1:
+        link = _link(row, device)
+        if "update" in parts:
+            parts = (*parts, "exchange")
+        elif row.quantity.kind == "time":
+            raise UnmappedError("passes of several devices without the update")
+    case = NetCase(
+        row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
+        protocol.input_link,
+    )  # fmt: skip
+    if row.quantity.kind == "time":
+        return case, row.value * row.quantity.scale
+    counted = case.samples * (sequence or 1 if row.quantity.things == "tokens" else 1)
+    if row.quantity.things == "tokens" and sequence is None:
+        raise UnmappedError("tokens_per_s without seq_len")
+    return case, counted / row.value
+
+
+def _parts(row: Measurement) -> tuple[str, ...]:
+    direction, part = row.direction.casefold(), row.quantity.part
+    if part == "run":
+        part = "forward" if direction in _FORWARD else "step"
+    if part not in _PARTS:
+        raise UnmappedError(f"{row.quantity.name} of a net")
+    if part == "step" and direction in _BOTH:
+        return ("forward", "backward")
+    if part == "step" and direction not in _TRAIN:
+        raise UnmappedError(f"{row.quantity.name} of direction {row.direction!r}")
+    return _PARTS[part]
+
+
+def _batch(row: Measurement) -> tuple[int, int]:
+    """Return the samples of one pass on one device, and the passes before an update."""
+    own = row.micro_batch or row.batch_per_device
+    if own is None and row.global_batch is not None:
+        own = row.global_batch / row.n_devices
+    if own is None:
+        raise UnmappedError("no batch size")
+    batch = _whole(own, "batch")
+    if row.global_batch is None:
+        return batch, 1
+    passes = row.global_batch / (batch * row.n_devices)
+    if passes < 1 or passes != int(passes):
+        raise UnmappedError("a global batch that is no multiple of the devices' batches")
+    return batch, int(passes)
+
+
+def _whole(value: float, name: str) -> int:
+    if value != int(value) or value < 1:
+        raise UnmappedError(f"a {name} that is no whole number")
+    return int(value)
+
+
+#: Words of `parallelism` that mean a copy of the net on every device.
+_DATA_PARALLEL = ("", "dp", "ddp", "data", "data parallel")
+
+
+def _link(row: Measurement, device: Device) -> str:
+    if row.parallelism.casefold() not in _DATA_PARALLEL:
+        raise UnmappedError(f"parallelism {row.parallelism!r}")
+    if "DataParallel" in row.framework:
+        raise UnmappedError("nn.DataParallel, one process for all devices")
+    if row.quantity.part != "step" and row.direction.casefold() in (*_FORWARD, *_BOTH):
+        raise UnmappedError(f"{row.direction} on several devices")
+    return link_of(row.interconnect, device.architecture, row.n_devices, row.devices_per_node).name

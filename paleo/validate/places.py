@@ -1,0 +1,174 @@
+"""The words of measurements for devices, element types and links, and what they stand for."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from paleo.errors import near
+from paleo.hardware import Device, Network, device_names, find_device, find_network, network_names
+from paleo.tensor import PRECISIONS
+
+__all__ = ["UnmappedError", "device_of", "dtype_of", "library_of", "link_of", "plain"]
+
+_BRACKETS = re.compile(r"\([^()]*\)")
+_SIZE = re.compile(r"\b\d+ ?gi?b\b")
+#: Makers and families that sources put before the name of a device, or leave out.
+_MAKERS = re.compile(r"^(nvidia|amd|intel|google|apple|geforce|tesla|quadro|instinct|radeon)+")
+
+
+class UnmappedError(Exception):
+    """Why a row cannot be predicted."""
+
+
+def plain(text: str) -> str:
+    """Return the letters and digits of a text in one case, what is in brackets left out."""
+    return _letters(_BRACKETS.sub(" ", text))
+
+
+def _letters(text: str) -> str:
+    return "".join(c for c in text.casefold() if c.isalnum())
+
+
+#: cuDNN's version as sources write it: cudnn5105, cuDNN 7.0.5, "Cudnn Version=6.0.21", CuDNN[R4].
+_CUDNN = re.compile(r"cudnn(?:[ \[=_-]|version|[rv](?=\d))*(\d+)(?:\.(\d+))?", re.IGNORECASE)
+
+
+def library_of(*texts: str) -> float | None:
+    """Return the generation of the convolution library that these name, None if they name none.
+
+    It is cuDNN's version with its first minor digit: 5.1 of cudnn5105.
+    """
+    for text in texts:
+        if match := _CUDNN.search(text):
+            number, minor = match[1], match[2]
+            if len(number) > 2:  # 5105, 8902: major, minor and patch without dots
+                number, minor = number[0], number[1]
+            return float(f"{number}.{(minor or '0')[0]}")
+    return None
+
+
+@functools.cache
+def _devices(bare: bool) -> dict[str, set[str]]:
+    """Return the names of devices by the letters of their names, aliases and titles.
+
+    Those are taken whole or, if `bare`, without what is in brackets.
+    """
+    found: dict[str, set[str]] = {}
+    for name in device_names():
+        device = find_device(name)
+        for text in (name, device.title, *device.aliases):
+            found.setdefault((plain if bare else _letters)(text), set()).add(name)
+    return found
+
+
+@functools.cache
+def device_of(text: str) -> Device:
+    """Return the device that a text names; raises UnmappedError if none, or several.
+
+    It is compared with the names, aliases and titles of the registry: whole, without what is in
+    brackets, then without the size of its memory and the maker. A name ending in `.toml` is a
+    user's own file, and raises HardwareError if that is wrong.
+    """
+    if text.endswith(".toml"):
+        return find_device(text)
+    begun = re.sub(r",[^()]*\)", ")", text)  # "K80 (one GK210 die, EC2 p2)"
+    outside = _BRACKETS.sub(" ", text)
+    sized = _SIZE.sub(" ", outside.casefold())
+    for bare in (False, True):
+        for form in map(_letters, (text, begun, outside, sized)):
+            names = _devices(bare).get(form, set())
+            if len(names) == 1:
+                return find_device(next(iter(names)))
+    short = _MAKERS.sub("", _letters(sized))
+    alike: set[str] = set()
+    for form, names in _devices(True).items():
+        if short and _MAKERS.sub("", form) == short:
+            alike |= names
+    if not alike and len(short) > 1:
+        alike = {name for name in device_names() if _letters(name).startswith(short)}
+    if len(alike) == 1:
+        return find_device(alike.pop())
+    if alike:
+        raise UnmappedError(f"device {text!r} may be any of {', '.join(sorted(alike))}")
+    raise UnmappedError(f"unknown device {text!r}{near(text, device_names())}")
+
+
+_WORDS = {
+    "fp64": ("fp64", "float64", "double", "f64"),
+    "fp32": ("fp32", "float32", "single", "f32", "float"),
+    "tf32": ("tf32",),
+    "fp16": ("fp16", "float16", "half", "f16"),
+    "bf16": ("bf16", "bfloat16"),
+    "fp8": ("fp8", "float8", "e4m3"),
+    "int8": ("int8", "i8"),
+}
+_MIXED = ("mixed", "amp", "automatic")
+
+
+def dtype_of(text: str, device: Device, *, is_net: bool, tf32: bool = False) -> str:
+    """Return the element type that a row's precision stands for; "" is fp32.
+
+    Of a net in mixed precision the type is "mixed_fp16" or "mixed_bf16"; of an operator, that of
+    its operands. With `tf32`, or where the text has both words, fp32 is computed as TF32 if the
+    device can. Raises UnmappedError for words that mean no type, or none for sure.
+    """
+    words = re.findall(r"[a-z]+\d*(?:m\d)?", text.casefold().replace("_", " "))
+    found = [dtype for dtype, names in _WORDS.items() if any(word in names for word in words)]
+    mixed = any(word in _MIXED for word in words)
+    if "tf32" in found and "fp32" in found:
+        found, tf32 = ["fp32"], True
+    elif "fp32" in found and ("acc" in words or "accumulate" in words):
+        found.remove("fp32")  # of the sums
+    if mixed and "fp32" in found:
+        found.remove("fp32")
+    if mixed and (not found or found == ["fp16", "bf16"]):
+        found = ["fp16"]  # both run at one speed
+    if not text:
+        found = ["fp32"]
+    if len(found) != 1:
+        known = near(text, PRECISIONS) or f"; there are: {', '.join(PRECISIONS)}"
+        raise UnmappedError(f"unknown precision {text!r}{known}")
+    dtype = found[0]
+    if dtype == "fp32" and tf32 and "tf32" in device.peaks:
+        return "tf32"
+    return f"mixed_{dtype}" if mixed and is_net and dtype in ("fp16", "bf16") else dtype
+
+
+@functools.cache
+def _links() -> dict[str, str]:
+    return {
+        _letters(text): name
+        for name in network_names()
+        for text in (name, find_network(name).title, *find_network(name).aliases)
+    }
+
+
+_NVLINK = {"Pascal": 1, "Volta": 2, "Ampere": 3, "Hopper": 4, "Blackwell": 5}
+
+
+@functools.cache
+def link_of(text: str, architecture: str, n_devices: int, devices_per_node: int | None) -> Network:
+    """Return the link that a row's interconnect stands for; raises UnmappedError if none does.
+
+    Of a text with a part for links inside a node and one for links between, separated by ";" or
+    "+", the one counts that the devices need. NVLink without a generation is the architecture's.
+    """
+    if not text:
+        raise UnmappedError("several devices without an interconnect")
+    nodes = devices_per_node is not None and n_devices > devices_per_node
+    parts = [part.strip() for part in re.split(r"[;+]|, (?=inter|intra)", text)]
+    if len(parts) > 1:
+        inter = [part for part in parts if re.search(r"\binter\b|between", part)]
+        parts = inter if nodes else [part for part in parts if part not in inter]
+    known = _links()
+    for part in parts:
+        words = re.sub(r"\b(intra|inter|node|between|inside|the)\b-?:?", " ", part.casefold())
+        if name := known.get(plain(words)) or known.get(_letters(words)):
+            return find_network(name)
+        if match := re.search(r"\b(nvlink|nvswitch|pcie)[ -]?(?:gen ?)?(\d)?", words):
+            kind = "pcie" if match[1] == "pcie" else "nvlink"
+            generation = match[2] or (_NVLINK.get(architecture, "") if kind == "nvlink" else "")
+            if name := known.get(f"{kind}{generation}"):
+                return find_network(name)
+    raise UnmappedError(f"interconnect {text!r} names no link of the registry")

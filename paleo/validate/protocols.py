@@ -1,0 +1,65 @@
+"""What is known of how published sources measured: data, by the source's key.
+
+A row of a source that is not here is taken as it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["PLAIN", "PROTOCOLS", "Protocol", "protocol_of"]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a source measured, where its rows do not say.
+
+    `input_link` is the network over which the timed region copies the batch to the device.
+    `tf32`: fp32 was computed as TF32 on devices that can. `devices` says which device a name
+    stands for there. `optimizer`: whether a time of a step has the update of the parameters in
+    it; None: as the row's direction says.
+    """
+
+    note: str = ""
+    input_link: str = ""
+    tf32: bool = False
+    devices: Mapping[str, str] = field(default_factory=dict)
+    optimizer: bool | None = None
+    #: Letters of operators that the rows do not say.
+    letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+PLAIN = Protocol()
+
+PROTOCOLS: dict[str, Protocol] = {
+    "convnet_benchmarks": Protocol(
+        "forward and backward without the optimizer, dropout and softmax", optimizer=False
+    ),
+    "cnn_benchmarks": Protocol("forward and backward without the optimizer", optimizer=False),
+    "caffe2_convnet": Protocol(
+        "forward and backward, with the gradient of the images, without the optimizer",
+        optimizer=False,
+    ),
+    "u39kun": Protocol("forward and backward without the optimizer", optimizer=False),
+    "neusight_e2e": Protocol("forward and backward without the optimizer", optimizer=False),
+    "deepbench": Protocol("recurrent layers skip the product with the inputs"),
+    "llmcompass": Protocol("times from the host, with its launch and its wait"),
+    "ryujaehun": Protocol(
+        "the timed region copies the batch to the device; no optimizer; TF32 where there is",
+        input_link="pcie3",
+        tf32=True,
+        optimizer=False,
+    ),
+    # vLLM's kernels of 2023 move one element of two bytes at a time.
+    "vidur_ops": Protocol(
+        "kernel times of vLLM's operators of 2023",
+        letters={"rmsnorm": {"width": 2}, "silu_mul_act": {"width": 2}},
+    ),
+    "lambda": Protocol("the container computes fp32 as TF32 where it can", tf32=True),
+}
+
+
+def protocol_of(source_id: str) -> Protocol:
+    """Return what is known of a source."""
+    return PROTOCOLS.get(source_id, PLAIN)

@@ -1,0 +1,134 @@
+"""Validation: files of measurements and operator tables in, errors by group out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from paleo.costs import CostModel, find_cost_model
+from paleo.errors import Mistakes, PaleoError, SettingError, near
+from paleo.quantity import Array, Quantity
+from paleo.validate.cases import KEYS, Cases, Unpredicted, cases_of, join, price
+from paleo.validate.measured import read_measurements
+from paleo.validate.statistics import Group, grouped
+from paleo.validate.tables import Selection, operator_cases
+from paleo.values import listed
+
+__all__ = ["BY", "Report", "validate"]
+
+#: What groups agree in unless told otherwise.
+BY = ("source", "stratum")
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """What predictions are worth on measurements.
+
+    `predicted` has seconds by cost model, one a case, NaN where the model has none; `groups` are
+    sorted by labels, and each has an entry for every cost model. `totals` has one for each model
+    over all cases.
+    """
+
+    cases: Cases
+    cost_models: tuple[str, ...]
+    by: tuple[str, ...]
+    predicted: Mapping[str, Array]
+    groups: tuple[Group, ...]
+    totals: tuple[Group, ...]
+    unpredicted: tuple[Unpredicted, ...]
+
+    @property
+    def unpredicted_count(self) -> int:
+        """Rows that no cost model predicts."""
+        return sum(each.count for each in self.unpredicted if not each.cost_model)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return each case with its labels and predictions, in seconds."""
+        columns = {key: self.cases.labels[key].tolist() for key in KEYS}
+        measured = self.cases.measured.tolist()
+        predicted = {name: self.predicted[name].tolist() for name in self.cost_models}
+        found = []
+        shapes = self.cases.shapes()
+        for place, row_id in enumerate(self.cases.ids.tolist()):
+            row = {"id": str(row_id)} | {key: values[place] for key, values in columns.items()}
+            row |= {"shape": shapes[place], "measured_s": measured[place]}
+            for name in self.cost_models:
+                seconds = predicted[name][place]
+                known = seconds == seconds
+                row[f"{name}_s"] = seconds if known else None
+                row[f"{name}_error"] = seconds / measured[place] - 1 if known else None
+            found.append(row)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "cost_models": list(self.cost_models),
+            "by": list(self.by),
+            "predicted": len(self.cases),
+            "not_predicted": self.unpredicted_count,
+            "groups": [group.to_dict() for group in self.groups],
+            "totals": [group.to_dict() for group in self.totals],
+            "unpredicted": [each.to_dict() for each in self.unpredicted],
+        }
+
+
+def validate(
+    files: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    operators: str | os.PathLike[str] | None = None,
+    cost_models: str | CostModel | Sequence[str | CostModel] = ("tiled",),
+    *,
+    by: str | Sequence[str] = BY,
+    selection: Selection | None = None,
+    constants: Mapping[str, Quantity] | None = None,
+) -> Report:
+    """Compare predictions with measurements.
+
+    `files` are CSV files of measurements, `operators` a place of operator tables, of which
+    `selection` picks some. Every one of `cost_models` predicts every case; the groups agree in
+    the labels `by` (KEYS). `constants` replaces constants of the cost models. Raises a PaleoError
+    with every mistake in files and settings.
+    """
+    mistakes = Mistakes()
+    many = mistakes.check(listed, "files", files, str | os.PathLike) if files else []
+    models = mistakes.check(listed, "cost_models", cost_models, str | CostModel) or []
+    found_models = [mistakes.check(find_cost_model, model) for model in models]
+    keys = mistakes.check(listed, "by", by, str) if by else []
+    for key in keys or []:
+        if key not in KEYS:
+            hint = near(key, KEYS) or f"; there are: {', '.join(KEYS)}"
+            mistakes.add(f"by: unknown label {key!r}{hint}")
+    if not files and operators is None:
+        mistakes.add("nothing to validate: no files and no operator tables")
+    read = [mistakes.check(read_measurements, file) for file in many or []]
+    tables = None
+    if operators is not None:
+        tables = mistakes.check(operator_cases, operators, selection)
+    mistakes.raise_as(PaleoError)
+
+    rows = [row for part in read for row in part or ()]
+    cases = join([cases_of(rows), *([tables] if tables else [])])
+    by_keys = tuple(keys or ())
+    unpredicted = [*cases.unpredicted]
+    predicted: dict[str, Array] = {}
+    groups: list[Group] = []
+    totals: list[Group] = []
+    for model in found_models:
+        assert model is not None
+        if model.name in predicted:
+            raise SettingError(f"cost_models: {model.name} is there twice")
+        predicted[model.name], reasons = price(cases, model, constants or {})
+        for reason, places in reasons.items():
+            ids = tuple(str(cases.ids[place]) for place in places)
+            unpredicted.append(Unpredicted(reason, "", len(ids), ids, model.name))
+        groups += grouped(cases, predicted[model.name], by_keys, model.name)
+        totals += grouped(cases, predicted[model.name], (), model.name)
+    order = list(predicted)
+    groups.sort(key=lambda group: (*group.labels.values(), order.index(group.cost_model)))
+    unpredicted.sort(key=lambda each: (each.cost_model, each.source, -each.count, each.reason))
+    return Report(
+        cases, tuple(predicted), by_keys, predicted, tuple(groups), tuple(totals),
+        tuple(unpredicted),
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""Nets over sequences of another length than their file's.
+
+The net file of a model that was traced has the length in it in many places: of the input, of
+views, of the positions' parameters, of a mask. An edit follows shapes, not such constants.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from paleo.errors import PaleoError
+from paleo.load import loads
+from paleo.netspec import NetSpec
+from paleo.netwriter import dumps
+from paleo.validate.places import UnmappedError
+
+__all__ = ["with_length"]
+
+#: Keys that hold shapes, by the type of layer.
+_SHAPES = {"Reshape": "output_shape", "Gather": "output_shape", "Parameter": "shape"}
+
+
+@functools.cache
+def with_length(net: NetSpec, length: int) -> NetSpec:
+    """Return a net whose inputs, batch x length, have this length; raises UnmappedError if none.
+
+    In shapes of views and of parameters the first dimension of the old length changes, in those
+    of constants (masks) every one.
+    """
+    text = json.loads(dumps(net))
+    layers = list(_layers(text["layers"]))
+    inputs = [each for each in layers if each["type"] == "Input" and len(each["tensor"]) == 2]
+    lengths = {each["tensor"][1] for each in inputs}
+    if len(lengths) != 1:
+        raise UnmappedError(f"net {net.name!r} has no length of sequences")
+    (old,) = lengths
+    if old == length:
+        return net
+    for each in inputs:
+        each["tensor"][1] = length
+    for each in layers:
+        key = _SHAPES.get(each["type"])
+        if key and old in each[key]:
+            shape = each[key]
+            if each.get("trainable", True):
+                shape[shape.index(old)] = length
+            else:
+                each[key] = [length if size == old else size for size in shape]
+    try:
+        return loads(json.dumps(text))
+    except PaleoError as error:
+        raise UnmappedError(
+            f"net {net.name!r} with sequences of {length}: {error.mistakes[0]}"
+        ) from None
+
+
+def _layers(layers: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the layers of a net file, those in blocks too."""
+    for each in layers.values():
+        if "layers" in each:
+            yield from _layers(each["layers"])
+        else:
+            yield each

@@ -1,0 +1,471 @@
+"""Operator tables: measured latencies of operators in Parquet files.
+
+The layout is that of the package `aiconfigurator-core` (read: 0.12.0), in its folder `systems`:
+data/SYSTEM/FAMILY/FRAMEWORK/VERSION/NAME_perf.parquet. GEMM and attention are predicted; the
+rows of other tables are counted.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from paleo.errors import HardwareError, MeasurementError, Mistakes, SettingError, near
+from paleo.hardware import Device
+from paleo.quantity import Array
+from paleo.tensor import element_size
+from paleo.validate.cases import KEYS, Cases, OperatorPart, Part, Unpredicted, join
+from paleo.validate.extras import extra
+from paleo.validate.places import UnmappedError, device_of
+from paleo.values import MAX_SIZE
+
+__all__ = ["OPERATORS", "Selection", "operator_cases"]
+
+#: The framework whose tables are taken unless told otherwise.
+_FRAMEWORK = "sglang"
+#: Element types of tables.
+_DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8"}
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which operator tables, and which of their rows; empty for all.
+
+    Of frameworks that is sglang, of versions the newest that a system has of a table.
+    """
+
+    systems: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = ()
+    frameworks: tuple[str, ...] = ()
+    versions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Table:
+    """One file: where it lies says what it is of."""
+
+    path: Path
+    system: str
+    framework: str
+    version: str
+
+    @property
+    def operator(self) -> str:
+        return self.path.stem.removesuffix("_perf")
+
+    @property
+    def where(self) -> str:
+        return "/".join(part for part in (self.system, self.framework, self.version) if part)
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A kind of table: how its columns become the letters of an operator.
+
+    `columns` has those of numbers; `dtype` is the column of element types, `cache_dtype` that of a
+    cache's if there is one. `letters(columns, framework, dtype, is_narrow)` gives arrays for rows
+    of one type; `is_narrow` tells whether elements of the cache have one byte.
+    """
+
+    operator: str
+    kind: str
+    columns: tuple[str, ...]
+    dtype: str
+    letters: Callable[[Mapping[str, Array], str, str, bool], dict[str, Any]]
+    cache_dtype: str = ""
+    also: tuple[str, ...] = ()
+
+
+# What a latency covers is in the package's repository, collector/*/collect_gemm.py and
+# collect_attn.py: products in fp8 quantize their bf16 input first, in trtllm with a scale that is
+# found in the input; attention is called as a server does, which stores new keys and values in
+# the cache and, with a cache in fp8, casts the queries. Some launch further kernels, as many as
+# the shortest latencies show.
+
+
+def _gemm(
+    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
+) -> dict[str, Any]:
+    letters: dict[str, Any] = {"M": columns["m"], "N": columns["n"], "K": columns["k"]}
+    if dtype != "fp8":
+        return letters | {"quantized": 0, "kernels": 0}
+    if framework == "trtllm":
+        return letters | {"quantized": 2, "kernels": 2}
+    return letters | {"quantized": 1, "kernels": 0}
+
+
+def _heads(columns: Mapping[str, Array], framework: str, kv_bytes: int) -> dict[str, Any]:
+    import numpy as np
+
+    depth = columns["head_dim"]
+    # Keys of 192 features are those of models whose values have 128.
+    values = np.where(depth == 192, 128, depth) if framework == "sglang" else depth
+    return {
+        "batch": columns["batch_size"],
+        "heads": columns["num_heads"],
+        "kv_heads": columns["num_key_value_heads"],
+        "head_dim": depth,
+        "value_dim": values,
+        "window": columns.get("window_size", 0),
+        "kv_bytes": kv_bytes,
+        "causal": 1,
+        "stored": 1,
+        "rotated": 0,
+        "cast": 0,
+        "kernels": 1,
+    }
+
+
+def _context(
+    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
+) -> dict[str, Any]:
+    found = _heads(columns, framework, int(is_narrow and dtype != "fp8"))
+    found |= {"queries": columns["isl"], "keys": columns["isl"] + columns["step"]}
+    if framework == "trtllm":
+        found |= {"stored": 0, "rotated": 1, "kernels": 3 if is_narrow else 2}
+    elif framework == "vllm":
+        found |= {"cast": int(is_narrow)}
+    return found
+
+
+def _generation(
+    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
+) -> dict[str, Any]:
+    found = _heads(columns, framework, int(is_narrow and dtype != "fp8"))
+    # The new key is one of the keys.
+    found |= {"queries": 1, "keys": columns["step"] + 1, "cast": int(is_narrow)}
+    if framework == "trtllm":
+        found |= {"stored": int(not is_narrow), "cast": 0, "kernels": 0}
+    elif framework == "sglang" and not is_narrow:
+        found |= {"kernels": 0}
+    return found
+
+
+def _encoder(
+    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
+) -> dict[str, Any]:
+    bare = {**columns, "num_key_value_heads": columns["num_heads"]}
+    found = _heads(bare, framework, 0)
+    alone = {"value_dim": columns["head_dim"], "causal": 0, "stored": 0, "kernels": 0}
+    return found | alone | {"queries": columns["isl"], "keys": columns["isl"]}
+
+
+_ATTENTION = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "step")
+
+#: The tables that can be predicted, by the name of the file without "_perf.parquet".
+OPERATORS: dict[str, _Family] = {
+    "gemm": _Family("gemm", "gemm", ("m", "n", "k"), "gemm_dtype", _gemm),
+    "context_attention": _Family(
+        "attention", "attention prefill", _ATTENTION, "attn_dtype", _context, "kv_cache_dtype",
+        ("window_size",),
+    ),
+    "generation_attention": _Family(
+        "attention", "attention decode", _ATTENTION, "attn_dtype", _generation, "kv_cache_dtype",
+        ("window_size",),
+    ),
+    "encoder_attention": _Family(
+        "attention", "attention encoder", ("batch_size", "isl", "num_heads", "head_dim"),
+        "attn_dtype", _encoder,
+    ),
+}  # fmt: skip
+#: Columns of numbers that may be 0.
+_FROM_ZERO = ("step", "window_size")
+
+
+def operator_cases(place: str | os.PathLike[str], selection: Selection | None = None) -> Cases:
+    """Return the cases of operator tables.
+
+    `place` is a folder that has such tables anywhere below it, one such file, or the name of an
+    installed package. Raises MeasurementError or SettingError with every mistake.
+    """
+    chosen = selection or Selection()
+    tables = _chosen(_found(place), chosen)
+    mistakes = Mistakes()
+    found = [mistakes.check(_read, table, chosen.dtypes) for table in tables]
+    mistakes.raise_as(MeasurementError)
+    return join([cases for cases in found if cases is not None])
+
+
+def _found(place: str | os.PathLike[str]) -> list[_Table]:
+    """Return all tables in a place."""
+    name = os.fspath(place)
+    root = Path(name)
+    if root.is_file():
+        return [_table(root)]
+    if not root.is_dir():
+        folder = _package(name)
+        if folder is None:
+            raise MeasurementError(
+                f"{name}: no such file or folder, and no such package is installed"
+            )
+        root = folder
+    paths = sorted(root.rglob("*.parquet"))
+    if not paths:
+        raise MeasurementError(f"{name}: there are no Parquet files in it")
+    return [_table(path) for path in paths]
+
+
+def _package(name: str) -> Path | None:
+    """Return the folder of an installed package, without importing it."""
+    module = name.replace("-", "_")
+    if not module.isidentifier():
+        return None
+    try:
+        spec = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # a module without a spec, such as __main__
+        return None
+    folders = spec.submodule_search_locations if spec else None
+    return Path(next(iter(folders))) if folders else None
+
+
+def _table(path: Path) -> _Table:
+    parts = path.absolute().parts[:-1]
+    if len(parts) >= 5 and parts[-5] == "data":
+        system, _, framework, version = parts[-4:]
+        return _Table(path, system, framework, version)
+    return _Table(path, "", "", "")
+
+
+def _chosen(tables: list[_Table], selection: Selection) -> list[_Table]:
+    """Return the tables that are selected, of each the newest version unless some are named."""
+    mistakes = Mistakes()
+    for option, wanted, names in (
+        ("system", selection.systems, {table.system for table in tables}),
+        ("operator", selection.operators, {table.operator for table in tables}),
+        ("framework", selection.frameworks, {table.framework for table in tables}),
+        ("version", selection.versions, {table.version for table in tables}),
+    ):
+        for name in wanted:
+            if name not in names:
+                known = near(name, names) or f"; there are: {', '.join(sorted(names - {''}))}"
+                mistakes.add(f"{option}: there are no operator tables of {name!r}{known}")
+    for dtype in selection.dtypes:
+        if dtype not in _DTYPES.values():
+            known = ", ".join(sorted(set(_DTYPES.values())))
+            mistakes.add(f"dtype: no operator tables of {dtype!r} are modelled; there are: {known}")
+    mistakes.raise_as(SettingError)
+    frameworks = selection.frameworks
+    if not frameworks and any(table.framework == _FRAMEWORK for table in tables):
+        frameworks = (_FRAMEWORK, "")
+    kept = [
+        table
+        for table in tables
+        if (not selection.systems or table.system in selection.systems)
+        and (not selection.operators or table.operator in selection.operators)
+        and (not frameworks or table.framework in frameworks)
+        and (not selection.versions or table.version in selection.versions)
+    ]
+    if not selection.versions:
+        newest: dict[tuple[str, ...], _Table] = {}
+        for table in kept:
+            key = (table.system, table.framework, table.operator)
+            known_table = newest.get(key)
+            if not table.system:
+                newest[(*key, os.fspath(table.path))] = table
+            elif known_table is None or _order(table.version) > _order(known_table.version):
+                newest[key] = table
+        kept = list(newest.values())
+    if not kept:
+        raise SettingError("no operator table has all that was selected")
+    return kept
+
+
+def _order(version: str) -> list[tuple[int, str]]:
+    """Return a key that sorts 0.5.9 before 0.5.10."""
+    return [
+        (int(part), "") if part.isdecimal() else (-1, part)
+        for part in re.findall(r"\d+|[a-z]+", version)
+    ]
+
+
+def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
+    """Return the cases of one table."""
+    parquet = extra("pyarrow.parquet", "reading operator tables", "pyarrow")
+    arrow = extra("pyarrow", "reading operator tables", "pyarrow")
+    family = OPERATORS.get(table.operator)
+    try:
+        file = parquet.ParquetFile(table.path)
+        if family is None:
+            reason = f"operator table {table.operator!r} is not modelled"
+            source = table.system or table.path.stem
+            return _none([Unpredicted(reason, source, file.metadata.num_rows)])
+        columns = _columns(table, family, file)
+    except (OSError, arrow.ArrowException) as error:
+        text = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise MeasurementError(f"{table.path}: not a Parquet file: {text}") from None
+    _check(table, family, columns)
+    system = table.system or _one(columns, "device")
+    rows = _Rows(columns, len(columns["latency"]), system)
+    words = columns[family.dtype]
+    for word in sorted(set(words.tolist())):
+        dtype = _DTYPES.get(word)
+        if dtypes and dtype not in dtypes:
+            rows.left &= words != word
+        elif dtype is None:
+            rows.leave_out(f"{table.operator} in {word} is not modelled", words == word)
+    if family.cache_dtype:
+        for word in sorted(set(columns[family.cache_dtype].tolist()) - set(_DTYPES)):
+            of_it = columns[family.cache_dtype] == word
+            rows.leave_out(f"{table.operator} with a cache in {word} is not modelled", of_it)
+    if "num_key_value_heads" in columns:
+        uneven = columns["num_heads"] % columns["num_key_value_heads"] != 0
+        rows.leave_out(f"{table.operator}: heads that do not share keys evenly", uneven)
+    device: Device | None = None
+    try:
+        device = device_of(system)
+        for word in sorted(set(words[rows.left].tolist())):
+            try:
+                device.peak(_DTYPES[word])  # says which types it has
+            except HardwareError as error:
+                rows.leave_out(str(error.mistakes[0]), words == word)
+    except UnmappedError as error:
+        rows.leave_out(str(error), rows.left)
+    if device is None or not rows.left.any():
+        return _none(rows.reasons)
+    return _cases(table, family, columns, rows, device)
+
+
+class _Rows:
+    """Which rows of a table are predicted, and why the others are not."""
+
+    def __init__(self, columns: Mapping[str, Array], count: int, system: str) -> None:
+        import numpy as np
+
+        self.system = system
+        self.left: Array = np.ones(count, bool)
+        self.reasons: list[Unpredicted] = []
+
+    def leave_out(self, reason: str, rows: Array) -> None:
+        count = int((rows & self.left).sum())
+        if count:
+            self.reasons.append(Unpredicted(reason, self.system, count))
+            self.left = self.left & ~rows
+
+
+def _columns(table: _Table, family: _Family, file: Any) -> dict[str, Array]:
+    names = file.schema_arrow.names
+    needed = [*family.columns, family.dtype, "latency"]
+    needed += [family.cache_dtype] if family.cache_dtype else []
+    if missing := [name for name in needed if name not in names]:
+        raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
+    wanted = [*needed, *family.also, "device", "framework", "version", "kernel_source"]
+    read = file.read([name for name in wanted if name in names])
+    return {name: _column(read.column(name)) for name in read.column_names}
+
+
+def _cases(
+    table: _Table, family: _Family, columns: Mapping[str, Array], rows: _Rows, device: Device
+) -> Cases:
+    import numpy as np
+
+    kept = rows.left.nonzero()[0]
+    own = {name: values[kept] for name, values in columns.items()}
+    sizes = own[family.cache_dtype or family.dtype]
+    framework = (table.framework or _one(own, "framework")).lower()
+    dtypes = np.array([_DTYPES[word] for word in own[family.dtype].tolist()], object)
+    parts: list[Part] = []
+    for places in _divided([dtypes.astype(str), sizes.astype(str)]):
+        numbers = {
+            name: values[places].astype(np.int64)
+            for name, values in own.items()
+            if name in (*family.columns, *family.also)
+        }
+        dtype = str(dtypes[places[0]])
+        size = element_size(_DTYPES[sizes[places[0]]])
+        letters = family.letters(numbers, framework, dtype, size == 1)
+        parts.append(OperatorPart(places, device, dtype, (), family.operator, "forward", letters))
+    texts = {
+        "source": rows.system,
+        "stratum": np.array([f"{family.kind} {dtype}" for dtype in dtypes], object),
+        "kind": family.kind,
+        "operator": table.operator,
+        "network": f"op:{family.operator}",
+        "device": device.name,
+        "precision": own[family.dtype],
+        "dtype": dtypes,
+        "framework": framework,
+        "library_version": table.version or _one(own, "version"),
+        "kernel": own.get("kernel_source", ""),
+        "quantity": "op_ms",
+        "direction": "forward",
+        "n_devices": "1",
+        "file": os.fspath(table.path),
+    }
+    count = len(kept)
+    labels = {
+        key: text if isinstance(text, np.ndarray) else np.full(count, text, object)
+        for key, text in texts.items()
+    }
+    where = table.where or table.path.stem
+    ids = np.array([f"{where}/{table.operator}:{row}" for row in kept.tolist()], object)
+    measured = own["latency"] * 1e-3
+    columns_of_labels = {key: labels[key] for key in KEYS}
+    return Cases(measured, ids, columns_of_labels, tuple(parts), tuple(rows.reasons))
+
+
+def _divided(columns: Sequence[Array]) -> list[Array]:
+    """Return the places of rows that agree in all columns."""
+    import numpy as np
+
+    codes = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        _, own = np.unique(column, return_inverse=True)
+        codes = codes * (int(own.max()) + 1) + own
+    return [(codes == code).nonzero()[0] for code in np.unique(codes)]
+
+
+def _one(columns: Mapping[str, Array], name: str) -> str:
+    values = columns.get(name)
+    return "" if values is None or not len(values) else str(values[0])
+
+
+def _none(reasons: list[Unpredicted]) -> Cases:
+    import numpy as np
+
+    empty = np.array([], object)
+    return Cases(np.array([], float), empty, dict.fromkeys(KEYS, empty), (), tuple(reasons))
+
+
+def _check(table: _Table, family: _Family, columns: Mapping[str, Array]) -> None:
+    """Raise MeasurementError for times and sizes that nothing can have."""
+    import numpy as np
+
+    mistakes = Mistakes(os.fspath(table.path))
+    for name in (*family.columns, *family.also, "latency"):
+        if name not in columns:
+            continue
+        values = columns[name]
+        if values.dtype.kind not in "iuf":
+            mistakes.add(f"column {name}: expected numbers")
+            continue
+        least = 0 if name in _FROM_ZERO else np.nextafter(0, 1)
+        wrong = ~((values >= least) & np.isfinite(values))
+        if name != "latency":
+            wrong |= (values > MAX_SIZE) | (values != np.floor(values))
+        if wrong.any():
+            row = int(wrong.nonzero()[0][0])
+            what = "a number above 0" if name == "latency" else "a whole number above 0"
+            what = "a whole number" if name in _FROM_ZERO else what
+            mistakes.add(
+                f"column {name}: expected {what} in {int(wrong.sum())} rows, the first of them "
+                f"row {row}: {values[row]}"
+            )
+    if columns[family.dtype].dtype.kind != "O":
+        mistakes.add(f"column {family.dtype}: expected texts")
+    mistakes.raise_as(MeasurementError)
+
+
+def _column(column: Any) -> Array:
+    """Return a column as an array: of objects where it has texts."""
+    import numpy as np
+
+    values: Array = column.to_numpy()
+    if values.dtype.kind == "O":
+        return np.array(["" if value is None else str(value) for value in values], object)
+    return values

@@ -1,0 +1,235 @@
+"""Operator tables: Parquet files of measured operators, made here in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import paleo
+from paleo.validate import Selection, operator_cases, predict, validate
+from tests.validation import call, hide, reasons
+
+parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
+pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
+
+GEMM = {
+    "gemm_dtype": ["bfloat16", "bfloat16", "fp8", "fp8_block"],
+    "m": [1, 256, 256, 256],
+    "n": [4096, 4096, 4096, 4096],
+    "k": [4096, 4096, 4096, 4096],
+    "latency": [0.02, 0.03, 0.02, 0.02],
+}
+ATTENTION = {
+    "batch_size": [2, 2, 2, 2],
+    "isl": [128, 128, 128, 128],
+    "num_heads": [32, 32, 32, 7],
+    "num_key_value_heads": [8, 8, 8, 2],
+    "head_dim": [64, 128, 128, 128],
+    "attn_dtype": ["bfloat16"] * 4,
+    "kv_cache_dtype": ["bfloat16"] * 4,
+    "step": [0] * 4,
+    "window_size": [0, 0, 64, 0],
+    "latency": [0.03, 0.03, 0.03, 0.03],
+}
+
+
+def table(root: Path, place: str, columns: dict[str, Any]) -> Path:
+    path = root / "systems" / "data" / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Path:
+    table(tmp_path, "h100_sxm/gemm/sglang/0.5.9/gemm_perf.parquet", GEMM | {"m": [7] * 4})
+    table(tmp_path, "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", GEMM)
+    table(tmp_path, "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", GEMM)
+    table(tmp_path, "h100_sxm/attention/sglang/0.5.14/context_attention_perf.parquet", ATTENTION)
+    table(tmp_path, "h100_sxm/moe/sglang/0.5.14/moe_perf.parquet", {"latency": [1.0, 2.0]})
+    table(tmp_path, "a100_sxm/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
+    table(tmp_path, "b60/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
+    return tmp_path
+
+
+def test_rows_become_cases_of_their_system(tables: Path) -> None:
+    found = operator_cases(tables, Selection(systems=("h100_sxm",), operators=("gemm",)))
+    assert found.ids.tolist() == [f"h100_sxm/sglang/0.5.14/gemm:{row}" for row in range(3)]
+    assert found.measured == pytest.approx([20e-6, 30e-6, 20e-6])
+    assert found.labels["dtype"].tolist() == ["bf16", "bf16", "fp8"]
+    assert found.labels["stratum"].tolist() == ["gemm bf16", "gemm bf16", "gemm fp8"]
+    assert set(found.labels["device"]) == {"H100_SXM"}
+    assert set(found.labels["library_version"]) == {"0.5.14"}
+    shapes = [f"M={m} N=4096 K=4096" for m in (1, 256, 256)]
+    assert found.shapes() == [*shapes[:2], f"{shapes[2]} quantized=1"]
+    assert reasons(found) == {"gemm in fp8_block is not modelled": 1}
+    # By the data sheet of the registry: the first is bound by memory, the weights and two rows.
+    # The last reads its input as 2 bytes an element and writes 1, before it reads that and the
+    # weights and writes 2.
+    device = paleo.find_device("H100_SXM")
+    first = 2 * (4096 * 4096 + 2 * 4096) / device.memory_bandwidth
+    last = (4096 * 4096 + 256 * 4096 + 2 * 256 * 4096) / device.memory_bandwidth
+    last = max(last, 2 * 256 * 4096 * 4096 / device.peak("fp8"))
+    last += 3 * 256 * 4096 / device.memory_bandwidth
+    assert predict(found, "roofline")[[0, 2]] == pytest.approx([first, last])
+
+
+def test_tables_and_rows_that_are_not_modelled_are_counted(tables: Path) -> None:
+    found = operator_cases(tables)
+    said = reasons(found)
+    assert said["operator table 'moe' is not modelled"] == 2
+    (b60,) = [reason for reason in said if reason.startswith("unknown device 'b60'")]
+    assert said[b60] == 3  # what is left of it
+    assert said["context_attention: heads that do not share keys evenly"] == 1
+    assert sum(1 for each in found.labels["source"] if each == "a100_sxm") == 2
+    (fp8,) = [reason for reason in said if "has no peak for fp8" in reason]
+    assert fp8.startswith("device A100_SXM_80GB")
+
+
+def test_selections_pick_tables_and_rows(tables: Path) -> None:
+    def versions(**selection: tuple[str, ...]) -> set[tuple[str, str]]:
+        found = operator_cases(tables, Selection(systems=("h100_sxm",), **selection))
+        labels = found.labels
+        return set(zip(labels["framework"], labels["library_version"], strict=True))
+
+    assert versions() == {("sglang", "0.5.14")}
+    assert versions(frameworks=("vllm",)) == {("vllm", "0.24.0")}
+    assert versions(versions=("0.5.9",)) == {("sglang", "0.5.9")}
+    fp8 = operator_cases(tables, Selection(systems=("h100_sxm",), dtypes=("fp8",)))
+    assert fp8.labels["dtype"].tolist() == ["fp8"]
+    with pytest.raises(paleo.PaleoError) as caught:
+        operator_cases(tables, Selection(systems=("h10_sxm",), operators=("gem",), dtypes=("fp4",)))
+    assert [str(mistake) for mistake in caught.value.mistakes] == [
+        "system: there are no operator tables of 'h10_sxm' (did you mean 'h100_sxm'?)",
+        "operator: there are no operator tables of 'gem' (did you mean 'gemm'?)",
+        "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8",
+    ]
+    with pytest.raises(paleo.PaleoError, match="no operator table has all that was selected"):
+        operator_cases(tables, Selection(systems=("b60",), versions=("0.5.14",)))
+
+
+def test_any_folder_above_a_file_or_an_installed_package_will_do(
+    tables: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Selection(systems=("h100_sxm",), operators=("gemm",))
+    expected = operator_cases(tables, chosen).ids.tolist()
+    for place in ("systems", "systems/data", "systems/data/h100_sxm", "systems/data/h100_sxm/gemm"):
+        assert operator_cases(tables / place, chosen).ids.tolist() == expected
+    file = tables / "systems/data/h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet"
+    assert operator_cases(file).ids.tolist() == expected
+    # A package of that name, which is not run.
+    site = tmp_path_factory.mktemp("site")
+    (site / "some_tables").mkdir()
+    (site / "some_tables" / "__init__.py").write_text("raise AssertionError\n")
+    (tables / "systems").rename(site / "some_tables" / "systems")
+    monkeypatch.syspath_prepend(site)
+    monkeypatch.chdir(site.parent)
+    assert operator_cases("some-tables", chosen).ids.tolist() == expected
+
+
+def test_a_file_elsewhere_says_itself_what_it_is_of(tmp_path: Path) -> None:
+    path = tmp_path / "gemm_perf.parquet"
+    own = {"device": ["NVIDIA L40S"] * 4, "framework": ["SGLang"] * 4, "version": ["1"] * 4}
+    parquet.write_table(pyarrow.table(GEMM | own), path)
+    found = operator_cases(path)
+    assert list(found.devices) == ["L40S"]
+    assert set(found.labels["framework"]) == {"sglang"}
+
+
+def test_attention_has_the_letters_of_its_columns(tmp_path: Path) -> None:
+    table(tmp_path, "h100_sxm/attention/x/1/context_attention_perf.parquet", ATTENTION)
+    decode = ATTENTION | {"isl": [1] * 4, "step": [1000] * 4, "kv_cache_dtype": ["fp8"] * 4}
+    table(tmp_path, "h100_sxm/attention/x/1/generation_attention_perf.parquet", decode)
+    found = operator_cases(tmp_path)
+    assert reasons(found) == {
+        "context_attention: heads that do not share keys evenly": 1,
+        "generation_attention: heads that do not share keys evenly": 1,
+    }
+    own = found.where(operator="context_attention").shapes()
+    heads = "batch=2 heads=32 kv_heads=8"
+    assert own[1] == f"{heads} head_dim=128 stored=1 kernels=1 queries=128"
+    assert "window=64" in own[2]
+    own = found.where(operator="generation_attention").shapes()
+    # The new key is one of those that are seen.
+    expected = f"{heads} head_dim=64 kv_bytes=1 stored=1 cast=1 kernels=1 queries=1 keys=1001"
+    assert own[0] == expected
+    assert np.isfinite(predict(found, "tiled")).all()
+
+
+@pytest.mark.parametrize(
+    ("framework", "context", "generation"),
+    [
+        ("sglang", "stored=1 kernels=1", "stored=1"),
+        ("vllm", "stored=1 kernels=1", "stored=1 kernels=1"),
+        ("trtllm", "rotated=1 kernels=2", "stored=1"),
+    ],
+)
+def test_a_latency_covers_what_its_framework_does(
+    framework: str, context: str, generation: str, tmp_path: Path
+) -> None:
+    folder = f"h100_sxm/attention/{framework}/1"
+    one = {name: values[1:2] for name, values in ATTENTION.items()}
+    table(tmp_path, f"{folder}/context_attention_perf.parquet", one)
+    later = one | {"isl": [1], "step": [7]}
+    table(tmp_path, f"{folder}/generation_attention_perf.parquet", later)
+    found = operator_cases(tmp_path, Selection(frameworks=(framework,)))
+    heads = "batch=2 heads=32 kv_heads=8 head_dim=128"
+    assert sorted(found.shapes()) == sorted(
+        [f"{heads} {context} queries=128", f"{heads} {generation} queries=1 keys=8"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "mistake"),
+    [
+        ({"latency": [0.0, 1, 1, 1]}, "column latency: expected a number above 0 in 1 rows"),
+        ({"latency": [1, -1, np.nan, 1]}, "column latency: expected a number above 0 in 2 rows"),
+        ({"m": [0, 1, 1, 1]}, "column m: expected a whole number above 0 in 1 rows"),
+        ({"k": [1.5, 1, 1, 1]}, "column k: expected a whole number above 0 in 1 rows"),
+        ({"n": ["a"] * 4}, "column n: expected numbers"),
+        ({"gemm_dtype": [1] * 4}, "column gemm_dtype: expected texts"),
+    ],
+)
+def test_impossible_rows_are_mistakes(
+    columns: dict[str, Any], mistake: str, tmp_path: Path
+) -> None:
+    path = table(tmp_path, "h100_sxm/gemm/x/1/gemm_perf.parquet", GEMM | columns)
+    with pytest.raises(paleo.PaleoError) as caught:
+        operator_cases(path)
+    assert mistake in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_what_is_no_table_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(paleo.PaleoError, match="no such file or folder, and no such package"):
+        operator_cases(tmp_path / "none")
+    with pytest.raises(paleo.PaleoError, match="there are no Parquet files in it"):
+        operator_cases(tmp_path)
+    path = tmp_path / "gemm_perf.parquet"
+    path.write_bytes(b"nothing")
+    with pytest.raises(paleo.PaleoError, match="not a Parquet file"):
+        operator_cases(path)
+    parquet.write_table(pyarrow.table({"m": [1], "latency": [1.0]}), path)
+    with pytest.raises(paleo.PaleoError, match="no column n, k, gemm_dtype"):
+        operator_cases(path)
+
+
+def test_files_and_tables_are_validated_together(tables: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(
+        'quantity,value,network,op_shape,device\nop_ms,0.1,op:gemm,"{""M"":9,""N"":9,""K"":9}",T4\n'
+    )
+    report = validate(path, tables, by="source")
+    assert [group.labels["source"] for group in report.groups] == ["a100_sxm", "h100_sxm", "mine"]
+    text = call(f"--operators={tables}", "--system=h100_sxm", "--operator=gemm").stdout
+    assert text.startswith("3 rows predicted by tiled\n")
+
+
+def test_without_pyarrow_the_extra_is_named(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hide(monkeypatch, "pyarrow")
+    result = call(f"--operators={tables}", "--operator=gemm", status=1)
+    said = 'reading operator tables needs pyarrow; install it with: pip install "paleo[validate]"'
+    assert result.stderr == f"paleo: {said}\n"
