@@ -25,6 +25,9 @@ TEST = [
     *IMPORTERS["caffe"],
     *IMPORTERS["onnx"],
 ]
+#: What `paleo validate` needs for operator tables, plots and fits. The tables themselves are in
+#: the package aiconfigurator-core, which benchmarks/accuracy.py reads.
+VALIDATE = ["pyarrow>=15", "scipy>=1.13", "matplotlib>=3.8"]
 LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
 
 
@@ -59,10 +62,13 @@ setup(
     package_data={
         "paleo": ["py.typed", "net.schema.json"],
         "paleo.hardware": ["devices/*.toml", "networks/*.toml"],
+        "paleo.costs": ["tiled/*.toml", "tiled/families/*.toml"],
     },
     install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],
     extras_require={
         **IMPORTERS,
+        "validate": VALIDATE,
+        "accuracy": [*VALIDATE, "aiconfigurator-core==0.12.0; python_version < '3.14'"],
         "test": TEST,
         "lint": LINT,
         "dev": [*TEST, *LINT, "build>=1.2"],

@@ -8,7 +8,8 @@ in SI units:
     paleo.simulate("alex_v2", device="K40", ...)     training steps at many worker counts
 
 What if: `paleo.edit` changes a net, `paleo.compare` says what that does, `paleo.metrics` what a
-whole training takes, `paleo.footprint` how much memory.
+whole training takes, `paleo.footprint` how much memory. The package `paleo.validate` has errors on
+measurements.
 
 The pieces of a step are `build`, `estimate_forward`, `estimate_backward`,
 `estimate_update` and `estimate_communication`; `data_parallel`, `model_parallel` and
@@ -19,7 +20,8 @@ from __future__ import annotations
 
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.compare import Comparison, compare
-from paleo.costs import COST_MODELS, CostModel, Target, Time, find_cost_model
+from paleo.costs import COST_MODELS, CostModel, Explanation, Target, Time, find_cost_model
+from paleo.costs.bands import Band
 from paleo.datasets import DATASETS, Dataset
 from paleo.edit import Edits, edit, series
 from paleo.errors import (
@@ -40,6 +42,7 @@ from paleo.estimate import (
     estimate_forward,
     estimate_update,
 )
+from paleo.explain import ExplainedLayer, ExplainedOperation
 from paleo.graph import Graph, Node, build, longest_path
 from paleo.hardware import (
     Device,
@@ -68,6 +71,7 @@ from paleo.parallelism import (
 from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
 from paleo.simulate import NetLike, simulate
 from paleo.summary import LayerSummary, NetSummary, TimedOn, summarize
+from paleo.tensor import PRECISIONS
 from paleo.version import __version__
 from paleo.work import Pass, Work
 
@@ -77,6 +81,8 @@ __all__ = [
     "DATASETS",
     "LAYERS",
     "OPTIMIZERS",
+    "PRECISIONS",
+    "Band",
     "Collective",
     "Comparison",
     "CostModel",
@@ -86,6 +92,9 @@ __all__ = [
     "Device",
     "DeviceLike",
     "Edits",
+    "ExplainedLayer",
+    "ExplainedOperation",
+    "Explanation",
     "Footprint",
     "Graph",
     "HardwareError",

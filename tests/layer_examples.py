@@ -95,6 +95,7 @@ EXAMPLES = [
     Example("Einsum", {"equation": "nij,njk,nk->nj"}, (SEQUENCE, [2, 4, 3], [2, 3])),
     Example("Attention", {}, (HEADS, [2, 3, 5, 4], [2, 3, 5, 7])),
     Example("Attention", {"causal": True}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Attention", {"causal": True, "window": 2}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("RNN", {"num_outputs": 5}, (SEQUENCE,)),
     Example(
         "GRU",

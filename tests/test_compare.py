@@ -268,7 +268,8 @@ def test_a_series_is_compared_with_the_net_itself() -> None:
 
 
 def test_the_json_has_both_sides_and_the_factors() -> None:
-    found = as_json("nin", "--batch_size=2,3", "--device=K40", "--ppp_comp=0.5")
+    model = "--cost_model=paleo2017"
+    found = as_json("nin", "--batch_size=2,3", "--device=K40", "--ppp_comp=0.5", model)
     assert found["reference"]["settings"] == {
         "device": "K40",
         "batch_size": 2,
@@ -276,6 +277,8 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "ppp_comp": 0.5,
         "optimizer": "sgd",
         "use_pipeline": False,
+        "dtype": "fp32",
+        "fuse": False,
     }
     (comparison,) = found["comparisons"]
     assert comparison["settings"] == found["reference"]["settings"] | {"batch_size": 3}
@@ -318,10 +321,11 @@ def test_separated_values_are_those_of_the_json(more: list[str]) -> None:
 
 
 def test_the_table_has_a_factor_beside_each_figure_and_says_what_changed() -> None:
-    lines = call("nin_227", "--remove=pool3", "--set=conv8.filter[3]=1536").stdout.splitlines()
+    edits = ("--remove=pool3", "--set=conv8.filter[3]=1536")
+    lines = call("nin_227", *edits, "--cost_model=paleo2017").stdout.splitlines()
     assert lines[0] == (
         "nin_227 conv8.filter[3]=1536, without pool3 against nin_227: TITAN_X, batch 1024, "
-        "paleo2017, ppp_comp 1, sgd"
+        "fp32, paleo2017, ppp_comp 1, sgd"
     )
     assert lines[3].split()[:2] == ["layer", "change"]
     rows = {line.split()[0]: line.split() for line in lines[5:25] if line}
@@ -335,19 +339,21 @@ def test_the_table_has_a_factor_beside_each_figure_and_says_what_changed() -> No
     assert "removed: pool3" in lines
     (dimensions,) = (line for line in lines if line.startswith("other dimensions: "))
     assert dimensions.endswith("conv8, conv9, pool9, conv10, conv11, conv12")
-    total = lines.index("totals: TITAN_X, batch 1024, paleo2017, ppp_comp 1, sgd")
+    total = lines.index("totals: TITAN_X, batch 1024, fp32, paleo2017, ppp_comp 1, sgd")
     assert lines[total + 5].startswith("nin_227  ")
     assert lines[total + 6].startswith("nin_227 conv8")
 
 
 def test_a_table_of_settings_names_those_that_differ() -> None:
-    text = call("nin", "--device=K40,K80", "--optimizer=adam").stdout
-    assert text.startswith("nin, K80 against nin, K40: batch 128, paleo2017, ppp_comp 1, adam\n")
+    model = "--cost_model=paleo2017"
+    text = call("nin", "--device=K40,K80", "--optimizer=adam", model).stdout
+    title = "nin, K80 against nin, K40: batch 128, fp32, paleo2017, ppp_comp 1, adam\n"
+    assert text.startswith(title)
     assert "the nets are the same" in text
     assert "change" not in text.splitlines()[3]
-    pipelined = call("nin", "--batch_size=1,2", "--use_pipeline").stdout.splitlines()[0]
+    pipelined = call("nin", "--batch_size=1,2", "--use_pipeline", model).stdout.splitlines()[0]
     assert pipelined == (
-        "nin, batch 2 against nin, batch 1: TITAN_X, paleo2017, ppp_comp 1, sgd, pipelined"
+        "nin, batch 2 against nin, batch 1: TITAN_X, fp32, paleo2017, ppp_comp 1, sgd, pipelined"
     )
 
 

@@ -54,7 +54,7 @@ def test_parallel_branches_give_each_pass_a_lower_bound(net: Any) -> None:
         )
     )
     for estimate in (paleo.estimate_forward, paleo.estimate_backward):
-        found = estimate(graph, "K40")
+        found = estimate(graph, "K40", cost_model="paleo2017")
         seconds = {layer.node.name: layer.seconds for layer in found.layers}
         assert found.lower == seconds["long"] + seconds["last"]
         assert found.upper == pytest.approx(sum(seconds.values()))

@@ -56,6 +56,7 @@ def test_the_hours_of_table_3_follow(workers: int, batch: int, hours: float) -> 
         scheme="TreeAllReduce",
         epochs=47,
         dataset_size=1_200_000,
+        cost_model="paleo2017",
     )
     assert found.training_time is not None
     assert round(found.training_time / 3600, 2) == hours
@@ -74,6 +75,7 @@ def test_the_hours_of_table_4_follow(workers: int, hours: float) -> None:
         hybrid_workers=workers,
         epochs=90,
         dataset_size=1_200_000,
+        cost_model="paleo2017",
     )
     assert found.training_time is not None
     assert round(found.training_time / 3600, 2) == hours
@@ -160,6 +162,8 @@ def test_every_metric_of_a_net_by_hand(spec: paleo.NetSpec, plan: dict[str, Any]
         "device": "own",
         "network": "link",
         "cost_model": "roofline",
+        "dtype": "fp32",
+        "fuse": False,
         "parallel": "data",
         "scaling": "strong",
         "scheme": "TreeAllReduce",
@@ -286,7 +290,7 @@ def test_a_net_that_only_one_cost_model_can_take_has_its_metrics_without_memory(
             "one": {"type": "Reshape", "parents": ["sigmoid"], "output_shape": [-1, 1]},
         }
     )
-    values = one(spec).to_dict()
+    values = one(spec, cost_model="paleo2017").to_dict()
     memory = ("inference_memory_bytes", "training_memory_bytes", "largest_batch_size")
     assert [values[key] for key in memory] == [None] * 3
     assert values["step_s"] > 0
@@ -294,7 +298,7 @@ def test_a_net_that_only_one_cost_model_can_take_has_its_metrics_without_memory(
 
 def test_a_net_without_operations_has_no_rates(net: Any) -> None:
     spec = net({"data": LAYERS["data"]})
-    found = one(spec)
+    found = one(spec, cost_model="paleo2017")
     assert (found.inference_throughput, found.peak_throughput) == (None, None)
     json.dumps(found.to_dict(), allow_nan=False)
 
@@ -339,8 +343,8 @@ def test_memory_of_slices_on_several_devices_is_not_said() -> None:
 
 
 def test_a_lone_worker_gets_the_scheme_whose_communication_catches_up_last() -> None:
-    (run,) = paleo.simulate("nin", workers=1, scaling="weak").runs
-    found = one("nin", scaling="weak")
+    (run,) = paleo.simulate("nin", workers=1, scaling="weak", cost_model="paleo2017").runs
+    found = one("nin", scaling="weak", cost_model="paleo2017")
     assert run.worth.balance["OneToAll"] == 4
     assert found.scheme == "ButterflyAllReduce"
     assert found.balance_workers == run.worth.balance["ButterflyAllReduce"] == 33
@@ -456,6 +460,8 @@ OPTIONS = [
     ("--scheme=OneToAll", "scheme", "OneToAll"),
     ("--parallel=hybrid", "parallel", "hybrid"),
     ("--cost_model=roofline", "cost_model", "roofline"),
+    ("--dtype=fp32", "dtype", "fp32"),
+    ("--fuse", "fuse", True),
     ("--epochs=2", "epochs", 2.0),
     ("--epochs=0.5", "epochs", 0.5),
     ("--dataset=mnist", "dataset_size", 60_000),
@@ -479,10 +485,8 @@ def test_each_option_has_its_effect(option: str, key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("option", ["--ppp_comp=0.5", "--ppp_comm=0.5", "--use_pipeline"])
 def test_shares_of_peak_and_pipelining_change_the_step(option: str) -> None:
-    (plain,), (other,) = (
-        as_json("lenet5", "--num_workers=2"),
-        as_json("lenet5", "--num_workers=2", option),
-    )
+    on = ("lenet5", "--num_workers=2", "--cost_model=paleo2017")
+    (plain,), (other,) = as_json(*on), as_json(*on, option)
     assert (other["step_s"] > plain["step_s"]) == option.startswith("--ppp")
     assert other["step_s"] != plain["step_s"]
 
@@ -502,7 +506,9 @@ def test_separated_values_are_those_of_the_json() -> None:
     for row, values in zip(rows, found, strict=True):
         assert row.keys() == values.keys() - {"notes"}
         for key, text in row.items():
-            assert text == ("" if values[key] is None else str(values[key])), key
+            value = values[key]
+            shown = str(value).lower() if isinstance(value, bool) else str(value)
+            assert text == ("" if value is None else shown), key
 
 
 def test_every_format_has_the_figures() -> None:
@@ -517,9 +523,11 @@ def test_people_get_a_line_for_each_metric_and_a_column_for_each_plan() -> None:
         "nin",
         *("--device=K20X", "--network=infiniband", "--ppp_comp=0.21", "--ppp_comm=0.56"),
         *("--scheme=TreeAllReduce", "--num_workers=1,32", "--batch_size=256"),
-        *("--epochs=47", "--dataset_size=1200000"),
+        *("--epochs=47", "--dataset_size=1200000", "--cost_model=paleo2017"),
     ).stdout
-    assert text.startswith("K20X, infiniband, data-parallel, strong scaling, paleo2017, ppp_comp")
+    assert text.startswith(
+        "K20X, infiniband, data-parallel, strong scaling, fp32, paleo2017, ppp_comp"
+    )
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[2].split() == ["nin", "nin"]
     assert lines[3].split() == ["net", "1", "worker", "32", "workers"]
@@ -549,7 +557,7 @@ def test_a_balance_that_is_never_reached_is_said() -> None:
 
 
 def test_notes_of_some_nets_say_of_which() -> None:
-    text = call("squeezenet", "alex_v2").stdout
+    text = call("squeezenet", "alex_v2", "--cost_model=paleo2017").stdout
     assert "note: squeezenet: not counted by paleo2017: bias, concatenate" in text
     assert "note: alex_v2: not counted by paleo2017: bias, relu" in text
     assert text.count("energy is an upper bound") == 1
@@ -566,7 +574,12 @@ def test_no_metrics_follow_from_a_time_below_zero() -> None:
     # The 2017 formula of the hybrid scheme takes the fetch of all workers' activations off each
     # batch, which many workers bring below zero.
     with pytest.raises(paleo.SettingError) as caught:
-        metrics("alex_v2_8gpu", parallel="hybrid", hybrid_workers=64)
+        metrics(
+            "alex_v2_8gpu",
+            parallel="hybrid",
+            hybrid_workers=64,
+            cost_model="paleo2017",
+        )
     assert str(caught.value) == (
         "alex_v2_8gpu: paleo2017 gives a time below zero for 64 workers, from which no metrics "
         "follow"

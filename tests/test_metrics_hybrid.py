@@ -69,7 +69,8 @@ FC = make_net(
 def test_inference_takes_its_share_of_the_peak_and_overlaps_transfers(
     parallel: str, settings: dict[str, Any], milliseconds: float
 ) -> None:
-    found = one(FC, device=SLOW, batch_size=4, parallel=parallel, **settings)
+    on = {"device": SLOW, "batch_size": 4, "parallel": parallel, "cost_model": "paleo2017"}
+    found = one(FC, **on, **settings)
     assert found.to_dict()["inference_s"] == pytest.approx(milliseconds / 1000, rel=1e-9)
     assert found.inference_throughput == pytest.approx(4 / (milliseconds / 1000), rel=1e-9)
 
@@ -79,18 +80,21 @@ def test_half_the_peak_takes_twice_the_time_but_for_what_takes_a_clock() -> None
     # faster than a clock: where t seconds become 2 t, max(clock, t) becomes max(clock, 2 t), at
     # most twice as much and less by no more than a clock. Each layer of this net has one
     # computation and three transfers at the most.
-    whole, half = (one("alex_v2", ppp_comp=share).inference for share in (1.0, 0.5))
+    whole, half = (
+        one("alex_v2", ppp_comp=share, cost_model="paleo2017").inference for share in (1.0, 0.5)
+    )
     clock = 1 / paleo.find_device("TITAN_X").rates_2017.clock
     terms = 4 * len(paleo.load("alex_v2").layers)
     assert 2 * whole - terms * clock <= half <= 2 * whole * (1 + 1e-12)
     assert half == pytest.approx(2 * whole, rel=1e-4)
     # What overlaps takes the longer of the two, which is half of their sum or more.
-    overlapped = one("alex_v2", use_pipeline=True).inference
+    overlapped = one("alex_v2", use_pipeline=True, cost_model="paleo2017").inference
     assert whole / 2 <= overlapped < whole
 
 
 def test_inference_runs_branches_one_after_the_other() -> None:
     fc = {"type": "InnerProduct", "parents": ["data"], "num_outputs": 20}
     data = {"type": "Input", "parents": [], "tensor": [4, 10]}
-    found = one(make_net({"data": data, "a": fc, "b": fc}), device=SLOW, batch_size=4)
+    net = make_net({"data": data, "a": fc, "b": fc})
+    found = one(net, device=SLOW, batch_size=4, cost_model="paleo2017")
     assert found.inference == pytest.approx(2 * (1.6 + 1.28) / 1000, rel=1e-9)

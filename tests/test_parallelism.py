@@ -29,17 +29,21 @@ def test_collectives_by_hand() -> None:
     }
     for scheme, transfers in expected.items():
         for workers, count in zip((1, 2, 5, 8), transfers, strict=True):
-            seconds = paleo.estimate_communication(10**9, workers, "pcie2", scheme=scheme)
+            seconds = paleo.estimate_communication(
+                10**9, workers, "pcie2", scheme=scheme, cost_model="paleo2017"
+            )
             assert seconds == pytest.approx(count * 0.125), (scheme, workers)
 
 
 def test_alone_a_worker_sends_nothing_except_when_mixing_in_2017() -> None:
     for scheme in paleo.COLLECTIVES:
         for workers in (1, np.array([1])):
-            newer = paleo.estimate_communication(
-                10**9, workers, "pcie2", scheme=scheme, cost_model="roofline"
+            newer, old = (
+                paleo.estimate_communication(
+                    10**9, workers, "pcie2", scheme=scheme, cost_model=model
+                )
+                for model in ("roofline", "paleo2017")
             )
-            old = paleo.estimate_communication(10**9, workers, "pcie2", scheme=scheme)
             assert newer == 0
             assert (old > 0) == (scheme == "ButterflyMixing")
 
@@ -143,7 +147,7 @@ def test_a_layer_that_fetches_from_too_many_groups_is_refused(net: Any) -> None:
     )
     for parallel in ("model", "hybrid"):
         with pytest.raises(paleo.PaleoError, match='layer "gather" fetches from so many groups'):
-            paleo.simulate(spec, parallel=parallel)
+            paleo.simulate(spec, parallel=parallel, cost_model="paleo2017")
         assert paleo.simulate(spec, parallel=parallel, cost_model="roofline").runs
 
 
@@ -189,7 +193,7 @@ def test_newer_models_update_one_slice_and_fetch_bytes_in_the_hybrid_scheme(net:
     _, old = paleo.hybrid_parallel(spec, plan(), 4, 2)
     _, new = paleo.hybrid_parallel(spec, plan("roofline"), 4, 2)
     all_slices = 4 * (100 * 16 + 16 + 64 * 16 + 16)
-    assert old.update == paleo.estimate_update(all_slices, K20)
+    assert old.update == paleo.estimate_update(all_slices, K20, cost_model="paleo2017")
     assert new.update == paleo.estimate_update(all_slices // 4, K20, cost_model="roofline")
     # (Lo - t) K + t with t = (K - 1) e / b, the elements e of 4 x 100, at 8 GiB/s.
     one, three = (paleo.hybrid_parallel(spec, plan(), 4, workers)[1].forward for workers in (1, 3))
@@ -205,7 +209,9 @@ def test_newer_models_update_one_slice_and_fetch_bytes_in_the_hybrid_scheme(net:
 
 def test_a_time_below_zero_is_said() -> None:
     """The 2017 formula takes more off each batch than it takes, if there are many workers."""
-    run = paleo.simulate("alex_v2_8gpu", parallel="hybrid", hybrid_workers=500).runs[0]
+    run = paleo.simulate(
+        "alex_v2_8gpu", parallel="hybrid", hybrid_workers=500, cost_model="paleo2017"
+    ).runs[0]
     assert run.rows[1].forward < 0
     assert any("below zero" in note for note in run.notes)
     newer = paleo.simulate(
@@ -226,7 +232,7 @@ def test_an_update_moves_elements_of_its_type() -> None:
 def test_data_parallelism_of_a_split_net_runs_all_slices_on_each_worker(net: Any) -> None:
     step = paleo.data_parallel(split_net(net, 4), plan(), 4, 2)
     graph = paleo.build(split_net(net, 4), 4)
-    assert step.forward == paleo.estimate_forward(graph, K20).upper
+    assert step.forward == paleo.estimate_forward(graph, K20, cost_model="paleo2017").upper
 
 
 def test_settings_are_checked() -> None:

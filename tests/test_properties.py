@@ -128,7 +128,11 @@ def test_a_faster_device_is_never_slower(net: paleo.NetSpec, model: str, factor:
 def test_doubling_every_rate_halves_every_time(net: paleo.NetSpec, model: str) -> None:
     slow, fast = step(net, device(), model, 8, 2), step(net, device(2.0), model, 8, 2)
     for name in ("forward", "backward", "update"):
-        assert getattr(fast, name) == pytest.approx(getattr(slow, name) / 2)
+        long, short = getattr(slow, name), getattr(fast, name)
+        if model == "tiled":  # launches and latencies stay as they are
+            assert long / 2 * (1 - 1e-9) <= short <= long * (1 + 1e-9)
+        else:
+            assert short == pytest.approx(long / 2)
     half = paleo.Network.from_bandwidth("half", ETHERNET.bandwidth / 2)
     for scheme in paleo.COLLECTIVES:
         assert paleo.estimate_communication(999, 5, half, scheme=scheme) == pytest.approx(

@@ -149,6 +149,7 @@ def test_collectives_agree(folder: Path) -> None:
                 row["network"],
                 scheme=scheme,
                 ppp_comm=float(row["ppp_comm"]),
+                cost_model="paleo2017",
             )
             assert seconds == near(row[f"{scheme}_ms"]), row
 

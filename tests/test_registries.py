@@ -21,16 +21,42 @@ SNAPSHOT = {
         Reshape Flatten Parameter Embedding MatMul Einsum Attention RNN GRU LSTM PReLU
         LayerNorm RMSNorm GroupNorm InstanceNorm L2Norm GlobalPooling Resize Slice Transpose
         Expand Pad Rearrange Gather Reduce Loss Accuracy Unknown""",
-    "cost models": "paleo2017 roofline",
+    "cost models": "paleo2017 roofline tiled",
     "schemes": "OneToAll TreeAllReduce ButterflyAllReduce ButterflyMixing",
-    "devices": "CPU_I7 GEFORCE_750_M GEFORCE_780_TI K20 K20X K40 K80 TITAN_X",
-    "networks": "aws ethernet ethernet20 infiniband pcie2 pcie3",
-    "nets": """alex_v2 alex_v2_1gpu alex_v2_2gpu alex_v2_4gpu alex_v2_8gpu alexnet
-        dcgan_discriminator dcgan_generator densenet121 densenet40 googlenet inception_v3 lenet5
-        lenet5_224 lstm_lm mobilenet_v1 mobilenet_v2 msft_speech nin nin_227 overfeat resnet101
-        resnet152 resnet18 resnet34 resnet50 squeezenet squeezenet_complex_bypass
-        squeezenet_simple_bypass unet vgg11 vgg13 vgg16 vgg19""",
-    "commands": "summary simulate compare metrics memory convert nets generate devices networks",
+    "devices": """A10 A100_PCIE_40GB A100_PCIE_80GB A100_SXM_40GB A100_SXM_80GB A30 A40 APPLE_M1
+        APPLE_M1_7_CORE APPLE_M1_MAX APPLE_M1_PRO APPLE_M1_ULTRA APPLE_M2 APPLE_M2_MAX
+        APPLE_M2_PRO APPLE_M2_ULTRA APPLE_M3 APPLE_M3_MAX APPLE_M3_ULTRA APPLE_M4 APPLE_M4_MAX
+        APPLE_M4_PRO B200_SXM B300_SXM CPU_I7 EPYC_7742 EPYC_7763 EPYC_9654 GB200 GB300
+        GEFORCE_750_M GEFORCE_780_TI GH200 GTX_1080 GTX_1080_TI H100_NVL H100_PCIE H100_SXM
+        H200_SXM K20 K20X K40 K80 K80_DIE L4 L40 L40S M40 M60 MI100 MI210 MI250 MI250X MI250X_DIE
+        MI250_DIE MI300X MI325X P100_PCIE P100_SXM2 P4 P40 QUADRO_RTX_6000 QUADRO_RTX_8000
+        RTX_2080_TI RTX_3070 RTX_3080 RTX_3090 RTX_4000_ADA RTX_4090 RTX_6000_ADA RTX_A4000
+        RTX_A5000 RTX_A6000 RTX_PRO_6000 RTX_PRO_6000_WS T4 TITAN_RTX TITAN_V TITAN_X TITAN_XP
+        TITAN_X_PASCAL TPU_V2 TPU_V3 TPU_V4 TPU_V5E TPU_V5P V100S_PCIE V100_PCIE_16GB
+        V100_PCIE_32GB V100_SXM2_16GB V100_SXM2_32GB XEON_8280 XEON_8380 XEON_8480_PLUS
+        XEON_PHI_7250""",
+    "networks": """aws efa_p3dn efa_p3dn_gpu efa_p4d efa_p4d_gpu efa_p5 efa_p5_gpu ethernet
+        ethernet100 ethernet20 ethernet200 ethernet25 ethernet40 ethernet400 ethernet50
+        ethernet800 ici_v3 ici_v4 ici_v5e ici_v5p infiniband infiniband_edr infiniband_fdr
+        infiniband_hdr infiniband_ndr infiniband_qdr infiniband_xdr infinity_mi100 infinity_mi210
+        infinity_mi250x infinity_mi300x nvlink1 nvlink2 nvlink3 nvlink3_bridge nvlink4 nvlink5
+        omnipath pcie2 pcie3 pcie4 pcie5 pcie6""",
+    "nets": """alex_v2 alex_v2_1gpu alex_v2_2gpu alex_v2_4gpu alex_v2_8gpu alexnet alexnet_mxnet
+        alexnet_owt alexnet_tf bert_base bert_large dcgan_discriminator dcgan_generator
+        densenet121 densenet161 densenet169 densenet201 densenet40 efficientnet_b0
+        efficientnet_b4 googlenet googlenet_v1 gpt2 gpt2_large gpt2_medium gpt2_xl
+        inception_bn inception_v3 inception_v3_2015 lenet5 lenet5_224 lstm_lm mnasnet0_5
+        mnasnet0_75 mnasnet1_0 mnasnet1_3 mobilenet_v1 mobilenet_v2 mobilenet_v3_large
+        mobilenet_v3_small msft_speech nin nin_227 overfeat overfeat_fast resnet101
+        resnet101_v1_5 resnet101_v2 resnet152 resnet152_v1_5 resnet152_v2 resnet18
+        resnet200_v2 resnet34 resnet50 resnet50_v1_5 resnet50_v2 resnext101_32x4d
+        resnext101_32x8d resnext50_32x4d se_resnext101_32x4d shufflenet_v2_x0_5
+        shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0 squeezenet squeezenet1_0
+        squeezenet1_1 squeezenet_complex_bypass squeezenet_simple_bypass ssd300_resnet50 unet
+        vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet101_2
+        wide_resnet50_2""",
+    "commands": """summary simulate compare metrics memory validate convert nets generate devices
+        networks""",
     "importers": "caffe onnx pytorch",
     "generators": "squeezenet",
     "optimizers": "sgd momentum rmsprop adagrad adam adamw",
@@ -132,6 +158,9 @@ def test_every_net_keeps_the_contract(name: str) -> None:
     assert net.source
     summary = paleo.summarize(net)
     assert summary.num_params > 0
-    # Whatever is computed from samples follows the batch.
-    assert {layer.output[0] for layer in paleo.summarize(net, 3).layers} == {3}
+    # Whatever is computed from samples follows the batch; what is made of parameters alone, such
+    # as the embeddings of positions, is the same for all.
+    layers = paleo.summarize(net, 3).layers
+    assert {layer.output[0] for layer in layers} - {1} == {3}
+    assert layers[-1].output[0] == 3
     assert len(paleo.simulate(net, workers=[1, 2], cost_model="roofline").runs) == 2

@@ -109,7 +109,7 @@ def test_a_net_that_one_cost_model_cannot_take_is_said_once(net: Any) -> None:
             "one": {"type": "Reshape", "parents": ["sigmoid"], "output_shape": [-1, 1]},
         }
     )
-    assert len(paleo.simulate(spec).runs) == 2
+    assert len(paleo.simulate(spec, cost_model="paleo2017").runs) == 2
     with pytest.raises(paleo.PaleoError, match="128x16 cannot become") as caught:
         paleo.simulate(spec, cost_model="roofline")
     assert len(caught.value.mistakes) == 1
@@ -261,5 +261,5 @@ def test_a_step_without_any_work_has_no_throughput(net: Any, parallel: str) -> N
     with pytest.raises(paleo.SettingError) as caught:
         result.to_dict()
     assert str(caught.value) == ("no layer takes any time: there is no throughput, and no speedup")
-    # Here the update takes its clocks.
-    assert paleo.simulate(empty).to_dict()
+    # In 2017 the update takes its clocks.
+    assert paleo.simulate(empty, cost_model="paleo2017").to_dict()

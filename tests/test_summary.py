@@ -98,7 +98,7 @@ def test_the_shapes_are_the_net_s_whatever_the_cost_model_sees(net: Any) -> None
 
 def test_notes_say_what_has_no_time() -> None:
     assert paleo.summarize("nin").notes == ()
-    (note,) = paleo.summarize("nin", device="K40").notes
+    (note,) = paleo.summarize("nin", device="K40", cost_model="paleo2017").notes
     assert note == "not counted by paleo2017: bias, relu, softmax"
     (note,) = paleo.summarize("nin", device="K40", cost_model="roofline", use_pipeline=True).notes
     assert note == "roofline overlaps by itself: use_pipeline has no effect"
@@ -121,12 +121,13 @@ def test_the_table_has_times_only_with_a_device() -> None:
     plain = call("summary", "nin")
     assert "(ms)" not in plain.stdout
     assert plain.stderr == ""
-    timed = call("summary", "nin", "--device=K40", "--ppp_comp=0.5").stdout.splitlines()
-    assert timed[0] == "nin, batch 128, 19 layers, on K40, paleo2017, ppp_comp 0.5"
+    setting = ("--device=K40", "--cost_model=paleo2017", "--ppp_comp=0.5")
+    timed = call("summary", "nin", *setting).stdout.splitlines()
+    assert timed[0] == "nin, batch 128, fp32, 19 layers, on K40, paleo2017, ppp_comp 0.5"
     for old, new in zip(plain.stdout.splitlines()[2:], timed[2:], strict=False):
         assert new.startswith(old.rstrip())
     (heads,) = (line for line in timed if line.startswith("layer "))
-    assert heads.split()[-2:] == ["(ms)", "(ms)"]
+    assert heads.split()[-4:] == ["(ms)", "bound", "(ms)", "bound"]
     assert timed[-1] == "note: not counted by paleo2017: bias, relu, softmax"
 
 

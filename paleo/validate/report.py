@@ -109,7 +109,7 @@ def validate(
     mistakes.raise_as(PaleoError)
 
     rows = [row for part in read for row in part or ()]
-    cases = join([cases_of(rows), *([tables] if tables else [])])
+    cases = join([cases_of(rows), *([] if tables is None else [tables])])
     by_keys = tuple(keys or ())
     unpredicted = [*cases.unpredicted]
     predicted: dict[str, Array] = {}

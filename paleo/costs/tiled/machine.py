@@ -13,8 +13,8 @@ from paleo.tensor import element_size
 
 __all__ = ["Machine", "machine_for"]
 
-#: FLOPs in a clock of a multiprocessor where a file does not say how many there are: 128 lanes.
-_MULTIPROCESSOR = 256
+#: How many there are where a file does not say: as in a device of the middle.
+_MULTIPROCESSORS = 64
 #: Bytes of the last cache where the data sheet does not say, for a multiprocessor.
 _CACHE = 128 * 1024
 #: Bytes a clock between a multiprocessor and the last cache, in all recent designs.
@@ -81,11 +81,9 @@ def machine_for(target: Target) -> Machine:
     clock = next(
         (figures[name].value for name in ("boost_clock", "base_clock") if name in figures), _CLOCK
     )
+    multiprocessors: Quantity = _MULTIPROCESSORS
     if "multiprocessors" in figures:
         multiprocessors = figures["multiprocessors"].value
-    else:
-        lanes = device.peaks.get("fp32", units).get("vector") or next(iter(units.values()))
-        multiprocessors = maximum(lanes.value / (clock * _MULTIPROCESSOR) // 1, 1.0)
     cache = figures["cache"].value if "cache" in figures else _CACHE * multiprocessors
     constants = {name: figure.value for name, figure in constants_of(device).items()}
     constants.update(target.constants)

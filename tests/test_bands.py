@@ -1,0 +1,182 @@
+"""Error bands of predictions, and what published rows state of the software."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import paleo
+from paleo.cli import cli
+from paleo.costs import COST_MODELS, Target
+from paleo.costs.bands import NET, Band, kind_of
+from paleo.costs.tiled.constants import CONSTANTS, constants_of, families
+from paleo.costs.tiled.errors import find_band
+from paleo.hardware import ARCHITECTURES
+from paleo.validate.places import library_of
+from paleo.window import axes
+from paleo.work import (
+    BatchMatMul,
+    Convolution,
+    Fused,
+    MatMul,
+    Operation,
+    Pass,
+    Pooling,
+    Stream,
+)
+
+TILED = COST_MODELS["tiled"]
+
+
+def test_a_band_says_how_far_the_truth_may_be() -> None:
+    band = Band(0.93, 1.09, 1234, 0.8, "gemm on Hopper")
+    assert str(band) == "+9 % -7 %"
+    assert band.ends(10.0, "forward") == {
+        "forward_low_s": pytest.approx(9.3),
+        "forward_high_s": pytest.approx(10.9),
+    }
+    assert band.said == (
+        "+9 % -7 %: in 80 % of 1,234 measurements (gemm on Hopper) the truth was in this band"
+    )
+    assert Band(0.0, float("inf"), 3, 0.8).to_dict()["high"] is None
+
+
+KINDS: list[tuple[Operation, str]] = [
+    (MatMul(8, 8, 8, 4), "gemm"),
+    (BatchMatMul("product", 4, 8, 8, 8, 4), "bmm"),
+    (BatchMatMul("gru", 4, 8, 8, 8, 4, dependent=True), "recurrent"),
+    (Convolution(Pass.FORWARD, 2, axes((8,), (3,), (1,), "SAME"), 4, 4, 4), "convolution"),
+    (Stream("relu", (8,), (8,)), "stream"),
+    (Fused(MatMul(8, 8, 8, 4), (Stream("relu", (), ()),)), "gemm"),
+]
+
+
+@pytest.mark.parametrize(("operation", "kind"), KINDS)
+def test_every_operation_is_of_a_kind_that_has_a_band(operation: Operation, kind: str) -> None:
+    assert kind_of(operation) == kind
+    assert find_band(kind, "no such architecture")
+
+
+def test_bands_of_unknown_architectures_are_those_of_any_other() -> None:
+    any_other = find_band(NET, "")
+    assert any_other
+    assert find_band(NET, "no such architecture") == any_other
+    own = find_band("gemm", "Hopper")
+    other = find_band("gemm", "no such architecture")
+    assert own
+    assert other
+    # What was measured is known better.
+    assert own.high / own.low < other.high / other.low
+    assert own.low < 1 < own.high
+
+
+def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
+    device = paleo.find_device("A100_SXM_80GB")
+    band = TILED.band(NET, device)
+    assert band
+    summary = paleo.summarize("resnet18", 8, device=device)
+    values = summary.to_dict()
+    assert values["band"] == band.to_dict()
+    assert values["forward_low_s"] == band.low * values["forward_s"]
+    assert paleo.simulate("resnet18", device=device).runs[0].band == band
+    # The errors were those of plain nets at the full share of peak, by this cost model.
+    for settings in ({"fuse": True}, {"ppp_comp": 0.5}, {"cost_model": "roofline"}):
+        found: Any = paleo.simulate("resnet18", device=device, **settings)  # type: ignore[arg-type]
+        assert found.runs[0].band is None
+        assert found.to_dict()["runs"][0]["band"] is None
+
+
+def test_the_command_line_says_the_band() -> None:
+    arguments = ["summary", "nin", "--device=H100_SXM", "--batch_size=8"]
+    run = CliRunner().invoke(cli, arguments)
+    assert run.exit_code == 0
+    band = find_band(NET, "Hopper")
+    assert band
+    assert f"whole passes {band}: in 80 % of {band.count:,} measurements" in run.stdout
+    explained = CliRunner().invoke(cli, [*arguments, "--explain=conv1"])
+    assert f"error band {find_band('convolution', 'Hopper')}" in explained.stdout
+    as_json = CliRunner().invoke(cli, [*arguments, "--format=json"])
+    assert json.loads(as_json.stdout)["nets"][0]["band"]["count"] == band.count
+
+
+def test_every_family_is_an_architecture_and_says_where_its_constants_are_from() -> None:
+    for name, family in families().items():
+        assert name in ARCHITECTURES
+        for constant, figure in family.constants.items():
+            assert figure.source != "the file itself", f"{name}: {constant}"
+    own = constants_of(paleo.find_device("T4"))
+    assert set(own) == set(CONSTANTS)
+    # The T4's own file has these, the architecture's the others, the cost model what is left.
+    assert own["vector_share"].value == 0.49
+    assert "DeepBench" in own["launch"].source
+    assert own["host"].source == "the cost model, for any architecture"
+
+
+def test_a_constant_out_of_bounds_or_unknown_is_one_line(tmp_path: Any) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        '[figures]\nmemory_bandwidth = "1 GB/s"\n[peak.fp32]\nvector = "1 GFLOP/s"\n'
+        "[tiled]\nlaunch = 1.0\nvector_shar = 0.5\n"
+    )
+    device = paleo.find_device(path)
+    with pytest.raises(paleo.HardwareError) as caught:
+        paleo.summarize("nin", device=device)
+    said = str(caught.value)
+    limits = "expected 5e-07 to 4e-05 s (fixed time of one kernel), got 1"
+    assert f'key "tiled.launch": {limits}' in said
+    assert "unknown constant" in said
+    assert "vector_share" in said
+
+
+def test_no_operation_takes_less_than_the_host_needs_for_one() -> None:
+    device = paleo.find_device("V100_SXM2_16GB")
+    small, plain = MatMul(8, 8, 8, 4), Target(device)
+    slow_host = Target(device, constants={"host": 1e-4})
+    free, floored = TILED.price(small, plain), TILED.price(small, slow_host)
+    assert free.total < 1e-4 == floored.total
+    assert (floored.compute, floored.memory) == (free.compute, free.memory)
+    assert floored.overhead == pytest.approx(free.overhead + 1e-4 - free.total)
+    large = MatMul(8192, 8192, 8192, 4)
+    assert TILED.price(large, slow_host) == TILED.price(large, plain)
+    explained = TILED.explain(small, slow_host)
+    assert explained.time == floored
+    assert explained.bound == "overhead"
+    assert "host" in explained.why
+
+
+def test_pooling_loads_its_windows_and_old_libraries_normalize_in_more_passes() -> None:
+    device = paleo.find_device("V100_SXM2_16GB")
+    along = axes((56, 56), (3, 3), (2, 2), "SAME")
+    forward = Pooling(Pass.FORWARD, 256, along, 64, 64, 4, maximum=True)
+    # 256 x 64 channels: 56 x 56 read and 28 x 28 written, 9 loads each of 28 x 28, at 1.6.
+    num_bytes = 4 * 256 * 64 * (56 * 56 + 28 * 28 + 1.6 * 9 * 28 * 28)
+    rate = device.memory_bandwidth * constants_of(device)["memory_share"].value
+    assert TILED.price(forward, Target(device)).memory == pytest.approx(num_bytes / rate)
+    size = 10**9
+    normalized = Stream("batchnorm", (size, size), (size,))
+    for library, times in ((4, 2.2), (7, 1.8), (9, 1.4)):
+        target = Target(device, constants={"library": library})
+        assert TILED.price(normalized, target).memory == pytest.approx(3 * size * times / rate)
+
+
+@pytest.mark.parametrize(
+    ("text", "library"),
+    [
+        ("cudnn5105", 5.1),
+        ("cudnn4007", 4.0),
+        ("cudnn4", 4.0),
+        ("cudnn2 (May 2015)", 2.0),
+        ("CUDA 8.0 / cuDNN 5.1", 5.1),
+        ("Amazon p3, CUDA 9.0.176, CuDNN 7.0.0.3", 7.0),
+        ("CUDA Version=8.0.88; Cudnn Version=6.0.21; Nvidia Driver=375.66", 6.0),
+        ("cuDNN 8902 cu121", 8.9),
+        ("CuDNN[R4]-fp16 (Torch)", 4.0),
+        ("torch7/cudnn", None),
+        ("PyTorch 1.0.0", None),
+    ],
+)
+def test_the_library_of_a_row_is_read_from_its_version(text: str, library: float | None) -> None:
+    assert library_of(text) == library

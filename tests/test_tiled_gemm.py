@@ -1,0 +1,248 @@
+"""Products in the cost model `tiled`: tiles, waves, splits, cache, power; derived by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import paleo
+from paleo.costs import COST_MODELS, Target
+from paleo.costs.tiled import gemm
+from paleo.costs.tiled.constants import CONSTANTS
+from paleo.costs.tiled.gemm import choose
+from paleo.costs.tiled.machine import Machine, machine_for
+from paleo.work import MatMul
+
+TILED = COST_MODELS["tiled"]
+#: Whole numbers that make the arithmetic short: 100 multiprocessors of 1 TFLOP/s each, which
+#: load 100 GB/s each; 1 TB/s of memory; no launch, no latency, no limit of power.
+ROUND: dict[str, Any] = {
+    "multiprocessors": 100,
+    "matrix_peak": 100e12,
+    "vector_peak": 10e12,
+    "bandwidth": 1e12,
+    "cache": 1.0,
+    "clock": 100e9 / 64,
+    "power": math.inf,
+    "element_size": 2,
+    **{name: 1.0 if each.unit == "1" else 0.0 for name, each in CONSTANTS.items()},
+}
+HALVES = (2, 2, 2)
+
+
+def machine(**changes: Any) -> Machine:
+    return Machine(**{**ROUND, **changes})
+
+
+def test_a_product_of_many_tiles_runs_at_the_peak() -> None:
+    # 25,600 x 25,600: 100 x 100 tiles of 256 x 256 on 100 multiprocessors are 100 waves.
+    # A step of 64 along K multiplies 2 x 256 x 256 x 64 = 8.389 MFLOP at 1 TFLOP/s: 8.389 us,
+    # and loads 2 x 512 x 64 = 65.5 kB at 100 GB/s: 0.655 us; (8.389^4 + 0.655^4)^(1/4) is
+    # 8.389 within 1e-5. K = 6,400 is 100 steps and one more to fill the pipeline. The tile is
+    # written in 2 x 2 x 256 x 256 / 100 GB/s = 2.621 us.
+    chosen = choose(25600, 25600, 6400, machine(), sizes=HALVES)
+    assert (chosen.rows, chosen.columns, chosen.split) == (256, 256, 1)
+    assert (chosen.tiles, chosen.waves) == (10_000, 100)
+    by_hand = 100 * (101 * 8.388608e-6 + 2.62144e-6)
+    assert chosen.time.compute == pytest.approx(by_hand, rel=2e-5)
+    # 2 (25,600 x 6,400 x 2 + 25,600^2) bytes at 1 TB/s, none of it in so small a cache.
+    assert chosen.time.memory == pytest.approx(1.96608e-3)
+    together = (by_hand**4 + 1.96608e-3**4) ** 0.25
+    assert chosen.time.total == pytest.approx(together, rel=2e-5)
+    # The unhindered peak would take 2 x 25,600^2 x 6,400 / 100e12 s: no more than 2 % is lost.
+    assert chosen.time.total == pytest.approx(2 * 25600**2 * 6400 / 100e12, rel=0.02)
+
+
+def test_one_row_more_than_fills_a_wave_takes_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    only = gemm._MATRIX._replace(tiles=((256, 256),), splits=(1,))
+    monkeypatch.setattr(gemm, "_MATRIX", only)
+    full = choose(2560, 2560, 6400, machine(), sizes=HALVES)
+    more = choose(2561, 2560, 6400, machine(), sizes=HALVES)
+    # 10 x 10 tiles are a whole wave; 11 x 10 are two.
+    assert (full.waves, more.waves) == (1, 2)
+    assert more.time.compute == 2 * full.time.compute
+
+
+def test_a_long_k_over_few_tiles_is_split() -> None:
+    # One tile of 64 x 64 on one multiprocessor of 100; split, more of them work.
+    one = choose(64, 64, 64_000, machine(), sizes=HALVES)
+    assert one.split == 16
+    assert one.tiles >= 16
+    # Without a split, 1,000 steps load 2 x 128 x 64 bytes each at 100 GB/s, which takes longer
+    # than the multiplications: at least 163.84 us.
+    assert one.time.total < 163.84e-6 / 4
+    # A split costs another kernel, so that it does not pay where a kernel takes long to start.
+    slow = choose(64, 64, 64_000, machine(launch=1.0), sizes=HALVES)
+    assert slow.split == 1
+    assert slow.time.overhead == 1.0
+
+
+def test_a_thin_product_takes_what_its_operands_take_from_memory() -> None:
+    # One row: 2 (16,384 + 16,384^2 + 16,384) bytes at 1 TB/s and share 0.8.
+    thin = choose(1, 16384, 16384, machine(memory_share=0.8, multiprocessors=1000), sizes=HALVES)
+    num_bytes = 2 * (16384 + 16384**2 + 16384)
+    assert thin.num_bytes == num_bytes
+    assert thin.time.memory == pytest.approx(num_bytes / 0.8e12)
+    assert thin.time.memory <= thin.time.total < 1.5 * thin.time.memory
+
+
+def test_operands_are_found_in_the_cache_if_six_sets_of_them_fit() -> None:
+    # 2 (100 x 1,000 + 1,000 x 500) = 1.2 MB read, 0.1 MB written. Six sets and what is written
+    # are 7.3 MB: within 0.9 of a cache of 10 MB, and more than 1.25 of one of 5 MB.
+    assert choose(100, 500, 1000, machine(cache=10e6), sizes=HALVES).num_bytes == 0
+    cold = choose(100, 500, 1000, machine(cache=5e6), sizes=HALVES)
+    assert cold.num_bytes == 1.2e6
+    warm = choose(100, 500, 1000, machine(cache=10e6, cache_ratio=4.0), sizes=HALVES)
+    assert warm.time.memory == pytest.approx(1.3e6 / 4e12)
+    # In between, a part of them: (7.3 / 7 - 0.9) / 0.35 of what is read.
+    part = choose(100, 500, 1000, machine(cache=7e6), sizes=HALVES)
+    assert part.num_bytes == pytest.approx((7.3 / 7 - 0.9) / 0.35 * 1.2e6)
+
+
+def test_power_limits_long_products_wholly_and_short_ones_less() -> None:
+    # 50 W at 1 pJ are 50 TFLOP/s of the 100; bursts may take 1.2 times that, 60.
+    limited = machine(power=50.0, energy=1e-12)
+    assert limited.powered_rate == pytest.approx(50e12)
+    long = choose(25600, 25600, 6400, limited, sizes=HALVES).time.total
+    assert long == pytest.approx(2 * 25600**2 * 6400 / 50e12, rel=1e-3)
+    # One wave of 256 x 256 x 25,600: 2.2 GFLOP... 56 us each at 0.6 TFLOP/s.
+    short = choose(2560, 2560, 2560, limited, sizes=HALVES).time
+    free = choose(2560, 2560, 2560, machine(), sizes=HALVES).time
+    assert short.total < 0.7e-3
+    assert short.compute / free.compute == pytest.approx(1 / 0.6, rel=0.02)
+    # Elements of one byte take half the energy.
+    assert machine(power=50.0, energy=1e-12, element_size=1).powered_rate == pytest.approx(100e12)
+
+
+def test_rows_of_odd_length_are_slow_to_load_for_matrix_units_alone() -> None:
+    # Tiles of 256 x 256 are fed as quickly as they multiply, at least: with loads that take twice
+    # as long, in pieces of less than 16 bytes, a step takes ((1 + 16) / (1 + 1))^(1/4) times.
+    loading = machine(load_share=0.01, multiprocessors=100, matrix_peak=1e15)
+    even = choose(4096, 4096, 4096, loading, sizes=HALVES).time
+    odd = choose(4096, 4096, 4095, loading, sizes=HALVES).time
+    assert odd.compute == pytest.approx(8.5**0.25 * even.compute, rel=0.05)
+    # Rows of A and C may be any number: those of B are N long.
+    assert choose(4095, 4096, 4096, loading, sizes=HALVES).time.compute == even.compute
+    lanes = machine(matrix_peak=None, load_share=0.01)
+    singles = (4, 4, 4)
+    even = choose(4096, 4096, 4096, lanes, sizes=singles).time
+    odd = choose(4096, 4096, 4095, lanes, sizes=singles).time
+    assert odd.total == pytest.approx(even.total, rel=1e-3)
+
+
+def test_operands_that_overlap_in_memory_are_counted_as_they_are_stored() -> None:
+    # A 3x3 window makes A nine times as wide as the images are.
+    apart = choose(10_000, 64, 576, machine(), sizes=HALVES)
+    images = 2 * 10_000 * 64
+    overlapping = choose(10_000, 64, 576, machine(), sizes=HALVES, stored=(images, 2 * 576 * 64))
+    assert apart.num_bytes == 2 * (10_000 * 576 + 576 * 64 + 10_000 * 64)
+    assert overlapping.num_bytes == images + 2 * (576 * 64 + 10_000 * 64)
+    whole = choose(64, 64, 64_000, machine(), sizes=HALVES, splits=(1,))
+    assert whole.split == 1
+
+
+def test_products_of_one_kernel_share_its_waves() -> None:
+    # 100 products of one tile of 64 x 64 each fill 100 multiprocessors; one leaves 99 idle.
+    one = choose(64, 64, 64, machine(launch=1e-6), sizes=HALVES).time.total
+    hundred = choose(64, 64, 64, machine(launch=1e-6), sizes=HALVES, count=100).time.total
+    # The one is cut into smaller tiles, for more of the multiprocessors.
+    assert one < hundred < 3 * one
+
+
+def test_the_device_and_its_type_say_what_a_machine_is() -> None:
+    h100 = machine_for(Target(paleo.find_device("H100_SXM"), "bf16"))
+    assert (h100.multiprocessors, h100.matrix_peak) == (132, 989.4e12)
+    assert h100.bandwidth == 3350e9
+    assert h100.cache == 50 * 2**20
+    # A share of 64 bytes a clock of 1980 MHz.
+    assert h100.load_rate == pytest.approx(h100.load_share * 64 * 1980e6)
+    half = machine_for(Target(paleo.find_device("H100_SXM"), "bf16", ppp_comp=0.5))
+    assert half.matrix_peak == 989.4e12 / 2
+    # The lanes of a P100 have twice the rate in fp16, of which products have nothing.
+    p100 = paleo.find_device("P100_PCIE")
+    assert machine_for(Target(p100, "fp16")).vector_peak == p100.peaks["fp32"]["vector"].value
+    trial = machine_for(Target(p100, constants={"launch": 1.0}))
+    assert trial.launch == 1.0
+    with pytest.raises(paleo.HardwareError, match="P100_PCIE has no peak for int8; it has: "):
+        machine_for(Target(p100, "int8"))
+
+
+@given(
+    st.lists(st.tuples(*[st.integers(1, 20_000)] * 3, st.integers(1, 64)), min_size=1, max_size=20),
+    st.sampled_from(["H100_SXM", "V100_SXM2_16GB", "TITAN_X", "APPLE_M1", "XEON_8280"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_arrays_give_what_numbers_give(shapes: list[tuple[int, ...]], name: str) -> None:
+    device = paleo.find_device(name)
+    own = machine_for(Target(device, "fp16" if "fp16" in device.peaks else "fp32"))
+    m, n, k, count = (np.array(column) for column in zip(*shapes, strict=True))
+    together = choose(m, n, k, own, sizes=HALVES, count=count)
+    for i, shape in enumerate(shapes):
+        one = choose(*shape[:3], own, sizes=HALVES, count=shape[3])
+        assert one.time.total == together.time.total[i]  # type: ignore[index]
+        assert one.time.compute == together.time.compute[i]  # type: ignore[index]
+        assert one.split == together.split[i]  # type: ignore[index]
+        flops = 2 * math.prod(shape)
+        peak = own.matrix_peak or own.vector_peak
+        assert peak
+        assert one.time.total >= flops / (1.2 * peak)
+
+
+def test_many_products_are_priced_in_parts_that_make_no_difference() -> None:
+    target = Target(paleo.find_device("A100_SXM_80GB"), "bf16")
+    m = np.arange(1, 20_001)
+    whole = TILED.price(MatMul(m, 512, 1024, 2), target)
+    for i in (0, 8191, 8192, 19_999):
+        alone = TILED.price(MatMul(i + 1, 512, 1024, 2), target)
+        assert (alone.total, alone.memory) == (whole.total[i], whole.memory[i])  # type: ignore[index]
+    assert whole.total.shape == whole.overhead.shape == m.shape  # type: ignore[union-attr]
+
+
+def test_constants_may_be_arrays_of_trials() -> None:
+    device = paleo.find_device("A100_SXM_80GB")
+    launches = np.array([1e-6, 3e-6])[:, None]
+    m = np.array([128, 256, 4096])
+    both = TILED.price(
+        MatMul(m, 512, 1024, 2), Target(device, "bf16", constants={"launch": launches})
+    )
+    assert both.total.shape == (2, 3)  # type: ignore[union-attr]
+    for row, launch in enumerate((1e-6, 3e-6)):
+        alone = TILED.price(
+            MatMul(256, 512, 1024, 2), Target(device, "bf16", constants={"launch": launch})
+        )
+        assert alone.total == both.total[row, 1]  # type: ignore[index]
+
+
+def test_an_explanation_names_tile_waves_and_bound() -> None:
+    target = Target(paleo.find_device("H100_SXM"), "bf16")
+    found = TILED.explain(MatMul(8192, 8192, 8192, 2), target)
+    assert found.time == TILED.price(MatMul(8192, 8192, 8192, 2), target)
+    assert found.bound == "compute"
+    assert found.algorithm == "product on matrix units"
+    details = {name: value for name, value, _ in found.details}
+    rows, columns = map(int, str(details["tile"]).split("x"))
+    tiles = math.ceil(8192 / rows) * math.ceil(8192 / columns)
+    assert details["tiles"] == tiles
+    assert details["waves"] == math.ceil(tiles / 132)
+    assert f"{tiles} tiles of {rows}x{columns} on 132 multiprocessors" in found.why
+    assert TILED.explain(MatMul(1, 8192, 8192, 2), target).bound == "memory"
+    assert TILED.explain(MatMul(8, 8, 8, 2), target).bound == "overhead"
+
+
+def test_trials_of_constants_over_many_products_are_rows() -> None:
+    device = paleo.find_device("A100_SXM_80GB")
+    shares = np.array([0.5, 0.8])[:, None]
+    m = np.arange(1, 10_001)
+    found = TILED.price(
+        MatMul(m, 512, 1024, 2), Target(device, "bf16", constants={"memory_share": shares})
+    )
+    assert found.total.shape == (2, 10_000)  # type: ignore[union-attr]
+    alone = TILED.price(
+        MatMul(9_000, 512, 1024, 2), Target(device, "bf16", constants={"memory_share": 0.8})
+    )
+    assert found.total[1, 8_999] == alone.total  # type: ignore[index]

@@ -1,0 +1,188 @@
+"""Batched products and recurrent layers in the model `tiled`.
+
+Letters: N batch, T steps, H hidden units, G gates.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import pytest
+
+from paleo.costs import Target, Time, find_cost_model
+from paleo.costs.tiled import recurrent
+from paleo.costs.tiled.constants import find_family
+from paleo.costs.tiled.gemm import gemm
+from paleo.costs.tiled.machine import Machine, machine_for
+from paleo.hardware import find_device
+from paleo.layers.recurrent import GRU, LSTM, RNN
+from paleo.work import BatchMatMul, Pass
+
+SHARED = Path(__file__).parents[2] / "shared" / "measured"
+DEEPBENCH, NEUSIGHT = SHARED / "deepbench.csv", SHARED / "neusight_ops.csv"
+
+
+def machine(device: str = "V100_SXM2_16GB", dtype: str = "fp32", **constants: float) -> Machine:
+    return machine_for(Target(find_device(device), dtype, constants=constants))
+
+
+def test_independent_products_run_in_one_kernel() -> None:
+    op = BatchMatMul("attention", 96, 128, 64, 128, 4)
+    expected = gemm(128, 64, 128, machine(), sizes=(4, 4, 4), count=96)
+    assert recurrent.price(op, machine()) == expected
+
+
+def test_steps_that_wait_for_one_another_add_up() -> None:
+    # 50 steps: 50 products of one step each, and 50 times the time between two.
+    op = BatchMatMul("lstm", 50, 16, 4096, 1024, 4, dependent=True)
+    one = gemm(16, 4096, 1024, machine(), sizes=(4, 4, 4))
+    found = recurrent.price(op, machine(step=20e-6))
+    assert found.total == pytest.approx(50 * (one.total + 20e-6))
+    assert found.overhead == pytest.approx(50 * (one.overhead + 20e-6))
+    assert found.compute == pytest.approx(50 * one.compute)
+
+
+def test_waiting_costs() -> None:
+    op = BatchMatMul("lstm", 50, 16, 4096, 1024, 4)
+    waiting = replace(op, dependent=True)
+    assert recurrent.price(waiting, machine()).total > 2 * recurrent.price(op, machine()).total
+
+
+def test_no_steps_cost_nothing() -> None:
+    # A sequence of one step has no way back through time: T - 1 products.
+    op = BatchMatMul("lstm", 0, 16, 4096, 1024, 4, dependent=True)
+    assert recurrent.price(op, machine()) == Time()
+
+
+def test_gradients_of_states_wait_and_those_of_weights_do_not() -> None:
+    op = BatchMatMul("lstm", 50, 16, 4096, 1024, 4, dependent=True)
+    back, weights = op.gradients()
+    assert back.dependent
+    assert not weights.dependent
+
+
+@pytest.mark.parametrize(("layer", "gates"), [(RNN, 1), (GRU, 3), (LSTM, 4)])
+def test_layers_say_which_products_wait(layer: type[RNN], gates: int) -> None:
+    # 8 samples, 30 steps of 24 features, 32 hidden units: the inputs of all steps in one product
+    # of 8 * 30 rows, the states' in 30, and 29 on the way back.
+    made = layer(num_outputs=32, num_layers=1, bidirectional=False, num_biases=2)
+    shape = ((8, 30, 24),)
+    found = {
+        direction: [
+            (op.count, op.m, op.n, op.k, op.dependent)
+            for op in made.operations(direction, shape, 4)
+            if isinstance(op, BatchMatMul)
+        ]
+        for direction in Pass
+    }
+    g = gates * 32
+    assert found == {
+        Pass.FORWARD: [(1, 240, g, 24, False), (30, 8, g, 32, True)],
+        Pass.INPUT_GRADIENT: [(1, 240, 24, g, False)],
+        Pass.WEIGHT_GRADIENT: [
+            (29, 8, 32, g, True), (1, 32, g, 240, False), (1, 24, g, 240, False),
+        ],
+    }  # fmt: skip
+
+
+def test_a_projection_waits_too() -> None:
+    made = LSTM(num_outputs=32, num_layers=1, bidirectional=False, num_biases=2, projection=16)
+    steps = [
+        op
+        for op in made.operations(Pass.FORWARD, ((8, 30, 24),), 4)
+        if isinstance(op, BatchMatMul) and op.dependent
+    ]
+    assert [(op.m, op.n, op.k) for op in steps] == [(8, 128, 16), (8, 16, 32)]
+
+
+def test_explain_says_what_price_says() -> None:
+    for dependent in (False, True):
+        op = BatchMatMul("lstm", 25, 16, 4096, 1024, 4, dependent=dependent)
+        found = recurrent.explain(op, machine(step=20e-6))
+        assert found.time == recurrent.price(op, machine(step=20e-6))
+        details = {name: value for name, value, _ in found.details}
+        assert (details["M"], details["N"], details["K"]) == (16, 4096, 1024)
+        if dependent:
+            assert details["steps"] == 25
+            assert details["between two steps"] == 20e-6
+        else:
+            assert details["products"] == 25
+
+
+def test_many_batches_cost_what_each_costs() -> None:
+    batches = [1, 8, 16, 100]
+    for dependent in (False, True):
+        op = BatchMatMul("lstm", 25, 1, 512, 128, 4, dependent=dependent)
+        together = recurrent.price(replace(op, m=np.array(batches)), machine())
+        for i, batch in enumerate(batches):
+            alone = recurrent.price(replace(op, m=batch), machine())
+            assert together.total[i] == alone.total  # type: ignore[index]
+            assert np.broadcast_to(together.overhead, 4)[i] == alone.overhead
+
+
+@pytest.mark.skipif(not DEEPBENCH.exists(), reason="the measurements of DeepBench are not here")
+@pytest.mark.parametrize(
+    ("measured", "device", "bound"),
+    # Medians of the three passes together, with a tenth to spare. (The P100's products of 32
+    # samples were several times slower than of 64, which no model knows.)
+    [
+        ("M40", "M40", 0.13),
+        ("TitanX-Maxwell", "TITAN_X", 0.13),
+        ("V100-SXM2-16GB(DGX-1)", "V100_SXM2_16GB", 0.13),
+    ],
+)
+def test_deepbench(measured: str, device: str, bound: float) -> None:
+    target = Target(find_device(device), "fp32")
+    if find_family(target.device) is None:
+        pytest.skip(f"nothing is known of {target.device.architecture}")
+    model, errors = find_cost_model("tiled"), []
+    layers = {"op:rnn_vanilla": RNN, "op:rnn_gru": GRU, "op:rnn_lstm": LSTM}
+    with DEEPBENCH.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if row["network"] not in layers or row["device"] != measured:
+                continue
+            if row["precision"] != "fp32":
+                continue
+            x = json.loads(row["op_shape"])
+            n, t, h = x["N"], x["T"], x["hidden"]
+            made = layers[row["network"]](
+                num_outputs=h, num_layers=1, bidirectional=False, num_biases=0
+            )
+            # Without the product with the inputs (cuDNN's CUDNN_SKIP_INPUT).
+            forward = made.operations(Pass.FORWARD, ((n, t, h),), 4)[1:]
+            back = made.operations(Pass.WEIGHT_GRADIENT, ((n, t, h),), 4)
+            operations = {
+                "forward": forward,
+                "backward_input": (replace(back[0], count=t), *back[2:-1]),
+                "backward_weight": back[1:2],
+            }[row["direction"]]
+            seconds = sum(float(model.price(op, target).total) for op in operations)
+            errors.append(abs(seconds / (float(row["value"]) / 1e3) - 1))
+    assert len(errors) == 159
+    assert median(errors) <= bound
+
+
+@pytest.mark.skipif(not NEUSIGHT.exists(), reason="the measurements of NeuSight are not here")
+@pytest.mark.parametrize(
+    ("measured", "device", "bound"),
+    [("V100-PCIe-32GB", "V100_PCIE_32GB", 0.1), ("T4", "T4", 0.18)],
+)
+def test_batched_products_of_neusight(measured: str, device: str, bound: float) -> None:
+    target = Target(find_device(device), "fp32")
+    if find_family(target.device) is None:
+        pytest.skip(f"nothing is known of {target.device.architecture}")
+    with NEUSIGHT.open(newline="") as file:
+        found = [
+            (json.loads(row["op_shape"]), float(row["value"]) / 1e3)
+            for row in csv.DictReader(file)
+            if (row["network"], row["device"]) == ("op:bmm", measured)
+        ]
+    b, m, n, k = (np.array([shape[letter] for shape, _ in found]) for letter in "BMNK")
+    priced = recurrent.price(BatchMatMul("matmul", b, m, n, k, 4), machine_for(target))
+    errors = np.abs(priced.total / np.array([seconds for _, seconds in found]) - 1)
+    assert np.median(errors) <= bound
