@@ -73,7 +73,6 @@ _BURST = 1.2
 #: Matrix units take rows of operands in pieces of so many bytes; others take several loads.
 _ALIGNMENT = 16
 _UNALIGNED = 0.5
-_FED = 256
 #: Bytes of the elements that the constant `load_share` was measured with.
 _LOADED_SIZE = 2
 #: Products that are priced at a time: their numbers stay in the processor's cache.
@@ -143,9 +142,10 @@ def choose(
     if unit is _MATRIX:
         rate = minimum(rate, _BURST * machine.powered_rate)
     rate = rate / machine.multiprocessors
-    # Whatever a device calls its multiprocessors, they can be fed: in tiles of `_FED` on a side,
-    # and together from memory.
-    fed = maximum(size_a * rate / _FED, machine.bandwidth / machine.multiprocessors)
+    # Whatever a device calls its multiprocessors, they can be fed: in their largest tiles, and
+    # together from memory.
+    side = max(unit.tiles[0])
+    fed = maximum(size_a * rate / side, machine.bandwidth / machine.multiprocessors)
     # Elements of one byte come no faster than those of two.
     load_rate = maximum(machine.load_rate * min(1.0, size_a / _LOADED_SIZE), fed)
     if unit is _MATRIX:
