@@ -15,7 +15,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -509,7 +509,9 @@ def error_bands(data: Data) -> tuple[Table, str]:
         by_kind.setdefault(kind, []).append((architecture, general[np.isfinite(general)]))
     for kind, groups in sorted(by_kind.items()):
         # Every architecture counts the same, whatever its number of rows.
-        whole = band(_balanced([ratios for _, ratios in groups]), COVERAGE)
+        count = sum(len(ratios) for _, ratios in groups)
+        balanced = _balanced([ratios for _, ratios in groups])
+        whole = replace(band(balanced, COVERAGE), count=count)
         tried = []
         for name, ratios in groups if len(groups) > 1 else []:
             rest = _balanced([each for other, each in groups if other != name])

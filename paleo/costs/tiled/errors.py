@@ -25,7 +25,7 @@ def _bands() -> dict[tuple[str, str], Band]:
             each["count"],
             root["coverage"],
             f"{each['kind']} on "
-            + (each["architecture"] or "architectures that the model does not know"),
+            + (each["architecture"] or "other architectures, as if nothing were known of them"),
         )
         for each in root["band"]
     }
