@@ -17,7 +17,7 @@ import pytest
 from paleo.costs import Target, Time, find_cost_model
 from paleo.costs.tiled import recurrent
 from paleo.costs.tiled.constants import find_family
-from paleo.costs.tiled.gemm import gemm
+from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.hardware import find_device
 from paleo.layers.recurrent import GRU, LSTM, RNN
@@ -33,14 +33,14 @@ def machine(device: str = "V100_SXM2_16GB", dtype: str = "fp32", **constants: fl
 
 def test_independent_products_run_in_one_kernel() -> None:
     op = BatchMatMul("attention", 96, 128, 64, 128, 4)
-    expected = gemm(128, 64, 128, machine(), sizes=(4, 4, 4), count=96)
+    expected = choose(128, 64, 128, machine(), sizes=(4, 4, 4), count=96).time
     assert recurrent.price(op, machine()) == expected
 
 
 def test_steps_that_wait_for_one_another_add_up() -> None:
     # 50 steps: 50 products of one step each, and 50 times the time between two.
     op = BatchMatMul("lstm", 50, 16, 4096, 1024, 4, dependent=True)
-    one = gemm(16, 4096, 1024, machine(), sizes=(4, 4, 4))
+    one = choose(16, 4096, 1024, machine(), sizes=(4, 4, 4)).time
     found = recurrent.price(op, machine(step=20e-6))
     assert found.total == pytest.approx(50 * (one.total + 20e-6))
     assert found.overhead == pytest.approx(50 * (one.overhead + 20e-6))

@@ -25,6 +25,7 @@ __all__ = [
     "Target",
     "Time",
     "explanation",
+    "quicker",
 ]
 
 
@@ -71,6 +72,18 @@ class Time:
 
 #: The parts of a Time, in order.
 _PARTS = ("compute", "memory", "overhead")
+
+
+def quicker(a: Time, b: Time) -> tuple[Any, Time]:
+    """Return whether `b` is quicker than `a`, and the quicker of the two, element by element."""
+    if not (is_array(a.total) or is_array(b.total)):
+        second = b.total < a.total
+        return second, b if second else a
+    import numpy as np
+
+    second = np.asarray(b.total < a.total)
+    parts = (*_PARTS, "total")
+    return second, Time(*(np.where(second, getattr(b, x), getattr(a, x)) for x in parts))
 
 
 @dataclass(frozen=True)

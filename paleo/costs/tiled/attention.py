@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from paleo.costs.base import Explanation, Time, explanation
+from paleo.costs.base import Explanation, Time, explanation, quicker
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
 from paleo.quantity import Quantity, ceil_div, is_array, maximum, minimum, total
@@ -201,13 +201,11 @@ def _backward(operation: Attention, machine: Machine) -> _Way:
 
 def _quicker(a: _Way, b: _Way) -> _Way:
     """Return the quicker of two, element by element."""
-    if not is_array(a.time.total) and not is_array(b.time.total):
-        return b if b.time.total < a.time.total else a
+    second, time = quicker(a.time, b.time)
+    if not is_array(second):
+        return b if second else a
     import numpy as np
 
-    second = np.asarray(b.time.total < a.time.total)
-    parts = ("compute", "memory", "overhead", "total")
-    time = Time(*(np.where(second, getattr(b.time, x), getattr(a.time, x)) for x in parts))
     return _Way(time, *(np.where(second, y, x) for x, y in zip(a[1:], b[1:], strict=True)))
 
 

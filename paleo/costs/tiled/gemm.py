@@ -24,7 +24,7 @@ from paleo.costs.tiled.machine import Machine
 from paleo.quantity import Array, Quantity, is_array, maximum, minimum, where_positive
 from paleo.work import MatMul
 
-__all__ = ["Choice", "choose", "explain", "gemm", "price"]
+__all__ = ["Choice", "choose", "explain", "explained", "price"]
 
 
 class _Unit(NamedTuple):
@@ -92,29 +92,6 @@ class Choice(NamedTuple):
     unit: str
 
 
-def gemm(
-    m: Quantity,
-    n: Quantity,
-    k: Quantity,
-    machine: Machine,
-    *,
-    sizes: tuple[int, int, int],
-    count: Quantity = 1,
-    share: Quantity = 1.0,
-    stored: tuple[Quantity, Quantity] | None = None,
-    splits: tuple[int, ...] | None = None,
-) -> Time:
-    """Return the time of `count` products in one kernel; `sizes` are bytes an element of A, B, C.
-
-    `share` is the share of a plain product's speed that the inner loop reaches. `stored` are the
-    bytes of A and of B in memory, of all products together, where they are fewer than M K and
-    K N elements, as the images of a convolution. `splits` are those of K that the library has.
-    """
-    return choose(
-        m, n, k, machine, sizes=sizes, count=count, share=share, stored=stored, splits=splits
-    ).time
-
-
 def choose(
     m: Quantity,
     n: Quantity,
@@ -127,7 +104,13 @@ def choose(
     stored: tuple[Quantity, Quantity] | None = None,
     splits: tuple[int, ...] | None = None,
 ) -> Choice:
-    """Return how `gemm` computes `count` products in one kernel, and the time of it."""
+    """Return the quickest way to compute `count` products in one kernel, and its time.
+
+    `sizes` are bytes an element of A, B, C. `share` is the share of a plain product's speed that
+    the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
+    together, where they are fewer than M K and K N elements, as the images of a convolution.
+    `splits` are those of K that the library has.
+    """
     shape = _long(m, n, k, count)
     if shape and stored is None:
         return _chunked(shape, (m, n, k, count), machine, sizes, share, splits)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
+from paleo.costs import base
 from paleo.costs.base import Time
 from paleo.costs.tiled.gemm import Choice
 from paleo.costs.tiled.machine import Machine
@@ -73,16 +74,7 @@ def repeated(time: Time, times: Quantity) -> Time:
 
 def quicker(a: Way, b: Way) -> Way:
     """Return the quicker of two; where times are arrays, with the times of the quicker."""
-    one, other = a.time, b.time
-    if not (is_array(one.total) or is_array(other.total)):
-        return b if other.total < one.total else a
-    import numpy as np
-
-    second = np.asarray(other.total < one.total)
-    time = Time(
-        np.where(second, other.compute, one.compute),
-        np.where(second, other.memory, one.memory),
-        np.where(second, other.overhead, one.overhead),
-        np.where(second, other.total, one.total),
-    )
+    second, time = base.quicker(a.time, b.time)
+    if not is_array(second):
+        return b if second else a
     return (b if second.all() else a)._replace(time=time)
