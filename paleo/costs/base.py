@@ -222,11 +222,12 @@ class CostModel(ABC):
         It is not asked about what an importer did not understand, which nobody prices.
         """
 
-    @abstractmethod
     def fetch(
         self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
     ) -> Time:
         """Return the seconds to fetch activations from another device at `bandwidth`."""
+        seconds = num_bytes / (bandwidth * ppp_comm)
+        return Time(overhead=seconds, total=seconds)
 
     @abstractmethod
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:

@@ -35,12 +35,6 @@ class Roofline(CostModel):
         memory = work.num_bytes / (device.memory_bandwidth * target.ppp_comp)
         return Time(compute, memory, 0.0, maximum(compute, memory))
 
-    def fetch(
-        self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
-    ) -> Time:
-        seconds = num_bytes / (bandwidth * ppp_comm)
-        return Time(overhead=seconds, total=seconds)
-
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         return (
             ("peak", device.peak(dtype), "FLOP/s"),

@@ -68,12 +68,6 @@ class Tiled(CostModel):
     def band(self, kind: str, device: Device) -> Band | None:
         return find_band(kind, device.architecture)
 
-    def fetch(
-        self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
-    ) -> Time:
-        seconds = num_bytes / (bandwidth * ppp_comm)
-        return Time(overhead=seconds, total=seconds)
-
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         return (
             ("peak", device.peak(dtype), "FLOP/s"),

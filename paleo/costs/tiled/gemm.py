@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, cast
 
 from paleo.costs.base import Explanation, Time, explanation
 from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.stream import missed
 from paleo.quantity import Array, Quantity, is_array, maximum, minimum, where_positive
 from paleo.work import MatMul
 
@@ -64,8 +65,8 @@ _WRITING = 2
 #: How many sets of operands pass before one is used again: a set is found in the cache if as
 #: many fit, as the next layer finds what the one before wrote.
 _SETS = 6
-#: The cache keeps all of what fits this share of it, and nothing of what is more by `_DECAY`.
-_KEPT, _DECAY = 0.9, 0.35
+#: The cache keeps all of what fits this share of it.
+_KEPT = 0.9
 #: Kernels shorter than the first number of seconds may take `_BURST` times the power that the
 #: board can take without end; longer than the second, none.
 _BURST_UNTIL, _BURST_GONE = 0.7e-3, 2.1e-3
@@ -210,17 +211,11 @@ def _memory(
     a, b = stored or (count * (sizes[0] * m * k), count * (sizes[1] * k * n))
     read = a + b
     written = count * (sizes[2] * m * n)
-    missed = _missed(_SETS * read + written, machine) * read
-    missed = missed + _missed(read + written, machine) * written
-    hit = read + written - missed
+    out = missed(_SETS * read + written, machine, _KEPT) * read
+    out = out + missed(read + written, machine, _KEPT) * written
+    hit = read + written - out
     rate = machine.bandwidth * machine.memory_share * machine.operand_share
-    return (missed + hit / machine.cache_ratio) / rate, missed
-
-
-def _missed(num_bytes: Quantity, machine: Machine) -> Quantity:
-    """Return the share that is not found in the cache of what is used with so many bytes."""
-    over = (num_bytes / machine.cache - _KEPT) / _DECAY
-    return minimum(maximum(over, 0.0), 1.0)
+    return (out + hit / machine.cache_ratio) / rate, out
 
 
 def _slowed_by_power(flops: Quantity, seconds: Quantity, machine: Machine) -> Quantity:

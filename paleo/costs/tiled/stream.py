@@ -46,9 +46,12 @@ _NORMALIZED = "batchnorm"
 _ROWS_SHARE = 0.66
 
 
-def missed(num_bytes: Quantity, machine: Machine) -> Quantity:
-    """Return the share that is not found in the last cache, of data of so many bytes in all."""
-    over = (num_bytes / machine.cache - _KEPT) / _DECAY
+def missed(num_bytes: Quantity, machine: Machine, kept: float = _KEPT) -> Quantity:
+    """Return the share that is not found in the last cache, of data of so many bytes in all.
+
+    What fits the share `kept` of the cache is found there.
+    """
+    over = (num_bytes / machine.cache - kept) / _DECAY
     return minimum(maximum(over, 0.0), 1.0)
 
 
