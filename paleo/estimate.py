@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, NamedTuple
 
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
 from paleo.costs.bands import NET, Band
+from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library, convolution_choice
 from paleo.errors import SettingError
 from paleo.fusion import fused_backward, fused_forward, inference_forward
 from paleo.graph import Graph, Node, longest_path
@@ -104,12 +105,17 @@ def checked_share(value: Quantity, name: str) -> Quantity:
 
 
 def checked_target(
-    device: Device, cost_model: CostModel, dtype: str = "fp32", ppp_comp: Quantity = 1.0
+    device: Device,
+    cost_model: CostModel,
+    dtype: str = "fp32",
+    ppp_comp: Quantity = 1.0,
+    convolutions: ConvolutionChoice = DEFAULT,
 ) -> Target:
     """Return where operations of a net in this type run, by this cost model.
 
-    Raises SettingError for an unknown dtype, or one that the cost model does not know, or a
-    wrong `ppp_comp`; HardwareError if the device has no figure for the type.
+    Raises SettingError for an unknown dtype, or one that the cost model does not know, a wrong
+    `ppp_comp`, or a library for `convolutions` that does not run on the device; HardwareError if
+    the device has no figure for the type.
     """
     computing = find_precision(dtype).computing
     share = checked_share(ppp_comp, "ppp_comp")
@@ -118,15 +124,18 @@ def checked_target(
     elif dtype not in cost_model.dtypes:
         known = ", ".join(cost_model.dtypes)
         raise SettingError(f"cost model {cost_model.name} knows {known} only, not {dtype}")
-    return Target(device, computing, share)
+    check_library(convolutions.library, device)
+    return Target(device, computing, share, convolutions=convolutions)
 
 
 def net_band(cost_model: CostModel, target: Target, is_plain: bool = True) -> Band | None:
     """Return the error band of a net's times, None where none is known.
 
-    The errors were those of nets as frameworks run them, at `ppp_comp` 1; `is_plain` tells
-    whether this one is (neither fused nor pipelined by hand).
+    The errors were those of nets as frameworks run them, at `ppp_comp` 1, convolutions by the
+    device's own library; `is_plain` tells whether this one is (neither fused nor pipelined by
+    hand).
     """
+    is_plain = is_plain and target.convolutions == DEFAULT
     if not is_plain or is_array(target.ppp_comp) or target.ppp_comp != 1:
         return None
     return cost_model.band(NET, target.device)
@@ -249,6 +258,7 @@ def estimate_pass(
     and `training` are those of `kernels`.
     """
     found = kernels(graph, directions, cost_model, fuse=fuse, training=training)
+    target = replace(target, training=training)
     layers = []
     priced: dict[Any, Time] = {}  # blocks of a net repeat their operations
     for node, operations in zip(graph.nodes, found.of, strict=True):
@@ -290,9 +300,10 @@ def _estimate(
     use_pipeline: bool,
     fuse: bool,
     training: bool,
+    convolutions: ConvolutionChoice,
 ) -> PassTime:
     model = find_cost_model(cost_model)
-    target = checked_target(find_device(device), model, graph.dtype, ppp_comp)
+    target = checked_target(find_device(device), model, graph.dtype, ppp_comp, convolutions)
     return estimate_pass(
         graph, directions, target, model, use_pipeline, fuse=fuse, training=training
     )
@@ -307,6 +318,9 @@ def estimate_forward(
     use_pipeline: bool = False,
     fuse: bool = False,
     training: bool = True,
+    conv_library: str | None = None,
+    workspace: int | str | None = None,
+    use_only_gemm: bool = False,
 ) -> PassTime:
     """Return the time of the forward pass on one device.
 
@@ -314,10 +328,15 @@ def estimate_forward(
     computation and memory traffic of a layer overlap where the cost model adds them up; with
     `fuse`, pointwise operations run in the kernels before them (see paleo.fusion). Without
     `training` it is the pass of inference: batch normalizations read their input once, and
-    dropout does nothing. The element type is the graph's. Raises UnknownNameError,
-    HardwareError or SettingError.
+    dropout does nothing. The element type is the graph's. Each convolution takes the quickest
+    algorithm that `conv_library` offers (one of paleo.costs.convolutions.LIBRARIES) within a
+    `workspace` of so many bytes (or a text such as "4 GiB"); with `use_only_gemm`, the quickest
+    matrix product. Raises UnknownNameError, HardwareError or SettingError.
     """
-    return _estimate(graph, FORWARD, device, cost_model, ppp_comp, use_pipeline, fuse, training)
+    choice = convolution_choice(conv_library, workspace, use_only_gemm)
+    return _estimate(
+        graph, FORWARD, device, cost_model, ppp_comp, use_pipeline, fuse, training, choice
+    )
 
 
 def estimate_backward(
@@ -328,12 +347,18 @@ def estimate_backward(
     ppp_comp: Quantity = 1.0,
     use_pipeline: bool = False,
     fuse: bool = False,
+    conv_library: str | None = None,
+    workspace: int | str | None = None,
+    use_only_gemm: bool = False,
 ) -> PassTime:
     """Return the time of the backward pass on one device: both gradients of every layer.
 
     Parameters and errors are those of `estimate_forward`.
     """
-    return _estimate(graph, BACKWARD, device, cost_model, ppp_comp, use_pipeline, fuse, True)
+    choice = convolution_choice(conv_library, workspace, use_only_gemm)
+    return _estimate(
+        graph, BACKWARD, device, cost_model, ppp_comp, use_pipeline, fuse, True, choice
+    )
 
 
 def estimate_update(

@@ -9,6 +9,7 @@ from typing import Any
 
 from paleo.costs import CostModel, Explanation, Target, Time
 from paleo.costs.bands import Band, kind_of
+from paleo.costs.convolutions import DEFAULT
 from paleo.errors import Mistakes, SettingError, near
 from paleo.estimate import BACKWARD, FORWARD, kernels
 from paleo.graph import Graph
@@ -158,10 +159,13 @@ def _explained(
 ) -> ExplainedOperation:
     if isinstance(operation, Unpriced):
         return ExplainedOperation(direction, operation, Explanation("", "", Time()), False)
+    kind = kind_of(operation)
+    # Errors were of predictions at the peak, of convolutions by the device's own library.
+    as_measured = target.ppp_comp == 1 and (kind != "convolution" or target.convolutions == DEFAULT)
     return ExplainedOperation(
         direction,
         operation,
         cost_model.explain(operation, target),
         cost_model.counts(operation),
-        cost_model.band(kind_of(operation), target.device) if target.ppp_comp == 1 else None,
+        cost_model.band(kind, target.device) if as_measured else None,
     )

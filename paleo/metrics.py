@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from paleo.collectives import COLLECTIVES
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs import DEFAULT_COST_MODEL, ConvolutionChoice, CostModel, find_cost_model
+from paleo.costs.convolutions import DEFAULT
 from paleo.datasets import Schedule
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import (
@@ -22,7 +23,8 @@ from paleo.estimate import (
     DeviceLike,
     NetworkLike,
     adapter,
-    estimate_forward,
+    checked_target,
+    estimate_pass,
     needed_gradients,
 )
 from paleo.graph import Graph, build
@@ -125,6 +127,9 @@ class Metrics:
     largest_batch: int | None
     notes: tuple[str, ...] = ()
     fuse: bool = False
+    #: How convolutions are computed, as in `Run`.
+    convolutions: ConvolutionChoice = DEFAULT
+    convolution_algorithm: str = "gemm"
 
     @property
     def workers(self) -> int:
@@ -205,6 +210,8 @@ class Metrics:
             "cost_model": self.cost_model,
             "dtype": self.dtype,
             "fuse": self.fuse,
+            **self.convolutions.to_dict(),
+            "convolution_algorithm": self.convolution_algorithm,
             "parallel": self.parallel,
             "scaling": self.scaling,
             "scheme": self.scheme,
@@ -289,6 +296,9 @@ def metrics(
     importing: ImportOptions | None = None,
     dtype: str = "fp32",
     fuse: bool = False,
+    conv_library: str | None = None,
+    workspace: int | str | None = None,
+    use_only_gemm: bool = False,
 ) -> tuple[Metrics, ...]:
     """Return the metrics of one net or several, each on every number of workers.
 
@@ -326,6 +336,9 @@ def metrics(
             schemes=scheme,
             dtype=dtype,
             fuse=fuse,
+            conv_library=conv_library,
+            workspace=workspace,
+            use_only_gemm=use_only_gemm,
         )
     )
     schedule = check(Schedule, python_int(epochs), dataset, python_int(dataset_size))
@@ -478,7 +491,7 @@ class _Case:
                 params=one.num_params,
                 storage=self.storage,
                 peak=self._peak,
-                inference=self._inference(net, own),
+                inference=self._inference(net, own, run.convolutions),
                 step=step.whole,
                 compute=step.compute,
                 communication=step.communication,
@@ -493,6 +506,8 @@ class _Case:
                 largest_batch=memory.largest_batch,
                 notes=tuple(notes),
                 fuse=run.fuse,
+                convolutions=run.convolutions,
+                convolution_algorithm=run.convolution_algorithm,
             )
 
     @property
@@ -535,17 +550,14 @@ class _Case:
         except PaleoError as error:  # a net that only the conventions of the cost model can take
             return _Memory(None, None, None, f"memory is not known: {error.mistakes[0]}")
 
-    def _inference(self, net: NetSpec, batch: int) -> float:
-        forward = estimate_forward(
-            self._graph(net, batch),
-            self.device,
-            cost_model=self.cost_model,
-            ppp_comp=self.ppp_comp,
-            use_pipeline=self.use_pipeline,
-            fuse=self.fuse,
-            training=not self.fuse,  # a plain one stays the training step's, as it has been
+    def _inference(self, net: NetSpec, batch: int, choice: ConvolutionChoice) -> float:
+        graph, model = self._graph(net, batch), self.cost_model
+        target = checked_target(self.device, model, self.dtype, self.ppp_comp, choice)
+        training = not self.fuse  # a plain one stays the training step's, as it has been
+        found = estimate_pass(
+            graph, FORWARD, target, model, self.use_pipeline, fuse=self.fuse, training=training
         )
-        return float(forward.upper)
+        return float(found.upper)
 
     def _notes(self, power: float | None, price: Price | None) -> list[str]:
         notes = []

@@ -7,6 +7,7 @@ imported when the first array is met: a command that needs none starts in half t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -23,6 +24,7 @@ __all__ = [
     "maximum",
     "minimum",
     "product",
+    "root",
     "smallest",
     "total",
     "where_positive",
@@ -89,6 +91,15 @@ def product(factors: Iterable[Any]) -> Any:
     for factor in factors:
         result = result * factor
     return result
+
+
+def root(x: Quantity) -> Quantity:
+    """Return the square root, rounded the same for numbers and arrays."""
+    if is_array(x):
+        import numpy as np
+
+        return cast(Quantity, np.sqrt(x))
+    return math.sqrt(x)
 
 
 def total(terms: Iterable[Quantity]) -> Quantity:

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
-from paleo.costs import Time
+from paleo.costs import ConvolutionChoice, Time
 from paleo.costs.bands import Band
+from paleo.costs.convolutions import DEFAULT
 from paleo.errors import SettingError
 
 __all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep", "Worth"]
@@ -226,7 +227,6 @@ class Run:
     scaling: str | None
     batch_size: int
     use_pipeline: bool
-    use_only_gemm: bool
     fuse: bool
     ppp_comp: float
     ppp_comm: float
@@ -235,8 +235,11 @@ class Run:
     notes: tuple[str, ...]
     step: WholeStep | None = None
     memory_capacity: int | None = None
-    #: How convolutions are computed: "gemm", or the "quickest" of several algorithms.
+    #: How convolutions are computed: as "gemm", by the "quickest" of several algorithms, or as the
+    #: "cudnn" of this machine would.
     convolution_algorithm: str = "gemm"
+    #: Of which library, and within which workspace.
+    convolutions: ConvolutionChoice = DEFAULT
     #: How far the truth may be from the times of computation; None where that is not known.
     band: Band | None = None
     find_worth: Callable[[], Worth] = field(default=Worth, compare=False, repr=False)
@@ -258,8 +261,8 @@ class Run:
             "scaling": self.scaling,
             "batch_size": self.batch_size,
             "use_pipeline": self.use_pipeline,
-            "use_only_gemm": self.use_only_gemm,
             "fuse": self.fuse,
+            **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             "ppp_comp": self.ppp_comp,
             "ppp_comm": self.ppp_comm,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs import DEFAULT_COST_MODEL, CostModel, convolution_choice, find_cost_model
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import (
     DeviceLike,
@@ -77,18 +77,21 @@ def simulate(
     importing: ImportOptions | None = None,
     dtype: str = "fp32",
     fuse: bool = False,
+    conv_library: str | None = None,
+    workspace: int | str | None = None,
 ) -> Simulation:
     """Predict training steps of one net or several.
 
-    `nets`, `device` and `network` are names, paths of files, or objects. `batch_size` is
-    one worker's in weak scaling, all workers' in strong scaling, and replaces the file's.
-    `workers`, `scaling` and `schemes` are for `parallel` "data" alone, `hybrid_workers` for
-    "hybrid" alone. `ppp_comp` and `ppp_comm` are the shares of peak that computation and
-    communication reach, above 0 and up to 1. `use_only_gemm` prices every convolution as a
-    matrix multiplication, which is the only algorithm priced so far. `dtype` is one of
-    paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run in the kernels before them,
-    as paleo.fusion says. `importing` is for files of other frameworks, as in `load`. Raises a
-    PaleoError with every mistake in the settings and files.
+    `nets`, `device` and `network` are names, paths of files, or objects. `batch_size` is one
+    worker's in weak scaling, all workers' in strong scaling, and replaces the file's. `workers`,
+    `scaling` and `schemes` are for `parallel` "data" alone, `hybrid_workers` for "hybrid" alone.
+    `ppp_comp` and `ppp_comm` are the shares of peak that computation and communication reach, above
+    0 and up to 1. Each convolution takes the quickest algorithm that `conv_library` offers (one of
+    paleo.costs.convolutions.LIBRARIES; None: what the cost model takes by itself) within a
+    `workspace` of so many bytes, or a text such as "4 GiB"; with `use_only_gemm`, the quickest
+    matrix product. `dtype` is one of paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run
+    in the kernels before them, as paleo.fusion says. `importing` is for files of other frameworks,
+    as in `load`. Raises a PaleoError with every mistake in the settings and files.
     """
     mistakes = Mistakes()
     check = mistakes.check
@@ -119,6 +122,7 @@ def simulate(
         check(_check_scalar, name, value)
         check(checked_share, value, name)
     check(find_precision, dtype)
+    check(convolution_choice, conv_library, workspace)
     mistakes.raise_as(PaleoError)
 
     found_device, found_network, found_model = plan_parts
@@ -135,11 +139,14 @@ def simulate(
         ppp_comm=ppp_comm,
         schemes=tuple(chosen or ()),
         fuse=fuse,
+        conv_library=conv_library,
+        workspace=workspace,
+        use_only_gemm=use_only_gemm,
     )
     runs: list[Run] = []
     for spec in specs:
         assert spec
-        case = _Case(spec, plan, batch_size, use_only_gemm)
+        case = _Case(spec, plan, batch_size)
         if parallel == "data":
             for each in scalings:
                 run = check(case.data, counts, each)
@@ -165,7 +172,6 @@ class _Case:
     net: NetSpec
     plan: Plan
     batch_size: int
-    use_only_gemm: bool
 
     @functools.cached_property
     def _data(self) -> DataParallel:
@@ -324,10 +330,10 @@ class _Case:
         step: WholeStep | None = None,
     ) -> Run:
         plan = self.plan
-        asked = ", as asked" if self.use_only_gemm else ""
-        as_gemm = plan.cost_model.convolution_algorithm == "gemm"
-        if as_gemm and any(isinstance(spec.layer, Filtered) for spec in self.net.layers):
-            notes = [f"convolutions are priced as matrix multiplication (GEMM){asked}", *notes]
+        convolutions, by_default = plan.convolutions, plan.cost_model.convolution_algorithm
+        said = convolutions.note(by_default)
+        if said and any(isinstance(spec.layer, Filtered) for spec in self.net.layers):
+            notes = [said, *notes]
         if plan.use_pipeline and not plan.cost_model.pipelines:
             notes.append(f"{plan.cost_model.name} overlaps by itself: use_pipeline has no effect")
         if self._left_out:
@@ -342,7 +348,6 @@ class _Case:
             scaling=scaling,
             batch_size=self.batch_size,
             use_pipeline=plan.use_pipeline,
-            use_only_gemm=self.use_only_gemm,
             fuse=plan.fuse,
             ppp_comp=float(plan.ppp_comp),
             ppp_comm=float(plan.ppp_comm),
@@ -351,7 +356,8 @@ class _Case:
             notes=tuple(notes),
             step=step,
             memory_capacity=plan.device.memory_capacity,
-            convolution_algorithm=plan.cost_model.convolution_algorithm,
+            convolution_algorithm=convolutions.algorithm(by_default),
+            convolutions=convolutions,
             band=net_band(plan.cost_model, plan.target, not (plan.fuse or plan.use_pipeline)),
             find_worth=functools.partial(self.worth, scaling),
         )

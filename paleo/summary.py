@@ -8,8 +8,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
+from paleo.costs import (
+    DEFAULT_COST_MODEL,
+    ConvolutionChoice,
+    CostModel,
+    Target,
+    Time,
+    convolution_choice,
+    find_cost_model,
+)
 from paleo.costs.bands import Band
+from paleo.costs.convolutions import DEFAULT
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import (
     BACKWARD,
@@ -26,6 +35,7 @@ from paleo.explain import ExplainedLayer, explain_layers, find_layers
 from paleo.graph import Graph, build, unpriced
 from paleo.hardware import find_device
 from paleo.importers import ImportOptions
+from paleo.layers.convolution import Filtered
 from paleo.load import load
 from paleo.netspec import NetSpec
 from paleo.quantity import Quantity, is_array, total
@@ -52,6 +62,11 @@ class TimedOn:
     fuse: bool = False
     #: How far the truth may be from the times of a whole pass; None where that is not known.
     band: Band | None = None
+    #: How convolutions are computed, as in `Run`.
+    convolution_algorithm: str = "gemm"
+    convolutions: ConvolutionChoice = DEFAULT
+    #: What a reader should know of that.
+    said: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -61,6 +76,8 @@ class TimedOn:
             "ppp_comp": self.ppp_comp,
             "use_pipeline": self.use_pipeline,
             "fuse": self.fuse,
+            **self.convolutions.to_dict(),
+            "convolution_algorithm": self.convolution_algorithm,
         }
 
 
@@ -187,6 +204,7 @@ class NetSummary:
             counts = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
             notes.append(f"not understood, and so not counted: {counts}")
         if on := self.timed_on:
+            notes += [on.said] if on.said else []
             if on.use_pipeline and not on.pipelines:
                 notes.append(f"{on.cost_model} overlaps by itself: use_pipeline has no effect")
             if free := [name for name in on.not_counted if name not in self.unknown]:
@@ -233,13 +251,17 @@ def summarize(
     dtype: str = "fp32",
     fuse: bool = False,
     explain: str | Iterable[str] = (),
+    conv_library: str | None = None,
+    workspace: int | str | None = None,
+    use_only_gemm: bool = False,
 ) -> NetSummary:
     """Return the summary of a net at this batch size; None takes the file's.
 
     With a `device`, each layer has the times of its passes there: by this cost model, at the
     share `ppp_comp` of peak, computation and memory traffic overlapped with `use_pipeline`,
     pointwise operations in the kernels before them with `fuse` (see paleo.fusion), and those
-    that `explain` names, or means as a pattern, with why. `dtype` is one of
+    that `explain` names, or means as a pattern, with why; convolutions by an algorithm of
+    `conv_library` within `workspace`, or a product, as in `estimate_forward`. `dtype` is one of
     paleo.tensor.PRECISIONS. `importing` is for files of other frameworks, as in `load`. Raises
     NetSpecError, UnknownNameError or SettingError; with a device, a PaleoError with every
     mistake.
@@ -258,15 +280,16 @@ def summarize(
     found_device = mistakes.check(find_device, device)
     model = mistakes.check(find_cost_model, cost_model)
     mistakes.check(checked_share, ppp_comp, "ppp_comp")
+    choice = mistakes.check(convolution_choice, conv_library, workspace, use_only_gemm)
     if found_device and model:
-        mistakes.check(checked_target, found_device, model, dtype)
+        mistakes.check(checked_target, found_device, model, dtype, 1.0, choice or DEFAULT)
     mistakes.raise_as(PaleoError)
     assert spec
     assert summary
     assert found_device
     assert model
     graph = build(spec, batch_size, dtype, adapter(model))
-    target = checked_target(found_device, model, dtype, ppp_comp)
+    target = checked_target(found_device, model, dtype, ppp_comp, choice or DEFAULT)
     timed = _timed(summary, graph, target, model, use_pipeline, fuse)
     if not names:
         return timed
@@ -320,6 +343,8 @@ def _timed(
         )
         for layer, there, back in zip(summary.layers, forward, backward, strict=True)
     )
+    has_convolutions = any(isinstance(node.layer, Filtered) for node in graph.nodes)
+    choice, by_default = target.convolutions, model.convolution_algorithm
     timed_on = TimedOn(
         target.device.name,
         model.name,
@@ -329,5 +354,8 @@ def _timed(
         not_counted(graph, model),
         fuse,
         net_band(model, target, not (fuse or use_pipeline)),
+        choice.algorithm(by_default),
+        choice,
+        choice.note(by_default) if has_convolutions else "",
     )
     return replace(summary, layers=layers, timed_on=timed_on)

@@ -397,7 +397,7 @@ class Stream(Operation):
     `label` names it; `bytes_read` and `bytes_written` list its operands. One that sums over
     rows of `row` bytes each before it writes them reads them `passes` times, unless the chip
     keeps a row until then. `width` is the bytes that one lane moves at a time, where that is less
-    than the device can.
+    than the device can. `drawn` counts the random numbers that it draws.
     """
 
     label: str
@@ -407,6 +407,7 @@ class Stream(Operation):
     row: Quantity = 0
     passes: int = 1
     width: int = 0
+    drawn: Quantity = 0
 
     @property
     def name(self) -> str:

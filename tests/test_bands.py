@@ -104,7 +104,7 @@ def test_the_command_line_says_the_band() -> None:
 
 def test_every_family_is_an_architecture_and_says_where_its_constants_are_from() -> None:
     for name, family in families().items():
-        assert name in ARCHITECTURES
+        assert name in (*ARCHITECTURES, "CPU")
         for constant, figure in family.constants.items():
             assert figure.source != "the file itself", f"{name}: {constant}"
     own = constants_of(paleo.find_device("T4"))

@@ -279,6 +279,9 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "use_pipeline": False,
         "dtype": "fp32",
         "fuse": False,
+        "conv_library": None,
+        "workspace_limit_bytes": None,
+        "use_only_gemm": False,
     }
     (comparison,) = found["comparisons"]
     assert comparison["settings"] == found["reference"]["settings"] | {"batch_size": 3}
@@ -372,12 +375,13 @@ def test_layers_that_are_the_same_may_be_left_out() -> None:
 def test_notes_say_what_the_cost_models_leave_out() -> None:
     models = ("nin", "--cost_model=paleo2017,roofline", "--use_pipeline")
     notes = [
+        "convolutions are priced as matrix multiplication (GEMM)",
         "not counted by paleo2017: bias, relu, softmax",
         "roofline overlaps by itself: use_pipeline has no effect",
     ]
     found = as_json(*models)
-    assert found["reference"]["notes"] == notes[:1]
-    assert found["comparisons"][0]["notes"] == notes[1:]
+    assert found["reference"]["notes"] == notes[:2]
+    assert found["comparisons"][0]["notes"] == [notes[0], notes[2]]
     for more in ([], ["--totals"]):
         lines = call(*models, *more).stdout.splitlines()
         assert [line for line in lines if line.startswith("note: ")] == [

@@ -9,7 +9,7 @@ import pytest
 
 import paleo
 from paleo.costs import COST_MODELS, Target, Time
-from paleo.costs.paleo2017 import gemm_of
+from paleo.costs.counts2017 import gemm_of
 from paleo.estimate import estimate_pass, not_counted
 from paleo.layers.convolution import Convolution
 from paleo.units import GIB

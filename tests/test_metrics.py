@@ -164,6 +164,10 @@ def test_every_metric_of_a_net_by_hand(spec: paleo.NetSpec, plan: dict[str, Any]
         "cost_model": "roofline",
         "dtype": "fp32",
         "fuse": False,
+        "conv_library": None,
+        "workspace_limit_bytes": None,
+        "use_only_gemm": False,
+        "convolution_algorithm": "gemm",
         "parallel": "data",
         "scaling": "strong",
         "scheme": "TreeAllReduce",
@@ -276,6 +280,7 @@ def test_what_is_not_known_is_none() -> None:
         *("training_energy_j", "price_per_device_hour", "price_currency", "price_provider"),
         *("price_date", "training_cost", "memory_capacity_bytes", "largest_batch_size"),
         "computation_communication_ratio",  # a worker alone
+        *("conv_library", "workspace_limit_bytes"),  # nobody asked for any
     }
     assert "no energy: the file of own has no power" in values["notes"]
     assert one("nin", device="TITAN_X", **SCHEDULE).training_cost is None  # nobody lets them
@@ -462,6 +467,9 @@ OPTIONS = [
     ("--cost_model=roofline", "cost_model", "roofline"),
     ("--dtype=fp32", "dtype", "fp32"),
     ("--fuse", "fuse", True),
+    ("--conv_library=cudnn4", "conv_library", "cudnn4"),
+    ("--workspace=1GiB", "workspace_limit_bytes", 2**30),
+    ("--use-only-gemm", "use_only_gemm", True),
     ("--epochs=2", "epochs", 2.0),
     ("--epochs=0.5", "epochs", 0.5),
     ("--dataset=mnist", "dataset_size", 60_000),

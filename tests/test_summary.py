@@ -98,10 +98,12 @@ def test_the_shapes_are_the_net_s_whatever_the_cost_model_sees(net: Any) -> None
 
 def test_notes_say_what_has_no_time() -> None:
     assert paleo.summarize("nin").notes == ()
-    (note,) = paleo.summarize("nin", device="K40", cost_model="paleo2017").notes
-    assert note == "not counted by paleo2017: bias, relu, softmax"
-    (note,) = paleo.summarize("nin", device="K40", cost_model="roofline", use_pipeline=True).notes
-    assert note == "roofline overlaps by itself: use_pipeline has no effect"
+    gemm = "convolutions are priced as matrix multiplication (GEMM)"
+    notes = paleo.summarize("nin", device="K40", cost_model="paleo2017").notes
+    assert notes == (gemm, "not counted by paleo2017: bias, relu, softmax")
+    notes = paleo.summarize("nin", device="K40", cost_model="roofline", use_pipeline=True).notes
+    assert notes == (gemm, "roofline overlaps by itself: use_pipeline has no effect")
+    assert paleo.summarize("nin", device="K40").notes == ()
 
 
 def test_what_is_wrong_is_said_together() -> None:

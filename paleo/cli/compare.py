@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -20,9 +19,18 @@ from paleo.cli.options import (
     numbers,
     output_options,
 )
-from paleo.cli.plan import DTYPE_HELP, fuse_option, say_what_is_used, use_pipeline_option
+from paleo.cli.plan import (
+    CONV_LIBRARY_HELP,
+    DTYPE_HELP,
+    fuse_option,
+    say_what_is_used,
+    use_only_gemm_option,
+    use_pipeline_option,
+    workspace_option,
+)
 from paleo.compare import Change, Comparison, Difference, Settings, Variant, compare
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
+from paleo.costs.convolutions import LIBRARIES
 from paleo.errors import Mistakes, PaleoError
 from paleo.hardware import device_names
 from paleo.importers import ImportOptions
@@ -84,6 +92,9 @@ _FEW = 20
     metavar="NAME,...",
     help=f"Types ({', '.join(PRECISIONS)}) {DTYPE_HELP}",
 )
+@click.option("--conv_library", type=Names(LIBRARIES), metavar="NAME,...", help=CONV_LIBRARY_HELP)
+@workspace_option
+@use_only_gemm_option
 @use_pipeline_option
 @fuse_option
 @click.option(
@@ -121,6 +132,7 @@ def command(
     Examples:
       paleo compare vgg13 vgg19 --batch_size=64
       paleo compare vgg16 --device=K40,K80
+      paleo compare vgg16 --cost_model=paleo2017 --conv_library=cudnn4,cudnn7
       paleo compare vgg16 --device=K40 --cost_model=roofline --dtype=fp32,fp64
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
@@ -157,8 +169,7 @@ def command(
 
 def _settings(prefix: str = "") -> tuple[Column, ...]:
     """Return the columns of a variant's settings, which are for programs alone."""
-    names = ("net", *(field.name for field in dataclasses.fields(Settings)))
-    return tuple(Column(f"{prefix}{name}") for name in names)
+    return tuple(Column(f"{prefix}{name}") for name in ("net", *Settings.keys()))
 
 
 #: What is compared: the key, the title, the dimension, and the factor's key and title.
@@ -266,6 +277,7 @@ def _labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
             "optimizer": settings.optimizer,
             "use_pipeline": "pipelined" if settings.use_pipeline else "",
             "fuse": "fused" if settings.fuse else "",
+            "convolutions": str(settings.convolutions),
         }
         for settings in (variant.settings for variant in variants)
     ]

@@ -21,8 +21,10 @@ from paleo.cli.options import (
     output_options,
 )
 from paleo.cli.plan import (
+    CONVOLUTION_KEYS,
     SCHEMES_HELP,
     batch_size_option,
+    convolution_options,
     cost_model_option,
     dtype_option,
     fuse_option,
@@ -92,6 +94,7 @@ def _one_of(names: Any) -> dict[str, Any]:
 @ppp_comp_option
 @ppp_comm_option
 @use_pipeline_option
+@convolution_options
 @cost_model_option
 @dtype_option
 @fuse_option
@@ -191,6 +194,7 @@ def _columns(optimizer: str) -> tuple[Column, ...]:
     return (
         Column("plan", "net", **people),
         *map(Column, ("net", "device", "network", "cost_model", "dtype", "fuse")),
+        *map(Column, CONVOLUTION_KEYS),
         *map(Column, ("parallel", "scaling")),
         Column("workers", "workers"),
         Column("scheme", "scheme"),
@@ -254,6 +258,7 @@ def _table(found: tuple[Metrics, ...], settings: dict[str, Any]) -> Table:
     title += f", ppp_comp {settings['ppp_comp']:g}, ppp_comm {settings['ppp_comm']:g}"
     title += ", pipelined" if settings["use_pipeline"] else ""
     title += ", fused" if first.fuse else ""
+    title += f", {first.convolutions}" if str(first.convolutions) else ""
     several = len({each.workers for each in found}) > 1
     return Table(
         title,

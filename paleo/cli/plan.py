@@ -11,18 +11,23 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from paleo.cli.options import Names, verbose
+from paleo.cli.options import Names, number, verbose
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs.convolutions import DEFAULT, LIBRARIES
 from paleo.estimate import link_bandwidth
 from paleo.hardware import find_device, find_network
 from paleo.load import net_source
 from paleo.tensor import PRECISIONS, find_precision
 
 __all__ = [
+    "CONVOLUTION_KEYS",
+    "CONV_LIBRARY_HELP",
     "DTYPE_HELP",
     "SCHEMES_HELP",
     "batch_size_option",
+    "conv_library_option",
+    "convolution_options",
     "cost_model_option",
     "dtype_option",
     "fuse_option",
@@ -33,7 +38,9 @@ __all__ = [
     "say_no_effect",
     "say_what_has_no_effect",
     "say_what_is_used",
+    "use_only_gemm_option",
     "use_pipeline_option",
+    "workspace_option",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -102,6 +109,47 @@ cost_model_option = click.option(
     metavar="[" + "|".join(COST_MODELS) + "]",
     help=_described(COST_MODELS.values()),
 )
+CONV_LIBRARY_HELP = (
+    "Library whose quickest algorithm is taken for each convolution: cudnn2 to cudnn9, onednn (on "
+    "CPUs), any (every algorithm), or cudnn, which asks the cuDNN of this machine.  [default: the "
+    "device's own in tiled, a matrix product in the other cost models]"
+)
+conv_library_option = click.option(
+    "--conv_library",
+    metavar="NAME",
+    shell_complete=Names(LIBRARIES).shell_complete,
+    help=CONV_LIBRARY_HELP,
+)
+#: The columns that say how convolutions were computed, for programs.
+CONVOLUTION_KEYS = (*DEFAULT.to_dict(), "convolution_algorithm")
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    """Bytes: a number, or a text that the API reads."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return number(value) if isinstance(value, str) else value
+
+
+workspace_option = click.option(
+    "--workspace",
+    type=_Size(),
+    metavar="SIZE",
+    help="The most that an algorithm for a convolution may need besides its operands, such as "
+    "4GiB.  [default: no limit]",
+)
+use_only_gemm_option = click.option(
+    "--use_only_gemm",
+    is_flag=True,
+    help="Compute every convolution as a matrix multiplication, the quickest of the library's.",
+)
+
+
+def convolution_options(function: _F) -> _F:
+    """Add the options that say by which algorithm convolutions are computed."""
+    return conv_library_option(workspace_option(use_only_gemm_option(function)))
 
 
 def num_workers_option(default: Sequence[int]) -> Callable[[_F], _F]:

@@ -20,8 +20,10 @@ from paleo.cli.options import (
     output_options,
 )
 from paleo.cli.plan import (
+    CONVOLUTION_KEYS,
     SCHEMES_HELP,
     batch_size_option,
+    convolution_options,
     cost_model_option,
     dtype_option,
     fuse_option,
@@ -70,11 +72,7 @@ from paleo.units import scale_for
 )
 @hybrid_workers_option
 @use_pipeline_option
-@click.option(
-    "--use_only_gemm",
-    is_flag=True,
-    help="Price every convolution as a matrix multiplication (so far the only way).",
-)
+@convolution_options
 @cost_model_option
 @dtype_option
 @fuse_option
@@ -116,6 +114,7 @@ def command(
       paleo simulate alex_v2
       paleo simulate nin --device=K20X --network=infiniband --scaling=strong
       paleo simulate alex_v2_4gpu --parallel=model
+      paleo simulate vgg16 --conv_library=cudnn4 --workspace=256MiB
       paleo simulate squeezenet --vary=squeezenet.sr=0.125,0.5,1 --num_workers=1
     """  # noqa: D301 (click takes the control character, not the escape)
     result = simulate(
@@ -156,6 +155,7 @@ _SETTINGS = tuple(
             "scaling",
             "use_pipeline",
             "fuse",
+            *CONVOLUTION_KEYS,
             "ppp_comp",
             "ppp_comm",
         ),
@@ -217,6 +217,7 @@ def _table(run: Run) -> Table:
     title += f", ppp_comp {run.ppp_comp:g}, ppp_comm {run.ppp_comm:g}"
     title += ", pipelined" if run.use_pipeline else ""
     title += ", fused" if run.fuse else ""
+    title += f", {run.convolutions}" if str(run.convolutions) else ""
     rows: list[dict[str, Any]] = []
     marked = set()
     columns: tuple[Column, ...] = _MODEL_COLUMNS if run.parallel == "model" else _HYBRID_COLUMNS

@@ -18,6 +18,8 @@ from paleo.cli.options import (
     output_options,
 )
 from paleo.cli.plan import (
+    CONVOLUTION_KEYS,
+    convolution_options,
     cost_model_option,
     dtype_option,
     fuse_option,
@@ -54,6 +56,7 @@ _TIMES = (
     Column("backward_bound", "bound"),
     *(Column(key) for of in ("forward", "backward") for key in Time().to_dict(of)),
     *map(Column, ("device", "cost_model", "ppp_comp", "use_pipeline", "fuse")),
+    *map(Column, CONVOLUTION_KEYS),
 )
 _EXPLAINED = (
     *map(Column, ("net", "layer", "type")),
@@ -71,6 +74,7 @@ _EXPLAINED = (
     Column("moved", "moved", "bytes", for_people=True),
     *map(Column, ("bytes_read", "bytes_written", "why", "details")),
     *map(Column, ("dtype", "device", "cost_model", "ppp_comp", "use_pipeline", "fuse")),
+    *map(Column, CONVOLUTION_KEYS),
 )
 
 
@@ -89,6 +93,7 @@ _EXPLAINED = (
 @ppp_comp_option
 @use_pipeline_option
 @fuse_option
+@convolution_options
 @click.option(
     "--explain",
     multiple=True,
@@ -108,6 +113,9 @@ def command(
     ppp_comp: float,
     use_pipeline: bool,
     fuse: bool,
+    conv_library: str | None,
+    workspace: Any,
+    use_only_gemm: bool,
     explain: tuple[str, ...],
     edits: NetEdits,
     importing: ImportOptions,
@@ -135,10 +143,11 @@ def command(
     mistakes = Mistakes()
     edited = edits.applied(nets, importing)
     if device_name is None:
-        say_no_effect("cost_model", "--device")
-        say_no_effect("ppp_comp", "--device")
-        say_no_effect("use_pipeline", "--device")
-        say_no_effect("fuse", "--device")
+        for option in (
+            *("cost_model", "ppp_comp", "use_pipeline", "fuse"),
+            *("conv_library", "workspace", "use_only_gemm"),
+        ):
+            say_no_effect(option, "--device")
     asked = functools.partial(
         summarize,
         device=device_name,
@@ -148,6 +157,9 @@ def command(
         dtype=dtype,
         fuse=fuse,
         explain=explain,
+        conv_library=conv_library,
+        workspace=workspace,
+        use_only_gemm=use_only_gemm,
     )
     found = [mistakes.check(asked, net, batch_size, importing) for net in edited]
     mistakes.raise_as(PaleoError)
@@ -208,6 +220,7 @@ def _setting(summary: NetSummary, what: str = "") -> str:
     if on := summary.timed_on:
         parts += [f"on {on.device}", on.cost_model, f"ppp_comp {on.ppp_comp:g}"]
         parts += ["pipelined"] * on.use_pipeline + ["fused"] * on.fuse
+        parts += [str(on.convolutions)] if str(on.convolutions) else []
     return ", ".join(parts)
 
 

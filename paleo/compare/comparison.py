@@ -6,11 +6,18 @@ import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from paleo.compare.change import Change, change_of
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs import (
+    DEFAULT_COST_MODEL,
+    ConvolutionChoice,
+    CostModel,
+    convolution_choice,
+    find_cost_model,
+)
+from paleo.costs.convolutions import DEFAULT
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import DeviceLike, checked_share, estimate_update
 from paleo.graph import build, checked_batch
@@ -53,10 +60,18 @@ class Settings:
     use_pipeline: bool
     dtype: str = "fp32"
     fuse: bool = False
+    convolutions: ConvolutionChoice = DEFAULT
+
+    @classmethod
+    def keys(cls) -> tuple[str, ...]:
+        """Return the keys of the JSON output."""
+        names = (field.name for field in fields(cls) if field.name != "convolutions")
+        return (*names, *DEFAULT.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return dict(vars(self))
+        named = {key: value for key, value in vars(self).items() if key != "convolutions"}
+        return {**named, **self.convolutions.to_dict()}
 
 
 @dataclass(frozen=True)
@@ -263,6 +278,9 @@ def compare(
     importing: ImportOptions | None = None,
     dtype: str | Sequence[str] = "fp32",
     fuse: bool = False,
+    conv_library: str | Sequence[str | None] | None = None,
+    workspace: int | str | None = None,
+    use_only_gemm: bool = False,
 ) -> Comparison:
     """Compare nets, or one net under several settings, with the first of them.
 
@@ -288,6 +306,12 @@ def compare(
             ("ppp_comp", ppp_comp, int | float, _checked_share),
             ("optimizer", optimizer, str, OPTIMIZERS.__getitem__),
             ("dtype", dtype, str, _checked_dtype),
+            (
+                "conv_library",
+                conv_library,
+                str | None,
+                lambda library: convolution_choice(library, workspace, use_only_gemm),
+            ),
         )
     ]
     mistakes.raise_as(PaleoError)
@@ -371,6 +395,7 @@ def _variant(
     ppp_comp: float,
     optimizer: Optimizer,
     dtype: str,
+    convolutions: ConvolutionChoice,
 ) -> Variant:
     batch = own_batch if batch_size is None else batch_size
     rates: Any = {
@@ -379,7 +404,16 @@ def _variant(
         "use_pipeline": use_pipeline,
         "dtype": dtype,
     }
-    summary: Any = summarize(net, batch, device=device, fuse=fuse, **rates)
+    summary: Any = summarize(
+        net,
+        batch,
+        device=device,
+        fuse=fuse,
+        conv_library=convolutions.library,
+        workspace=convolutions.workspace,
+        use_only_gemm=convolutions.only_gemm,
+        **rates,
+    )
     memory: Any = footprint(net, batch, optimizer=optimizer.name, dtype=dtype)
     layers = tuple(
         LayerFigures(
@@ -416,6 +450,7 @@ def _variant(
         use_pipeline,
         dtype,
         fuse,
+        convolutions,
     )
     return Variant(net.name, settings, layers, total, (*summary.notes, *memory.notes))
 

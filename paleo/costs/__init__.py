@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from paleo.costs import paleo2017, roofline, tiled
 from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target, Time
+from paleo.costs.convolutions import ConvolutionChoice, convolution_choice
 
 __all__ = [
     "COST_MODELS",
     "Conventions",
+    "ConvolutionChoice",
     "CostModel",
     "Explanation",
     "Target",
     "Time",
+    "convolution_choice",
     "find_cost_model",
 ]
 del paleo2017, roofline, tiled

@@ -12,10 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from paleo.costs.bands import Band
+from paleo.costs.convolutions.choice import DEFAULT as CHOICE
+from paleo.costs.convolutions.choice import ConvolutionChoice
 from paleo.hardware import Device
 from paleo.quantity import Quantity, is_array, maximum
 from paleo.registry import Registry
-from paleo.work import Fused, Operation, Stream
+from paleo.work import Convolution, Fused, Operation, Stream
 
 __all__ = [
     "COST_MODELS",
@@ -98,6 +100,10 @@ class Target:
     ppp_comp: Quantity = 1.0
     #: Constants of the cost model in the place of those it has for the device: a fit's trial.
     constants: Mapping[str, Quantity] = field(default_factory=dict)
+    #: Among which algorithms the quickest is taken for each convolution.
+    convolutions: ConvolutionChoice = CHOICE
+    #: Whether what is written is kept for a backward pass; else, its memory is used again soon.
+    training: bool = True
 
 
 @dataclass(frozen=True)
@@ -167,7 +173,8 @@ class CostModel(ABC):
     dtypes: ClassVar[tuple[str, ...] | None] = None
     #: Whether a larger batch never takes less time.
     grows: ClassVar[bool] = True
-    #: By which algorithm convolutions are priced: "gemm", or the "quickest" of several.
+    #: How convolutions are priced where nobody asks for a library: as "gemm", a matrix product, or
+    #: by the "quickest" algorithm of the device's library.
     convolution_algorithm: ClassVar[str] = "gemm"
     #: Whether `pipelined` makes a difference: computation and memory traffic are added up.
     pipelines: ClassVar[bool] = False
@@ -175,6 +182,13 @@ class CostModel(ABC):
     @abstractmethod
     def price(self, operation: Operation, target: Target) -> Time:
         """Return the seconds that this operation takes; of one that is Fused, `price_fused`."""
+
+    def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
+        """Return the seconds of a convolution by an algorithm of `convolutions.ALGORITHMS`.
+
+        None where the cost model has no price: the algorithm does not apply, or it is not known.
+        """
+        return None
 
     def price_fused(self, operation: Fused, target: Target) -> Time:
         """Return the seconds of a kernel that does pointwise operations behind its own.

@@ -9,10 +9,13 @@ of all else of the general-purpose lanes where the data sheet tells the two apar
 
 from __future__ import annotations
 
-from paleo.costs.base import COST_MODELS, CostModel, Target, Time
+from paleo.costs.base import COST_MODELS, CostModel, Explanation, Target, Time
+from paleo.costs.convolutions import ALGORITHMS
+from paleo.costs.convolutions.chooser import Chooser
+from paleo.costs.convolutions.libraries import GEMM
 from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum
-from paleo.work import PRODUCTS, Fused, Operation
+from paleo.work import PRODUCTS, Convolution, Fused, Operation, Work
 
 __all__ = ["Roofline"]
 
@@ -29,11 +32,19 @@ class Roofline(CostModel):
     def price(self, operation: Operation, target: Target) -> Time:
         if isinstance(operation, Fused):
             return self.price_fused(operation, target)
-        device = target.device
-        work = operation.work
-        compute = work.flops / (_peak(operation, target) * target.ppp_comp)
-        memory = work.num_bytes / (device.memory_bandwidth * target.ppp_comp)
-        return Time(compute, memory, 0.0, maximum(compute, memory))
+        if isinstance(operation, Convolution):
+            return _chooser(operation, target).time()
+        return _time(operation.work, isinstance(operation, PRODUCTS), target)
+
+    def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
+        if not ALGORITHMS[algorithm].applies(operation):
+            return None
+        return _chooser(operation, target).price(algorithm, None)
+
+    def explain(self, operation: Operation, target: Target) -> Explanation:
+        if isinstance(operation, Convolution):
+            return _chooser(operation, target).explanation()
+        return super().explain(operation, target)
 
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         return (
@@ -42,10 +53,27 @@ class Roofline(CostModel):
         )
 
 
-def _peak(operation: Operation, target: Target) -> Quantity:
-    """Return the dense peak of the units that do this operation."""
+def _chooser(operation: Convolution, target: Target) -> Chooser:
+    def price(name: str, _: Time | None) -> Time:
+        kernels = ALGORITHMS[name].counts(operation).kernels
+        return sum((_time(each.work, each.is_product, target) for each in kernels), Time())
+
+    return Chooser(
+        operation, target.convolutions, target.dtype, (GEMM,), price,
+        lambda name: ALGORITHMS[name].counts(operation),
+    )  # fmt: skip
+
+
+def _time(work: Work, is_product: bool, target: Target) -> Time:
+    compute = work.flops / (_peak(is_product, target) * target.ppp_comp)
+    memory = work.num_bytes / (target.device.memory_bandwidth * target.ppp_comp)
+    return Time(compute, memory, 0.0, maximum(compute, memory))
+
+
+def _peak(is_product: bool, target: Target) -> Quantity:
+    """Return the dense peak of the units that do products, or all else."""
     fastest = target.device.peak(target.dtype)
-    if isinstance(operation, PRODUCTS):
+    if is_product:
         return fastest
     # Outside of products, tf32 is fp32.
     units = target.device.peaks.get("fp32" if target.dtype == "tf32" else target.dtype, {})

@@ -186,7 +186,8 @@ class Dropout(Pointwise):
             return ()
         count = num_elements(inputs[0])
         moved = (element_size * count,)
-        return (Stream(self.label, moved, moved, num_flops=count),)
+        drawn = count if direction is Pass.FORWARD else 0
+        return (Stream(self.label, moved, moved, num_flops=count, drawn=drawn),)
 
     def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
         # The mask, as numbers to multiply by.

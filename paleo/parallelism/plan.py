@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from paleo.collectives import COLLECTIVES
-from paleo.costs import CostModel, Target, Time
+from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.errors import SettingError
 from paleo.estimate import (
     BACKWARD,
@@ -36,7 +36,9 @@ class Plan:
     """The cluster and how it is used; everything of a step but net, batch and workers.
 
     `dtype` is one of paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run in the
-    kernels before them. Raises SettingError or HardwareError for what does not go together.
+    kernels before them. `conv_library`, `workspace` and `use_only_gemm` say by which algorithm
+    convolutions are computed, as in `estimate_forward`. Raises SettingError or HardwareError for
+    what does not go together.
     """
 
     device: Device
@@ -48,6 +50,9 @@ class Plan:
     ppp_comm: Quantity = 1.0
     schemes: tuple[str, ...] = tuple(COLLECTIVES)
     fuse: bool = False
+    conv_library: str | None = None
+    workspace: int | str | None = None
+    use_only_gemm: bool = False
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -60,13 +65,19 @@ class Plan:
                     f"{name}: expected a {kind.__name__}, such as paleo.{find} returns, "
                     f"got {shown(getattr(self, name))}"
                 )
-        checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp)
+        checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp, self.convolutions)
         checked_share(self.ppp_comm, "ppp_comm")
 
     @property
     def target(self) -> Target:
         """Where operations run."""
-        return Target(self.device, find_precision(self.dtype).computing, self.ppp_comp)
+        computing = find_precision(self.dtype).computing
+        return Target(self.device, computing, self.ppp_comp, convolutions=self.convolutions)
+
+    @property
+    def convolutions(self) -> ConvolutionChoice:
+        """Among which algorithms the quickest is taken for each convolution."""
+        return convolution_choice(self.conv_library, self.workspace, self.use_only_gemm)
 
     @property
     def adapt(self) -> Callable[[Layer], Layer] | None:

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
-from paleo.costs import CostModel, find_cost_model
+from paleo.costs import ConvolutionChoice, CostModel, find_cost_model
+from paleo.costs.convolutions import DEFAULT
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.errors import PaleoError, near
 from paleo.estimate import checked_target
@@ -92,7 +93,8 @@ class OperatorPart(Part):
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model  # arrays are not remembered
         known = {**dict(self.stated), **constants}
-        target = replace(checked_target(self.device, model, self.dtype), constants=known)
+        target = checked_target(self.device, model, self.dtype, convolutions=pricing.convolutions)
+        target = replace(target, constants=known)
         operations = OPERATORS[self.operator].make(self.letters, self.direction, self.dtype)
         if not all(model.counts(each) for each in operations):
             raise UnmappedError(f"{model.name} leaves out {operations[0].name}")
@@ -288,8 +290,11 @@ def _fixed(operator: Operator, shape: Mapping[str, int]) -> tuple[tuple[str, int
     return tuple((letter, shape[letter]) for letter in operator.scalars)
 
 
-def cases_of(rows: Iterable[Measurement]) -> Cases:
-    """Return the cases of measured rows; those that cannot be predicted are listed by reason."""
+def cases_of(rows: Iterable[Measurement], on: Device | None = None) -> Cases:
+    """Return the cases of measured rows; those that cannot be predicted are listed by reason.
+
+    `on` is the device that all rows are of, whatever they call it.
+    """
     import numpy as np
 
     builder = _Builder()
@@ -297,7 +302,7 @@ def cases_of(rows: Iterable[Measurement]) -> Cases:
     reasons: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         try:
-            device = _device(row)
+            device = _device(row, on)
             case, seconds, direction = None, 0.0, ""
             if row.network.startswith("op:"):
                 direction = _operator_direction(row)
@@ -359,9 +364,11 @@ def _reason(error: UnmappedError | PaleoError) -> str:
     return str(error.mistakes[0] if isinstance(error, PaleoError) else error)
 
 
-def _device(row: Measurement) -> Device:
+def _device(row: Measurement, on: Device | None) -> Device:
     if "suspect" in row.verified:
         raise UnmappedError("marked as suspect")
+    if on is not None:
+        return on
     named = protocol_of(row.source_id).devices.get(row.device)
     return find_device(named) if named else device_of(row.device)
 
@@ -387,37 +394,47 @@ def predict(
     cases: Cases,
     cost_model: str | CostModel,
     constants: Mapping[str, Quantity] | None = None,
+    convolutions: ConvolutionChoice = DEFAULT,
 ) -> Array:
     """Return the predicted seconds of each case, NaN for those that this cost model cannot.
 
     `constants` replaces constants of the cost model (`Target.constants`). If they are arrays of
-    P trials, the result is P x cases. Raises UnknownNameError for the cost model.
+    P trials, the result is P x cases. `convolutions` says by which algorithms convolutions are
+    computed. Raises UnknownNameError for the cost model.
     """
     import numpy as np
 
     model = find_cost_model(cost_model)
     trials = {name: value for name, value in (constants or {}).items() if is_array(value)}
     if not trials:
-        return price(cases, model, constants or {})[0]
+        return price(cases, model, constants or {}, convolutions)[0]
     # One by one: the arrays of the cost model are those of shapes.
     spread = zip(*(np.ravel(np.asarray(value)).tolist() for value in trials.values()), strict=True)
     return np.stack(
         [
-            price(cases, model, {**(constants or {}), **dict(zip(trials, each, strict=True))})[0]
+            price(
+                cases,
+                model,
+                {**(constants or {}), **dict(zip(trials, each, strict=True))},
+                convolutions,
+            )[0]
             for each in spread
         ]
     )
 
 
 def price(
-    cases: Cases, model: CostModel, constants: Mapping[str, Quantity]
+    cases: Cases,
+    model: CostModel,
+    constants: Mapping[str, Quantity],
+    convolutions: ConvolutionChoice = DEFAULT,
 ) -> tuple[Array, dict[str, list[int]]]:
     """Return predictions, and for those that are none the reasons and places."""
     import numpy as np
 
     found = np.empty(len(cases))
     reasons: dict[str, list[int]] = {}
-    pricing = Remembering(model)
+    pricing = Remembering(model, convolutions)
     for part in cases.parts:
         try:
             found[part.index] = part.seconds(pricing, constants)

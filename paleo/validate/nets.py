@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from paleo.collectives import COLLECTIVES
-from paleo.costs import CostModel, Target, Time
+from paleo.costs import ConvolutionChoice, CostModel, Target, Time
+from paleo.costs.convolutions import DEFAULT
 from paleo.estimate import (
     BACKWARD,
     FORWARD,
@@ -69,7 +70,8 @@ class NetCase:
         model = remembering.model
         spec = _spec(self.net, self.source_id, self.sequence)
         graph = _graph(spec, self.batch, dtype, adapter(model))
-        target = replace(checked_target(device, model, dtype), constants=constants)
+        target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
+        target = replace(target, constants=constants)
         training = self.parts != ("forward",)
         times = []
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
@@ -106,13 +108,21 @@ class Remembering(CostModel):
     name = "remembering"
     summary = "another cost model"
 
-    def __init__(self, model: CostModel) -> None:
+    def __init__(self, model: CostModel, convolutions: ConvolutionChoice = DEFAULT) -> None:
         self.model = model
+        #: By which algorithms cases have convolutions computed.
+        self.convolutions = convolutions
         self._prices: dict[Any, Time] = {}
         self.conventions = model.conventions  # type: ignore[misc]
 
     def price(self, operation: Operation, target: Target) -> Time:
-        key = (id(target.device), target.dtype, tuple(target.constants.items()), operation)
+        key = (
+            id(target.device),
+            target.dtype,
+            tuple(target.constants.items()),
+            target.convolutions,
+            operation,
+        )
         known = self._prices.get(key)
         if known is None:
             known = self._prices[key] = self.model.price(operation, target)

@@ -12,7 +12,7 @@ from typing import Any
 
 from paleo.costs.bands import Band
 from paleo.costs.base import COST_MODELS, CostModel, Explanation, Target, Time
-from paleo.costs.tiled import attention, convolution, gemm, recurrent, stream
+from paleo.costs.tiled import attention, convolution, cores, gemm, recurrent, stream
 from paleo.costs.tiled.errors import find_band
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.hardware import Device
@@ -49,8 +49,13 @@ class Tiled(CostModel):
         return _handed_over(self._kernel(operation, machine), machine)
 
     def _kernel(self, operation: Operation, machine: Machine) -> Time:
-        time: Time = _module(operation).price(operation, machine)
+        time: Time = _module(operation, machine).price(operation, machine)
         return time
+
+    def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
+        machine = machine_for(target)
+        time = convolution.price_by(algorithm, operation, machine)
+        return None if time is None else _handed_over(time, machine)
 
     def explain(self, operation: Operation, target: Target) -> Explanation:
         machine = machine_for(target)
@@ -58,7 +63,7 @@ class Tiled(CostModel):
         if isinstance(operation, Fused):
             found = self.explain_fused(operation, _without_host(target))
         else:
-            found = _module(operation).explain(operation, machine)
+            found = _module(operation, machine).explain(operation, machine)
         time = _handed_over(found.time, machine)
         if time.total == found.time.total:
             return found
@@ -66,7 +71,8 @@ class Tiled(CostModel):
         return replace(found, time=time, bound=time.bound, why=why)
 
     def band(self, kind: str, device: Device) -> Band | None:
-        return find_band(kind, device.architecture)
+        # Nobody has published times of CPUs that the model could be held to.
+        return None if device.kind == "cpu" else find_band(kind, device.architecture)
 
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         return (
@@ -75,8 +81,10 @@ class Tiled(CostModel):
         )
 
 
-def _module(operation: Operation) -> Any:
+def _module(operation: Operation, machine: Machine) -> Any:
     """Return the module that prices and explains an operation."""
+    if machine.is_cpu and not isinstance(operation, Convolution):
+        return cores
     return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
 
 

@@ -20,6 +20,8 @@ from paleo.quantity import largest, smallest
 __all__ = ["CONSTANTS", "Constant", "Family", "check", "constants_of", "families", "find_family"]
 
 _FAMILIES = Path(__file__).parent / "families"
+#: The family of CPUs without one of their own.
+_ANY_CPU = "CPU"
 #: The source of a constant that is of no architecture in particular.
 GENERAL = "the cost model, for any architecture"
 
@@ -70,11 +72,14 @@ CONSTANTS: dict[str, Constant] = {
         "first-level cache and shared memory of a multiprocessor", "bytes", 16e3, 2e6, 128e3
     ),
     "convolution_share": Constant(
-        "share of a product's speed in a convolution", "1", 0.2, 1.2, 0.85
+        "share of a product's speed in a convolution", "1", 0.2, 2.0, 0.85
     ),
     "library": Constant(
         "generation of the convolution library, as cuDNN counts its major versions",
         "1", 1.0, 10.0, 8.0,
+    ),
+    "scalar": Constant(
+        "time of one step of code that is not vectorized, on one core", "s", 0.1e-9, 20e-9, 2e-9
     ),
     "step": Constant("time between the steps of a recurrent layer", "s", 0.0, 50e-6, 5e-6),
 }  # fmt: skip
@@ -130,8 +135,12 @@ def check(constants: Mapping[str, Figure], file: str, table: str) -> None:
 
 
 def find_family(device: Device) -> Family | None:
-    """Return the architecture of a device, None if nothing is known of it."""
-    return families().get(device.architecture)
+    """Return the architecture of a device, None if nothing is known of it.
+
+    A CPU of another architecture is taken to be like the one that was measured.
+    """
+    other = families().get(_ANY_CPU) if device.kind == "cpu" else None
+    return families().get(device.architecture, other)
 
 
 def constants_of(device: Device) -> dict[str, Figure]:

@@ -1,62 +1,144 @@
 """Convolutions: the quickest of the algorithms that a library has for one.
 
-Each algorithm is a function of the operation and the machine in the table ALGORITHMS, which
-returns None where it does not apply. They differ in how many multiplications they do and in how
-many bytes they move.
+Each algorithm of `paleo.costs.convolutions` is priced by a function of the operation and the
+machine in a table of ways, which returns None where it does not apply. They differ in how many
+multiplications they do and in how many bytes they move.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from paleo.costs.base import Explanation, Time, explanation
-from paleo.costs.tiled import fft, implicit, winograd
+from paleo.costs.convolutions import ALGORITHMS, LIBRARIES, Counts
+from paleo.costs.convolutions.chooser import Chooser
+from paleo.costs.convolutions.libraries import GEMM, NEWEST, offered_by_cudnn
+from paleo.costs.tiled import fft, implicit, onednn, winograd
 from paleo.costs.tiled.gemm import explained
 from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.way import Algorithm, Way, quicker
-from paleo.work import Convolution
+from paleo.costs.tiled.way import Algorithm, Way
+from paleo.quantity import Quantity, smallest
+from paleo.work import Convolution, Pass
 
-__all__ = ["ALGORITHMS", "explain", "price", "ways"]
+__all__ = ["WAYS", "explain", "price", "price_by", "ways"]
 
-#: How a convolution can be computed. Of equally quick ones the first is taken.
-ALGORITHMS: dict[str, Algorithm] = {
-    "implicit product": implicit.implicit,
-    "product added up in memory": implicit.scattered,
-    "implicit products, one for each place in the stride": implicit.by_phases,
+#: How each algorithm is priced on a GPU; on a CPU, as `onednn.WAYS` says. The constants are fitted
+#: to whichever product the library took: one with precomputed indices is priced as one without.
+WAYS: dict[str, Algorithm] = {
+    "implicit_gemm": implicit.implicit,
+    "precomputed_gemm": implicit.implicit,
+    "explicit_gemm": implicit.explicit,
+    "gemm_1x1": implicit.plain,
+    "scattered_gemm": implicit.scattered,
+    "phased_gemm": implicit.by_phases,
     "direct": implicit.direct,
-    "Winograd in one kernel": winograd.fused,
-    "Winograd in steps": winograd.in_steps,
-    "FFT of images": fft.by_images,
-    "FFT of tiles": fft.by_tiles,
+    "winograd_2x2": winograd.fused,
+    "winograd_4x4": winograd.in_steps,
+    "winograd_5x5": winograd.in_steps,
+    "fft": fft.by_images,
+    "tiled_fft": fft.by_tiles,
 }
+#: Seconds below which an algorithm is not, where that is known sooner than what it takes.
+_LEAST: dict[str, Callable[[Convolution, Machine], Quantity]] = {
+    "winograd_4x4": winograd.least,
+    "winograd_5x5": winograd.least,
+    "fft": partial(fft.least, tiled=False),
+    "tiled_fft": partial(fft.least, tiled=True),
+}
+#: More than sums of seconds are rounded by.
+_MARGIN = 1 + 1e-9
+
+
+#: On a CPU. Its library writes out a part of the matrix at a time, which the cache holds: within
+#: any workspace.
+_CPU_WAYS: dict[str, Algorithm] = {**onednn.WAYS, GEMM: onednn.WAYS["explicit_gemm"]}
+
+
+def _known(machine: Machine) -> Mapping[str, Algorithm]:
+    return _CPU_WAYS if machine.is_cpu else WAYS
+
+
+def _names(operation: Convolution, machine: Machine) -> tuple[str, ...]:
+    """Return the algorithms that the device's own library has for a convolution."""
+    if machine.is_cpu:
+        return LIBRARIES["onednn"].offers(operation)
+    return offered_by_cudnn(float(smallest(machine.library)), operation)
+
+
+def _with_library(machine: Machine) -> Machine:
+    """Return a machine whose library is of the generation that was asked for."""
+    name = machine.convolutions.library
+    if name is None or machine.is_cpu:
+        return machine
+    generation = NEWEST if name == "any" else LIBRARIES[name].generation
+    return machine if generation is None else replace(machine, library=generation)
 
 
 def ways(operation: Convolution, machine: Machine) -> dict[str, Way]:
-    """Return every way to compute it, by the names in ALGORITHMS."""
-    found = {name: run(operation, machine) for name, run in ALGORITHMS.items()}
+    """Return every way in which the device's own library computes it, by name."""
+    known = _known(machine)
+    found = {name: known[name](operation, machine) for name in _names(operation, machine)}
     return {name: way for name, way in found.items() if way is not None}
+
+
+def _is_never_quickest(name: str, operation: Convolution, machine: Machine) -> bool:
+    """Tell whether an algorithm is what `implicit_gemm` is here, or that and more."""
+    if name == "explicit_gemm" and not machine.is_cpu:
+        return operation.direction is not Pass.INPUT_GRADIENT
+    return name == "precomputed_gemm"
+
+
+def _chooser(operation: Convolution, machine: Machine) -> Chooser:
+    machine = _with_library(machine)
+    known = _known(machine)
+
+    def price(name: str, best: Time | None = None) -> Time | None:
+        if name not in known:
+            return None
+        if best is not None and _is_never_quickest(name, operation, machine):
+            return None
+        if best is not None and machine.matrix_peak is None and name in _LEAST:
+            over = _LEAST[name](operation, machine) - _MARGIN * best.total
+            if smallest(over) > 0:
+                return None
+        way = known[name](operation, machine)
+        return None if way is None else way.time
+
+    return Chooser(
+        operation, machine.convolutions, machine.dtype, _names(operation, machine), price,
+        partial(_count, operation), partial(_shown, operation, machine),
+    )  # fmt: skip
+
+
+def _count(operation: Convolution, name: str) -> Counts:
+    return ALGORITHMS[name].counts(operation)
 
 
 def price(operation: Convolution, machine: Machine) -> Time:
     """Return the time of one pass of a convolution."""
-    best: Way | None = None
-    for way in ways(operation, machine).values():
-        best = way if best is None else quicker(best, way)
-    assert best
-    return best.time
+    return _chooser(operation, machine).time()
+
+
+def price_by(algorithm: str, operation: Convolution, machine: Machine) -> Time | None:
+    """Return the time by one algorithm, None where it does not apply here."""
+    if not ALGORITHMS[algorithm].applies(operation):
+        return None
+    return _chooser(operation, machine).price(algorithm, None)
 
 
 def explain(operation: Convolution, machine: Machine) -> Explanation:
     """Return why it takes what `price` says; for numbers, not arrays."""
-    found = ways(operation, machine)
-    name = min(found, key=lambda name: found[name].time.total)
-    way = found.pop(name)
-    others = [(f"by {other}", each.time.total, "s") for other, each in found.items()]
+    return _chooser(operation, machine).explanation()
+
+
+def _shown(operation: Convolution, machine: Machine, name: str) -> Explanation:
+    way = _known(machine)[name](operation, machine)
+    assert way
     if way.choice is None:
-        why = "each channel by itself: its bytes are most of the work"
-        return explanation(name, way.time, *others, why=why)
-    shown = explained(
+        return explanation(name, way.time)
+    return explained(
         name, way.choice, way.m, way.n, way.k, machine,
-        ("products", way.products, ""), ("workspace", way.workspace, "bytes"),
+        ("units", way.choice.unit, ""), ("products", way.products, ""),
     )  # fmt: skip
-    return replace(shown, time=way.time, bound=way.time.bound, details=(*shown.details, *others))

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, cast
 from paleo.costs.base import Explanation, Time, explanation
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import missed
-from paleo.quantity import Array, Quantity, is_array, maximum, minimum, where_positive
+from paleo.quantity import Array, Quantity, is_array, maximum, minimum, root, where_positive
 from paleo.work import MatMul
 
 __all__ = ["Choice", "choose", "explain", "explained", "price"]
@@ -154,14 +154,14 @@ def choose(
         loaded = (size_a * in_rows + size_b * in_columns) / load_rate
         wait = maximum(loaded, machine.latency / _LATENCY_STEP)
         computed = tile[0] * tile[1] * (1 - vectors) + in_rows * in_columns * vectors
-        element = _root(_fourth(2 * computed / rate) + _fourth(wait))
+        element = _fourth_root(_fourth(2 * computed / rate) + _fourth(wait))
         written = _WRITING * size_c * in_rows * in_columns / load_rate
         number = count * _ceil(m / tile[0]) * _ceil(n / tile[1])
         for split, depth in along_k:
             waves = _ceil(number * split / machine.multiprocessors)
             busy = waves * (depth * element + written)
             extra = machine.launch + split * pass_over_c if split > 1 else 0.0
-            seconds = _root(_fourth(busy) + memory_4) + extra
+            seconds = _fourth_root(_fourth(busy) + memory_4) + extra
             found.append((seconds, busy, number * split, waves))
             best, which = _least(best, which, seconds, len(found) - 1)
     assert best is not None
@@ -183,13 +183,8 @@ def _fourth(x: Quantity) -> Quantity:
     return (x * x) * (x * x)
 
 
-def _root(x: Quantity) -> Quantity:
-    """Return the fourth root, rounded the same for numbers and arrays."""
-    if is_array(x):
-        import numpy as np
-
-        return cast(Quantity, np.sqrt(np.sqrt(x)))
-    return math.sqrt(math.sqrt(x))
+def _fourth_root(x: Quantity) -> Quantity:
+    return root(root(x))
 
 
 def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:

@@ -14,14 +14,16 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from paleo.costs.base import Time
+from paleo.costs.convolutions.base import lowered
+from paleo.costs.convolutions.gemm import PHASED, SCATTERED, is_plain, phases
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
 from paleo.costs.tiled.way import Shape, Way, extended, images, positions, quicker, repeated
-from paleo.quantity import Quantity, ceil_div, maximum, product, smallest
+from paleo.quantity import Quantity, ceil_div, maximum, smallest
 from paleo.work import Convolution, Pass
 
-__all__ = ["by_phases", "direct", "implicit", "scattered"]
+__all__ = ["by_phases", "direct", "explicit", "implicit", "plain", "scattered"]
 
 #: Kernels do not split the sum over R S C; those for the filter's gradient do, over N P Q.
 _WHOLE: tuple[int, ...] = (1,)
@@ -37,9 +39,8 @@ _PHASE_SHARE = 0.9
 _ADDED = 4
 #: Kernels beside the product: where the windows are, and layouts; and the filter's parts.
 _LANES_KERNELS, _MATRIX_KERNELS = 2, 1
-#: From this generation on libraries compute all groups in one kernel, and strided gradients
-#: without the zeros.
-_GROUPED = _PHASED = 7
+#: From this generation on libraries compute all groups in one kernel.
+_GROUPED = 7
 #: Shares of the lanes' and of the memory's rate in a kernel without tiles.
 _DIRECT_COMPUTE, _DIRECT_MEMORY = 0.25, 0.7
 
@@ -69,13 +70,48 @@ def implicit(operation: Convolution, machine: Machine) -> Way | None:
     return _on_units(operation, machine, build)
 
 
+def explicit(operation: Convolution, machine: Machine) -> Way | None:
+    """Return it as `implicit` does, of a matrix that is written and read besides.
+
+    The gradient of the input is such a matrix, which is added up afterwards.
+    """
+    window, matrix = operation.window_elements, operation.element_size * lowered(operation)
+    if operation.direction is not Pass.INPUT_GRADIENT:
+        way = implicit(operation, machine)
+        passes = (matrix, matrix)
+        return way and way._replace(time=extended(way.time, machine, passes=passes, kernels=1))
+    image = operation.element_size * operation.input_elements
+
+    def build(c: int, k: int, unit: Machine) -> Way:
+        shape = (positions(operation), window * c, k)
+        way = _built(operation, unit, shape, more_kernels=1)
+        return way._replace(time=extended(way.time, machine, passes=(image + matrix,)))
+
+    return _on_units(operation, machine, build)
+
+
+def plain(operation: Convolution, machine: Machine) -> Way | None:
+    """Return a 1 x 1 convolution as the product that it is, by a library for products."""
+    if operation.groups > 1 or not is_plain(operation):
+        return None
+    rows, c, k = positions(operation), operation.in_channels, operation.out_channels
+    shapes: dict[Pass, Shape] = {
+        Pass.FORWARD: (rows, k, c),
+        Pass.INPUT_GRADIENT: (rows, c, k),
+        Pass.WEIGHT_GRADIENT: (k, c, rows),
+    }
+    shape, size = shapes[operation.direction], operation.element_size
+    chosen = choose(*shape, machine, sizes=(size, size, size))
+    return Way(chosen.time, *shape, 1, chosen)
+
+
 def scattered(operation: Convolution, machine: Machine) -> Way | None:
     """Return the input's gradient as a product with all windows, which are then added up.
 
     It does not multiply zeros, but adds R S C numbers for each position to the image, which was
     filled with zeros, in memory.
     """
-    if operation.direction is not Pass.INPUT_GRADIENT or _is_plain(operation):
+    if not SCATTERED.applies(operation):
         return None
     window, size = operation.window_elements, operation.element_size
     image = size * operation.input_elements
@@ -94,26 +130,14 @@ def scattered(operation: Convolution, machine: Machine) -> Way | None:
 
 
 def by_phases(operation: Convolution, machine: Machine) -> Way | None:
-    """Return the input's gradient without the zeros that strides put between the outputs.
-
-    Inputs of equal place between two positions are reached by the same elements of the filter: a
-    product for each of the s_h s_w places, with R / s_h S / s_w elements.
-    """
-    axes = operation.axes
-    if (
-        operation.direction is not Pass.INPUT_GRADIENT
-        or smallest(machine.library) < _PHASED
-        or all(axis.stride == 1 for axis in axes)
-        or any(axis.window < axis.stride or axis.dilation > 1 for axis in axes)
-    ):
+    """Return the input's gradient without the zeros that strides put between the outputs."""
+    if not PHASED.applies(operation):
         return None
-    places = product(axis.stride for axis in axes)
-    elements = product(ceil_div(axis.window, axis.stride) for axis in axes)
-    each = product(max(ceil_div(axis.size, axis.stride), axis.output) for axis in axes)
+    found = phases(operation)
 
     def build(c: int, k: int, unit: Machine) -> Way:
-        shape = (operation.batch * each, c, elements * k)
-        return _built(operation, unit, shape, share=_PHASE_SHARE, count=places)
+        shape = (operation.batch * found.positions, c, found.elements * k)
+        return _built(operation, unit, shape, share=_PHASE_SHARE, count=found.places)
 
     return _on_units(operation, machine, build)
 
@@ -127,13 +151,6 @@ def direct(operation: Convolution, machine: Machine) -> Way | None:
     compute = operation.flops / (machine.vector_peak * machine.vector_share * _DIRECT_COMPUTE)
     memory = moved(operation.work.num_bytes, machine, share=_DIRECT_MEMORY)
     return Way(Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch))
-
-
-def _is_plain(operation: Convolution) -> bool:
-    """Tell whether a window is one element, and every element has one."""
-    return all(
-        axis.window == axis.stride == 1 and axis.output == axis.size for axis in operation.axes
-    )
 
 
 def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quantity:

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 
 from paleo.costs.base import Target
+from paleo.costs.convolutions.choice import DEFAULT as CHOICE
+from paleo.costs.convolutions.choice import ConvolutionChoice
 from paleo.costs.tiled.constants import constants_of
 from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum, minimum
@@ -58,7 +60,12 @@ class Machine:
     scratch: Quantity
     convolution_share: Quantity
     library: Quantity
+    scalar: Quantity
     step: Quantity
+    dtype: str = "fp32"
+    is_cpu: bool = False
+    training: bool = True
+    convolutions: ConvolutionChoice = CHOICE
 
     @property
     def load_rate(self) -> Quantity:
@@ -98,6 +105,10 @@ def machine_for(target: Target) -> Machine:
         figures["power"].value if "power" in figures else math.inf,
         element_size(target.dtype),
         **constants,
+        dtype=target.dtype,
+        is_cpu=device.kind == "cpu",
+        training=target.training,
+        convolutions=target.convolutions,
     )
 
 

@@ -17,14 +17,23 @@ from paleo.costs.tiled.stream import moved
 from paleo.quantity import Quantity, is_array, product
 from paleo.work import Convolution
 
-__all__ = ["Algorithm", "Shape", "Way", "extended", "images", "positions", "quicker", "repeated"]
+__all__ = [
+    "Algorithm",
+    "Shape",
+    "Way",
+    "extended",
+    "images",
+    "in_passes",
+    "positions",
+    "quicker",
+    "repeated",
+]
 
 
 class Way(NamedTuple):
     """A convolution computed by one algorithm: its time, and the matrix product in it.
 
     `products` of M x N x K are computed as `choice` says; None if there are none.
-    `workspace` is the bytes that the algorithm needs besides its operands.
     """
 
     time: Time
@@ -33,7 +42,6 @@ class Way(NamedTuple):
     k: Quantity = 0
     products: Quantity = 0
     choice: Choice | None = None
-    workspace: Quantity = 0
 
 
 #: M, N and K of a product.
@@ -63,6 +71,16 @@ def extended(
         memory = memory + moved(num_bytes, machine)
     overhead = kernels * machine.launch
     return time + Time(0.0, memory, overhead, memory + overhead)
+
+
+def in_passes(
+    flops: Quantity, passes: Iterable[Quantity], machine: Machine, *, kernels: int
+) -> Quantity:
+    """Return the least seconds of so many FLOPs of products on the lanes, passes and kernels."""
+    time = extended(Time(), machine, passes=passes, kernels=kernels)
+    if machine.vector_peak is None:
+        return time.total
+    return time.total + flops / (machine.vector_peak * machine.vector_share)
 
 
 def repeated(time: Time, times: Quantity) -> Time:

@@ -1,0 +1,140 @@
+"""Convolutions of small filters by Winograd's algorithm: fewer multiplications, more additions.
+
+F(m x m, r x r) computes m x m outputs from a x a inputs, a = m + r - 1, with a^2 instead of
+m^2 r^2 multiplications: inputs and filters are transformed, a^2 matrix products of T x C times
+C x K follow, for T = N ceil(P / m) ceil(Q / m) tiles, and their results are transformed back
+(Lavin, Gray, Fast Algorithms for Convolutional Neural Networks, arXiv:1509.09308, section 4). The
+gradient of the filter sums over the tiles.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel, Roles, roles
+from paleo.quantity import Quantity, ceil_div, product
+from paleo.work import Convolution, Pass
+
+__all__ = ["WINOGRAD_2X2", "WINOGRAD_4X4", "WINOGRAD_5X5", "Winograd", "spectra", "tiles"]
+
+
+class _Transforms(NamedTuple):
+    """FLOPs to transform one tile of the input, one filter, and one tile of the output."""
+
+    input: int
+    filter: int
+    output: int
+
+
+def tiles(operation: Convolution, m: int) -> Quantity:
+    """Return into how many tiles of m x m outputs the result (or the input's gradient) is cut."""
+    back = operation.direction is Pass.INPUT_GRADIENT
+    found: Quantity = product(
+        ceil_div(axis.size if back else axis.output, m) for axis in operation.axes
+    )
+    return operation.batch * found
+
+
+class Winograd(Algorithm):
+    """F(m x m, r x r), with transforms that pass through memory, or on the chip if `is_fused`."""
+
+    name = "winograd"
+    is_fused = False
+    m: int
+    r: int
+    transforms: _Transforms
+
+    @property
+    def side(self) -> int:
+        """The inputs of a tile in a row."""
+        return self.m + self.r - 1
+
+    def applies(self, operation: Convolution) -> bool:
+        return (
+            len(operation.axes) == 2
+            and operation.groups == 1
+            and all(
+                (axis.window, axis.stride, axis.dilation) == (self.r, 1, 1)
+                for axis in operation.axes
+            )
+            # What is summed over the tiles does not stay on the chip.
+            and not (self.is_fused and operation.direction is Pass.WEIGHT_GRADIENT)
+        )
+
+    def counts(self, operation: Convolution) -> Counts:
+        c, k = operation.in_channels, operation.out_channels
+        number, elements = 1.0 * tiles(operation, self.m), self.side**2
+        # Of the gradients, what is known takes the place of the input, and the other way round.
+        back = operation.direction is Pass.INPUT_GRADIENT
+        of_input = self.transforms.output if back else self.transforms.input
+        of_output = self.transforms.input if back else self.transforms.output
+        flops = roles(
+            operation, of_input * number * c, self.transforms.filter * c * k, of_output * number * k
+        )
+        moved = spectra(operation, self)
+        multiply = 2 * elements * number * c * k
+        (first, second), (result,) = operation.reads, operation.writes
+        if self.is_fused:
+            whole = multiply + flops.first + flops.result
+            return Counts(
+                (
+                    Kernel(flops.second, (second,), (moved.second,)),
+                    Kernel(whole, (first, moved.second), (result,), is_product=True),
+                ),
+                moved.second,
+            )
+        return Counts(
+            (
+                Kernel(flops.first, (first,), (moved.first,)),
+                Kernel(flops.second, (second,), (moved.second,)),
+                Kernel(multiply, moved[:2], moved[2:], is_product=True),
+                Kernel(flops.result, (moved.result,), (result,)),
+            ),
+            moved.first + moved.second + moved.result,
+        )
+
+
+def spectra(operation: Convolution, algorithm: Winograd) -> Roles:
+    """Return the bytes of the transformed tensors, those that are read first."""
+    c, k = operation.in_channels, operation.out_channels
+    # As floating point, since a tile may have many times the numbers of its image.
+    number = 1.0 * tiles(operation, algorithm.m)
+    each = operation.element_size * algorithm.side**2
+    return roles(operation, each * number * c, each * c * k, each * number * k)
+
+
+class Winograd2x2(Winograd):
+    """F(2 x 2, 3 x 3) in one kernel: 16 multiplications for 36; filters are transformed before."""
+
+    name = "winograd_2x2"
+    summary = "Winograd's F(2x2, 3x3) in one kernel: 16 multiplications for 36"
+    source = "arXiv:1509.09308, section 4.1: 16 products, transforms of 32, 28 and 24 FLOPs"
+    is_fused = True
+    m, r, transforms = 2, 3, _Transforms(32, 28, 24)
+
+
+class Winograd4x4(Winograd):
+    """F(4 x 4, 3 x 3): 36 multiplications for 144."""
+
+    name = "winograd_4x4"
+    summary = "Winograd's F(4x4, 3x3), transforms through memory: 36 multiplications for 144"
+    source = "arXiv:1509.09308, section 4.3: 36 products, transforms of 156, 72 and 100 FLOPs"
+    m, r, transforms = 4, 3, _Transforms(156, 72, 100)
+
+
+class Winograd5x5(Winograd):
+    """F(2 x 2, 5 x 5): 36 multiplications for 100, at the points of F(4 x 4, 3 x 3).
+
+    So the input's transform is the same. A filter is a polynomial of degree 4 evaluated at 5
+    points: 12 FLOPs for each of 5 + 6 lines; an output sums 6 products, 8 for each of 6 + 2.
+    """
+
+    name = "winograd_5x5"
+    summary = "Winograd's F(2x2, 5x5), transforms through memory: 36 multiplications for 100"
+    source = "arXiv:1509.09308, section 4, for r = 5: 36 products, transforms of 156, 132, 64 FLOPs"
+    m, r, transforms = 2, 5, _Transforms(156, 12 * (5 + 6), 8 * (6 + 2))
+
+
+WINOGRAD_2X2, WINOGRAD_4X4, WINOGRAD_5X5 = Winograd2x2(), Winograd4x4(), Winograd5x5()
+for _each in (WINOGRAD_2X2, WINOGRAD_4X4, WINOGRAD_5X5):
+    ALGORITHMS.add(_each.name, _each)

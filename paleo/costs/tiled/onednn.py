@@ -1,0 +1,135 @@
+"""Convolutions on a processor's cores, as PyTorch has oneDNN compute them.
+
+oneDNN's kernels take channels in blocks of a vector, so that images and filters are first written
+in that order, and the result back in its own (oneDNN, "Memory Format Propagation"); PyTorch does
+so for every convolution, since its own tensors stay in theirs. Which kernels there are for what is
+what PyTorch 2.13 was seen to run with ONEDNN_VERBOSE=1.
+"""
+
+from __future__ import annotations
+
+from paleo.costs.base import Time
+from paleo.costs.tiled.cores import multiplied, passed, stepped, together
+from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.way import Algorithm, Way, positions
+from paleo.quantity import Quantity, ceil_div, total
+from paleo.work import Convolution, Pass
+
+__all__ = ["WAYS"]
+
+#: Bytes moved for each that is written: the line is read before.
+_WRITTEN = 2
+#: Bytes of a vector: so many channels stand together.
+_VECTOR = 64
+#: Output channels of a group that a kernel computes together.
+_GROUP = 8
+#: An image of so few channels is read as it is.
+_PLAIN = 3
+#: Kernels for the filter's gradient of a convolution of each channel by itself reach so far.
+_DEPTHWISE_REACH = 3
+#: Steps for an element that changes its place.
+_REORDERED = 0.2
+#: Steps for an element of the windows that are written out.
+_WINDOWED = 0.3
+#: Launches of an operation that each call of the library is worth.
+_CALL = 3.5
+#: Share of the lanes' rate in convolutions of each channel by itself.
+_DEPTHWISE_SHARE = 0.6
+
+
+def _blocked(operation: Convolution, machine: Machine) -> Way | None:
+    """Return it by a kernel that multiplies blocks of channels, images in that order."""
+    groups = operation.groups
+    c, k = operation.in_channels // groups, operation.out_channels // groups
+    depthwise = c == k == 1
+    if operation.direction is Pass.WEIGHT_GRADIENT and groups > 1:
+        reach = max(axis.window for axis in operation.axes)
+        if reach > _DEPTHWISE_REACH if depthwise else k < _GROUP:
+            return None
+    vector = _VECTOR // operation.element_size
+    plain = groups == 1 and c <= _PLAIN
+    if depthwise:
+        flops = operation.flops / _DEPTHWISE_SHARE
+    else:
+        filled_c = c if plain or groups > 1 else _filled(c, vector)
+        filled_k = _filled(k, vector if groups == 1 else _GROUP)
+        flops = 2 * operation.window_elements * filled_c * filled_k * groups * positions(operation)
+    compute = multiplied(flops, machine) / machine.convolution_share
+    # Images and results in blocks are where those of the convolution before were.
+    traffic = total(operation.reads) + _WRITTEN * total(operation.writes)
+    inside = passed(machine, recent=traffic, among=_held(operation))
+    moved: Quantity = 0.0
+    for each in _reordered(operation, plain, machine):
+        moved = moved + each
+    both = together(compute, inside)
+    start = _CALL * machine.launch * (1 + len(_reordered(operation, plain, machine)))
+    time = Time(compute, (both - compute) + moved, start, both + moved + start)
+    return Way(time, positions(operation), k, operation.window_elements * c, groups)
+
+
+def _filled(channels: int, block: int) -> int:
+    return int(ceil_div(channels, block)) * block
+
+
+def _held(operation: Convolution) -> Quantity:
+    """Return the bytes of all tensors, in their own order and in blocks."""
+    return 2 * operation.work.num_bytes
+
+
+def _reordered(operation: Convolution, plain: bool, machine: Machine) -> tuple[Quantity, ...]:
+    """Return the seconds in which each tensor changes its order, but an image of few channels."""
+    first, second = operation.reads
+    (result,) = operation.writes
+    among = _held(operation)
+    back = operation.direction is Pass.WEIGHT_GRADIENT
+    # What was kept of the forward pass, or the filters, is old; the gradient is not.
+    old, recent = (first, second) if back else (second, first)
+    image = {Pass.FORWARD: "recent", Pass.WEIGHT_GRADIENT: "old"}.get(operation.direction, "result")
+    tensors = {
+        "recent": (recent, passed(machine, recent=(1 + _WRITTEN) * recent, among=among)),
+        "old": (old, passed(machine, old=old, recent=_WRITTEN * old, among=among)),
+        "result": (result, passed(machine, recent=result, written=result, among=among)),
+    }
+    return tuple(
+        seconds + stepped(_REORDERED * (num_bytes / operation.element_size), machine)
+        for name, (num_bytes, seconds) in tensors.items()
+        if not (plain and name == image)
+    )
+
+
+def _pointwise(operation: Convolution, machine: Machine) -> Way | None:
+    """Return a convolution of windows of one element by the kernel that is for it."""
+    return _blocked(operation, machine) if operation.window_elements == 1 else None
+
+
+def _direct(operation: Convolution, machine: Machine) -> Way | None:
+    """Return a convolution of larger windows by the kernel that is for it."""
+    return _blocked(operation, machine) if operation.window_elements > 1 else None
+
+
+def _explicit(operation: Convolution, machine: Machine) -> Way | None:
+    """Return it as a product with the windows written out in memory, and read again."""
+    if operation.window_elements == 1 and operation.groups == 1:
+        return None  # nothing to write out
+    groups, window = operation.groups, operation.window_elements
+    c, k = operation.in_channels // groups, operation.out_channels // groups
+    where = positions(operation)
+    flops = 2 * where * window * c * _filled(k, _VECTOR // operation.element_size) * groups
+    windows = operation.element_size * where * window * operation.in_channels
+    compute = multiplied(flops, machine)
+    compute = compute + stepped(_WINDOWED * (windows / operation.element_size), machine)
+    reads, writes = total(operation.reads), total(operation.writes)
+    memory = passed(machine, recent=reads + windows + _WRITTEN * windows, written=writes)
+    # Image by image, the windows are written and multiplied.
+    start = 2 * _CALL * machine.launch * operation.batch
+    time = Time(compute, memory, start, compute + memory + start)
+    return Way(time, where, k, window * c, groups)
+
+
+#: How each algorithm is priced on a CPU, by the names of `paleo.costs.convolutions.ALGORITHMS`;
+#: a function returns None where it does not apply. Of equally quick ones the first is taken.
+WAYS: dict[str, Algorithm] = {
+    "gemm_1x1": _pointwise,
+    "direct": _direct,
+    "explicit_gemm": _explicit,
+}
