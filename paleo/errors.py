@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 __all__ = [
+    "ExecutorError",
     "HardwareError",
     "MeasurementError",
     "Mistake",
@@ -89,6 +90,10 @@ class UnknownNameError(PaleoError):
 
 class SettingError(PaleoError):
     """A setting (batch size, workers, percent of peak, ...) outside its range."""
+
+
+class ExecutorError(PaleoError):
+    """Something that an executor cannot build, or has no memory for."""
 
 
 _T = TypeVar("_T")

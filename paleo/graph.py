@@ -31,6 +31,8 @@ class Node:
     output: Shape
     #: Parameters that are counted in the layer that it shares them with.
     shared_params: int = 0
+    #: The index of that layer.
+    owner: int | None = None
 
     @property
     def type_name(self) -> str:
@@ -170,7 +172,7 @@ def infer_nodes(
 def _sharing(node: Node, owner: Node) -> Node:
     """Return the node without the parameters that are counted in their owner."""
     own, theirs = (each.layer.num_params(each.inputs) for each in (node, owner))
-    return replace(node, shared_params=min(own, theirs))
+    return replace(node, shared_params=min(own, theirs), owner=owner.index)
 
 
 def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) -> Shape:
