@@ -1,0 +1,495 @@
+"""Nets layer by layer: the predicted time of each pass beside what executors measure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, NamedTuple
+
+from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
+from paleo.errors import ExecutorError, Mistakes, SettingError
+from paleo.estimate import (
+    DeviceLike,
+    estimate_pass,
+    kernels,
+    needed_gradients,
+    update_time,
+)
+from paleo.executors import Executor, LayerRun, Timing, measure
+from paleo.graph import Node
+from paleo.importers import ImportOptions
+from paleo.profile.setting import (
+    Case,
+    NetLike,
+    Progress,
+    Setting,
+    failure,
+    no_progress,
+    prepare,
+)
+from paleo.values import check_choice
+from paleo.work import PRODUCTS, Fused, Operation, Pass, Unpriced
+
+__all__ = [
+    "DIRECTIONS",
+    "GRADIENTS",
+    "JOINED",
+    "UPDATE",
+    "LayerPass",
+    "Measured",
+    "Profile",
+    "Profiles",
+    "Sums",
+    "profile",
+]
+
+#: The gradients of a backward pass, and the passes that each is.
+GRADIENTS = {
+    "data": (Pass.INPUT_GRADIENT,),
+    "filter": (Pass.WEIGHT_GRADIENT,),
+    "both": (Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT),
+}
+#: What can be asked for; "all" is a training step: forward, both gradients and the update.
+DIRECTIONS = ("forward", "backward", "all")
+#: Why an input gradient has no time of its own where all gradients are made at once.
+JOINED = "it is made with the weight gradient"
+#: The update of a layer's parameters, which stands beside the names of passes.
+UPDATE = "update"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an executor gave for one pass of a layer.
+
+    Without a `timing`, `missing` says why; it is empty where there is nothing to run.
+    `algorithm` is the one that the executor names. Where it makes all gradients of a layer at
+    once, the time of the weight gradient has that of the input gradient in it, whose predicted
+    seconds are `joined`.
+    """
+
+    timing: Timing | None = None
+    algorithm: str = ""
+    missing: str = ""
+    joined: float | None = None
+
+
+@dataclass(frozen=True)
+class LayerPass:
+    """One pass of one layer: seconds as predicted, and as measured by each executor.
+
+    `direction` is the value of a Pass, or UPDATE. `algorithm` is what the cost model calls the
+    way in which the longest of its operations, products first, is computed.
+    """
+
+    layer: str
+    type_name: str
+    direction: str
+    time: Time
+    algorithm: str
+    measured: Mapping[str, Measured] = field(default_factory=dict)
+
+    @property
+    def predicted(self) -> float:
+        """Seconds by the cost model."""
+        return float(self.time.total)
+
+    def seconds(self, executor: str) -> float | None:
+        """Return the median of what an executor measured, None if it did not."""
+        found = self.measured.get(executor)
+        return found.timing.median if found and found.timing else None
+
+    def compared(self, executor: str) -> float:
+        """Return the predicted seconds of all that an executor's time has in it."""
+        found = self.measured.get(executor)
+        return self.predicted + (found.joined or 0.0 if found else 0.0)
+
+    def ratio(self, executor: str) -> float | None:
+        """Return measured / predicted; None where there is not both."""
+        seconds, predicted = self.seconds(executor), self.compared(executor)
+        return seconds / predicted if seconds is not None and predicted else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output; None for what there is not."""
+        values: dict[str, Any] = {
+            "layer": self.layer,
+            "type": self.type_name,
+            "pass": self.direction,
+            "predicted_s": self.predicted,
+            **self.time.to_dict("predicted"),
+            "bound": self.time.bound,
+            "algorithm": self.algorithm,
+        }
+        for name, found in self.measured.items():
+            times = dict.fromkeys((f"{name}_s", f"{name}_spread", f"{name}_runs"))
+            values |= found.timing.to_dict(name) if found.timing else times
+            values |= {
+                f"{name}_ratio": self.ratio(name),
+                f"{name}_algorithm": found.algorithm or None,
+                f"{name}_missing": found.missing or None,
+                f"{name}_joined": found.joined is not None,
+            }
+        return values
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The passes that an executor measured: how many, their seconds, and those predicted."""
+
+    rows: int
+    measured: float
+    predicted: float
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured / predicted; None where nothing is predicted."""
+        return self.measured / self.predicted if self.predicted else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "rows": self.rows,
+            "measured_s": self.measured,
+            "predicted_s": self.predicted,
+            "ratio": self.ratio,
+        }
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A net layer by layer. Of `num_layers`, the rows are of the first `layers_done`.
+
+    `passes` names what was asked for. Where that is one pass, every layer has a row; where it
+    is several, a layer has those that there is something to do in.
+    """
+
+    case: Case
+    setting: Setting
+    passes: tuple[str, ...]
+    rows: tuple[LayerPass, ...]
+    layers_done: int
+
+    @property
+    def net(self) -> str:
+        """The net's name."""
+        return self.case.spec.name
+
+    @property
+    def num_layers(self) -> int:
+        """All layers of the net."""
+        return len(self.case.graph.nodes)
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether there are layers that nobody came to."""
+        return self.layers_done < self.num_layers
+
+    @property
+    def predicted(self) -> float:
+        """Seconds of all rows by the cost model."""
+        return sum(row.predicted for row in self.rows)
+
+    def sums(self, executor: str) -> Sums:
+        """Return the sums of what this executor measured."""
+        rows = [row for row in self.rows if row.seconds(executor) is not None]
+        return Sums(
+            len(rows),
+            sum(row.seconds(executor) or 0.0 for row in rows),
+            sum(row.compared(executor) for row in rows),
+        )
+
+    @property
+    def measured_anything(self) -> bool:
+        """Whether an executor measured at least one row."""
+        return any(self.sums(name).rows for name in self.setting.executors)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of these figures."""
+        notes = list(self.setting.notes)
+        if self.interrupted:
+            notes.append(f"interrupted after {self.layers_done} of {self.num_layers} layers")
+        both = Pass.WEIGHT_GRADIENT.value in self.passes
+        for name in self.setting.executors:
+            reasons: dict[str, list[str]] = {}
+            joined: list[str] = []
+            for row in self.rows:
+                found = row.measured[name]
+                if found.joined is not None:
+                    joined.append(row.layer)
+                elif found.missing and (found.missing != JOINED or not both):
+                    layers = reasons.setdefault(found.missing, [])
+                    layers += [row.layer] * (row.layer not in layers)
+            notes += [
+                f"{name} did not run {_named(layers)}: {why}" for why, layers in reasons.items()
+            ]
+            if joined:
+                notes.append(
+                    f"{name} makes all gradients of {_named(joined)} at once: in the time of the "
+                    "weight gradient and in its ratio there is the input gradient, too"
+                )
+        return (*notes, *self.case.notes(self.setting))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            **self.case.to_dict(),
+            **self.setting.to_dict(),
+            "passes": list(self.passes),
+            "layers": self.num_layers,
+            "layers_done": self.layers_done,
+            "rows": [row.to_dict() for row in self.rows],
+            "predicted_s": self.predicted,
+            "sums": {name: self.sums(name).to_dict() for name in self.setting.executors},
+            "notes": list(self.notes),
+            "interrupted": self.interrupted,
+        }
+
+
+#: So many layers are named in a note.
+_NAMED = 4
+
+
+def _named(layers: Sequence[str]) -> str:
+    """Return the names of layers, of many the first."""
+    if len(layers) <= _NAMED:
+        return ", ".join(layers)
+    return f"{len(layers)} layers ({', '.join(layers[:_NAMED])}, ...)"
+
+
+@dataclass(frozen=True)
+class Profiles:
+    """Nets layer by layer; after an interrupt, those that were begun, `missed` names the others."""
+
+    runs: tuple[Profile, ...]
+    interrupted: bool = False
+    missed: tuple[str, ...] = ()
+
+    @property
+    def measured_anything(self) -> bool:
+        """Whether an executor measured at least one row."""
+        return any(run.measured_anything for run in self.runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "nets": [run.to_dict() for run in self.runs],
+            "missed": list(self.missed),
+            "interrupted": self.interrupted,
+        }
+
+
+def profile(
+    nets: NetLike | Sequence[NetLike],
+    *,
+    device: DeviceLike = "TITAN_X",
+    executors: str | Sequence[str] = (),
+    direction: str = "forward",
+    gradient_wrt: str = "data",
+    batch_size: int | None = None,
+    cost_model: str | CostModel = DEFAULT_COST_MODEL,
+    ppp_comp: float = 1.0,
+    dtype: str = "fp32",
+    place: str | None = None,
+    num_warmup: int = 10,
+    num_iter: int = 50,
+    conv_library: str | None = None,
+    workspace: int | str | None = None,
+    use_only_gemm: bool = False,
+    importing: ImportOptions | None = None,
+    progress: Progress = no_progress,
+) -> Profiles:
+    """Return the time of each layer of nets, predicted and measured.
+
+    Predictions are for `device`; measured is on this machine, by `executors` of
+    paleo.executors.EXECUTORS, at `place` ("cpu", "cuda", "mps"; None for the best there is): each
+    layer alone, on random inputs, `num_iter` times after `num_warmup` that do not count.
+    `direction` is one of DIRECTIONS; of a backward pass, `gradient_wrt` is one of GRADIENTS.
+    `batch_size` None is the file's, `importing` is as in `load`; `conv_library`, `workspace` and
+    `use_only_gemm` are of predictions, as in `paleo.estimate_forward`.
+
+    What an executor cannot run, or has no memory for, is missing with its reason, and the rest
+    goes on. An interrupt (KeyboardInterrupt) while it measures ends that: what there is by then
+    is returned, as `interrupted`. Raises PaleoError with every mistake before anything is
+    measured.
+    """
+    mistakes = Mistakes()
+    mistakes.check(check_choice, "direction", direction, DIRECTIONS)
+    mistakes.check(check_choice, "gradient_wrt", gradient_wrt, tuple(GRADIENTS))
+    mistakes.raise_as(SettingError)
+    setting, cases, running = prepare(
+        nets,
+        batch_size,
+        importing,
+        device=device,
+        cost_model=cost_model,
+        ppp_comp=ppp_comp,
+        dtype=dtype,
+        executors=executors,
+        place=place,
+        num_warmup=num_warmup,
+        num_iter=num_iter,
+        conv_library=conv_library,
+        workspace=workspace,
+        use_only_gemm=use_only_gemm,
+    )
+    passes = _passes(direction, gradient_wrt)
+    plans = [_planned(case, setting, passes) for case in cases]
+    done: list[list[list[LayerPass]]] = [[] if running else plan.rows for plan in plans]
+    interrupted = False
+    if running:
+        try:
+            with progress("measuring", sum(len(plan.rows) for plan in plans)) as advance:
+                for plan, into in zip(plans, done, strict=True):
+                    for node in plan.case.real.nodes:
+                        advance(f"{plan.case.spec.name}: {node.name}")
+                        into.append(_measured(plan, node, running, setting))
+        except KeyboardInterrupt:
+            interrupted = True
+    return Profiles(
+        tuple(
+            Profile(case, setting, passes, _shown(rows, passes), len(rows))
+            for case, rows in zip(cases, done, strict=True)
+            if rows
+        ),
+        interrupted,
+        tuple(case.spec.name for case, rows in zip(cases, done, strict=True) if not rows),
+    )
+
+
+def _passes(direction: str, gradient_wrt: str) -> tuple[str, ...]:
+    if direction == "forward":
+        return (Pass.FORWARD.value,)
+    if direction == "backward":
+        return tuple(each.value for each in GRADIENTS[gradient_wrt])
+    return (*(each.value for each in Pass), UPDATE)
+
+
+class _Plan(NamedTuple):
+    """A net before it is measured: its nodes' passes, as predicted.
+
+    `needed` says of which inputs of each node a framework computes the gradient,
+    `input_gradients` the predicted seconds of that pass.
+    """
+
+    case: Case
+    rows: list[list[LayerPass]]
+    needed: list[tuple[bool, ...]]
+    input_gradients: list[float]
+
+
+def _planned(case: Case, setting: Setting, passes: Sequence[str]) -> _Plan:
+    back = estimate_pass(case.graph, GRADIENTS["data"], setting.target, setting.cost_model)
+    return _Plan(
+        case,
+        _predicted(case, setting, passes),
+        needed_gradients(case.real, find_cost_model(DEFAULT_COST_MODEL)),
+        [float(layer.seconds) for layer in back.layers],
+    )
+
+
+def _predicted(case: Case, setting: Setting, passes: Sequence[str]) -> list[list[LayerPass]]:
+    """Return the passes of each node as the cost model has them."""
+    graph, model, target = case.graph, setting.cost_model, setting.target
+    found: list[list[LayerPass]] = [[] for _ in graph.nodes]
+    for name in passes:
+        if name == UPDATE:
+            for node in graph.nodes:
+                time = Time()
+                if node.num_params:
+                    time = update_time(node.num_params, target, model, setting.dtype)
+                found[node.index].append(_row(node, name, time, UPDATE if node.num_params else ""))
+            continue
+        directions = (Pass(name),)
+        times = estimate_pass(graph, directions, target, model).layers
+        operations = kernels(graph, directions, model).of
+        for node, layer, own in zip(graph.nodes, times, operations, strict=True):
+            algorithm = _algorithm([each for _, each in own], model, target)
+            found[node.index].append(_row(node, name, layer.time, algorithm))
+    return found
+
+
+def _row(node: Node, direction: str, time: Time, algorithm: str) -> LayerPass:
+    return LayerPass(node.name, node.type_name, direction, time, algorithm)
+
+
+def _algorithm(operations: Sequence[Operation], model: CostModel, target: Target) -> str:
+    """Return how the longest of the operations is computed, products before all others."""
+    longest: tuple[bool, float] = (False, 0.0)
+    algorithm = ""
+    for operation in operations:
+        if isinstance(operation, Unpriced) or not model.counts(operation):
+            continue
+        head = operation.head if isinstance(operation, Fused) else operation
+        why = model.explain(operation, target)
+        key = (isinstance(head, PRODUCTS), float(why.time.total))
+        if key > longest:
+            longest, algorithm = key, why.algorithm
+    return algorithm
+
+
+def _measured(
+    plan: _Plan, node: Node, running: Sequence[Executor], setting: Setting
+) -> list[LayerPass]:
+    """Return the passes of a node with what each executor measures."""
+    rows = plan.rows[node.index]
+    times: dict[str, list[Measured]] = {}
+    for executor in running:
+        if node.layer.is_input:
+            times[executor.name] = [Measured() for _ in rows]
+            continue
+        try:
+            run = executor.layer(plan.case.real, node, plan.needed[node.index])
+        except (ExecutorError, MemoryError) as error:
+            times[executor.name] = [Measured(missing=failure(error)) for _ in rows]
+            continue
+        joined = plan.input_gradients[node.index] if run.joins else None
+        times[executor.name] = [_timed(row, run, executor, setting, joined) for row in rows]
+    return [
+        replace(row, measured={name: found[i] for name, found in times.items()})
+        for i, row in enumerate(rows)
+    ]
+
+
+def _timed(
+    row: LayerPass, run: LayerRun, executor: Executor, setting: Setting, joined: float | None
+) -> Measured:
+    """Return what one pass takes; `joined` are seconds predicted of an input gradient in it."""
+    if row.direction == UPDATE:
+        call, algorithm = run.update, ""
+    else:
+        direction = Pass(row.direction)
+        call, algorithm = run.passes.get(direction), run.algorithms.get(direction, "")
+    if call is None:
+        missing = f"it computes no {row.direction.replace('_', ' ')} there"
+        if joined is not None and row.direction == Pass.INPUT_GRADIENT.value:
+            missing = JOINED
+        return Measured(missing=missing if row.predicted else "")
+    try:
+        timing = measure(
+            call,
+            executor.synchronize,
+            num_warmup=setting.num_warmup,
+            num_iter=setting.num_iter,
+            clock=perf_counter,
+        )
+    except (ExecutorError, MemoryError) as error:
+        return Measured(missing=failure(error))
+    is_joint = row.direction == Pass.WEIGHT_GRADIENT.value
+    return Measured(timing, algorithm, joined=joined if is_joint else None)
+
+
+def _shown(rows: Sequence[Sequence[LayerPass]], passes: Sequence[str]) -> tuple[LayerPass, ...]:
+    """Return the rows of all layers; where several passes are asked for, those that do something.
+
+    Every layer has its forward pass.
+    """
+    return tuple(
+        row
+        for own in rows
+        for row in own
+        if len(passes) == 1
+        or row.direction == Pass.FORWARD.value
+        or row.predicted
+        or any(each.timing or each.missing for each in row.measured.values())
+    )
