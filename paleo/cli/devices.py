@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from paleo.cli.hardware import describe, figures_json, find_all
+from paleo.cli.hardware import describe, errors_table, figures_json, find_all
 from paleo.cli.options import DEVICE, Output, cite, output_options
 from paleo.costs.tiled.constants import CONSTANTS, constants_of
 from paleo.hardware import ARCHITECTURES, Device, Figure, device_names, find_device
@@ -147,6 +147,7 @@ def _details(device: Device) -> list[Table]:
     notes = [f"{line.name}: {line.note}" for line in lines if line.note]
     old = [f"2017: {device.own_rates_2017.note}"] if device.own_rates_2017 else []
     said = [*also, *notes, *(note for note in old if note != "2017: ")]
+    calibrated = [_calibrated(device)] if device.calibration else []
     return [
         Table(title, _ONE, own),
         Table(
@@ -155,7 +156,26 @@ def _details(device: Device) -> list[Table]:
             of_tiled,
             footnotes=[*said, *([""] if said else []), *numbered],
         ),
+        *calibrated,
     ]
+
+
+def _calibrated(device: Device) -> Table:
+    """Return what a calibration is worth: errors by kind of operation, and how it was measured."""
+    record = device.calibration
+    assert record is not None
+    said = [f"measured by {record.source}: {record.hardware}".rstrip(": ")]
+    if record.base:
+        said.append(f"figures: those of {record.base}")
+    if record.versions:
+        said.append("with " + ", ".join(f"{name} {text}" for name, text in record.versions.items()))
+    if record.spread is not None:
+        said.append(f"the same points took times up to {100 * record.spread:.1f} % apart")
+    if record.on_bound:
+        said.append(f"on a bound: {', '.join(record.on_bound)}")
+    said.append("errors: medians of |predicted / measured - 1|; on others, of shapes not fitted to")
+    title = f"Errors of the constants of {device.name}, calibrated {record.date}"
+    return errors_table(title, record, footnotes=said, notes=record.notes)
 
 
 @dataclass(frozen=True)
@@ -215,6 +235,7 @@ def _json(device: Device) -> dict[str, Any]:
         },
         "prices": [price.to_dict() for price in device.prices],
         "tiled": _constants_json(device),
+        "calibration": device.calibration and device.calibration.to_dict(),
     }
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -13,7 +15,7 @@ from paleo.errors import PaleoError
 from paleo.netspec import NetSpec
 from paleo.netwriter import dumps
 
-__all__ = ["write_file", "write_net"]
+__all__ = ["check_file", "write_file", "write_net"]
 
 
 def write_net(net: NetSpec, output: str | None, verbose: bool) -> None:
@@ -37,30 +39,53 @@ def write_file(path: str | os.PathLike[str], text: str | bytes) -> None:
     if that cannot be done, and leaves nothing behind.
     """
     name = os.fspath(path)
+    with _said(name):
+        try:
+            _write(name, text if isinstance(text, bytes) else text.encode("utf-8"))
+        except UnicodeEncodeError:
+            raise OSError("not all of it is text in UTF-8") from None
+
+
+def check_file(path: str | os.PathLike[str]) -> None:
+    """Raise the PaleoError that `write_file` would, as far as it can be told without writing."""
+    name = os.fspath(path)
+    with _said(name):
+        target, mode = _place(name)
+        if mode is None and not os.access(target.parent, os.W_OK):
+            raise OSError("the folder is write-protected")
+
+
+@contextmanager
+def _said(name: str) -> Iterator[None]:
+    """Raise PaleoError for what the system says of a file."""
     if not name:
         raise PaleoError("expected the name of a file to write, got an empty one")
     try:
-        _write(name, text if isinstance(text, bytes) else text.encode("utf-8"))
-    except UnicodeEncodeError:
-        raise PaleoError(f"{name}: cannot be written: not all of it is text in UTF-8") from None
+        yield
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         why = getattr(error, "strerror", None) or error
         raise PaleoError(f"{name}: cannot be written: {why}") from None
 
 
-def _write(name: str, data: bytes) -> None:
+def _place(name: str) -> tuple[Path, int | None]:
+    """Return where a file is to be, and the mode of what is there."""
     target = Path(os.path.realpath(name))
     mode = target.stat().st_mode if target.exists() else None
     if name.endswith(os.sep) or (mode is not None and stat.S_ISDIR(mode)):
         raise OSError("it names a folder")
     if not target.parent.is_dir():
         raise OSError(f"there is no folder {os.path.dirname(name) or target.parent}")  # noqa: PTH120
+    if mode is not None and stat.S_ISREG(mode) and not os.access(target, os.W_OK):
+        raise OSError("the file there is write-protected")
+    return target, mode
+
+
+def _write(name: str, data: bytes) -> None:
+    target, mode = _place(name)
     if mode is not None and not stat.S_ISREG(mode):
         with open(name, "wb") as special:
             special.write(data)
         return
-    if mode is not None and not os.access(target, os.W_OK):
-        raise OSError("the file there is write-protected")
     # Not of tempfile: that gives permissions of its own.
     temporary = target.parent / f".paleo-{os.urandom(8).hex()}.tmp"
     try:

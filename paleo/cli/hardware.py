@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from paleo.cli.options import cite
 from paleo.errors import Mistakes, PaleoError
-from paleo.hardware import Figure
+from paleo.hardware import CalibrationRecord, Figure
 from paleo.report import Column, Table
 
-__all__ = ["describe", "figures_json", "find_all", "sourced_table"]
+__all__ = ["describe", "errors_table", "figures_json", "find_all", "sourced_table"]
 
 _T = TypeVar("_T")
 
@@ -35,6 +35,27 @@ def sourced_table(
     cited, numbered = cite(rows, sources)
     blank = [""] if lines and numbered else []
     return Table("", columns, cited, footnotes=[*lines, *blank, *numbered])
+
+
+#: The errors of a calibration, by kind of operation.
+_ERRORS = (
+    Column("kind", "kind"),
+    Column("points", "points"),
+    Column("before_error", "before\nthe fit", "percent"),
+    Column("in_sample_error", "fitted", "percent"),
+    Column("cross_validated_error", "on others", "percent"),
+)
+
+
+def errors_table(
+    title: str,
+    record: CalibrationRecord,
+    footnotes: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Table:
+    """Return what the constants of a calibration are worth."""
+    rows = [each.to_dict() for each in record.errors]
+    return Table(title, _ERRORS, rows, footnotes=footnotes, notes=notes)
 
 
 def figures_json(figures: Mapping[str, Figure]) -> dict[str, Any]:

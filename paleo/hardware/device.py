@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from paleo.errors import HardwareError
+from paleo.hardware.calibration import CalibrationRecord, read_calibration
 from paleo.hardware.figures import Figure, FileReader, given
 from paleo.hardware.prices import Price, read_prices
 from paleo.quantity import Quantity, maximum
@@ -74,6 +75,8 @@ class Device:
     prices: tuple[Price, ...] = ()
     #: Constants of the cost model `tiled` that the file states for this device.
     constants: Mapping[str, Figure] = field(default_factory=dict)
+    #: How `paleo calibrate` measured it, if it did.
+    calibration: CalibrationRecord | None = None
 
     @classmethod
     def from_rates(
@@ -148,7 +151,7 @@ def read_device(path: Path) -> Device:
     reader = FileReader(path)
     root = reader.root
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    reader.only(root, (*known, "paleo2017", "price", "tiled"))
+    reader.only(root, (*known, "paleo2017", "price", "tiled", "calibration"))
     name = reader.text(root, "name", path.stem)
     kind = reader.text(root, "kind", "gpu")
     if kind not in KINDS:
@@ -193,6 +196,7 @@ def read_device(path: Path) -> Device:
         reader.sources,
         read_prices(reader),
         reader.constants("tiled"),
+        read_calibration(reader),
     )
     reader.finish()
     return device

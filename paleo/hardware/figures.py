@@ -95,13 +95,23 @@ class FileReader:
         """Return a table of texts."""
         return {name: self.text(table, name, "", where + ".") for name in table}
 
-    def names(self, parent: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    def names(self, parent: Mapping[str, Any], name: str, where: str = "") -> tuple[str, ...]:
         """Return a list of texts."""
         found = parent.get(name, [])
         if isinstance(found, list) and all(isinstance(entry, str) for entry in found):
             return tuple(found)
-        self.mistakes.add("expected a list of texts", key=name)
+        self.mistakes.add("expected a list of texts", key=where + name)
         return ()
+
+    def share(self, parent: Mapping[str, Any], name: str, where: str = "") -> float | None:
+        """Return a number of 0 or more; None if it is missing."""
+        found = parent.get(name)
+        if found is None:
+            return None
+        if is_number(found) and 0 <= found < math.inf:
+            return float(found)
+        self.mistakes.add(f"expected a number of 0 or more, got {shown(found)}", key=where + name)
+        return None
 
     def quantity(self, value: Any, dimension: str, where: str) -> float:
         """Return a number of this dimension ("count" is a whole number without a unit)."""

@@ -13,7 +13,7 @@ from typing import Any
 from paleo.hardware.figures import OWN, FileReader
 from paleo.values import shown
 
-__all__ = ["Price", "parse_price", "read_prices"]
+__all__ = ["Price", "parse_price", "read_date", "read_prices"]
 
 #: More for an hour is no price.
 _MOST = 1e12
@@ -88,13 +88,13 @@ def _price(reader: FileReader, entry: dict[str, Any], where: str) -> Price:
         currency,
         provider,
         what,
-        _date(reader, entry.get("date", "2000-01"), f"{where}.date"),
+        read_date(reader, entry.get("date", "2000-01"), f"{where}.date"),
         reader.cited(source, where) or OWN,
         note,
     )
 
 
-def _date(reader: FileReader, value: Any, where: str) -> str:
+def read_date(reader: FileReader, value: Any, where: str) -> str:
     """Return a date of TOML, or a text with one, as text."""
     import datetime
 

@@ -1,9 +1,7 @@
 """Fitting constants of a cost model to cases, and what they are worth on cases left out.
 
-The constants stay within their bounds. What is made small is a robust sum of log(predicted /
-measured), the "soft L1" of `scipy.optimize.least_squares` (trust region reflective: Branch,
-Coleman, Li, SIAM J. Sci. Comput. 21, 1999), from two starts: the constants as they are, and the
-middle of their bounds.
+The fit is that of `fitting`, from two starts: the constants as they are, and the middle of their
+bounds.
 
 The cases are divided into folds by device, by net or by shape, so that none of one fold has its
 device, net or shape in another. Each fold is predicted with constants fitted on the others: errors
@@ -12,7 +10,6 @@ of that are "held out", those of constants fitted on all cases "in-sample".
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,7 +19,7 @@ from paleo.costs.tiled.constants import CONSTANTS, constants_of
 from paleo.errors import Mistakes, SettingError, near
 from paleo.quantity import Array
 from paleo.validate.cases import Cases, predict
-from paleo.validate.extras import extra
+from paleo.validate.fitting import at_places, bound_of, divided, left_out, solve
 from paleo.validate.statistics import Statistics, statistics
 from paleo.values import check_choice
 
@@ -32,15 +29,6 @@ __all__ = ["PER", "SPLITS", "Fit", "FitOf", "Fold", "fit", "fits", "fitted", "fo
 SPLITS = ("shape", "net", "device")
 #: What can have constants of its own.
 PER = ("architecture", "device", "all")
-
-#: The error, as a logarithm, from which on errors count by their size instead of its square.
-_SOFT = 0.1
-#: Changes of a constant or of the sum, as a share, that are not worth another step.
-_TOLERANCE = 1e-4
-#: The step of a gradient, as a share of the range of a constant.
-_STEP = 1e-4
-#: A constant this near to a bound, as a share of its range, is on it.
-_ON_BOUND = 2e-3
 
 
 @dataclass(frozen=True)
@@ -118,13 +106,16 @@ def fit(
     numbers, members = fold_numbers(cases, split, folds, seed)
     if len(members) < 2:
         return Fit(model.name, split, values, _on_bound(values), in_sample, None, (), None)
-    held_out = np.empty(len(cases))
-    found = []
-    for number, names in enumerate(members):
-        inside = numbers == number
-        own = run((~inside).nonzero()[0], number + 1)
-        held_out[inside] = predict(cases.select(inside), model, own)
-        found.append(Fold(names, own, statistics(held_out[inside], cases.measured[inside])))
+    held_out, fits_of_others = left_out(
+        numbers,
+        len(members),
+        lambda others, number: run(others, number + 1),
+        lambda places, own: predict(cases.select(places), model, own),
+    )
+    found = [
+        Fold(names, own, statistics(held_out[numbers == i], cases.measured[numbers == i]))
+        for i, (names, own) in enumerate(zip(members, fits_of_others, strict=True))
+    ]
     return Fit(
         model.name, split, values, _on_bound(values), in_sample,
         statistics(held_out, cases.measured), tuple(found), held_out,
@@ -209,13 +200,7 @@ def fold_numbers(
         )
     else:
         keys = cases.labels["network" if split == "net" else "device"]
-    names, numbers = np.unique(keys.astype(str), return_inverse=True)
-    count = min(folds, len(names))
-    order = np.random.default_rng(seed).permutation(len(names))
-    fold = np.empty(len(names), np.int64)
-    fold[order] = np.arange(len(names)) % count
-    members = [tuple(names[fold == number].tolist()) for number in range(count)]
-    return fold[numbers], members
+    return divided(keys, folds, seed)
 
 
 def fitted(
@@ -229,68 +214,15 @@ def fitted(
     """Return the values of constants that fit these cases best, as `fit` describes."""
     import numpy as np
 
-    least_squares = extra("scipy.optimize", "fitting", "SciPy").least_squares
     generator = np.random.default_rng(seed)
     if len(cases) > most:
         cases = cases.select(np.sort(generator.choice(len(cases), most, replace=False)))
     model = find_cost_model(cost_model)
-    ranges = [_Range(name) for name in constants]
-    logs = np.log(cases.measured)
-
-    def residuals(trials: Array) -> Array:
-        """Return log(predicted / measured) of trials, P x constants, as P x cases."""
-        values = {each.name: each.value(trials[:, i]) for i, each in enumerate(ranges)}
-        logarithms: Array = np.log(predict(cases, model, values)) - logs
-        return logarithms
-
-    def jacobian(place: Array) -> Array:
-        steps = np.where(place > 0.5, -_STEP, _STEP)
-        trials = np.vstack([place, place + np.diag(steps)])
-        found = residuals(trials)
-        slopes: Array = ((found[1:] - found[0]) / steps[:, None]).T
-        return slopes
-
-    starts = [
-        np.array([each.place(_now(cases, each.name)) for each in ranges]),
-        np.full(len(ranges), 0.5),
+    starts: list[dict[str, float]] = [
+        {name: _now(cases, name) for name in constants},
+        {name: at_places(name, 0.5) for name in constants},
     ]
-    best = min(
-        (
-            least_squares(
-                lambda place: residuals(place[None])[0],
-                np.clip(start, 0.01, 0.99),
-                jac=jacobian,
-                bounds=(0.0, 1.0),
-                loss="soft_l1",
-                f_scale=_SOFT,
-                xtol=_TOLERANCE,
-                ftol=_TOLERANCE,
-            )
-            for start in starts
-        ),
-        key=lambda result: float(result.cost),
-    )
-    return {each.name: float(each.value(place)) for each, place in zip(ranges, best.x, strict=True)}
-
-
-class _Range:
-    """Where a constant may be: places from 0 to 1 between its bounds, as a logarithm if it can."""
-
-    def __init__(self, name: str) -> None:
-        constant = CONSTANTS[name]
-        self.name = name
-        self.low, self.high = constant.low, constant.high
-        self.is_log = self.low > 0
-
-    def value(self, place: Any) -> Any:
-        if self.is_log:
-            return self.low * (self.high / self.low) ** place
-        return self.low + (self.high - self.low) * place
-
-    def place(self, value: float) -> float:
-        if self.is_log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
+    return solve(lambda values: predict(cases, model, values), cases.measured, starts)
 
 
 def _now(cases: Cases, name: str) -> float:
@@ -300,5 +232,4 @@ def _now(cases: Cases, name: str) -> float:
 
 
 def _on_bound(values: Mapping[str, float]) -> tuple[str, ...]:
-    places = {name: _Range(name).place(value) for name, value in values.items()}
-    return tuple(name for name, place in places.items() if not _ON_BOUND < place < 1 - _ON_BOUND)
+    return tuple(name for name, value in values.items() if bound_of(name, value))
