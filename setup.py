@@ -28,6 +28,8 @@ TEST = [
 #: What `paleo validate` needs for operator tables, plots and fits. The tables themselves are in
 #: the package aiconfigurator-core, which benchmarks/accuracy.py reads.
 VALIDATE = ["pyarrow>=15", "scipy>=1.13", "matplotlib>=3.8"]
+#: What `paleo calibrate` fits with.
+CALIBRATE = ["scipy>=1.13"]
 LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
 
 
@@ -67,6 +69,8 @@ setup(
     install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],
     extras_require={
         **IMPORTERS,
+        "tensorflow": ["tensorflow>=2.16; python_version < '3.14'"],
+        "calibrate": CALIBRATE,
         "validate": VALIDATE,
         "accuracy": [*VALIDATE, "aiconfigurator-core==0.12.0; python_version < '3.14'"],
         "test": TEST,

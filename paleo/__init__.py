@@ -9,7 +9,8 @@ in SI units:
 
 What if: `paleo.edit` changes a net, `paleo.compare` says what that does, `paleo.metrics` what a
 whole training takes, `paleo.footprint` how much memory. The package `paleo.validate` has errors on
-measurements.
+measurements, `paleo.profile` measures nets beside what is predicted, and `paleo.calibrate` fits a
+device file to a machine.
 
 The pieces of a step are `build`, `estimate_forward`, `estimate_backward`,
 `estimate_update` and `estimate_communication`; `data_parallel`, `model_parallel` and
@@ -20,11 +21,20 @@ from __future__ import annotations
 
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.compare import Comparison, compare
-from paleo.costs import COST_MODELS, CostModel, Explanation, Target, Time, find_cost_model
+from paleo.costs import (
+    COST_MODELS,
+    ConvolutionChoice,
+    CostModel,
+    Explanation,
+    Target,
+    Time,
+    find_cost_model,
+)
 from paleo.costs.bands import Band
 from paleo.datasets import DATASETS, Dataset
 from paleo.edit import Edits, edit, series
 from paleo.errors import (
+    ExecutorError,
     HardwareError,
     Mistake,
     NetSpecError,
@@ -85,6 +95,7 @@ __all__ = [
     "Band",
     "Collective",
     "Comparison",
+    "ConvolutionChoice",
     "CostModel",
     "DataParallelStep",
     "DataRow",
@@ -92,6 +103,7 @@ __all__ = [
     "Device",
     "DeviceLike",
     "Edits",
+    "ExecutorError",
     "ExplainedLayer",
     "ExplainedOperation",
     "Explanation",

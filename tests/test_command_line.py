@@ -86,6 +86,8 @@ OPTIONS = {
     "parallel": "model",
     "use_pipeline": None,
     "use_only_gemm": None,
+    "conv_library": "any",
+    "workspace": "1MiB",
     "cost_model": "paleo2017",
     "dtype": "fp64",
     "fuse": None,

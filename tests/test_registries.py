@@ -10,6 +10,9 @@ from layer_examples import EXAMPLES, Example
 
 import paleo
 from paleo.cli.main import COMMANDS
+from paleo.costs.convolutions import ALGORITHMS
+from paleo.costs.convolutions.libraries import LIBRARIES
+from paleo.executors import EXECUTORS
 from paleo.generators import GENERATORS
 from paleo.importers import IMPORTERS
 from paleo.registry import Registry
@@ -55,8 +58,12 @@ SNAPSHOT = {
         squeezenet1_1 squeezenet_complex_bypass squeezenet_simple_bypass ssd300_resnet50 unet
         vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet101_2
         wide_resnet50_2""",
-    "commands": """summary simulate compare metrics memory validate convert nets generate devices
-        networks""",
+    "commands": """summary simulate compare metrics memory profile fullpass calibrate validate
+        convert nets generate devices networks""",
+    "executors": "torch tensorflow cudnn",
+    "convolution algorithms": """implicit_gemm precomputed_gemm explicit_gemm gemm_1x1
+        scattered_gemm phased_gemm direct winograd_2x2 winograd_4x4 winograd_5x5 fft tiled_fft""",
+    "libraries": "cudnn2 cudnn3 cudnn4 cudnn5 cudnn6 cudnn7 cudnn8 cudnn9 onednn any cudnn",
     "importers": "caffe onnx pytorch",
     "generators": "squeezenet",
     "optimizers": "sgd momentum rmsprop adagrad adam adamw",
@@ -73,6 +80,9 @@ def test_the_names_are_these() -> None:
         "networks": paleo.network_names(),
         "nets": paleo.net_names(),
         "commands": list(COMMANDS),
+        "executors": list(EXECUTORS),
+        "convolution algorithms": list(ALGORITHMS),
+        "libraries": list(LIBRARIES),
         "importers": list(IMPORTERS),
         "generators": list(GENERATORS),
         "optimizers": list(paleo.OPTIMIZERS),
