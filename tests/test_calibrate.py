@@ -20,6 +20,7 @@ from paleo.calibrate.problem import ORDER, Problem, solved
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.executors import Executor
 from paleo.hardware import Device, Figure
+from paleo.hardware.calibration import CalibrationRecord
 from paleo.profile.setting import no_progress
 
 pytest.importorskip("scipy", reason="needs SciPy")
@@ -227,7 +228,7 @@ def test_any_device_can_be_written_and_read(name: str, tmp_path: Path) -> None:
 
 def test_texts_of_all_kinds_are_written(tmp_path: Path) -> None:
     odd = 'a "quoted" \\ name,\nof two lines\twith \x7f, \x01 and \N{GREEK SMALL LETTER MU}'
-    record = paleo.hardware.CalibrationRecord("2026-01-31", odd, versions={odd: odd}, notes=(odd,))
+    record = CalibrationRecord("2026-01-31", odd, versions={odd: odd}, notes=(odd,))
     device = dataclasses.replace(
         BASE, name="odd", title=odd, sources={"a test": "a test", odd: odd}, calibration=record
     )

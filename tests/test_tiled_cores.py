@@ -201,6 +201,23 @@ def test_a_convolution_is_brought_into_blocks_and_back() -> None:
     assert found.time.total == pytest.approx(inside + orders + 14e-6)
 
 
+def test_filters_and_their_gradient_take_longer_to_change_their_order_backward() -> None:
+    # A step takes no time, or 1 ns; the difference is that of the elements which change places.
+    def orders(direction: Pass) -> float:
+        case = convolution(direction)
+        with_steps, without = (way("direct", case, scalar=each).time.total for each in (1e-9, 0.0))
+        return float(with_steps - without)
+
+    image, filters, result = 2 * 56 * 56 * 64, 9 * 64 * 128, 2 * 56 * 56 * 128
+    expected = {
+        Pass.FORWARD: 0.2 * (image + filters + result),
+        Pass.INPUT_GRADIENT: 0.2 * (image + result) + 0.4 * filters,
+        Pass.WEIGHT_GRADIENT: 0.2 * (image + result) + 0.8 * filters,
+    }
+    for direction, steps in expected.items():
+        assert orders(direction) == pytest.approx(steps * 0.5e-9)
+
+
 def test_blocks_of_channels_are_filled_up() -> None:
     # 20 channels fill two vectors of 16, 37 filters three.
     odd = way("direct", convolution(c=20, k=37)).time.compute

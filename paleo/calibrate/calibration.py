@@ -24,7 +24,8 @@ from paleo.costs.tiled.constants import CONSTANTS
 from paleo.errors import ExecutorError, Mistakes, PaleoError, SettingError, near
 from paleo.estimate import DeviceLike, checked_target
 from paleo.executors import Executor, find_executor
-from paleo.hardware import CalibrationRecord, Device, Figure, TimedPoint, find_device
+from paleo.hardware import Device, Figure, find_device
+from paleo.hardware.calibration import CalibrationRecord, TimedPoint
 from paleo.profile.setting import Progress, no_progress
 from paleo.quantity import Array
 from paleo.tensor import DTYPES

@@ -6,7 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from paleo.hardware import CalibrationRecord, Device, Figure
+from paleo.hardware import Device, Figure
+from paleo.hardware.calibration import CalibrationRecord
 from paleo.hardware.figures import OWN
 
 __all__ = ["to_toml"]

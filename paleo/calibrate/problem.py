@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from paleo.costs.tiled.constants import constants_of
 from paleo.errors import PaleoError
-from paleo.hardware import Device, KindErrors
+from paleo.hardware import Device
+from paleo.hardware.calibration import KindErrors
 from paleo.profile.setting import Progress
 from paleo.quantity import Array
 from paleo.validate.fitting import Prediction, at_places, bound_of, divided, left_out, solve

@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 
 from paleo.cli.options import cite
 from paleo.errors import Mistakes, PaleoError
-from paleo.hardware import CalibrationRecord, Figure
+from paleo.hardware import Figure
+from paleo.hardware.calibration import CalibrationRecord
 from paleo.report import Column, Table
 
 __all__ = ["describe", "errors_table", "figures_json", "find_all", "sourced_table"]

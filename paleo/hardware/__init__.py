@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from paleo.errors import SettingError
-from paleo.hardware.calibration import CalibrationRecord, KindErrors, TimedPoint
 from paleo.hardware.device import ARCHITECTURES, Device, Rates2017, read_device
 from paleo.hardware.figures import Figure
 from paleo.hardware.network import Network, read_network
@@ -23,14 +22,11 @@ from paleo.values import shown
 
 __all__ = [
     "ARCHITECTURES",
-    "CalibrationRecord",
     "Device",
     "Figure",
-    "KindErrors",
     "Network",
     "Price",
     "Rates2017",
-    "TimedPoint",
     "device_names",
     "find_device",
     "find_network",

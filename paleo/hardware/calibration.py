@@ -121,10 +121,8 @@ class CalibrationRecord:
         }
 
 
-def read_calibration(reader: FileReader) -> CalibrationRecord | None:
-    """Return the table `[calibration]`, None without one, noting mistakes in it."""
-    if "calibration" not in reader.root:
-        return None
+def read_calibration(reader: FileReader) -> CalibrationRecord:
+    """Return the table `[calibration]`, noting mistakes in it."""
     table = reader.table(reader.root, "calibration")
     where = "calibration."
     reader.only(table, tuple(each.name for each in fields(CalibrationRecord)), where)

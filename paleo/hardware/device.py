@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paleo.errors import HardwareError
-from paleo.hardware.calibration import CalibrationRecord, read_calibration
 from paleo.hardware.figures import Figure, FileReader, given
 from paleo.hardware.prices import Price, read_prices
 from paleo.quantity import Quantity, maximum
 from paleo.tensor import DTYPES
+
+if TYPE_CHECKING:
+    from paleo.hardware.calibration import CalibrationRecord
 
 __all__ = ["ARCHITECTURES", "Device", "Rates2017"]
 
@@ -196,7 +199,16 @@ def read_device(path: Path) -> Device:
         reader.sources,
         read_prices(reader),
         reader.constants("tiled"),
-        read_calibration(reader),
+        _calibration(reader),
     )
     reader.finish()
     return device
+
+
+def _calibration(reader: FileReader) -> CalibrationRecord | None:
+    if "calibration" not in reader.root:
+        return None
+    # Here, since few files have one and every command reads a device.
+    from paleo.hardware.calibration import read_calibration
+
+    return read_calibration(reader)

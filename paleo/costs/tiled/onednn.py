@@ -27,8 +27,9 @@ _GROUP = 8
 _PLAIN = 3
 #: Kernels for the filter's gradient of a convolution of each channel by itself reach so far.
 _DEPTHWISE_REACH = 3
-#: Steps for an element that changes its place.
-_REORDERED = 0.2
+#: Steps for an element that changes its place; for one of the filters backward, which is turned
+#: round, and for one of their gradient.
+_REORDERED, _TURNED, _RETURNED = 0.2, 0.4, 0.8
 #: Steps for an element of the windows that are written out.
 _WINDOWED = 0.3
 #: Launches of an operation that each call of the library is worth.
@@ -85,13 +86,19 @@ def _reordered(operation: Convolution, plain: bool, machine: Machine) -> tuple[Q
     # What was kept of the forward pass, or the filters, is old; the gradient is not.
     old, recent = (first, second) if back else (second, first)
     image = {Pass.FORWARD: "recent", Pass.WEIGHT_GRADIENT: "old"}.get(operation.direction, "result")
+    forward = operation.direction is Pass.FORWARD
+    steps = {
+        "recent": _REORDERED,
+        "old": _REORDERED if forward or back else _TURNED,
+        "result": _RETURNED if back else _REORDERED,
+    }
     tensors = {
         "recent": (recent, passed(machine, recent=(1 + _WRITTEN) * recent, among=among)),
         "old": (old, passed(machine, old=old, recent=_WRITTEN * old, among=among)),
         "result": (result, passed(machine, recent=result, written=result, among=among)),
     }
     return tuple(
-        seconds + stepped(_REORDERED * (num_bytes / operation.element_size), machine)
+        seconds + stepped(steps[name] * (num_bytes / operation.element_size), machine)
         for name, (num_bytes, seconds) in tensors.items()
         if not (plain and name == image)
     )
