@@ -75,7 +75,7 @@ FORWARD, STEP = "forward", "step"
 Key: TypeAlias = tuple[str, int, str]
 #: Rounds over all nets, of which the lowest median counts, since what else the machine does only
 #: ever makes things slower; seconds for measuring one thing in a round, and runs of it.
-ROUNDS, SECONDS, RUNS = 3, 3.0, 9
+ROUNDS, SECONDS, RUNS = 2, 3.0, 9
 #: The percents of peak that are tried for the model of 2017.
 SHARES = np.linspace(0.02, 1.0, 99)
 
