@@ -61,8 +61,8 @@ def by_name(found: FullPass) -> dict[str, Any]:
 def test_a_step_is_measured_whole_and_in_parts(clock: Clock, net: Any) -> None:
     (found,) = fullpass(net(SMALL), executors="fake", num_warmup=2, num_iter=3).runs
     assert [part.name for part in found.parts] == [*PARTS, "step"]
-    # Two to warm up, three whole, three in parts, of four runs each.
-    assert len(clock.runs) == (2 + 3 + 3) * 4
+    # Two to warm up, three whole, one to get ready, three in parts, of four runs each.
+    assert len(clock.runs) == (2 + 3 + 1 + 3) * 4
     parts = by_name(found)
     for name, seconds in PARTS.items():
         assert parts[name].measured["fake"].seconds == pytest.approx((seconds + STOP,) * 3)
@@ -120,9 +120,9 @@ def test_a_net_that_does_not_fit_is_named_and_the_rest_goes_on(clock: Clock, net
 
 
 def test_an_interrupt_leaves_the_runs_that_were_measured(clock: Clock, net: Any) -> None:
-    # One to warm up and the ten whole steps have four runs each, then come those in parts:
-    # three of them are through, in the fourth there is an interrupt.
-    clock.reset(interrupt_at=4 * (1 + 10 + 3) + 2)
+    # One to warm up and the ten whole steps have four runs each, then come those in parts: one to
+    # get ready, three that are through, and in the next there is an interrupt.
+    clock.reset(interrupt_at=4 * (1 + 10 + 1 + 3) + 2)
     found = fullpass(
         [net(SMALL, "one"), net(SMALL, "two")], executors="fake", num_warmup=1, num_iter=10
     )

@@ -17,7 +17,7 @@ from paleo.work import Pass
 if TYPE_CHECKING:
     from paleo.executors.pytorch import PyTorch
 
-__all__ = ["RunningLayer", "RunningNet"]
+__all__ = ["RunningLayer", "RunningNet", "peak"]
 
 #: So small that parameters stay what they are, however many steps are run.
 _LEARNING_RATE = 1e-6
@@ -166,7 +166,7 @@ class RunningNet(NetRun):
 
     def __init__(self, executor: PyTorch, graph: Graph, planned: Sequence[Any]) -> None:
         self.executor, self.torch, self.graph = executor, executor.torch, graph
-        executor.check_memory(_peak(graph, training=False))
+        executor.check_memory(peak(graph, training=False))
         last = {parent: each.node.index for each in planned for parent in each.node.parents}
         #: The layers that nobody reads.
         self.ends = [each.node.index for each in planned if each.node.index not in last]
@@ -269,7 +269,7 @@ class RunningNet(NetRun):
     def _prepare(self) -> None:
         sources = [value for value in self.values if value is not None]
         have = sum(each.nbytes for each in (*self.parameters, *sources))
-        self.executor.check_memory(_peak(self.graph, training=True), have=have)
+        self.executor.check_memory(peak(self.graph, training=True), have=have)
         if self.parameters:
             self._optimizer = self.torch.optim.SGD(self.parameters, lr=_LEARNING_RATE)
         else:
@@ -288,7 +288,7 @@ class RunningNet(NetRun):
         return found
 
 
-def _peak(graph: Graph, *, training: bool) -> int:
+def peak(graph: Graph, *, training: bool) -> int:
     """Return the bytes of a net's tensors where most of them are alive, as in paleo.memory."""
     names = [node.name for node in graph.nodes]
     layers = tuple(

@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from paleo.executors.base import PARTS, LayerRun, NetRun
-from paleo.executors.pytorch_run import _peak as peak
+from paleo.executors.pytorch_run import peak
 from paleo.executors.tensorflow_blocks import Block, Scene, Sizes, UnbuildableError
 from paleo.executors.tensorflow_elements import index_limit
 from paleo.executors.tensorflow_graph import Traced, before, by_name, computes, without

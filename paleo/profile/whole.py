@@ -292,6 +292,8 @@ def _run(
     try:
         net = executor.net(case.real)
         for what in rounds:
+            if what == _IN_PARTS:
+                net.step(lambda part: None)  # frameworks may get ready for parts only now
             for number in range(setting.num_iter):
                 warmup = 0 if own.runs else setting.num_warmup
                 advance(f"{case.spec.name}: {what} {number + 1}")
