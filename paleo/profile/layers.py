@@ -22,6 +22,7 @@ from paleo.importers import ImportOptions
 from paleo.profile.setting import (
     Case,
     NetLike,
+    Nets,
     Progress,
     Setting,
     failure,
@@ -257,26 +258,8 @@ def _named(layers: Sequence[str]) -> str:
     return f"{len(layers)} layers ({', '.join(layers[:_NAMED])}, ...)"
 
 
-@dataclass(frozen=True)
-class Profiles:
-    """Nets layer by layer; after an interrupt, those that were begun, `missed` names the others."""
-
-    runs: tuple[Profile, ...]
-    interrupted: bool = False
-    missed: tuple[str, ...] = ()
-
-    @property
-    def measured_anything(self) -> bool:
-        """Whether an executor measured at least one row."""
-        return any(run.measured_anything for run in self.runs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
-        return {
-            "nets": [run.to_dict() for run in self.runs],
-            "missed": list(self.missed),
-            "interrupted": self.interrupted,
-        }
+class Profiles(Nets[Profile]):
+    """Nets layer by layer."""
 
 
 def profile(

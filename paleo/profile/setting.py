@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from paleo.costs import CostModel, Target, convolution_choice, find_cost_model
 from paleo.costs.convolutions import DEFAULT
@@ -35,6 +35,7 @@ from paleo.values import listed, python_int, shown, whole
 __all__ = [
     "Case",
     "NetLike",
+    "Nets",
     "Processor",
     "Progress",
     "Setting",
@@ -266,3 +267,39 @@ def failure(error: ExecutorError | MemoryError, *, named: bool = False) -> str:
     ]
     more = len(error.mistakes) - _REASONS
     return "; ".join([*said, *([f"and {more} more"] if more > 0 else [])])
+
+
+class Measurable(Protocol):
+    """A net that was to be measured."""
+
+    @property
+    def measured_anything(self) -> bool:
+        """Whether an executor measured some of it."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+
+
+_Net = TypeVar("_Net", bound=Measurable)
+
+
+@dataclass(frozen=True)
+class Nets(Generic[_Net]):
+    """Nets; after an interrupt, those that were begun, `missed` names the others."""
+
+    runs: tuple[_Net, ...]
+    interrupted: bool = False
+    missed: tuple[str, ...] = ()
+
+    @property
+    def measured_anything(self) -> bool:
+        """Whether an executor measured some of a net."""
+        return any(run.measured_anything for run in self.runs)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "nets": [run.to_dict() for run in self.runs],
+            "missed": list(self.missed),
+            "interrupted": self.interrupted,
+        }

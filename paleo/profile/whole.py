@@ -17,6 +17,7 @@ from paleo.importers import ImportOptions
 from paleo.profile.setting import (
     Case,
     NetLike,
+    Nets,
     Progress,
     Setting,
     failure,
@@ -142,26 +143,8 @@ class FullPass:
         }
 
 
-@dataclass(frozen=True)
-class FullPasses:
-    """Whole passes of nets; after an interrupt, those that were begun, `missed` the others."""
-
-    runs: tuple[FullPass, ...]
-    interrupted: bool = False
-    missed: tuple[str, ...] = ()
-
-    @property
-    def measured_anything(self) -> bool:
-        """Whether an executor measured at least one part."""
-        return any(run.measured_anything for run in self.runs)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
-        return {
-            "nets": [run.to_dict() for run in self.runs],
-            "missed": list(self.missed),
-            "interrupted": self.interrupted,
-        }
+class FullPasses(Nets[FullPass]):
+    """Whole passes of nets."""
 
 
 def fullpass(
