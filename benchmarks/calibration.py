@@ -57,16 +57,16 @@ SEEN = {
     "mobilenet_v2": (1, 8),
     "densenet121": (1, 4),
     "bert_base": (1, 2),
+    "resnet50": (1, 4),
+    "shufflenet_v2_x1_0": (4, 16),
+    "mnasnet1_0": (2, 8),
+    "dcgan_discriminator": (8, 64),
 }
 #: ... and the others.
 UNSEEN = {
     "nin": (4, 16),
     "inception_bn": (2, 8),
-    "resnet50": (1, 4),
     "wide_resnet50_2": (1, 2),
-    "shufflenet_v2_x1_0": (4, 16),
-    "mnasnet1_0": (2, 8),
-    "dcgan_discriminator": (8, 64),
     "vgg13_bn": (1, 2),
 }
 #: What is measured of a net: inference, and a training step.
