@@ -6,13 +6,15 @@ import json
 import math
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from paleo.calibrate import Point
 from paleo.calibrate.points import in_turn
 from paleo.costs import Target, find_cost_model
 from paleo.errors import ExecutorError, Mistake
-from paleo.estimate import update_time
+from paleo.estimate import BACKWARD, estimate_pass, update_time
+from paleo.estimate import FORWARD as FORWARDS
 from paleo.executors import Executor, LayerRun, NetRun
 from paleo.graph import Graph, Node
 from paleo.hardware import Device
@@ -156,7 +158,30 @@ class Modelled(Executor):
         )
 
     def net(self, graph: Graph) -> NetRun:
-        raise NotImplementedError
+        return _Net(self, graph)
 
     def synchronize(self) -> None:
         pass
+
+
+class _Net(NetRun):
+    """A net whose passes take what the cost model says."""
+
+    def __init__(self, executor: Modelled, graph: Graph) -> None:
+        model = find_cost_model("tiled")
+        self.executor = executor
+        self.seconds = {}
+        for training in (False, True):
+            target = replace(executor.target, training=training)
+            directions = (FORWARDS, BACKWARD) if training else (FORWARDS,)
+            self.seconds[training] = sum(
+                float(estimate_pass(graph, each, target, model, training=training).upper)
+                for each in directions
+            )
+        self.seconds[True] += float(update_time(graph.num_params, executor.target, model).total)
+
+    def infer(self) -> None:
+        self.executor._run(self.seconds[False])
+
+    def step(self, mark: Callable[[str], object] = lambda part: None) -> None:
+        self.executor._run(self.seconds[True])

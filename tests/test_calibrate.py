@@ -559,3 +559,17 @@ def test_nets_of_blocks_are_measured_whole() -> None:
     assert len([each for each in step if each.name == "convolution"]) == 24 + 24 + 23
     # In inference a normalization reads its input once.
     assert {len(each.reads) for each in forward if each.name == "batchnorm"} == {1}
+
+
+def test_what_a_net_takes_is_predicted_of_inference_and_of_a_step() -> None:
+    from paleo.calibrate.points import points
+
+    net = next(each for each in points("cpu") if each.net)
+    machine = executor(noise=0.0)
+    found = calibrated(machine, device=BASE, points=[*POINTS, net])
+    own = {each.part: each for each in found.record.points if each.kind == "net"}
+    assert set(own) == {"inference", "step"}
+    # Each is predicted from the operations of the pass that was run, by the constants found.
+    for each in own.values():
+        assert each.predicted == pytest.approx(each.seconds, rel=0.03)
+    assert own["step"].seconds > 2 * own["inference"].seconds

@@ -9,6 +9,7 @@ from paleo.calibrate.measuring import Sample
 from paleo.calibrate.points import COPY, PRODUCT
 from paleo.calibrate.system import Found
 from paleo.costs import find_cost_model
+from paleo.costs.tiled.cores import WRITTEN
 from paleo.errors import ExecutorError, UnknownNameError
 from paleo.estimate import DeviceLike, checked_target
 from paleo.executors import Executor
@@ -98,7 +99,8 @@ class Described:
     def _moved(self, operation: Operation) -> float:
         """Return the bytes that pass the memory: a CPU reads a line before it writes to it."""
         work = operation.work
-        return float(work.num_bytes + (work.bytes_written if self.kind == "cpu" else 0))
+        times = WRITTEN if self.kind == "cpu" else 1
+        return float(work.bytes_read + times * work.bytes_written)
 
     def _peak(self, samples: Sequence[Sample], dtype: str) -> Figure:
         products = [

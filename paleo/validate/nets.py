@@ -122,6 +122,7 @@ class Remembering(CostModel):
             tuple(target.constants.items()),
             target.convolutions,
             operation,
+            target.training,
         )
         known = self._prices.get(key)
         if known is None:

@@ -27,10 +27,10 @@ from paleo.work import (
     Update,
 )
 
-__all__ = ["explain", "multiplied", "passed", "price", "stepped", "together"]
+__all__ = ["WRITTEN", "explain", "multiplied", "passed", "price", "stepped", "together"]
 
 #: Bytes moved for each byte written: the line is first read from memory.
-_WRITTEN = 2
+WRITTEN = 2
 #: Of what was not used for long, as much is in the cache as if the operation had so many times its
 #: bytes.
 _AGO = 6
@@ -111,13 +111,13 @@ def passed(
     held = recent + old + written if among is None else among
     if not machine.training:
         # What was freed just before is written to.
-        recent, written = recent + _WRITTEN * written, 0
+        recent, written = recent + WRITTEN * written, 0
     soon, late = (missed(times * held, machine) for times in (1, _AGO))
     rate = machine.bandwidth * machine.memory_share
     ratio = machine.cache_ratio
     return (
         recent * (soon + (1.0 - soon) / ratio)
-        + (old + _WRITTEN * written) * (late + (1.0 - late) / ratio)
+        + (old + WRITTEN * written) * (late + (1.0 - late) / ratio)
     ) / rate
 
 
@@ -285,9 +285,9 @@ def explain(operation: Operation, machine: Machine) -> Explanation:
         "compute": "it goes element by element, without vectors",
         "memory": "its bytes pass through memory and caches",
     }
-    details = [("traffic", reads + _WRITTEN * writes, "bytes")]
+    details = [("traffic", reads + WRITTEN * writes, "bytes")]
     if reads + writes:
-        details.append(("rate", (reads + _WRITTEN * writes) / time.memory, "bytes/s"))
+        details.append(("rate", (reads + WRITTEN * writes) / time.memory, "bytes/s"))
     return explanation(
         "stream", time, *details, why=why.get(bound, "it starts for longer than it runs")
     )

@@ -9,7 +9,7 @@ what PyTorch 2.13 was seen to run with ONEDNN_VERBOSE=1.
 from __future__ import annotations
 
 from paleo.costs.base import Time
-from paleo.costs.tiled.cores import multiplied, passed, stepped, together
+from paleo.costs.tiled.cores import WRITTEN, multiplied, passed, stepped, together
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.way import Algorithm, Way, positions
 from paleo.quantity import Quantity, ceil_div, total
@@ -17,8 +17,6 @@ from paleo.work import Convolution, Pass
 
 __all__ = ["WAYS"]
 
-#: Bytes moved for each that is written: the line is read before.
-_WRITTEN = 2
 #: Bytes of a vector: so many channels stand together.
 _VECTOR = 64
 #: Output channels of a group that a kernel computes together.
@@ -57,13 +55,12 @@ def _blocked(operation: Convolution, machine: Machine) -> Way | None:
         flops = 2 * operation.window_elements * filled_c * filled_k * groups * positions(operation)
     compute = multiplied(flops, machine) / machine.convolution_share
     # Images and results in blocks are where those of the convolution before were.
-    traffic = total(operation.reads) + _WRITTEN * total(operation.writes)
+    traffic = total(operation.reads) + WRITTEN * total(operation.writes)
     inside = passed(machine, recent=traffic, among=_held(operation))
-    moved: Quantity = 0.0
-    for each in _reordered(operation, plain, machine):
-        moved = moved + each
+    orders = _reordered(operation, plain, machine)
+    moved = total(orders)
     both = together(compute, inside)
-    start = _CALL * machine.launch * (1 + len(_reordered(operation, plain, machine)))
+    start = _CALL * machine.launch * (1 + len(orders))
     time = Time(compute, (both - compute) + moved, start, both + moved + start)
     return Way(time, positions(operation), k, operation.window_elements * c, groups)
 
@@ -93,8 +90,8 @@ def _reordered(operation: Convolution, plain: bool, machine: Machine) -> tuple[Q
         "result": _RETURNED if back else _REORDERED,
     }
     tensors = {
-        "recent": (recent, passed(machine, recent=(1 + _WRITTEN) * recent, among=among)),
-        "old": (old, passed(machine, old=old, recent=_WRITTEN * old, among=among)),
+        "recent": (recent, passed(machine, recent=(1 + WRITTEN) * recent, among=among)),
+        "old": (old, passed(machine, old=old, recent=WRITTEN * old, among=among)),
         "result": (result, passed(machine, recent=result, written=result, among=among)),
     }
     return tuple(
@@ -126,7 +123,7 @@ def _explicit(operation: Convolution, machine: Machine) -> Way | None:
     compute = multiplied(flops, machine)
     compute = compute + stepped(_WINDOWED * (windows / operation.element_size), machine)
     reads, writes = total(operation.reads), total(operation.writes)
-    memory = passed(machine, recent=reads + windows + _WRITTEN * windows, written=writes)
+    memory = passed(machine, recent=reads + windows + WRITTEN * windows, written=writes)
     # Image by image, the windows are written and multiplied.
     start = 2 * _CALL * machine.launch * operation.batch
     time = Time(compute, memory, start, compute + memory + start)
