@@ -7,22 +7,24 @@ sizes, worker counts and rates may be arrays.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from paleo.collectives import COLLECTIVES, Collective
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
+from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, Times, find_cost_model
 from paleo.costs.bands import NET, Band
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library, convolution_choice
 from paleo.errors import SettingError
 from paleo.fusion import fused_backward, fused_forward, inference_forward
-from paleo.graph import Graph, Node, longest_path
+from paleo.graph import Graph, Node, longest_path, unpriced
 from paleo.hardware import Device, Network, find_device, find_network
 from paleo.layers import Layer
 from paleo.layers.pointwise import Activation, Sigmoid
-from paleo.quantity import Quantity, is_array, largest, smallest, total, where_positive, whole_array
+from paleo.quantity import Quantity, is_array, largest, smallest, where_positive, whole_array
 from paleo.tensor import find_precision
 from paleo.values import MAX_SIZE, shown
 from paleo.work import Operation, Pass, Stream, Unpriced, Update
@@ -42,12 +44,14 @@ __all__ = [
     "estimate_forward",
     "estimate_pass",
     "estimate_update",
+    "exchange_time",
     "keep_shape",
     "kernels",
     "link_bandwidth",
     "needed_gradients",
     "net_band",
     "not_counted",
+    "update_operations",
     "update_time",
 ]
 
@@ -61,8 +65,7 @@ DeviceLike = str | os.PathLike[str] | Device
 NetworkLike = str | os.PathLike[str] | Network
 
 
-@dataclass(frozen=True)
-class LayerTime:
+class LayerTime(NamedTuple):
     """What one layer takes in a pass; `seconds` is `time.total`, or less if pipelined."""
 
     node: Node
@@ -72,15 +75,30 @@ class LayerTime:
 
 @dataclass(frozen=True)
 class PassTime:
-    """What a forward or backward pass takes, layer by layer and together."""
+    """What a forward or backward pass takes, layer by layer and together.
+
+    `times` are those of layers that differ; `places` says for each node which is its own. `seconds`
+    are what comes of a time.
+    """
 
     graph: Graph
-    layers: tuple[LayerTime, ...]
+    times: Times
+    places: Sequence[int]
+    seconds: Callable[[Time], Quantity]
+
+    @functools.cached_property
+    def layers(self) -> tuple[LayerTime, ...]:
+        """The time of each layer, in the order of the graph."""
+        own = [(time, self.seconds(time)) for time in self.times]
+        return tuple(
+            LayerTime(node, *own[place])
+            for node, place in zip(self.graph.nodes, self.places, strict=True)
+        )
 
     @property
     def upper(self) -> Quantity:
         """Seconds if one layer runs after the other: the sum over layers."""
-        return total(layer.seconds for layer in self.layers)
+        return self._of_layers.total(self.seconds)
 
     @property
     def lower(self) -> Quantity:
@@ -90,7 +108,11 @@ class PassTime:
     @property
     def time(self) -> Time:
         """Computation, memory traffic and overhead of all layers."""
-        return sum((layer.time for layer in self.layers), Time())
+        return self._of_layers.time
+
+    @functools.cached_property
+    def _of_layers(self) -> Times:
+        return self.times.at(self.places)
 
 
 def checked_share(value: Quantity, name: str) -> Quantity:
@@ -186,7 +208,7 @@ def needed_gradients(graph: Graph, cost_model: CostModel) -> list[tuple[bool, ..
 
 
 class Kernels(NamedTuple):
-    """What a device does for each node of a graph in a pass.
+    """What a device does for each node of a graph in a pass; nodes that do the same share it.
 
     `into` says of the nodes of which something runs in another's kernel in which one's.
     """
@@ -210,17 +232,17 @@ def kernels(
     """
     needed = needed_gradients(graph, cost_model) if Pass.INPUT_GRADIENT in directions else None
     if not fuse and (training or needed):
-        return Kernels(
-            [
-                [
+        known: dict[Any, list[tuple[Pass, Operation]]] = {}
+        for node in graph.nodes:
+            own = needed[node.index] if needed else None
+            if (node.like, own) not in known:
+                known[node.like, own] = [
                     (direction, operation)
                     for direction in directions
-                    for operation in graph.operations(
-                        node, direction, needed[i] if needed else None
-                    )
+                    for operation in graph.operations(node, direction, own)
                 ]
-                for i, node in enumerate(graph.nodes)
-            ]
+        return Kernels(
+            [known[node.like, needed[i] if needed else None] for i, node in enumerate(graph.nodes)]
         )
     if needed:
         found = fused_backward(graph, needed)
@@ -228,17 +250,18 @@ def kernels(
         found = fused_forward(graph, training=training)
     else:
         found = inference_forward(graph)
-    return Kernels(
-        [
-            [
+    shared: dict[Any, list[tuple[Pass, Operation]]] = {}
+    of = []
+    for each in zip(*(found.operations[direction] for direction in directions), strict=True):
+        which = tuple(map(id, itertools.chain(*each)))
+        if which not in shared:
+            shared[which] = [
                 (direction, operation)
-                for direction in directions
-                for operation in found.operations[direction][node.index]
+                for direction, operations in zip(directions, each, strict=True)
+                for operation in operations
             ]
-            for node in graph.nodes
-        ],
-        found.into,
-    )
+        of.append(shared[which])
+    return Kernels(of, found.into)
 
 
 def estimate_pass(
@@ -251,44 +274,36 @@ def estimate_pass(
     *,
     fuse: bool = False,
     training: bool = True,
+    found: Kernels | None = None,
 ) -> PassTime:
     """Return the time of the passes in `directions` together, layer by layer.
 
     `fetches` adds the time in which a node (by index) gets its inputs from other devices; `fuse`
-    and `training` are those of `kernels`.
+    and `training` are those of `kernels`, whose answer may be at hand as `found`.
     """
-    found = kernels(graph, directions, cost_model, fuse=fuse, training=training)
+    if found is None:
+        found = kernels(graph, directions, cost_model, fuse=fuse, training=training)
+    distinct = {id(own): own for own in found.of}
+    priced = [
+        [each for _, each in own if not isinstance(each, Unpriced)] for own in distinct.values()
+    ]
     target = replace(target, training=training)
-    layers = []
-    priced: dict[Any, Time] = {}  # blocks of a net repeat their operations
-    for node, operations in zip(graph.nodes, found.of, strict=True):
-        time = Time()
-        for _, operation in operations:
-            if isinstance(operation, Unpriced):
-                continue
-            key = _key(operation)
-            if key not in priced:
-                priced[key] = cost_model.price(operation, target)
-            time += priced[key]
-        if fetches and node.index in fetches:
-            time += fetches[node.index]
-        seconds = cost_model.pipelined(time) if use_pipeline else time.total
-        layers.append(LayerTime(node, time, seconds))
-    return PassTime(graph, tuple(layers))
+    prices = cost_model.price_all(list(itertools.chain(*priced)), target)
+    times = prices.sums(list(map(len, priced)))
+    where = {which: place for place, which in enumerate(distinct)}
+    places = [where[id(own)] for own in found.of]
+    if fetches:
+        times = Times([_with(fetches.get(i), time) for i, time in enumerate(times.at(places))])
+        places = list(range(len(places)))
+    return PassTime(graph, times, places, cost_model.pipelined if use_pipeline else _in_all)
 
 
-def _key(value: Any) -> Any:
-    """Return what two operations have in common if they are the same, arrays and all."""
-    try:
-        hash(value)
-    except TypeError:
-        if is_array(value):
-            return value.shape, value.tobytes()
-        if is_dataclass(value):
-            parts = (getattr(value, each.name) for each in fields(value))
-            return (type(value), *map(_key, parts))
-        return tuple(map(_key, value))
-    return value
+def _with(fetch: Time | None, time: Time) -> Time:
+    return time if fetch is None else time + fetch
+
+
+def _in_all(time: Time) -> Quantity:
+    return time.total
 
 
 def _estimate(
@@ -386,15 +401,23 @@ def update_time(
     num_params: Quantity, target: Target, cost_model: CostModel, dtype: str = "fp32"
 ) -> Time:
     """Return what `estimate_update` gives the seconds of; raises SettingError."""
+    first, *casts = update_operations(num_params, dtype)
+    time = cost_model.price(first, target)
+    for cast in casts:
+        time += cost_model.price(cast, target)
+    return time
+
+
+def update_operations(num_params: Quantity, dtype: str = "fp32") -> tuple[Operation, ...]:
+    """Return what a device does to update so many parameters; raises SettingError."""
     _check_count(num_params, "num_params")
     precision = find_precision(dtype)
-    time = cost_model.price(Update(num_params, precision.parameter_size), target)
-    if precision.is_mixed:
-        half = (precision.element_size * num_params,)
-        full = (precision.parameter_size * num_params,)
-        for cast in (Stream("cast", half, full), Stream("cast", full, half)):
-            time += cost_model.price(cast, target)
-    return time
+    update = Update(num_params, precision.parameter_size)
+    if not precision.is_mixed:
+        return (update,)
+    half = (precision.element_size * num_params,)
+    full = (precision.parameter_size * num_params,)
+    return update, Stream("cast", half, full), Stream("cast", full, half)
 
 
 def estimate_communication(
@@ -416,8 +439,22 @@ def estimate_communication(
     model = find_cost_model(cost_model)
     collective = COLLECTIVES[scheme] if isinstance(scheme, str) else scheme
     bandwidth = link_bandwidth(find_network(network), model) * checked_share(ppp_comm, "ppp_comm")
+    return exchange_time(num_bytes, workers, bandwidth, collective, model)
+
+
+def exchange_time(
+    num_bytes: Quantity,
+    workers: Quantity,
+    bandwidth: Quantity,
+    collective: Collective,
+    cost_model: CostModel,
+) -> Quantity:
+    """Return what `estimate_communication` does, of what is known to be right.
+
+    `bandwidth` are the bytes/s that are reached.
+    """
     seconds = collective.seconds(num_bytes, workers, bandwidth)
-    if model.conventions.lone_worker_mixes:
+    if cost_model.conventions.lone_worker_mixes:
         return seconds
     return where_positive(workers - 1, seconds)
 
@@ -429,12 +466,15 @@ def link_bandwidth(network: Network, cost_model: CostModel) -> Quantity:
 
 def not_counted(graph: Graph, cost_model: CostModel) -> tuple[str, ...]:
     """Return the names of operations in the graph that the cost model leaves out, sorted."""
-    left_out: set[str] = set()
+    left_out = {operation.name for operation in unpriced(graph)}
+    if cost_model.counts_all:
+        return tuple(sorted(left_out))
     for node in graph.nodes:
-        for direction in (Pass.FORWARD, Pass.WEIGHT_GRADIENT):
+        if node.like == node.index:
             left_out.update(
                 operation.name
+                for direction in (Pass.FORWARD, Pass.WEIGHT_GRADIENT)
                 for operation in graph.operations(node, direction)
-                if isinstance(operation, Unpriced) or not cost_model.counts(operation)
+                if not isinstance(operation, Unpriced) and not cost_model.counts(operation)
             )
     return tuple(sorted(left_out))

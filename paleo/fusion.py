@@ -22,21 +22,22 @@ The bytes that are left are those of the operations; cost models price them as F
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from paleo.graph import Graph, Node
 from paleo.layers import Layer
-from paleo.layers.base import is_one
+from paleo.layers.base import Kept, is_one
 from paleo.layers.convolution import Filtered
 from paleo.layers.dense import Einsum, InnerProduct, MatMul
 from paleo.layers.normalization import BatchNorm, Scale
 from paleo.layers.parts import made_of
 from paleo.layers.pointwise import Activation, Dropout, Elementwise, Pointwise, PReLU, Sigmoid
 from paleo.layers.shaping import Flatten, Reshape
-from paleo.quantity import Quantity, product
+from paleo.quantity import product
 from paleo.tensor import num_elements
 from paleo.work import Fused, Operation, Pass, Stream
 
@@ -60,30 +61,57 @@ class FusedPass(NamedTuple):
     into: Mapping[int, int]
 
 
+class _Taken(NamedTuple):
+    """An operation that runs in the kernel of another.
+
+    It still reads its operands at `others`, and gives its first result in the place of the kernel's
+    own; if somebody wants what is between the two, which is as large as what the node `between`
+    gives, that is written, too.
+    """
+
+    operation: Operation
+    others: tuple[int, ...]
+    between: Node | None
+
+    @property
+    def key(self) -> Hashable:
+        """What equal ones have in common, if equal nodes share their operations."""
+        between = self.between and self.between.like
+        return id(self.operation), self.others, between
+
+    def stream(self, element_size: int) -> Stream:
+        """Return the operation with the bytes that are left of it."""
+        operation = self.operation
+        reads, writes = operation.reads, operation.writes[1:]
+        if self.between:
+            writes = (element_size * num_elements(self.between.output), *writes)
+        left = tuple(reads[place] for place in self.others)
+        return Stream(operation.name, left, writes, operation.flops)
+
+
 @dataclass
 class _Kernel:
     """A kernel as it grows."""
 
     node: Node
     head: Operation
-    tail: list[Stream] = field(default_factory=list)
+    tail: list[_Taken] = field(default_factory=list)
 
-    def take(
-        self, operation: Operation, others: tuple[Quantity, ...], between: Quantity | None
-    ) -> None:
-        """Run an operation in this kernel, which gives its first result in the place of its own.
+    @property
+    def key(self) -> Hashable:
+        """What equal ones have in common."""
+        return id(self.head), *(each.key for each in self.tail)
 
-        It still reads `others`, and writes its other results; and, if somebody wants what is
-        `between` the two, so many bytes of that.
-        """
-        writes = operation.writes[1:] if between is None else (between, *operation.writes[1:])
-        self.tail.append(Stream(operation.name, others, writes, operation.flops))
+    def finished(self, element_size: int) -> Operation:
+        """Return the kernel as one operation."""
+        return Fused(self.head, tuple(each.stream(element_size) for each in self.tail))
 
 
 class _Kernels:
     """The kernels of a pass, by the node that begins them."""
 
     def __init__(self, graph: Graph) -> None:
+        self._element_size = graph.element_size
         self._of: list[list[_Kernel]] = [[] for _ in graph.nodes]
 
     def begin(self, node: Node, operation: Operation) -> _Kernel:
@@ -92,10 +120,81 @@ class _Kernels:
         return kernel
 
     def finished(self) -> list[tuple[Operation, ...]]:
-        return [
-            tuple(Fused(each.head, tuple(each.tail)) if each.tail else each.head for each in own)
-            for own in self._of
-        ]
+        """Return the operations of each node; equal kernels are one and the same."""
+        known: dict[Hashable, Operation] = {}
+
+        def finished(kernel: _Kernel) -> Operation:
+            if not kernel.tail:
+                return kernel.head
+            key = kernel.key
+            if key not in known:
+                known[key] = kernel.finished(self._element_size)
+            return known[key]
+
+        return [tuple(map(finished, own)) for own in self._of]
+
+
+class _Nature(NamedTuple):
+    """What of a type of layer tells with which others it can be fused.
+
+    `is_view` tells whether it hands its input on as it is, `leads` whether its kernels take on what
+    is behind them.
+    """
+
+    is_view: bool
+    leads: bool
+    is_pointwise: bool
+
+
+class _Traits(NamedTuple):
+    """What of a node does so: its nature, and how large a sample's part of what it gives is.
+
+    `size` is the elements of a sample, and whether it gives those of one sample alone.
+    """
+
+    nature: _Nature
+    size: tuple[int, bool]
+
+
+@functools.cache
+def _nature(kind: type[Layer], training: bool) -> _Nature:
+    return _Nature(
+        issubclass(kind, Reshape | Flatten) or (issubclass(kind, Dropout) and not training),
+        issubclass(kind, _LEADING),
+        issubclass(kind, _POINTWISE) or (issubclass(kind, BatchNorm) and not training),
+    )
+
+
+_Found = TypeVar("_Found")
+
+
+class _Alike:
+    """The nodes of a graph: what is the same for equal ones is found once."""
+
+    def __init__(self, graph: Graph, *, training: bool = True) -> None:
+        self._graph = graph
+        self._known: dict[Any, Any] = {}
+        #: Those of each node.
+        self.traits = [self.find(_traits, node, training) for node in graph.nodes]
+
+    def find(self, what: Callable[..., _Found], node: Node, *arguments: Hashable) -> _Found:
+        """Return `what` for a graph, a node and further arguments."""
+        key = (what, node.like, *arguments)
+        if key not in self._known:
+            self._known[key] = what(self._graph, node, *arguments)
+        found: _Found = self._known[key]
+        return found
+
+    def have_equal_sizes(self, a: Node, b: Node) -> bool:
+        """Tell whether two nodes give as many elements."""
+        return self.traits[a.index].size == self.traits[b.index].size
+
+
+def _traits(graph: Graph, node: Node, training: bool) -> _Traits:
+    nature = _nature(type(node.layer), training)
+    if isinstance(node.layer, Einsum) and len(node.parents) == 1:  # a sum
+        nature = nature._replace(leads=False)
+    return _Traits(nature, (product(node.output[1:]), is_one(node.output[0])))
 
 
 @dataclass
@@ -110,19 +209,16 @@ class _Tensor:
     #: Whether the backward pass of its own node needs it.
     is_kept: bool = False
 
-    def num_bytes(self, element_size: int) -> Quantity:
-        return element_size * num_elements(self.node.output)
-
     def is_only_of(self, node: Node) -> bool:
         """Tell whether this node alone reads it, on the device where it is."""
         return self.readers == [node.index] and self.node.shard == node.shard
 
 
-def _tensors(graph: Graph, training: bool) -> list[_Tensor]:
+def _tensors(graph: Graph, alike: _Alike) -> list[_Tensor]:
     """Return the tensor of each node, with those who read it."""
     found: list[_Tensor] = []
-    for node in graph.nodes:
-        if _is_view(node.layer, training):
+    for node, traits in zip(graph.nodes, alike.traits, strict=True):
+        if traits.nature.is_view:
             found.append(found[node.parents[0]])
             continue
         for index in dict.fromkeys(found[parent].node.index for parent in node.parents):
@@ -131,37 +227,16 @@ def _tensors(graph: Graph, training: bool) -> list[_Tensor]:
     return found
 
 
-def _is_view(layer: Layer, training: bool) -> bool:
-    """Tell whether a layer hands its input on as it is."""
-    return isinstance(layer, Reshape | Flatten) or (isinstance(layer, Dropout) and not training)
-
-
-def _is_pointwise(layer: Layer, training: bool) -> bool:
-    return isinstance(layer, _POINTWISE) or (isinstance(layer, BatchNorm) and not training)
-
-
-def _leads(node: Node) -> bool:
-    """Tell whether the kernels of a node take on what is behind them."""
-    is_sum = isinstance(node.layer, Einsum) and len(node.parents) == 1
-    return isinstance(node.layer, _LEADING) and not is_sum
-
-
-def _alike(a: Node, b: Node) -> bool:
-    """Tell whether two nodes give as many elements."""
-    same: bool = product(a.output[1:]) == product(b.output[1:])
-    return same and is_one(a.output[0]) == is_one(b.output[0])
-
-
 def inference_forward(graph: Graph) -> FusedPass:
     """Return the forward pass of inference, with nothing fused.
 
     Batch normalizations know their statistics, and read their input once; dropout does nothing.
     """
-    kernels = _Kernels(graph)
+    alike, kernels = _Alike(graph, training=False), _Kernels(graph)
     for node in graph.nodes:
         if not isinstance(node.layer, Dropout):
-            for _, operation in _steps(graph, node, made_of(node.layer), training=False):
-                kernels.begin(node, operation)
+            for step in alike.find(_steps, node, False):
+                kernels.begin(node, step.operation)
     return FusedPass({Pass.FORWARD: kernels.finished()}, {})
 
 
@@ -171,75 +246,101 @@ def fused_forward(graph: Graph, *, training: bool = True) -> FusedPass:
     Without `training` no backward pass follows: nothing is kept for it, and layers do what
     `inference_forward` says.
     """
-    size = graph.element_size
-    tensors, kernels = _tensors(graph, training), _Kernels(graph)
+    alike, kernels = _Alike(graph, training=training), _Kernels(graph)
+    tensors = _tensors(graph, alike)
     into: dict[int, int] = {}
     learning: list[bool] = []
-    for node in graph.nodes:
-        needed = tuple(training and learning[parent] for parent in node.parents)
-        parts = made_of(node.layer)
-        kept = parts[0].keeps(node.inputs, size, needed)
-        learns = training and not kept.ends and (node.is_trained or any(needed))
+    for node, traits in zip(graph.nodes, alike.traits, strict=True):
+        needed = tuple([training and learning[parent] for parent in node.parents])
+        kept = alike.find(_keeps, node, needed)
+        learns = training and not kept.ends and (any(needed) or node.is_trained)
         learning.append(learns)
-        if _is_view(node.layer, training):
+        if traits.nature.is_view:
             continue
         inputs = [tensors[parent] for parent in node.parents]
         kernel: _Kernel | None = None
-        for part, operation in _steps(graph, node, parts, training):
-            if not _is_pointwise(part, training):
+        for step in alike.find(_steps, node, training):
+            operation = step.operation
+            if not step.is_pointwise:
                 kernel = kernels.begin(node, operation)
             elif kernel:  # nobody else reads what is between the parts of a layer
-                wanted = learns and part is not _BIAS and _keeps_input(part, node, size)
-                kernel.take(operation, (), size * num_elements(node.output) if wanted else None)
-            elif before := _before(node, inputs):
+                between = node if learns and step.is_kept else None
+                kernel.tail.append(_Taken(operation, (), between))
+            elif before := _before(node, inputs, alike):
                 kernel = before.kernel
                 assert kernel
                 own = [each is before for each in inputs]
                 wanted = before.is_kept or (learns and any(own[k] for k in kept.inputs))
-                others = () if all(own) else _without(operation.reads, own)
-                kernel.take(operation, others, before.num_bytes(size) if wanted else None)
+                others = () if all(own) else tuple(k for k, is_own in enumerate(own) if not is_own)
+                kernel.tail.append(_Taken(operation, others, before.node if wanted else None))
                 into[node.index] = kernel.node.index
             else:
                 kernel = kernels.begin(node, operation)
-        if _leads(node):
-            if len(parts) > 1:
-                kept = parts[-1].keeps((node.output,), size, (True,))
+        if traits.nature.leads:
             tensors[node.index].kernel = kernel
             tensors[node.index].is_kept = learns and kept.output
     return FusedPass({Pass.FORWARD: kernels.finished()}, into)
 
 
-def _steps(
-    graph: Graph, node: Node, parts: tuple[Layer, ...], training: bool
-) -> Iterator[tuple[Layer, Operation]]:
-    """Yield the operations of the forward pass, each with the layer that it is of."""
-    operations = graph.operations(node, Pass.FORWARD)
+class _Step(NamedTuple):
+    """An operation of the forward pass of a node.
+
+    `is_kept` tells whether the backward pass needs what it reads, if that is made in the node.
+    """
+
+    operation: Operation
+    is_pointwise: bool
+    is_kept: bool
+
+
+def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
+    """Return the operations of the forward pass of a node."""
+    operations, parts = graph.operations(node, Pass.FORWARD), made_of(node.layer)
     layers = [node.layer] * len(operations)
     if isinstance(node.layer, Filtered | InnerProduct):
         num_biases = len(operations) - len(parts)
         layers = [parts[0], *[_BIAS] * num_biases, *parts[1:]]
+    found: list[_Step] = []
     for layer, operation in zip(layers, operations, strict=True):
         if isinstance(layer, BatchNorm) and not training:  # nothing is read for statistics
             reads = operation.reads[:1]
             operation = Stream(operation.name, reads, operation.writes, operation.flops)
-        yield layer, operation
+        pointwise = _nature(type(layer), training).is_pointwise
+        kept = pointwise and found and layer is not _BIAS and _keeps_made(graph, node, layer).inputs
+        found.append(_Step(operation, pointwise, bool(kept)))
+    return found
 
 
-def _keeps_input(part: Layer, node: Node, size: int) -> bool:
-    """Tell whether the backward pass of a later part of a node needs what the part reads."""
-    return bool(part.keeps((node.output,), size, (True,)).inputs)
+class _Keeps(NamedTuple):
+    """What a node keeps for its backward pass: of its inputs, by position, and what it gives."""
+
+    inputs: tuple[int, ...]
+    output: bool
+    ends: bool
 
 
-def _before(node: Node, inputs: list[_Tensor]) -> _Tensor | None:
+def _keeps(graph: Graph, node: Node, needed: tuple[bool, ...]) -> _Keeps:
+    """Return what the first part of a node keeps of its inputs, and the last of its output."""
+    parts = made_of(node.layer)
+    first = last = parts[0].keeps(node.inputs, graph.element_size, needed)
+    if len(parts) > 1:
+        last = _keeps_made(graph, node, parts[-1])
+    return _Keeps(first.inputs, last.output, first.ends)
+
+
+def _keeps_made(graph: Graph, node: Node, part: Layer) -> Kept:
+    """Return what a later part of a node, which reads what the node made, keeps."""
+    return part.keeps((node.output,), graph.element_size, (True,))
+
+
+def _before(node: Node, inputs: list[_Tensor], alike: _Alike) -> _Tensor | None:
     """Return what a node reads that a kernel makes in which it can run: the last of them."""
     found = [
-        each for each in inputs if each.kernel and each.is_only_of(node) and _alike(each.node, node)
+        each
+        for each in inputs
+        if each.kernel and each.is_only_of(node) and alike.have_equal_sizes(each.node, node)
     ]
     return max(found, key=lambda each: each.node.index, default=None)
-
-
-def _without(sizes: tuple[Quantity, ...], own: list[bool]) -> tuple[Quantity, ...]:
-    return tuple(size for size, is_own in zip(sizes, own, strict=True) if not is_own)
 
 
 def fused_backward(graph: Graph, needed: Sequence[tuple[bool, ...]]) -> FusedPass:
@@ -247,32 +348,30 @@ def fused_backward(graph: Graph, needed: Sequence[tuple[bool, ...]]) -> FusedPas
 
     `needed` tells for each node of which of its inputs somebody needs the gradient.
     """
-    size = graph.element_size
-    tensors = _tensors(graph, training=True)
-    to_inputs, to_weights = _Kernels(graph), _Kernels(graph)
+    alike, to_inputs, to_weights = _Alike(graph), _Kernels(graph), _Kernels(graph)
+    tensors = _tensors(graph, alike)
     into: dict[int, int] = {}
     for node in reversed(graph.nodes):
         own = tensors[node.index]
         wanted = needed[node.index]
-        inward = graph.operations(node, Pass.INPUT_GRADIENT, wanted)
-        weights = list(graph.operations(node, Pass.WEIGHT_GRADIENT))
+        inward, weights = alike.find(_gradients, node, wanted)
         # The kernel that makes the gradient of what the node gives.
         kernel = own.kernel if own.node is node else None
-        if kernel and _has_pointwise_gradient(graph, node, wanted, inward):
+        if kernel and _has_pointwise_gradient(graph, node, wanted, inward, alike):
             (operation,) = inward
-            between = own.num_bytes(size) if weights else None
-            kernel.take(operation, operation.reads[1:], between)
+            kernel.tail.append(_Taken(operation, _but_first(operation), node if weights else None))
             into[node.index] = kernel.node.index
             made = [kernel]
         else:
             if kernel and isinstance(node.layer, Filtered) and node.layer.activation:
-                active = weights.pop(1)  # it stands behind the filter's gradient
-                kernel.take(active, active.reads[1:], None)
+                active = weights[1]  # it stands behind the filter's gradient
+                weights = (weights[0], *weights[2:])
+                kernel.tail.append(_Taken(active, _but_first(active), None))
                 into[node.index] = kernel.node.index
             made = [to_inputs.begin(node, operation) for operation in inward]
         for operation in weights:
             to_weights.begin(node, operation)
-        if _leads(node):
+        if alike.traits[node.index].nature.leads:
             inputs = [tensors[parent] for parent in node.parents]
             _note_gradients(node, list(itertools.compress(inputs, wanted)), inward, made)
     return FusedPass(
@@ -284,14 +383,31 @@ def fused_backward(graph: Graph, needed: Sequence[tuple[bool, ...]]) -> FusedPas
     )
 
 
+def _gradients(
+    graph: Graph, node: Node, wanted: tuple[bool, ...]
+) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+    """Return the operations that make the gradients of inputs, and those of parameters."""
+    inward = graph.operations(node, Pass.INPUT_GRADIENT, wanted)
+    return inward, graph.operations(node, Pass.WEIGHT_GRADIENT)
+
+
+def _but_first(operation: Operation) -> tuple[int, ...]:
+    """Return the places of all operands but the first."""
+    return tuple(range(1, len(operation.reads)))
+
+
 def _has_pointwise_gradient(
-    graph: Graph, node: Node, wanted: tuple[bool, ...], inward: tuple[Operation, ...]
+    graph: Graph,
+    node: Node,
+    wanted: tuple[bool, ...],
+    inward: tuple[Operation, ...],
+    alike: _Alike,
 ) -> bool:
     """Tell whether the gradient of a node's inputs is one operation, element by element."""
-    if not isinstance(node.layer, _POINTWISE) or len(inward) != 1:
+    if len(inward) != 1 or not alike.traits[node.index].nature.is_pointwise:
         return False
     first = graph.nodes[node.parents[wanted.index(True)]]
-    return len(inward[0].writes) == sum(wanted) and _alike(node, first)
+    return len(inward[0].writes) == sum(wanted) and alike.have_equal_sizes(node, first)
 
 
 def _note_gradients(

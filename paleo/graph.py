@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,12 +12,19 @@ from typing import Any
 from paleo.errors import Mistakes, NetSpecError, SettingError
 from paleo.layers import Layer, ShapeError
 from paleo.netspec import LayerSpec, NetSpec
-from paleo.quantity import Quantity, is_array, largest, maximum, whole_array
+from paleo.quantity import Quantity, ceil_div, is_array, largest, maximum, whole_array
 from paleo.tensor import Precision, Shape, find_precision, num_elements
 from paleo.values import MAX_COUNT, shown
 from paleo.work import Operation, Pass, Unpriced, Work, total_work
 
-__all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path", "unpriced"]
+__all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path", "typical", "unpriced"]
+
+#: The nodes of so many nets are kept, at their own batch and at so many others: arrays of batch
+#: sizes, if there are no more than this.
+_KEPT, _FEW = 8, 64
+#: A count so far below the limit is not looked at again for another batch: it grows no quicker than
+#: the batch does, save where a batch of 1 is a dimension that is repeated.
+_FAR_BELOW = MAX_COUNT >> 10
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,8 @@ class Node:
     parents: tuple[int, ...]
     inputs: tuple[Shape, ...]
     output: Shape
+    #: The index of the first node of an equal layer and inputs, which does the same.
+    like: int
     #: Parameters that are counted in the layer that it shares them with.
     shared_params: int = 0
     #: The index of that layer.
@@ -39,12 +50,12 @@ class Node:
         """The layer's type, as in a net file."""
         return self.layer.type_name
 
-    @property
+    @functools.cached_property
     def num_params(self) -> int:
         """Trainable parameters, of this slice if the layer is split; shared ones left out."""
         return self.layer.num_params(self.inputs) - self.shared_params
 
-    @property
+    @functools.cached_property
     def is_trained(self) -> bool:
         """Whether it has parameters, its own or shared ones."""
         return self.layer.num_params(self.inputs) > 0
@@ -61,12 +72,12 @@ class Graph:
     nodes: tuple[Node, ...]
     dtype: str = "fp32"
 
-    @property
+    @functools.cached_property
     def precision(self) -> Precision:
         """The element types: what layers compute in, and what parameters are."""
         return find_precision(self.dtype)
 
-    @property
+    @functools.cached_property
     def element_size(self) -> int:
         """Bytes of one element of what layers read and write."""
         return self.precision.element_size
@@ -114,11 +125,120 @@ def build(
     batch size that is not a whole number above 0.
     """
     find_precision(dtype)
-    batch = None if batch_size is None else checked_batch(batch_size)
-    mistakes = Mistakes(net.file)
-    nodes = infer_nodes(net, batch, mistakes, adapt)
-    mistakes.raise_as(NetSpecError)
+    batch: Any = None if batch_size is None else checked_batch(batch_size)
+    adapt = _needed(net, adapt)
+    if not is_array(batch):
+        nodes = _known_nodes(net, batch, adapt)
+    elif batch.ndim == 1 and batch.size <= _FEW:
+        nodes = _known_nodes(net, tuple(batch.tolist()), adapt)
+    else:
+        nodes = _nodes(net, batch, adapt)
     return Graph(net.name, nodes, dtype)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _needed(
+    net: NetSpec, adapt: Callable[[Layer], Layer] | None
+) -> Callable[[Layer], Layer] | None:
+    """Return None for what leaves every layer of this net as it is."""
+    if adapt and all(adapt(spec.layer) is spec.layer for spec in net.layers):
+        return None
+    return adapt
+
+
+def typical(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None = None) -> Graph:
+    """Return the graph at a batch above 1, the net's own if it is: to find what no batch changes.
+
+    (A batch of 1 is special, since dimensions of 1 are repeated.) Raises as `build`.
+    """
+    return Graph(net.name, _typical(net, _needed(net, adapt)).nodes, dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class _Inferred:
+    """The nodes of a net at one batch size, and the largest count of a layer."""
+
+    nodes: tuple[Node, ...]
+    largest_count: Quantity
+
+    @functools.cached_property
+    def batch_size(self) -> Any:
+        """The batch of the inputs; without any it does not matter."""
+        return next((node.output[0] for node in self.nodes if node.layer.is_input), 2)
+
+    def at(self, batch: Quantity) -> tuple[Node, ...]:
+        """Return the nodes at another batch size, which differ in shapes alone.
+
+        Raises ShapeError if a layer does not fit there, or if nodes that are alike here are not.
+        """
+        growth = ceil_div(largest(batch), self.batch_size)
+        is_small = self.largest_count * growth <= _FAR_BELOW
+        has_arrays = is_array(batch)
+        nodes: list[Node] = []
+        for old in self.nodes:
+            layer, like = old.layer, old.like
+            inputs = tuple([nodes[parent].output for parent in old.parents])
+            if like < old.index:
+                output, others = nodes[like].output, nodes[like].inputs
+                if not (_are_same(inputs, others) if has_arrays else inputs == others):
+                    raise ShapeError("it is like another at one batch size alone")
+                inputs = others  # one value for both
+            else:
+                output = layer.infer_shape(inputs)
+                if layer.is_input:
+                    output = (batch, *output[1:])
+                if not is_small:
+                    _check_size(layer, inputs, output)
+            nodes.append(
+                Node(
+                    old.index, old.name, layer, old.shard, old.parents, inputs, output,
+                    like, old.shared_params, old.owner,
+                )
+            )  # fmt: skip
+        return tuple(nodes)
+
+
+def _inferred(
+    net: NetSpec, batch: Quantity | None, adapt: Callable[[Layer], Layer] | None
+) -> _Inferred:
+    """Return them as found layer by layer; raises NetSpecError with every mistake."""
+    mistakes = Mistakes(net.file)
+    found = _infer(net, batch, mistakes, adapt)
+    mistakes.raise_as(NetSpecError)
+    return found
+
+
+_kept = functools.lru_cache(maxsize=_KEPT)(_inferred)
+
+
+def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
+    """Return the nodes at the net's own batch size, or at 2 if that is 1."""
+    own = _kept(net, None, adapt)
+    return own if own.batch_size > 1 else _kept(net, 2, adapt)
+
+
+def _nodes(
+    net: NetSpec, batch: Quantity | None, adapt: Callable[[Layer], Layer] | None
+) -> tuple[Node, ...]:
+    """Return the nodes at a batch size, None the net's own; raises NetSpecError."""
+    if batch is None:
+        return _kept(net, None, adapt).nodes
+    # What is wrong, and where, is found layer by layer.
+    with contextlib.suppress(ShapeError, NetSpecError):
+        return _typical(net, adapt).at(batch)
+    return _inferred(net, batch, adapt).nodes
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _known_nodes(
+    net: NetSpec, batch: int | tuple[int, ...] | None, adapt: Callable[[Layer], Layer] | None
+) -> tuple[Node, ...]:
+    """Return the nodes for one batch size, or an array of a few: they are asked for repeatedly."""
+    if not isinstance(batch, tuple):
+        return _nodes(net, batch, adapt)
+    import numpy as np
+
+    return _nodes(net, np.array(batch, np.int64), adapt)
 
 
 def checked_batch(batch_size: Any) -> Quantity:
@@ -142,31 +262,62 @@ def infer_nodes(
 
     A layer below a mistake is left out, so that each mistake is noted once.
     """
+    return _infer(net, batch, mistakes, adapt).nodes
+
+
+def _infer(
+    net: NetSpec,
+    batch: Quantity | None,
+    mistakes: Mistakes,
+    adapt: Callable[[Layer], Layer] | None = None,
+) -> _Inferred:
     nodes: dict[str, Node] = {}
+    most: Quantity = 0
+    known: dict[Any, Node] = {}
     noted: set[tuple[str, str]] = set()
+    has_arrays = is_array(batch)
     for spec in _sorted(net, mistakes):
-        if any(parent not in nodes for parent in spec.parents):
+        parents = [nodes[parent] for parent in spec.parents if parent in nodes]
+        if len(parents) < len(spec.parents):
             continue
         layer = adapt(spec.layer) if adapt else spec.layer
-        parents = [nodes[parent] for parent in spec.parents]
-        inputs = tuple(parent.output for parent in parents)
+        inputs = tuple([parent.output for parent in parents])
+        key = (layer, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
+        like = known.get(key)
         try:
-            output = layer.infer_shape(inputs)
-            if layer.is_input:
-                output = _with_batch(output, batch, nodes)
-            _check_size(layer, inputs, output)
+            output = like.output if like else layer.infer_shape(inputs)
+            if not like:
+                if layer.is_input:
+                    output = _with_batch(output, batch, nodes)
+                most = max(most, _check_size(layer, inputs, output))
         except ShapeError as error:
             mistake = (spec.origin, str(error))
             if mistake not in noted:  # the slices of one layer share their mistake
                 noted.add(mistake)
                 mistakes.add(str(error), spec.origin, error.key)
             continue
-        indices = tuple(parent.index for parent in parents)
-        nodes[spec.name] = Node(len(nodes), spec.name, layer, spec.shard, indices, inputs, output)
+        indices = tuple([parent.index for parent in parents])
+        index = len(nodes)
+        node = Node(
+            index, spec.name, layer, spec.shard, indices, inputs, output,
+            like.index if like else index,
+        )  # fmt: skip
+        if not like:
+            known[key] = node
+        nodes[spec.name] = node
     for spec in net.layers:
         if spec.shares in nodes and spec.name in nodes:
             nodes[spec.name] = _sharing(nodes[spec.name], nodes[spec.shares])
-    return tuple(nodes.values())
+    return _Inferred(tuple(nodes.values()), most)
+
+
+def _by_identity(shape: Shape) -> tuple[Any, ...]:
+    """Return what two shapes share that have equal numbers, and the same arrays."""
+    return tuple(("array", id(size)) if is_array(size) else size for size in shape)
+
+
+def _are_same(shapes: tuple[Shape, ...], others: tuple[Shape, ...]) -> bool:
+    return [*map(_by_identity, shapes)] == [*map(_by_identity, others)]
 
 
 def _sharing(node: Node, owner: Node) -> Node:
@@ -187,8 +338,8 @@ def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) ->
     return shape
 
 
-def _check_size(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> None:
-    """Raise ShapeError if a count of this layer is too large to mean anything."""
+def _check_size(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> Quantity:
+    """Return the largest count of this layer; raises ShapeError if it is too large."""
     most = largest(output[0])
 
     def at_most(shape: Shape) -> Shape:
@@ -205,6 +356,7 @@ def _check_size(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> None:
     for what, count in counts:
         if count > MAX_COUNT:
             raise ShapeError(f"{float(count):.3g} {what} are too many to mean anything")
+    return max(count for _, count in counts)
 
 
 def _sorted(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
@@ -261,6 +413,7 @@ def unpriced(graph: Graph) -> tuple[Unpriced, ...]:
     return tuple(
         operation
         for node in graph.nodes
+        if not node.layer.is_known
         for operation in graph.operations(node, Pass.FORWARD)
         if isinstance(operation, Unpriced)
     )

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 
 from paleo.errors import Mistakes, NetSpecError
-from paleo.graph import infer_nodes
+from paleo.graph import build, infer_nodes
 from paleo.importers import PYTHON, ImportOptions, hint, importer_of, read
 from paleo.netspec import NetSpec, parse
 from paleo.netwriter import dumps
@@ -121,6 +121,8 @@ def loads(text: str | bytes, file: str | None = None) -> NetSpec:
     """
     mistakes = Mistakes(file)
     net = parse(text, file, mistakes)
-    infer_nodes(net, None, mistakes)
+    if mistakes:
+        infer_nodes(net, None, mistakes)
     mistakes.raise_as(NetSpecError)
+    build(net)  # the nodes are kept: those at other batch sizes are made from them
     return net

@@ -8,6 +8,7 @@ format's reference.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterator
@@ -90,6 +91,14 @@ class NetSpec:
     #: Where the net is published.
     source: str = ""
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Found once: what is known of a net is looked up by it, whose layers are many."""
+        return hash((self.name, self.layers, self.file))
+
     @property
     def splits(self) -> tuple[int, ...]:
         """The different numbers of slices that its layers are split into, none if unsplit."""
@@ -149,13 +158,10 @@ class _Leaf:
     scope: _Scope
     layer: Layer | None = None
     type_name: str = ""
+    #: Whether its type takes no parents.
+    is_source: bool = False
     parents: list[str] | None = None
     shares: str | None = None
-
-    @property
-    def is_source(self) -> bool:
-        """Whether its type takes no parents."""
-        return self.type_name in LAYERS and LAYERS[self.type_name].is_source()
 
 
 def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
@@ -164,7 +170,14 @@ def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
     Layers with a mistake are left out of the result, as are parents that do not exist.
     Raises NetSpecError if it is not a JSON object at all.
     """
-    return _Reader(mistakes).read(_decode(text, file), file)
+    try:
+        return _Reader(mistakes).read(_decode(text, file), file)
+    except RecursionError:
+        raise NetSpecError(f"{_where(file)}not a net: nested too deeply") from None
+
+
+def _where(file: str | None) -> str:
+    return f"{file}: " if file else ""
 
 
 def _whole_number(digits: str) -> int:
@@ -173,7 +186,7 @@ def _whole_number(digits: str) -> int:
 
 
 def _decode(text: str | bytes, file: str | None) -> _Object:
-    where = f"{file}: " if file else ""
+    where = _where(file)
     try:
         value = json.loads(
             ensure_str(text, "utf-8").lstrip("\ufeff"),
@@ -186,8 +199,6 @@ def _decode(text: str | bytes, file: str | None) -> _Object:
         ) from None
     except UnicodeDecodeError:
         raise NetSpecError(f"{where}not JSON: not text in UTF-8") from None
-    except RecursionError:
-        raise NetSpecError(f"{where}not a net: nested too deeply") from None
     if not isinstance(value, _Object):
         raise NetSpecError(f"{where}not a net: expected a JSON object with name and layers")
     return value
@@ -199,6 +210,8 @@ class _Reader:
     def __init__(self, mistakes: Mistakes) -> None:
         self.mistakes = mistakes
         self.entries: dict[str, _Leaf | _Scope] = {}
+        #: Layers without a mistake by their type and keys: most nets repeat a few.
+        self.layers: dict[tuple[type[Layer], str], Layer] = {}
 
     def read(self, root: _Object, file: str | None) -> NetSpec:
         self._only(root, tuple(ROOT_KEYS), None)
@@ -270,8 +283,10 @@ class _Reader:
             self.mistakes.add(f"unknown layer type {shown(kind)}{hint}", full, "type")
             leaf.parents = self._parents(body, full)
         else:
+            cls = LAYERS[kind]
+            leaf.is_source = cls.is_source()
             leaf.parents = self._parents(body, full, required=not leaf.is_source)
-            leaf.layer = self._layer(LAYERS[kind], body, full)
+            leaf.layer = self._layer(cls, body, full)
             leaf.shares = self._shares(body, full)
 
     def _parents(self, body: _Object, full: str, required: bool = True) -> list[str] | None:
@@ -293,6 +308,10 @@ class _Reader:
 
     def _layer(self, cls: type[Layer], body: _Object, full: str) -> Layer | None:
         """Return the layer that a body describes; None, its mistakes noted, if it is faulty."""
+        own = {name: value for name, value in body.items() if name not in LAYER_KEYS}
+        key = cls, repr(own)
+        if key in self.layers and not body.repeated:
+            return self.layers[key]
         before = len(self.mistakes.found)
         self._only(body, (*LAYER_KEYS, *cls.keys), full)
         values = {}
@@ -305,7 +324,9 @@ class _Reader:
                 values[name] = declared.kind.parse(body[name])
             except ValueError as error:
                 self.mistakes.add(str(error), full, name)
-        return cls(**values) if len(self.mistakes.found) == before else None
+        if len(self.mistakes.found) > before:
+            return None
+        return self.layers.setdefault(key, cls(**values))
 
     def _declare_block(
         self, full: str, kind: str, body: _Object, outer: _Scope, depth: int
@@ -504,7 +525,9 @@ def _takes(least: int, most: int | None) -> str:
 
 def _split(reference: str) -> tuple[str, str | None]:
     """Split "x@self", "x@all" or "x@3" at the marker; other names have none."""
-    base, at, marker = reference.rpartition("@")
-    if at and (marker in ("self", "all") or (marker.isascii() and marker.isdecimal())):
+    if "@" not in reference:
+        return reference, None
+    base, _, marker = reference.rpartition("@")
+    if marker in ("self", "all") or (marker.isascii() and marker.isdecimal()):
         return base, marker
     return reference, None

@@ -7,8 +7,12 @@ imported when the first array is met: a command that needs none starts in half t
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
+import sys
 from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 if TYPE_CHECKING:
@@ -17,15 +21,21 @@ if TYPE_CHECKING:
 __all__ = [
     "Array",
     "Quantity",
+    "all_of",
     "ceil_div",
     "ceil_log2",
+    "every",
+    "has_arrays",
+    "identity",
     "is_array",
     "largest",
     "maximum",
     "minimum",
+    "power_of_two",
     "product",
     "root",
     "smallest",
+    "some",
     "total",
     "where_positive",
     "whole_array",
@@ -34,11 +44,32 @@ __all__ = [
 Array: TypeAlias = "NDArray[Any]"
 #: One number, or an array of them that broadcasts against the others.
 Quantity: TypeAlias = "int | float | NDArray[Any]"
+#: The types of one number: unlike their union, made only once, and this is looked at often.
+_NUMBERS = (int, float)
 
 
 def is_array(value: object) -> bool:
     """Tell whether `value` is a NumPy array or integer instead of a Python number."""
-    return not isinstance(value, int | float) and hasattr(value, "__array__")
+    return not isinstance(value, _NUMBERS) and hasattr(value, "__array__")
+
+
+def has_arrays() -> bool:
+    """Tell whether NumPy has been imported, so that arrays cost no start."""
+    return "numpy" in sys.modules
+
+
+def identity(value: Any) -> Any:
+    """Return what two values have in common if they are equal, arrays in them and all; hashable."""
+    try:
+        hash(value)
+    except TypeError:
+        if is_array(value):
+            return value.shape, value.tobytes()
+        if is_dataclass(value):
+            parts = (getattr(value, each.name) for each in fields(value))
+            return (type(value), *map(identity, parts))
+        return tuple(map(identity, value))
+    return value
 
 
 def maximum(a: Quantity, b: Quantity) -> Quantity:
@@ -76,6 +107,31 @@ def ceil_log2(k: Quantity) -> Quantity:
     return (int(cast(int, k)) - 1).bit_length()
 
 
+def power_of_two(k: Quantity) -> Any:
+    """Return the least power of two that is no less than an integer k >= 1."""
+    exponent: Any = ceil_log2(k)
+    if is_array(k):
+        import numpy as np
+
+        return np.int64(1) << exponent
+    return 1 << exponent
+
+
+def all_of(conditions: Iterable[Any]) -> Any:
+    """Return whether all conditions hold, element by element."""
+    return functools.reduce(operator.and_, conditions, True)
+
+
+def every(condition: Any) -> bool:
+    """Tell whether a condition holds, of an array for all elements."""
+    return bool(condition.all() if is_array(condition) else condition)
+
+
+def some(condition: Any) -> bool:
+    """Tell whether a condition holds, of an array for any element."""
+    return bool(condition.any() if is_array(condition) else condition)
+
+
 def where_positive(condition: Quantity, value: Quantity) -> Quantity:
     """Return `value` where `condition` > 0, else 0."""
     if is_array(condition):
@@ -87,10 +143,7 @@ def where_positive(condition: Quantity, value: Quantity) -> Quantity:
 
 def product(factors: Iterable[Any]) -> Any:
     """Return the product of `factors`; 1 if there are none."""
-    result: Any = 1
-    for factor in factors:
-        result = result * factor
-    return result
+    return math.prod(factors)
 
 
 def root(x: Quantity) -> Quantity:

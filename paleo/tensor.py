@@ -84,7 +84,8 @@ def element_size(dtype: str) -> int:
 
 def num_elements(shape: Shape) -> Quantity:
     """Return the number of elements of a tensor of this shape."""
-    result: Quantity = product(shape)
+    batch, *others = shape
+    result: Quantity = product(others) * batch  # which alone may be an array
     return result
 
 

@@ -1,8 +1,9 @@
-"""Values as they come from files: showing them in messages, and checking counts."""
+"""Values as they come from files: showing them in messages, reading and checking numbers."""
 
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "is_number",
     "is_whole",
     "listed",
+    "number",
     "python_int",
     "shown",
     "whole",
@@ -81,6 +83,19 @@ def is_number(value: Any) -> bool:
 def is_whole(value: Any) -> bool:
     """Tell whether a value is a whole Python number, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,40}")
+_NUMBER = re.compile(
+    r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})(e[-+]?[0-9]{1,3})?", re.IGNORECASE
+)
+
+
+def number(entry: str) -> Any:
+    """Return a text as a number; one that is none as it is."""
+    if _WHOLE.fullmatch(entry):
+        return int(entry)
+    return float(entry) if _NUMBER.fullmatch(entry) else entry
 
 
 def python_int(value: Any) -> Any:

@@ -8,6 +8,7 @@ TensorFlow's arithmetic for the names, and that of Caffe, PyTorch and ONNX for n
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -72,6 +73,7 @@ class Axis:
         return self.total_padding // 2 if self.padding == "SAME" else self.padding[0]
 
 
+@functools.lru_cache(maxsize=1024)
 def axes(
     sizes: tuple[Any, ...],
     windows: tuple[int, ...],

@@ -91,7 +91,7 @@ def run(*arguments: str) -> str:
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal of 80 columns."""
-    monkeypatch.setattr("paleo.cli.options._width", lambda: 80)
+    monkeypatch.setattr("paleo.cli.options.terminal_width", lambda: 80)
 
 
 # Every file

@@ -277,13 +277,13 @@ def test_separated_values_have_a_row_for_each_operation() -> None:
 
 
 def test_a_table_fits_a_narrow_terminal() -> None:
-    from paleo.cli.summary import _explanation
+    from paleo.tables.summary import explanation_table
 
     summary = paleo.summarize(
         "alex_v2", device="V100_SXM2_16GB", cost_model="tiled", explain=["conv1"], fuse=True
     )
     (layer,) = summary.explained
-    text = to_text([_explanation(summary, layer)], 60)
+    text = to_text([explanation_table(summary, layer)], 60)
     assert max(map(len, text.splitlines())) <= 60
     assert text.count("forward: ") >= 3
 

@@ -366,6 +366,16 @@ def test_fusion_computes_the_same_and_moves_less(name: str) -> None:
         assert names == sorted(each.name for each in plain)
 
 
+@pytest.mark.parametrize("fuse", [False, True])
+def test_nodes_that_do_the_same_share_it(fuse: bool) -> None:
+    graph = paleo.build(paleo.load("gpt2"), 2, adapt=keep_shape)
+    for directions in (FORWARD, BACKWARD):
+        found = kernels(graph, directions, ROOFLINE, fuse=fuse).of
+        # The net repeats a block of 27 layers twelve times.
+        assert len(graph.nodes) > 300
+        assert len({id(own) for own in found}) < 40
+
+
 def test_arrays_of_batches_give_the_same_as_one_by_one() -> None:
     batches = [1, 2, 7]
     many = paleo.build(paleo.load("resnet18"), np.array(batches), adapt=keep_shape)

@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 
 import paleo
+from paleo.errors import Mistakes
+from paleo.graph import Node, infer_nodes
+from paleo.layers import Layer
+from paleo.netspec import LayerSpec
+from paleo.tensor import Shape
 
 RELU = {"type": "Activation", "function": "relu"}
 
@@ -81,7 +86,7 @@ def test_the_batch_size_replaces_the_first_dimension_everywhere(net: Any) -> Non
         assert graph.batch_size == batch
     assert paleo.build(spec).nodes[-1].output == (2, 5)  # and the net is as it was
     array = np.array([1, 7])
-    assert all((node.output[0] == array).all() for node in paleo.build(spec, array).nodes)
+    assert all(np.array_equal(node.output[0], array) for node in paleo.build(spec, array).nodes)
 
 
 def test_a_net_of_inputs_alone_takes_no_time(net: Any) -> None:
@@ -178,3 +183,86 @@ def test_slices_name_each_other(net: Any) -> None:
     assert parents["end"] == ("two/r@0", "two/r@1", "one/nested/relu@1")
     assert spec.splits == (2,)
     assert paleo.build(spec).nodes[1].output == (2, 3)  # 7 / 2, rounded down
+
+
+def facts(nodes: tuple[Node, ...]) -> list[Any]:
+    """Return what a layer in a graph is, with arrays as lists."""
+    return [
+        (
+            node.index, node.name, node.layer, node.shard, node.parents, node.owner,
+            node.num_params, node.is_trained,
+            [[np.array(size).tolist() for size in shape] for shape in (*node.inputs, node.output)],
+        )
+        for node in nodes
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["densenet40", "alex_v2_4gpu", "gpt2", "lstm_lm", "unet", "ssd300_resnet50"]
+)
+@pytest.mark.parametrize("batch", [None, 1, 2, 33, np.array([1, 2, 33]), np.array(4)])
+def test_nodes_at_every_batch_are_those_found_layer_by_layer(name: str, batch: Any) -> None:
+    spec, mistakes = paleo.load(name), Mistakes()
+    found = paleo.build(spec, batch).nodes
+    assert facts(found) == facts(infer_nodes(spec, batch, mistakes))
+    assert not mistakes
+    for node in found:
+        like = found[node.like]
+        assert (like.layer, like.inputs, like.output) == (node.layer, node.inputs, node.output)
+
+
+@pytest.mark.parametrize("name", ["vgg16", "unet", "gpt2_medium"])
+def test_a_batch_is_too_large_where_layers_one_by_one_say_so(name: str) -> None:
+    spec = paleo.load(name)
+    outcomes = set()
+    for bits in range(8, 50):
+        mistakes = Mistakes(spec.file)
+        infer_nodes(spec, 2**bits, mistakes)
+        outcomes.add(bool(mistakes))
+        said = Mistakes()
+        said.check(paleo.build, spec, 2**bits)
+        assert said.found == mistakes.found
+    assert outcomes == {True, False}
+
+
+class TwoSamples(Layer):
+    """A layer that gives two samples, whatever comes in."""
+
+    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+        return (2, *inputs[0][1:])
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, np.array([2, 3])])
+def test_layers_that_are_alike_at_one_batch_alone_are_told_apart(net: Any, batch: Any) -> None:
+    spec = net({"in": data([2, 4]), "a": {**RELU, "parents": ["in"]}})
+    source, relu = spec.layers
+    others = (LayerSpec("two", TwoSamples(), ("in",)), LayerSpec("b", relu.layer, ("two",)))
+    spec = paleo.NetSpec("net", (source, relu, *others))
+    *_, a, _, b = paleo.build(spec, batch).nodes
+    assert (a.name, b.name) == ("a", "b")
+    assert np.array_equal(a.output[0], batch)
+    assert (b.output, b.like == a.index) == ((2, 4), np.array_equal(batch, 2))
+
+
+def test_a_net_without_inputs_has_nodes_at_any_batch() -> None:
+    constant = paleo.layers.LAYERS["Parameter"](shape=(3,))
+    spec = paleo.NetSpec("net", (LayerSpec("constant", constant, ()),))
+    assert [node.output for node in paleo.build(spec, 7).nodes] == [(1, 3)]
+
+
+def test_inputs_that_differ_in_their_own_batch_have_another_in_common(net: Any) -> None:
+    one, other = (net({"in": data([size, 4])}).layers[0] for size in (2, 3))
+    both = (one, LayerSpec("other", other.layer, ()))
+    spec = paleo.NetSpec("net", both)
+    assert [node.output for node in paleo.build(spec, 5).nodes] == [(5, 4), (5, 4)]
+    with pytest.raises(paleo.NetSpecError, match="its batch of 3 is not that of in, 2"):
+        paleo.build(spec)
+
+
+def test_equal_nets_are_known_by_each_other(net: Any) -> None:
+    one, other = (net({"in": data([2, 4])}) for _ in range(2))
+    assert one == other
+    assert one is not other
+    assert hash(one) == hash(other)
+    assert paleo.build(one, 5).nodes is paleo.build(other, 5).nodes
+    assert hash(one.with_batch(3)) != hash(one)

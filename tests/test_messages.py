@@ -5,6 +5,7 @@ Every case of a net file is read by `paleo.loads` and by the commands; all say t
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 import shlex
@@ -17,7 +18,7 @@ from typing import Any
 
 import click.testing
 import pytest
-from faulty_layers import DATA, LAYERS, block, conv, flat, layer, net, pool, split
+from faulty_layers import DATA, LAYERS, LEFT_OUT, block, conv, flat, layer, net, pool, split
 
 import paleo
 from paleo.cli import cli
@@ -92,6 +93,48 @@ TEXTS = [
 def test_a_file_that_is_no_net_says_why(said: Any, text: str | bytes, message: str) -> None:
     (line,) = said(text)
     assert line.startswith(message)
+
+
+def decodable(depth: int) -> bool:
+    """Whether Python's own decoder takes lists as deep: what bounds it differs by version."""
+    try:
+        json.loads("[" * depth + "]" * depth)
+    except RecursionError:
+        return False
+    return True
+
+
+def test_no_depth_is_more_than_can_be_said() -> None:
+    """Near the limit a text can be decoded, but not written out for a message."""
+    deepest = bisect.bisect_left(range(100_000), True, key=lambda depth: not decodable(depth)) - 1
+    told = set()
+    for depth in range(deepest - 500, deepest + 10):
+        deep = net(x=layer("InnerProduct", num_outputs=0)).replace(
+            "0}", "[" * depth + "]" * depth + "}"
+        )
+        with pytest.raises(paleo.NetSpecError) as caught:
+            paleo.loads(deep)
+        told.add(str(caught.value)[:9])
+    assert told == {'layer "x"', "not a net"}
+
+
+def test_what_is_wrong_in_equal_layers_is_said_of_each() -> None:
+    wrong = conv(strides=[1, 1], filter=LEFT_OUT)
+    with pytest.raises(paleo.NetSpecError) as caught:
+        paleo.loads(net(a=conv(), b=wrong, c=conv(), d=wrong, e=conv(padding="VALID")))
+    assert [each.layer for each in caught.value.mistakes] == ["b", "b", "d", "d"]
+    repeated = net(a=conv(), b=conv()).replace('"b": {', '"b": {"padding": "SAME", ')
+    with pytest.raises(paleo.NetSpecError, match='layer "b": key "padding": given twice'):
+        paleo.loads(repeated)
+    # 1 and true are equal in Python.
+    with pytest.raises(paleo.NetSpecError, match=r'"b": .* expected a whole number, got true'):
+        paleo.loads(
+            net(
+                f=flat("data"),
+                a=layer("InnerProduct", num_outputs=1, parents=["f"]),
+                b=layer("InnerProduct", num_outputs=True, parents=["f"]),
+            )
+        )
 
 
 def test_a_byte_order_mark_is_accepted() -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from paleo.collectives import one_to_all, tree, butterfly
 
 # isort: on
-from paleo.collectives.base import COLLECTIVES, Collective
+from paleo.collectives.base import COLLECTIVES, Carried, Collective, Round
 
-__all__ = ["COLLECTIVES", "Collective"]
+__all__ = ["COLLECTIVES", "Carried", "Collective", "Round"]
 del butterfly, one_to_all, tree

@@ -7,12 +7,37 @@ To add one: a subclass of Collective in a file of this folder, registered by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Iterator
+from enum import Enum
+from typing import ClassVar, NamedTuple
 
 from paleo.quantity import Quantity
 from paleo.registry import Registry
 
-__all__ = ["COLLECTIVES", "Collective"]
+__all__ = ["COLLECTIVES", "Carried", "Collective", "Round"]
+
+
+class Carried(Enum):
+    """What the messages of a round are."""
+
+    #: What the sender has summed so far: the receiver adds it to its own.
+    SUM = "sum so far"
+    #: The same without the sender's own gradients.
+    OTHERS = "sum so far without the sender's own"
+    #: The sum over all workers: it takes the place of what the receiver has.
+    RESULT = "sum of all workers"
+
+
+class Round(NamedTuple):
+    """Messages that are on their way at the same time, as pairs of sender and receiver.
+
+    Workers are counted from 0; each sends to one at most and receives from one at most.
+    `crossings` is how many times the whole message crosses a link: less than one for a part.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    carried: Carried = Carried.SUM
+    crossings: float = 1
 
 
 class Collective(ABC):
@@ -27,6 +52,14 @@ class Collective(ABC):
     @abstractmethod
     def transfers(self, workers: Quantity) -> Quantity:
         """Return how many times the whole message crosses a link, one after another."""
+
+    @abstractmethod
+    def rounds(self, workers: int) -> Iterator[Round]:
+        """Yield who sends to whom, one round after another.
+
+        Their crossings add up to `transfers`. A round without pairs is one that is charged though
+        there is nobody to send to.
+        """
 
     def seconds(self, num_bytes: Quantity, workers: Quantity, bandwidth: Quantity) -> Quantity:
         """Return the seconds to exchange `num_bytes` at `bandwidth` bytes/s."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from paleo.collectives.base import COLLECTIVES, Collective
+from collections.abc import Iterator
+
+from paleo.collectives.base import COLLECTIVES, Carried, Collective, Round
 from paleo.quantity import Quantity
 
 __all__ = ["OneToAll"]
@@ -16,6 +18,13 @@ class OneToAll(Collective):
 
     def transfers(self, workers: Quantity) -> Quantity:
         return 2 * (workers - 1)
+
+    def rounds(self, workers: int) -> Iterator[Round]:
+        """Yield the rounds: worker 0 is the server."""
+        for worker in range(1, workers):
+            yield Round(((worker, 0),))
+        for worker in range(1, workers):
+            yield Round(((0, worker),), Carried.RESULT)
 
 
 COLLECTIVES.add(OneToAll.name, OneToAll())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from paleo.collectives.base import COLLECTIVES, Collective
+from collections.abc import Iterator
+
+from paleo.collectives.base import COLLECTIVES, Carried, Collective, Round
 from paleo.quantity import Quantity, ceil_log2
 
 __all__ = ["TreeAllReduce"]
@@ -16,6 +18,19 @@ class TreeAllReduce(Collective):
 
     def transfers(self, workers: Quantity) -> Quantity:
         return 2 * ceil_log2(workers)
+
+    def rounds(self, workers: int) -> Iterator[Round]:
+        """Yield the rounds: up to worker 0, from doubling distances, and down the same way."""
+        up = []
+        distance = 1
+        while distance < workers:
+            senders = range(distance, workers, 2 * distance)
+            up.append(tuple((sender, sender - distance) for sender in senders))
+            distance *= 2
+        for pairs in up:
+            yield Round(pairs)
+        for pairs in reversed(up):
+            yield Round(tuple((above, below) for below, above in pairs), Carried.RESULT)
 
 
 COLLECTIVES.add(TreeAllReduce.name, TreeAllReduce())

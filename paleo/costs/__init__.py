@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from paleo.costs import paleo2017, roofline, tiled
-from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target, Time
+from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target
 from paleo.costs.convolutions import ConvolutionChoice, convolution_choice
+from paleo.costs.times import Time, Times
 
 __all__ = [
     "COST_MODELS",
@@ -14,6 +15,7 @@ __all__ = [
     "Explanation",
     "Target",
     "Time",
+    "Times",
     "convolution_choice",
     "find_cost_model",
 ]

@@ -7,15 +7,16 @@ To add one: a subclass of CostModel in a file of this folder, registered by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from paleo.costs.bands import Band
 from paleo.costs.convolutions.choice import DEFAULT as CHOICE
 from paleo.costs.convolutions.choice import ConvolutionChoice
+from paleo.costs.times import Time, Times
 from paleo.hardware import Device
-from paleo.quantity import Quantity, is_array, maximum
+from paleo.quantity import Quantity, identity, is_array, maximum
 from paleo.registry import Registry
 from paleo.work import Convolution, Fused, Operation, Stream
 
@@ -27,53 +28,9 @@ __all__ = [
     "Target",
     "Time",
     "explanation",
+    "only_where",
     "quicker",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Time:
-    """Seconds of computation, memory traffic and overhead, and of them together.
-
-    `total` is what the model says they take together, by its own rule of what overlaps.
-    """
-
-    compute: Quantity = 0.0
-    memory: Quantity = 0.0
-    overhead: Quantity = 0.0
-    total: Quantity = 0.0
-
-    def __add__(self, other: Time) -> Time:
-        return Time(
-            self.compute + other.compute,
-            self.memory + other.memory,
-            self.overhead + other.overhead,
-            self.total + other.total,
-        )
-
-    def to_dict(self, of: str) -> dict[str, Quantity]:
-        """Return the parts under the keys of the JSON output; `of` says what takes them."""
-        parts = (self.compute, self.memory, self.overhead)
-        return {f"{of}_{part}_s": value for part, value in zip(_PARTS, parts, strict=True)}
-
-    @property
-    def bound(self) -> Any:
-        """What it takes most of: "compute", "memory" or "overhead"; "" if it takes nothing.
-
-        An array of these where the parts are arrays.
-        """
-        parts = (self.compute, self.memory, self.overhead)
-        if any(map(is_array, parts)):
-            import numpy as np
-
-            stacked = np.stack(np.broadcast_arrays(*parts))
-            return np.where(stacked.max(0) > 0, np.array(_PARTS)[stacked.argmax(0)], "")
-        longest = max(range(len(parts)), key=parts.__getitem__)
-        return _PARTS[longest] if parts[longest] > 0 else ""
-
-
-#: The parts of a Time, in order.
-_PARTS = ("compute", "memory", "overhead")
 
 
 def quicker(a: Time, b: Time) -> tuple[Any, Time]:
@@ -84,8 +41,16 @@ def quicker(a: Time, b: Time) -> tuple[Any, Time]:
     import numpy as np
 
     second = np.asarray(b.total < a.total)
-    parts = (*_PARTS, "total")
-    return second, Time(*(np.where(second, getattr(b, x), getattr(a, x)) for x in parts))
+    return second, Time(*(np.where(second, y, x) for x, y in zip(a, b, strict=True)))
+
+
+def only_where(allowed: Any, time: Time) -> Time:
+    """Return a time, of an array of them one that nobody takes where it is not allowed."""
+    if not is_array(allowed):
+        return time
+    import numpy as np
+
+    return time._replace(total=np.where(allowed, time.total, np.inf))
 
 
 @dataclass(frozen=True)
@@ -171,6 +136,8 @@ class CostModel(ABC):
 
     #: The only element types that it knows; None for all that the device has a peak for.
     dtypes: ClassVar[tuple[str, ...] | None] = None
+    #: Whether there is nothing that it leaves out: `counts` is always true.
+    counts_all: ClassVar[bool] = False
     #: Whether a larger batch never takes less time.
     grows: ClassVar[bool] = True
     #: How convolutions are priced where nobody asks for a library: as "gemm", a matrix product, or
@@ -183,6 +150,13 @@ class CostModel(ABC):
     def price(self, operation: Operation, target: Target) -> Time:
         """Return the seconds that this operation takes; of one that is Fused, `price_fused`."""
 
+    def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
+        """Return what `price` does of each; equal ones are priced once."""
+        keys = list(map(identity, operations))
+        distinct = dict(zip(keys, operations, strict=True))
+        times = {key: self.price(operation, target) for key, operation in distinct.items()}
+        return Times([times[key] for key in keys])
+
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
         """Return the seconds of a convolution by an algorithm of `convolutions.ALGORITHMS`.
 
@@ -190,19 +164,19 @@ class CostModel(ABC):
         """
         return None
 
-    def price_fused(self, operation: Fused, target: Target) -> Time:
+    def price_fused(self, operation: Fused, price: Callable[[Operation], Time]) -> Time:
         """Return the seconds of a kernel that does pointwise operations behind its own.
 
-        To those of the head it adds what the tail computes, and what more bytes take in a
-        kernel that moves the head's already: neither a launch nor a latency.
+        To those of the head, by a `price`, it adds what the tail computes, and what more bytes take
+        in a kernel that moves the head's already: neither a launch nor a latency.
         """
-        head, before = operation.head, self.price(operation.head, target)
+        head, before = operation.head, price(operation.head)
         compute, memory = before.compute, before.memory
         for each in operation.tail:
             without = Stream(each.label, head.reads, head.writes)
             reads, writes = head.reads + each.reads, head.writes + each.writes
-            more = self.price(Stream(each.label, reads, writes, each.flops), target)
-            less = self.price(without, target)
+            more = price(Stream(each.label, reads, writes, each.flops))
+            less = price(without)
             compute = compute + (more.compute - less.compute)
             memory = memory + (more.memory - less.memory)
         if self.pipelines:
@@ -220,7 +194,7 @@ class CostModel(ABC):
     def explain_fused(self, operation: Fused, target: Target) -> Explanation:
         """Return why a kernel with a tail takes what it does: what there is to say of its head."""
         head = self.explain(operation.head, target)
-        found = explanation(head.algorithm, self.price_fused(operation, target), *head.details)
+        found = explanation(head.algorithm, self.price(operation, target), *head.details)
         tail = ("in its kernel", ", ".join(each.name for each in operation.tail), "")
         why = head.why if found.bound == head.bound else ""
         return replace(found, details=(*found.details, tail), why=why)

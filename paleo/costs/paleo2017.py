@@ -9,11 +9,16 @@ else costs nothing in it: see `counts`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target, Time
 from paleo.costs.convolutions import ALGORITHMS, Counts, Kernel
 from paleo.costs.convolutions.chooser import Chooser
 from paleo.costs.convolutions.libraries import GEMM
 from paleo.costs.counts2017 import counts_of
+from paleo.costs.stacks import can_be_stacked, price_stacked
+from paleo.costs.times import Times
 from paleo.errors import SettingError
 from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum, where_positive
@@ -61,7 +66,7 @@ class Paleo2017(CostModel):
         if target.dtype != "fp32":
             raise SettingError(f"the cost model paleo2017 knows fp32 only, not {target.dtype}")
         if isinstance(operation, Fused):
-            return self.price_fused(operation, target)
+            return self.price_fused(operation, partial(self.price, target=target))
         if isinstance(operation, Convolution):
             return _chooser(operation, target).time()
         if not self.counts(operation):
@@ -70,10 +75,15 @@ class Paleo2017(CostModel):
         share = 1.0 if isinstance(operation, Update) else target.ppp_comp
         return _time(Counts((_kernel(operation),)), target.device, share)
 
+    def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
+        if not can_be_stacked(target):
+            return super().price_all(operations, target)
+        return price_stacked(operations, partial(self.price, target=target))
+
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
         if not ALGORITHMS[algorithm].applies(operation):
             return None
-        return _chooser(operation, target).price(algorithm, None)
+        return _chooser(operation, target).price(algorithm, operation)
 
     def explain(self, operation: Operation, target: Target) -> Explanation:
         if isinstance(operation, Convolution):
@@ -100,12 +110,12 @@ class Paleo2017(CostModel):
 
 
 def _chooser(operation: Convolution, target: Target) -> Chooser:
-    def price(name: str, _: Time | None) -> Time:
+    def price(name: str, operation: Convolution) -> Time:
         return _time(counts_of(name, operation), target.device, target.ppp_comp)
 
     return Chooser(
-        operation, target.convolutions, target.dtype, (GEMM,), price,
-        lambda name: counts_of(name, operation),
+        operation, target.convolutions, target.dtype, {GEMM: True}, price,
+        counts_of,
     )  # fmt: skip
 
 

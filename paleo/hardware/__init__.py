@@ -27,9 +27,11 @@ __all__ = [
     "Network",
     "Price",
     "Rates2017",
+    "device_aliases",
     "device_names",
     "find_device",
     "find_network",
+    "network_aliases",
     "network_names",
     "parse_price",
 ]
@@ -38,18 +40,19 @@ _HERE = Path(__file__).parent
 _T = TypeVar("_T", Device, Network)
 
 
-def _names(folder: str) -> list[str]:
-    return sorted(path.stem for path in (_HERE / folder).glob("*.toml"))
+@cache
+def _names(folder: str) -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in (_HERE / folder).glob("*.toml")))
 
 
 def device_names() -> list[str]:
     """Return the names of the predefined devices."""
-    return _names("devices")
+    return list(_names("devices"))
 
 
 def network_names() -> list[str]:
     """Return the names of the predefined networks."""
-    return _names("networks")
+    return list(_names("networks"))
 
 
 @cache
@@ -60,6 +63,16 @@ def _aliases(folder: str) -> Mapping[str, str]:
     return {alias: path.stem for path in sorted(paths) for alias in read(path).aliases}
 
 
+def device_aliases() -> Mapping[str, str]:
+    """Return the further names of the predefined devices, each with the name it stands for."""
+    return _aliases("devices")
+
+
+def network_aliases() -> Mapping[str, str]:
+    """Return the further names of the predefined networks, each with the name it stands for."""
+    return _aliases("networks")
+
+
 def _find(kind: str, named: str | os.PathLike[str], read: Callable[[Path], _T]) -> _T:
     try:
         name = os.fspath(named)
@@ -68,7 +81,7 @@ def _find(kind: str, named: str | os.PathLike[str], read: Callable[[Path], _T]) 
     folder: str = f"{kind}s"
     if name.endswith(".toml") or Path(name).name != name:
         return read(Path(name))
-    names: list[str] = _names(folder)
+    names: list[str] = list(_names(folder))
     stem = name if name in names else _aliases(folder).get(name)
     if stem is not None:
         return read(_HERE / folder / f"{stem}.toml")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from pathlib import PurePath
 
+from paleo.errors import NetSpecError
 from paleo.importers.base import PHASES, PYTHON, UNKNOWN, ImportOptions
 from paleo.netspec import NetSpec
 
@@ -21,6 +22,7 @@ __all__ = [
     "hint",
     "importer_of",
     "read",
+    "read_bytes",
 ]
 
 #: What each importer reads: the ends of file names, or how a target begins.
@@ -65,4 +67,16 @@ def read(importer: str, target: str, options: ImportOptions) -> NetSpec:
     """
     module = importlib.import_module(f"paleo.importers.{importer}")
     net: NetSpec = module.read(target, options)
+    return net
+
+
+def read_bytes(importer: str, data: bytes, target: str, options: ImportOptions) -> NetSpec:
+    """Return the net that the bytes of a file describe; `target` only names it in messages.
+
+    No file is opened. Raises NetSpecError as `read`, and if what the importer reads is no file.
+    """
+    module = importlib.import_module(f"paleo.importers.{importer}")
+    if not hasattr(module, "read_bytes"):
+        raise NetSpecError(f"{target}: names code, not a file")
+    net: NetSpec = module.read_bytes(data, target, options)
     return net

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, dataclass_transform
 
 from paleo.layers.keys import Key, key
 from paleo.quantity import Quantity, is_array
@@ -35,8 +34,7 @@ class ShapeError(ValueError):
         self.key = key
 
 
-@dataclass(frozen=True)
-class Kept:
+class Kept(NamedTuple):
     """What a layer needs in memory besides its output and its gradients.
 
     `inputs` (by position) and `output` are what its backward pass needs, so that they stay.
@@ -76,6 +74,8 @@ class Layer(ABC):
     num_parents: ClassVar[tuple[int, int | None]] = (1, 1)
     #: Whether samples come in here: its first dimension is the batch.
     is_input: ClassVar[bool] = False
+    #: Whether it is known what it does; else, some of its operations are Unpriced.
+    is_known: ClassVar[bool] = True
 
     @classmethod
     def is_source(cls) -> bool:

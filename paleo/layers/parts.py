@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from paleo.layers.base import Layer
 from paleo.layers.convolution import Filtered
 from paleo.layers.normalization import BatchNorm
@@ -11,6 +13,7 @@ from paleo.layers.recurrent import RNN
 __all__ = ["made_of"]
 
 
+@functools.lru_cache(maxsize=1024)
 def made_of(layer: Layer) -> tuple[Layer, ...]:
     """Return the layers that run one after the other as this one."""
     if isinstance(layer, RNN):

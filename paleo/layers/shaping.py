@@ -457,6 +457,7 @@ class Reduce(_Moving):
 class Unknown(Layer):
     """What an importer did not understand: it costs nothing, and results list it."""
 
+    is_known: ClassVar[bool] = False
     num_parents: ClassVar[tuple[int, int | None]] = (1, None)
 
     operator: str = key(Name(), "what it is called where it comes from")

@@ -10,7 +10,7 @@ Letters: N batch, H x W input, C channels in, R x S filter, K channels out, P x 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from paleo.quantity import Quantity, product
 from paleo.registry import Registry
@@ -61,8 +61,11 @@ class Algorithm(ABC):
     #: Whether it is a matrix product of the convolution's own FLOPs.
     is_gemm: ClassVar[bool] = False
 
-    def applies(self, operation: Convolution) -> bool:
-        """Tell whether a convolution can be computed so, by any library."""
+    def applies(self, operation: Convolution) -> Any:
+        """Return whether a convolution can be computed so, by any library.
+
+        An array of that where windows are arrays: of several convolutions.
+        """
         return True
 
     @abstractmethod

@@ -1,6 +1,7 @@
 """The quickest algorithm for a convolution: of a library, within a limit of workspace.
 
-Every cost model chooses here, by its own prices. Where batches are arrays, so is the choice.
+Every cost model chooses here, by its own prices. Where batches are arrays, so is the choice. Of
+several convolutions as one, an algorithm is priced for those alone that it may be quickest for.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from paleo.costs.base import Explanation, Time, explanation, quicker
+from paleo.costs.base import Explanation, Time, explanation, only_where
 from paleo.costs.convolutions.base import ALGORITHMS, Counts
 from paleo.costs.convolutions.choice import ConvolutionChoice
 from paleo.costs.convolutions.libraries import ASKED, GEMM, LIBRARIES
-from paleo.quantity import Quantity, is_array
+from paleo.costs.convolutions.parts import whole
+from paleo.quantity import Quantity, is_array, some
 from paleo.work import Convolution
 
 __all__ = ["Chooser"]
@@ -22,39 +24,44 @@ __all__ = ["Chooser"]
 class Chooser(NamedTuple):
     """How a cost model prices a convolution of elements of this type.
 
-    `by_default` are the algorithms where `choice` asks for no library; of equally quick ones the
-    first is taken. `price` returns the time by the algorithm of a name: None where the cost model
-    has none, or where it certainly takes longer than the best so far. `counted` returns what the
-    algorithm computes, moves and needs, as the cost model counts, and `shown` what it has to say
-    of it besides.
+    `by_default` are the algorithms where `choice` asks for no library, each with whether it
+    applies; of equally quick ones the first is taken. `price` returns the time by the algorithm of
+    a name: None where the cost model has none. `counted` returns what the algorithm computes, moves
+    and needs, as the cost model counts, and `shown` what it has to say of it besides. `may_win`
+    tells by a name, a convolution and the best time so far whether the algorithm could take less.
     """
 
     operation: Convolution
     choice: ConvolutionChoice
     dtype: str
-    by_default: tuple[str, ...]
-    price: Callable[[str, Time | None], Time | None]
-    counted: Callable[[str], Counts]
+    by_default: Mapping[str, Any]
+    price: Callable[[str, Convolution], Time | None]
+    counted: Callable[[str, Convolution], Counts]
     shown: Callable[[str], Explanation] | None = None
+    may_win: Callable[[str, Convolution, Time], Any] = lambda *_: True
 
     def candidates(self) -> Mapping[str, Any]:
-        """Return algorithms by name, each with whether it may be chosen: one value, or an array.
+        """Return algorithms by name, each with whether it applies: one value, or an array.
 
-        A matrix product without workspace is among them, and may be. Raises SettingError if the
-        cuDNN of this machine is asked and there is none.
+        A matrix product is among them, and does. Raises SettingError if the cuDNN of this machine
+        is asked and there is none.
         """
         choice = self.choice
         if choice.library == ASKED:
             return self._asked()
-        names = self.by_default
+        found = self.by_default
         if choice.library is not None:
-            names = LIBRARIES[choice.library].offers(self.operation)
+            found = LIBRARIES[choice.library].offers(self.operation)
         if choice.only_gemm:
-            names = tuple(name for name in names if ALGORITHMS[name].is_gemm)
-        limit = choice.workspace
-        if limit is None:
-            return dict.fromkeys(names, True)
-        return {name: name == GEMM or self.counted(name).workspace <= limit for name in names}
+            found = {name: applies for name, applies in found.items() if ALGORITHMS[name].is_gemm}
+        return found
+
+    def _fits(self, name: str, operation: Convolution) -> Any:
+        """Return whether an algorithm needs no more workspace than it may, for each batch."""
+        limit = self.choice.workspace
+        if limit is None or name == GEMM or self.choice.library == ASKED:
+            return True
+        return self.counted(name, operation).workspace <= limit
 
     def _asked(self) -> Mapping[str, Any]:
         """Return the product, and what cuDNN prefers of what applies: for each batch, its own."""
@@ -82,14 +89,17 @@ class Chooser(NamedTuple):
 
         What cuDNN chose takes no more than a product: it would not have been chosen.
         """
+        everything = whole(self.operation)
         best: Time | None = None
-        for name, allowed in self.candidates().items():
-            if allowed is False:
-                continue
-            time = self.price(name, best)
-            if time is not None:
-                time = _where(allowed, time)
-                best = time if best is None else quicker(best, time)[1]
+        for name, applies in self.candidates().items():
+            part = everything.where(applies)
+            if part and best is not None:
+                part = part.where(self.may_win(name, part.operation, part.of(best)))
+            if part:
+                fits = self._fits(name, part.operation)
+                time = self.price(name, part.operation) if some(fits) else None
+                if time is not None:
+                    best = part.quicker(best, only_where(part.taken(applies) & fits, time))
         assert best is not None
         return best
 
@@ -99,8 +109,9 @@ class Chooser(NamedTuple):
         It names the algorithm, says what that computes, moves and needs, and what the others would
         take.
         """
-        found = self.candidates()
-        priced = {name: time for name in found if (time := self.price(name, None)) is not None}
+        operation = self.operation
+        found = {name: self._fits(name, operation) for name in self.candidates()}
+        priced = {name: time for name in found if (time := self.price(name, operation)) is not None}
         name = min(
             (each for each in priced if found[each]), key=lambda each: _seconds(priced[each])
         )
@@ -108,7 +119,7 @@ class Chooser(NamedTuple):
         if self.choice.library == ASKED:
             name = list(priced)[-1]
         own = self.shown(name) if self.shown else explanation(name, time)
-        counts = self.counted(name)
+        counts = self.counted(name, operation)
         work = counts.work
         details: tuple[tuple[str, Quantity, str], ...] = (
             ("computation", _whole(work.flops), "FLOP"),
@@ -129,15 +140,6 @@ class Chooser(NamedTuple):
             why=own.why or ALGORITHMS[name].summary,
             details=(*details, *own.details, *others),
         )
-
-
-def _where(allowed: Any, time: Time) -> Time:
-    """Return a time that nobody takes where it is not allowed."""
-    if not is_array(allowed):
-        return time
-    import numpy as np
-
-    return replace(time, total=np.where(allowed, time.total, np.inf))
 
 
 def _seconds(time: Time) -> Any:

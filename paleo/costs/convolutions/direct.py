@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel
 from paleo.work import Convolution
 
-__all__ = ["Direct"]
+__all__ = ["Direct", "is_depthwise"]
 
 
 class Direct(Algorithm):
@@ -21,6 +23,11 @@ class Direct(Algorithm):
 
     def counts(self, operation: Convolution) -> Counts:
         return Counts((Kernel(operation.flops, operation.reads, operation.writes),))
+
+
+def is_depthwise(operation: Convolution) -> Any:
+    """Return whether each of several channels is convolved by itself."""
+    return (operation.groups > 1) & (operation.in_channels == operation.groups)
 
 
 ALGORITHMS.add(Direct.name, Direct())

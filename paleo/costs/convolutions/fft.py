@@ -10,10 +10,11 @@ takes 5 F log2 F FLOPs, half of that where they are real; a complex multiply-add
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import functools
+from typing import Any, NamedTuple
 
 from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel, Roles, roles
-from paleo.quantity import ceil_div, ceil_log2, product
+from paleo.quantity import Quantity, all_of, ceil_div, ceil_log2, maximum, power_of_two, product
 from paleo.work import Convolution, Pass
 
 __all__ = [
@@ -44,6 +45,12 @@ class Transform(NamedTuple):
     tiles: int
 
     @property
+    def longest(self) -> Any:
+        """The longer of the sides."""
+        sides: tuple[Any, ...] = self.sides
+        return functools.reduce(maximum, sides)
+
+    @property
     def frequencies(self) -> int:
         """F_h (F_w / 2 + 1), those that differ."""
         return self.sides[0] * (self.sides[1] // 2 + 1)
@@ -51,22 +58,23 @@ class Transform(NamedTuple):
     @property
     def moves(self) -> int:
         """How often what is transformed is moved: rows and then columns, if a side is long."""
-        return 1 if max(self.sides) <= TILE else 3
+        result: int = 1 + 2 * (self.longest > TILE)
+        return result
 
     @property
-    def flops(self) -> int:
+    def flops(self) -> Quantity:
         """5 / 2 F log2 F, of one transform of real numbers."""
         number: int = product(self.sides)
-        return 5 * number * int(ceil_log2(number)) // 2
+        return 5 * number * ceil_log2(number) // 2
 
 
 def transform_of_images(operation: Convolution) -> Transform:
     """Return that of whole images with their padding, filled up to powers of two."""
     needed = (
-        max(axis.size + axis.total_padding, axis.output + axis.window - 1)
+        maximum(axis.size + axis.total_padding, axis.output + axis.window - 1)
         for axis in operation.axes
     )
-    return Transform(tuple(2 ** int(ceil_log2(each)) for each in needed), 1)
+    return Transform(tuple(map(power_of_two, needed)), 1)
 
 
 def transform_of_tiles(operation: Convolution) -> Transform:
@@ -79,14 +87,12 @@ def transform_of_tiles(operation: Convolution) -> Transform:
     return Transform((TILE,) * len(operation.axes), number)
 
 
-def _applies(operation: Convolution) -> bool:
-    """Tell whether windows of more than one element move by one, in two dimensions."""
-    return (
-        len(operation.axes) == 2
-        and operation.groups == 1
-        and all(axis.stride == axis.dilation == 1 for axis in operation.axes)
-        and any(axis.window > 1 for axis in operation.axes)
-    )
+def _applies(operation: Convolution) -> Any:
+    """Return whether windows of more than one element move by one, in two dimensions."""
+    if len(operation.axes) != 2:
+        return False
+    by_one = all_of((axis.stride == 1) & (axis.dilation == 1) for axis in operation.axes)
+    return by_one & (operation.groups == 1) & (operation.window_elements > 1)
 
 
 def spectra(operation: Convolution, transform: Transform) -> Roles:
@@ -110,8 +116,8 @@ def _counts(operation: Convolution, transform: Transform) -> Counts:
     forth, filters, back = (
         Kernel(
             transform.flops * count,
-            (tensor, *(spectrum,) * (transform.moves // 2)),
-            (spectrum,) * (1 + transform.moves // 2),
+            (tensor, transform.moves // 2 * spectrum),
+            ((1 + transform.moves // 2) * spectrum,),
         )
         for count, tensor, spectrum in zip(
             _transforms(operation, transform), plain, moved, strict=True
@@ -133,8 +139,8 @@ class Fft(Algorithm):
     summary = "Fourier transforms of whole images, for large filters"
     source = "arXiv:1312.5851; cuDNN API, CUDNN_CONVOLUTION_FWD_ALGO_FFT"
 
-    def applies(self, operation: Convolution) -> bool:
-        return _applies(operation) and max(transform_of_images(operation).sides) <= _LONGEST
+    def applies(self, operation: Convolution) -> Any:
+        return _applies(operation) & (transform_of_images(operation).longest <= _LONGEST)
 
     def counts(self, operation: Convolution) -> Counts:
         return _counts(operation, transform_of_images(operation))
@@ -147,8 +153,8 @@ class TiledFft(Algorithm):
     summary = "Fourier transforms of tiles of 32x32"
     source = "arXiv:1412.7580 (tiling); cuDNN API, CUDNN_CONVOLUTION_FWD_ALGO_FFT_TILING"
 
-    def applies(self, operation: Convolution) -> bool:
-        return _applies(operation) and all(axis.window < TILE for axis in operation.axes)
+    def applies(self, operation: Convolution) -> Any:
+        return _applies(operation) & all_of(axis.window < TILE for axis in operation.axes)
 
     def counts(self, operation: Convolution) -> Counts:
         return _counts(operation, transform_of_tiles(operation))

@@ -8,10 +8,11 @@ section 3). The members of the family differ in whether that matrix is ever in m
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel, lowered
-from paleo.quantity import Quantity, ceil_div, product
+from paleo.quantity import Quantity, all_of, ceil_div, maximum, product
+from paleo.window import Axis
 from paleo.work import Convolution, Pass
 
 __all__ = ["GEMM_1X1", "PHASED", "SCATTERED", "Phases", "is_plain", "phases"]
@@ -85,7 +86,7 @@ class Gemm1x1(Algorithm):
     source = "the matrix of windows is the input itself: N P Q x C times C x K"
     is_gemm = True
 
-    def applies(self, operation: Convolution) -> bool:
+    def applies(self, operation: Convolution) -> Any:
         return operation.window_elements == 1
 
     def counts(self, operation: Convolution) -> Counts:
@@ -104,8 +105,8 @@ class ScatteredGemm(Algorithm):
     source = "cuDNN API, CUDNN_CONVOLUTION_BWD_DATA_ALGO_0: a sum of products by atomic adds"
     is_gemm = True
 
-    def applies(self, operation: Convolution) -> bool:
-        return operation.direction is Pass.INPUT_GRADIENT and not is_plain(operation)
+    def applies(self, operation: Convolution) -> Any:
+        return operation.direction is Pass.INPUT_GRADIENT and True ^ is_plain(operation.axes)
 
     def counts(self, operation: Convolution) -> Counts:
         elements = lowered(operation)
@@ -135,7 +136,7 @@ def phases(operation: Convolution) -> Phases:
     axes = operation.axes
     return Phases(
         product(axis.stride for axis in axes),
-        product(max(ceil_div(axis.size, axis.stride), axis.output) for axis in axes),
+        product(maximum(ceil_div(axis.size, axis.stride), axis.output) for axis in axes),
         product(ceil_div(axis.window, axis.stride) for axis in axes),
     )
 
@@ -152,13 +153,12 @@ class PhasedGemm(Algorithm):
     source = "each input is reached by every s-th element of the filter alone: R / s x S / s"
     is_gemm = True
 
-    def applies(self, operation: Convolution) -> bool:
+    def applies(self, operation: Convolution) -> Any:
+        if operation.direction is not Pass.INPUT_GRADIENT:
+            return False
         axes = operation.axes
-        return (
-            operation.direction is Pass.INPUT_GRADIENT
-            and any(axis.stride > 1 for axis in axes)
-            and all(axis.window >= axis.stride and axis.dilation == 1 for axis in axes)
-        )
+        fits = all_of((axis.window >= axis.stride) & (axis.dilation == 1) for axis in axes)
+        return fits & (product(axis.stride for axis in axes) > 1)
 
     def counts(self, operation: Convolution) -> Counts:
         found = phases(operation)
@@ -168,10 +168,10 @@ class PhasedGemm(Algorithm):
         return Counts((_product(operation)._replace(flops=flops),))
 
 
-def is_plain(operation: Convolution) -> bool:
-    """Tell whether a window is one element, and every element has one."""
-    return all(
-        axis.window == axis.stride == 1 and axis.output == axis.size for axis in operation.axes
+def is_plain(axes: tuple[Axis, ...]) -> Any:
+    """Return whether a window is one element, and every element has one."""
+    return all_of(
+        (axis.window == 1) & (axis.stride == 1) & (axis.output == axis.size) for axis in axes
     )
 
 

@@ -7,11 +7,13 @@ for a cost model to say. A matrix product without workspace is always among them
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paleo.costs.convolutions.base import ALGORITHMS
+from paleo.costs.convolutions.direct import is_depthwise
 from paleo.errors import SettingError
 from paleo.hardware import Device
+from paleo.quantity import some
 from paleo.registry import Registry
 from paleo.work import Convolution, Pass
 
@@ -82,12 +84,15 @@ class Library(NamedTuple):
     kind: str = ""
     generation: float | None = None
 
-    def offers(self, operation: Convolution) -> tuple[str, ...]:
-        """Return the names of the algorithms that it has for this pass, GEMM among them."""
+    def offers(self, operation: Convolution) -> dict[str, Any]:
+        """Return the algorithms that it has for this pass, GEMM among them, by name.
+
+        Each with `True`; of several convolutions as one, with for which of them.
+        """
         if self.generation is not None:
             return offered_by_cudnn(self.generation, operation)
         names = _ONEDNN if self.name == "onednn" else tuple(ALGORITHMS)
-        return tuple(name for name in names if ALGORITHMS[name].applies(operation))
+        return _offered({name: ALGORITHMS[name].applies(operation) for name in names})
 
 
 LIBRARIES: Registry[Library] = Registry("convolution library")
@@ -105,17 +110,24 @@ for _library in (
     LIBRARIES.add(_library.name, _library)
 
 
-def offered_by_cudnn(generation: float, operation: Convolution) -> tuple[str, ...]:
-    """Return the names of the algorithms that this generation of cuDNN has for this pass."""
+def offered_by_cudnn(generation: float, operation: Convolution) -> dict[str, Any]:
+    """Return the algorithms that this generation of cuDNN has for this pass, as `offers` does."""
     place = _PASSES.index(operation.direction)
-    return tuple(
-        name
-        for name, since in _CUDNN.items()
-        if since[place] <= generation
-        and ALGORITHMS[name].applies(operation)
-        and (name != "direct" or 1 < operation.in_channels == operation.groups)
-        and not (name.startswith("winograd") and operation.element_size > _LARGEST)
+    return _offered(
+        {
+            name: is_depthwise(operation)
+            if name == "direct"
+            else ALGORITHMS[name].applies(operation)
+            for name, since in _CUDNN.items()
+            if since[place] <= generation
+            and not (name.startswith("winograd") and operation.element_size > _LARGEST)
+        }
     )
+
+
+def _offered(where: dict[str, Any]) -> dict[str, Any]:
+    """Return the algorithms that apply anywhere."""
+    return {name: applies for name, applies in where.items() if some(applies)}
 
 
 def check_library(library: str | None, device: Device) -> None:

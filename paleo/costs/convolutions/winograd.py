@@ -9,10 +9,10 @@ gradient of the filter sums over the tiles.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel, Roles, roles
-from paleo.quantity import Quantity, ceil_div, product
+from paleo.quantity import Quantity, all_of, ceil_div, product
 from paleo.work import Convolution, Pass
 
 __all__ = ["WINOGRAD_2X2", "WINOGRAD_4X4", "WINOGRAD_5X5", "Winograd", "spectra", "tiles"]
@@ -49,17 +49,16 @@ class Winograd(Algorithm):
         """The inputs of a tile in a row."""
         return self.m + self.r - 1
 
-    def applies(self, operation: Convolution) -> bool:
-        return (
-            len(operation.axes) == 2
-            and operation.groups == 1
-            and all(
-                (axis.window, axis.stride, axis.dilation) == (self.r, 1, 1)
-                for axis in operation.axes
-            )
-            # What is summed over the tiles does not stay on the chip.
-            and not (self.is_fused and operation.direction is Pass.WEIGHT_GRADIENT)
+    def applies(self, operation: Convolution) -> Any:
+        # What is summed over the tiles does not stay on the chip.
+        is_too_much = self.is_fused and operation.direction is Pass.WEIGHT_GRADIENT
+        if len(operation.axes) != 2 or is_too_much:
+            return False
+        fits = all_of(
+            (axis.window == self.r) & (axis.stride == 1) & (axis.dilation == 1)
+            for axis in operation.axes
         )
+        return fits & (operation.groups == 1)
 
     def counts(self, operation: Convolution) -> Counts:
         c, k = operation.in_channels, operation.out_channels

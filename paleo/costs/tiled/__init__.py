@@ -7,17 +7,21 @@ the bandwidth, every kernel has a fixed time. The few constants are in `constant
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from paleo.costs.bands import Band
 from paleo.costs.base import COST_MODELS, CostModel, Explanation, Target, Time
+from paleo.costs.stacks import can_be_stacked, price_stacked
 from paleo.costs.tiled import attention, convolution, cores, gemm, recurrent, stream
 from paleo.costs.tiled.errors import find_band
 from paleo.costs.tiled.machine import Machine, machine_for
+from paleo.costs.times import Times
 from paleo.hardware import Device
 from paleo.quantity import Quantity, maximum, where_positive
-from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
+from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation, Pooling
 
 __all__ = ["Tiled"]
 
@@ -35,6 +39,7 @@ class Tiled(CostModel):
 
     name = "tiled"
     summary = "tiles and waves over multiprocessors, constants by architecture, every operation"
+    counts_all = True
     #: A batch that fills tiles, or is aligned as matrix units like it, may beat a smaller one.
     grows = False
     convolution_algorithm = "quickest"
@@ -43,14 +48,25 @@ class Tiled(CostModel):
         return True
 
     def price(self, operation: Operation, target: Target) -> Time:
-        machine = machine_for(target)
-        if isinstance(operation, Fused):
-            return _handed_over(self.price_fused(operation, _without_host(target)), machine)
-        return _handed_over(self._kernel(operation, machine), machine)
+        return self._price_on(machine_for(target), operation)
 
-    def _kernel(self, operation: Operation, machine: Machine) -> Time:
+    def _price_on(self, machine: Machine, operation: Operation) -> Time:
+        if isinstance(operation, Fused):
+            # That of a kernel's parts is not the kernel's.
+            price = functools.partial(self._price_on, replace(machine, host=0.0))
+            return _handed_over(self.price_fused(operation, price), machine)
         time: Time = _module(operation, machine).price(operation, machine)
-        return time
+        return _handed_over(time, machine)
+
+    def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
+        if not can_be_stacked(target):
+            return super().price_all(operations, target)
+        machine = machine_for(target)
+        return price_stacked(
+            operations,
+            functools.partial(self._price_on, machine),
+            functools.partial(_decides, machine=machine),
+        )
 
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
         machine = machine_for(target)
@@ -79,6 +95,13 @@ class Tiled(CostModel):
             ("peak", device.peak(dtype), "FLOP/s"),
             ("memory bandwidth", device.memory_bandwidth, "bytes/s"),
         )
+
+
+def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
+    """Return what is the same of windows that the same formulas price."""
+    if isinstance(operation, Convolution):
+        return convolution.decides(operation, machine)
+    return machine.is_cpu and cores.is_whole(operation)
 
 
 def _module(operation: Operation, machine: Machine) -> Any:

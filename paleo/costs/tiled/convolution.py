@@ -7,9 +7,10 @@ multiplications they do and in how many bytes they move.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from paleo.costs.base import Explanation, Time, explanation
 from paleo.costs.convolutions import ALGORITHMS, LIBRARIES, Counts
@@ -22,7 +23,7 @@ from paleo.costs.tiled.way import Algorithm, Way
 from paleo.quantity import Quantity, smallest
 from paleo.work import Convolution, Pass
 
-__all__ = ["WAYS", "explain", "price", "price_by", "ways"]
+__all__ = ["WAYS", "decides", "explain", "price", "price_by", "ways"]
 
 #: How each algorithm is priced on a GPU; on a CPU, as `onednn.WAYS` says. The constants are fitted
 #: to whichever product the library took: one with precomputed indices is priced as one without.
@@ -60,8 +61,8 @@ def _known(machine: Machine) -> Mapping[str, Algorithm]:
     return _CPU_WAYS if machine.is_cpu else WAYS
 
 
-def _names(operation: Convolution, machine: Machine) -> tuple[str, ...]:
-    """Return the algorithms that the device's own library has for a convolution."""
+def _offered(operation: Convolution, machine: Machine) -> dict[str, Any]:
+    """Return the algorithms that the device's own library has, each with for what it applies."""
     if machine.is_cpu:
         return LIBRARIES["onednn"].offers(operation)
     return offered_by_cudnn(float(smallest(machine.library)), operation)
@@ -79,7 +80,7 @@ def _with_library(machine: Machine) -> Machine:
 def ways(operation: Convolution, machine: Machine) -> dict[str, Way]:
     """Return every way in which the device's own library computes it, by name."""
     known = _known(machine)
-    found = {name: known[name](operation, machine) for name in _names(operation, machine)}
+    found = {name: known[name](operation, machine) for name in _offered(operation, machine)}
     return {name: way for name, way in found.items() if way is not None}
 
 
@@ -90,29 +91,33 @@ def _is_never_quickest(name: str, operation: Convolution, machine: Machine) -> b
     return name == "precomputed_gemm"
 
 
+def decides(operation: Convolution, machine: Machine) -> Hashable:
+    """Return what is the same of convolutions that the same formulas price."""
+    return onednn.decides(operation) if machine.is_cpu else implicit.decides(operation, machine)
+
+
 def _chooser(operation: Convolution, machine: Machine) -> Chooser:
     machine = _with_library(machine)
     known = _known(machine)
 
-    def price(name: str, best: Time | None = None) -> Time | None:
-        if name not in known:
-            return None
-        if best is not None and _is_never_quickest(name, operation, machine):
-            return None
-        if best is not None and machine.matrix_peak is None and name in _LEAST:
-            over = _LEAST[name](operation, machine) - _MARGIN * best.total
-            if smallest(over) > 0:
-                return None
-        way = known[name](operation, machine)
+    def price(name: str, operation: Convolution) -> Time | None:
+        way = known[name](operation, machine) if name in known else None
         return None if way is None else way.time
 
+    def may_win(name: str, operation: Convolution, best: Time) -> Any:
+        if _is_never_quickest(name, operation, machine):
+            return False
+        if machine.matrix_peak is not None or name not in _LEAST:
+            return True
+        return _LEAST[name](operation, machine) <= _MARGIN * best.total
+
     return Chooser(
-        operation, machine.convolutions, machine.dtype, _names(operation, machine), price,
-        partial(_count, operation), partial(_shown, operation, machine),
+        operation, machine.convolutions, machine.dtype, _offered(operation, machine), price,
+        _count, partial(_shown, operation, machine), may_win,
     )  # fmt: skip
 
 
-def _count(operation: Convolution, name: str) -> Counts:
+def _count(name: str, operation: Convolution) -> Counts:
     return ALGORITHMS[name].counts(operation)
 
 
@@ -125,7 +130,7 @@ def price_by(algorithm: str, operation: Convolution, machine: Machine) -> Time |
     """Return the time by one algorithm, None where it does not apply here."""
     if not ALGORITHMS[algorithm].applies(operation):
         return None
-    return _chooser(operation, machine).price(algorithm, None)
+    return _chooser(operation, machine).price(algorithm, operation)
 
 
 def explain(operation: Convolution, machine: Machine) -> Explanation:

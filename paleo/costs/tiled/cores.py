@@ -15,7 +15,16 @@ from __future__ import annotations
 from paleo.costs.base import Explanation, Time, explanation
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import missed
-from paleo.quantity import Quantity, ceil_div, root, total, where_positive
+from paleo.quantity import (
+    Quantity,
+    all_of,
+    ceil_div,
+    every,
+    minimum,
+    root,
+    total,
+    where_positive,
+)
 from paleo.work import (
     Attention,
     BatchMatMul,
@@ -27,7 +36,7 @@ from paleo.work import (
     Update,
 )
 
-__all__ = ["WRITTEN", "explain", "multiplied", "passed", "price", "stepped", "together"]
+__all__ = ["WRITTEN", "explain", "is_whole", "multiplied", "passed", "price", "stepped", "together"]
 
 #: Bytes moved for each byte written: the line is first read from memory.
 WRITTEN = 2
@@ -189,6 +198,11 @@ def _attention(operation: Attention, machine: Machine) -> Time:
     return _time(compute, memory, machine)
 
 
+def is_whole(operation: Pooling) -> bool:
+    """Tell whether windows are as large as the images."""
+    return every(all_of(axis.output == 1 for axis in operation.axes))
+
+
 def _pooling(operation: Pooling, machine: Machine) -> Time:
     """Return the time of windows that are looked at element by element.
 
@@ -196,11 +210,11 @@ def _pooling(operation: Pooling, machine: Machine) -> Time:
     """
     compute: Quantity = 0.0
     forward = operation.direction is Pass.FORWARD
-    if not all(axis.output == 1 for axis in operation.axes):
-        each: float = operation.window_elements
+    if not is_whole(operation):
+        each: Quantity = operation.window_elements
         if operation.maximum and forward:
             last = operation.axes[-1]
-            new = each / last.window * min(last.stride, last.window)
+            new = each / last.window * minimum(last.stride, last.window)
             each = _LOOKED_AT * each + _NEW * new
         elif operation.maximum:
             each = _SCATTERED

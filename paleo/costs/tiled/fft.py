@@ -17,7 +17,7 @@ from paleo.costs.convolutions.fft import (
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.way import Shape, Way, extended, in_passes
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, every
 from paleo.work import Convolution, Pass
 
 __all__ = ["by_images", "by_tiles", "least"]
@@ -28,14 +28,14 @@ _TRANSFORMS = 3
 
 def by_images(operation: Convolution, machine: Machine) -> Way | None:
     """Return it by transforms of whole images, filled up to a power of two."""
-    if machine.matrix_peak is not None or not FFT.applies(operation):
+    if machine.matrix_peak is not None or not every(FFT.applies(operation)):
         return None
     return _by(transform_of_images(operation), operation, machine)
 
 
 def by_tiles(operation: Convolution, machine: Machine) -> Way | None:
     """Return it by transforms of tiles of 32 x 32."""
-    if machine.matrix_peak is not None or not TILED_FFT.applies(operation):
+    if machine.matrix_peak is not None or not every(TILED_FFT.applies(operation)):
         return None
     return _by(transform_of_tiles(operation), operation, machine)
 

@@ -78,6 +78,8 @@ _UNALIGNED = 0.5
 _LOADED_SIZE = 2
 #: Products that are priced at a time: their numbers stay in the processor's cache.
 _CHUNK = 8192
+#: And products times tiles and splits.
+_AT_ONCE = 16384
 
 
 class Choice(NamedTuple):
@@ -121,7 +123,7 @@ def choose(
     if peak is None:
         unit, peak, reached = _VECTOR, machine.vector_peak, machine.vector_share
     assert peak is not None
-    size_a, size_b, size_c = sizes
+    size_a, size_b, _ = sizes
     rate = peak * reached
     if unit is _MATRIX:
         rate = minimum(rate, _BURST * machine.powered_rate)
@@ -134,49 +136,138 @@ def choose(
     load_rate = maximum(machine.load_rate * min(1.0, size_a / _LOADED_SIZE), fed)
     if unit is _MATRIX:
         load_rate = load_rate * _aligned(k, size_a, n, size_b)
-    rate = rate * share
     memory, num_bytes = _memory(m, n, k, count, sizes, machine, stored)
-    memory_4 = _fourth(memory)
-    pass_over_c = m * n * count / machine.bandwidth
-    along_k = [
-        (split, unit.step * (_ceil(k / (split * unit.step)) + unit.extra_steps))
-        for split in splits or unit.splits
-    ]
-    # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
-    vectors = 0.0 if unit is _MATRIX else 1.0 * ((m <= 1) | (n <= 1))
-    found: list[tuple[Quantity, Quantity, Quantity, Quantity]] = []
-    best: Quantity | None = None
-    which: Quantity = 0
-    for tile in unit.tiles:
-        # A step takes as long as its multiplications, its loads and its latency allow. (Fourth
-        # powers round the corner between them, as queues do.)
-        in_rows, in_columns = minimum(m, tile[0]), minimum(n, tile[1])
-        loaded = (size_a * in_rows + size_b * in_columns) / load_rate
-        wait = maximum(loaded, machine.latency / _LATENCY_STEP)
-        computed = tile[0] * tile[1] * (1 - vectors) + in_rows * in_columns * vectors
-        element = _fourth_root(_fourth(2 * computed / rate) + _fourth(wait))
-        written = _WRITING * size_c * in_rows * in_columns / load_rate
-        number = count * _ceil(m / tile[0]) * _ceil(n / tile[1])
-        for split, depth in along_k:
-            waves = _ceil(number * split / machine.multiprocessors)
-            busy = waves * (depth * element + written)
-            extra = machine.launch + split * pass_over_c if split > 1 else 0.0
-            seconds = _fourth_root(_fourth(busy) + memory_4) + extra
-            found.append((seconds, busy, number * split, waves))
-            best, which = _least(best, which, seconds, len(found) - 1)
-    assert best is not None
-    total, busy, tiles, waves = _picked(found, which)
+    products = _Products(
+        m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
+        # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
+        0.0 if unit is _MATRIX else 1.0 * ((m <= 1) | (n <= 1)),
+        m * n * count / machine.bandwidth,
+    )  # fmt: skip
+    rows, columns, parts = products.quickest(splits or unit.splits)
+    tiling, split = products.tiled(rows, columns), products.split(parts)
+    total, busy, waves = products.timed(tiling, split)
     slower: Quantity = 1.0
     if unit is _MATRIX:
         slower = _slowed_by_power(2 * m * n * k * count, total, machine)
-    candidates: list[tuple[Quantity, ...]] = [
-        (*tile, split) for tile in unit.tiles for split, _ in along_k
-    ]
-    rows, columns, split_by = _picked(candidates, which)
-    again = where_positive(split_by - 1, machine.launch + split_by * pass_over_c)
-    overhead = machine.launch + again
+    overhead = machine.launch + split.again
     time = Time(busy * slower, memory, overhead, total * slower + machine.launch)
-    return Choice(time, rows, columns, split_by, tiles, waves, num_bytes, unit.name)
+    return Choice(time, rows, columns, parts, tiling.number * parts, waves, num_bytes, unit.name)
+
+
+class _Tiling(NamedTuple):
+    """Seconds of an element of K in a tile and of writing it, and how many tiles there are."""
+
+    element: Quantity
+    written: Quantity
+    number: Quantity
+
+
+class _Split(NamedTuple):
+    """K in `parts`: elements that a tile walks along, and seconds in which the parts are added."""
+
+    parts: Any
+    depth: Quantity
+    again: Quantity
+
+
+class _Products(NamedTuple):
+    """Products on one kind of unit, and what their seconds follow from; numbers or arrays.
+
+    There are `times` of them. `rate` is FLOP/s and `load_rate` bytes/s of a multiprocessor,
+    `memory_4` the fourth power of the seconds of memory traffic, `pass_over_c` the seconds of one
+    pass over all of C. `vectors` is 1 where one of the operands is a vector, else 0.
+    """
+
+    m: Quantity
+    n: Quantity
+    k: Quantity
+    times: Quantity
+    machine: Machine
+    sizes: tuple[int, int, int]
+    unit: _Unit
+    rate: Quantity
+    load_rate: Quantity
+    memory_4: Quantity
+    vectors: Quantity
+    pass_over_c: Quantity
+
+    def tiled(self, rows: Any, columns: Any) -> _Tiling:
+        """Return the products in tiles of this size.
+
+        A step takes as long as its multiplications, its loads and its latency allow. (Fourth powers
+        round the corner between them, as queues do.)
+        """
+        size_a, size_b, size_c = self.sizes
+        in_rows, in_columns = minimum(self.m, rows), minimum(self.n, columns)
+        loaded = (size_a * in_rows + size_b * in_columns) / self.load_rate
+        wait = maximum(loaded, self.machine.latency / _LATENCY_STEP)
+        vectors = self.vectors
+        computed = rows * columns * (1 - vectors) + in_rows * in_columns * vectors
+        return _Tiling(
+            _fourth_root(_fourth(2 * computed / self.rate) + _fourth(wait)),
+            _WRITING * size_c * in_rows * in_columns / self.load_rate,
+            self.times * _ceil(self.m / rows) * _ceil(self.n / columns),
+        )
+
+    def split(self, parts: Any) -> _Split:
+        """Return the products with K in so many parts."""
+        steps = _ceil(self.k / (parts * self.unit.step))
+        return _Split(
+            parts,
+            self.unit.step * (steps + self.unit.extra_steps),
+            where_positive(parts - 1, self.machine.launch + parts * self.pass_over_c),
+        )
+
+    def timed(self, tiling: _Tiling, split: _Split) -> tuple[Quantity, Quantity, Quantity]:
+        """Return the seconds but for the launch, those of computing and loading, and the waves."""
+        waves = _ceil(tiling.number * split.parts / self.machine.multiprocessors)
+        busy = waves * (split.depth * tiling.element + tiling.written)
+        return _fourth_root(_fourth(busy) + self.memory_4) + split.again, busy, waves
+
+    def quickest(self, splits: tuple[int, ...]) -> tuple[Quantity, Quantity, Quantity]:
+        """Return the rows and columns of a tile, and the split, that are quickest.
+
+        Of equals the first.
+        """
+        machine = self.machine
+        varied = (
+            *self[:4], self.rate, self.load_rate, self.memory_4,
+            machine.multiprocessors, machine.launch, machine.latency,
+        )  # fmt: skip
+        if any(map(is_array, varied)):
+            return self._quickest_of_arrays(varied, splits)
+        along_k = list(map(self.split, splits))
+        best, found = math.inf, (*self.unit.tiles[0], splits[0])
+        for tile in self.unit.tiles:
+            tiling = self.tiled(*tile)
+            for split in along_k:
+                seconds, _, _ = self.timed(tiling, split)
+                if seconds < best:
+                    best, found = cast(float, seconds), (*tile, split.parts)
+        return found
+
+    def _quickest_of_arrays(
+        self, varied: tuple[Quantity, ...], splits: tuple[int, ...]
+    ) -> tuple[Any, Any, Any]:
+        """Return `quickest` of arrays: tiles and splits are two more dimensions in front."""
+        import numpy as np
+
+        trailing = np.broadcast(*varied)
+        tiles = np.array(self.unit.tiles, np.float64)
+        in_front = (1,) * trailing.ndim
+        split = self.split(np.array(splits, np.float64).reshape(-1, *in_front))
+        at_once = max(1, _AT_ONCE // (trailing.size * len(splits)))
+        best: Any = np.inf
+        which: Any = 0
+        for first in range(0, len(tiles), at_once):
+            rows, columns = tiles[first : first + at_once].T.reshape(2, -1, 1, *in_front)
+            seconds, _, _ = self.timed(self.tiled(rows, columns), split)
+            seconds = np.asarray(seconds).reshape(-1, *trailing.shape)
+            least = seconds.min(axis=0)
+            which = np.where(least < best, seconds.argmin(axis=0) + first * len(splits), which)
+            best = np.minimum(least, best)
+        tile, part = np.divmod(which, len(splits))
+        return tiles[tile, 0], tiles[tile, 1], np.asarray(splits)[part]
 
 
 def _fourth(x: Quantity) -> Quantity:
@@ -227,36 +318,6 @@ def _ceil(x: Quantity) -> Quantity:
 
         return cast(Quantity, np.ceil(x))
     return float(math.ceil(x))
-
-
-def _least(
-    best: Quantity | None, which: Quantity, found: Quantity, index: int
-) -> tuple[Quantity, Quantity]:
-    """Return the lesser of `best` and `found`, and whose index that is."""
-    if best is None:
-        return found, index
-    if not (is_array(found) or is_array(best)):
-        return (found, index) if found < best else (best, which)
-    import numpy as np
-
-    return np.minimum(found, best), np.where(np.less(found, best), index, which)
-
-
-def _picked(candidates: Sequence[tuple[Quantity, ...]], which: Quantity) -> tuple[Quantity, ...]:
-    """Return the parts of the candidate with this index, element by element."""
-    if not is_array(which):
-        return candidates[cast(int, which)]
-    import numpy as np
-
-    indices = np.asarray(which)
-    parts = []
-    for each in zip(*candidates, strict=True):
-        if not any(map(is_array, each)):
-            parts.append(np.array(each)[indices])
-        else:
-            stacked = np.stack([np.broadcast_to(one, indices.shape) for one in each])
-            parts.append(np.take_along_axis(stacked, indices[None], 0)[0])
-    return tuple(parts)
 
 
 def _long(*parts: Quantity) -> tuple[int] | None:

@@ -13,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from paleo.costs.base import Time
+from paleo.costs.base import Time, only_where
 from paleo.costs.convolutions.base import lowered
+from paleo.costs.convolutions.direct import is_depthwise
 from paleo.costs.convolutions.gemm import PHASED, SCATTERED, is_plain, phases
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
 from paleo.costs.tiled.way import Shape, Way, extended, images, positions, quicker, repeated
-from paleo.quantity import Quantity, ceil_div, maximum, smallest
+from paleo.quantity import Quantity, ceil_div, every, largest, maximum, smallest, some
 from paleo.work import Convolution, Pass
 
-__all__ = ["by_phases", "direct", "explicit", "implicit", "plain", "scattered"]
+__all__ = ["by_phases", "decides", "direct", "explicit", "implicit", "plain", "scattered"]
 
 #: Kernels do not split the sum over R S C; those for the filter's gradient do, over N P Q.
 _WHOLE: tuple[int, ...] = (1,)
@@ -45,7 +46,16 @@ _GROUPED = 7
 _DIRECT_COMPUTE, _DIRECT_MEMORY = 0.25, 0.7
 
 #: Channels in and out of one group, and the machine, to the products of all groups.
-_Build = Callable[[int, int, Machine], Way]
+_Build = Callable[[Quantity, Quantity, Machine], Way]
+
+
+def decides(operation: Convolution, machine: Machine) -> bool:
+    """Tell whether channels have to be filled up for the matrix units: then the lanes compete."""
+    if machine.matrix_peak is None:
+        return False
+    groups = operation.groups
+    each = (operation.in_channels // groups, operation.out_channels // groups)
+    return any(_aligned(channels, operation, machine) != channels for channels in each)
 
 
 def implicit(operation: Convolution, machine: Machine) -> Way | None:
@@ -56,7 +66,7 @@ def implicit(operation: Convolution, machine: Machine) -> Way | None:
     """
     window = operation.window_elements
 
-    def build(c: int, k: int, unit: Machine) -> Way:
+    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
         if operation.direction is Pass.FORWARD:
             return _built(operation, unit, (positions(operation), k, window * c))
         if operation.direction is Pass.INPUT_GRADIENT:
@@ -82,7 +92,7 @@ def explicit(operation: Convolution, machine: Machine) -> Way | None:
         return way and way._replace(time=extended(way.time, machine, passes=passes, kernels=1))
     image = operation.element_size * operation.input_elements
 
-    def build(c: int, k: int, unit: Machine) -> Way:
+    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
         shape = (positions(operation), window * c, k)
         way = _built(operation, unit, shape, more_kernels=1)
         return way._replace(time=extended(way.time, machine, passes=(image + matrix,)))
@@ -92,7 +102,8 @@ def explicit(operation: Convolution, machine: Machine) -> Way | None:
 
 def plain(operation: Convolution, machine: Machine) -> Way | None:
     """Return a 1 x 1 convolution as the product that it is, by a library for products."""
-    if operation.groups > 1 or not is_plain(operation):
+    allowed = is_plain(operation.axes) & (operation.groups == 1)
+    if not some(allowed):
         return None
     rows, c, k = positions(operation), operation.in_channels, operation.out_channels
     shapes: dict[Pass, Shape] = {
@@ -102,7 +113,7 @@ def plain(operation: Convolution, machine: Machine) -> Way | None:
     }
     shape, size = shapes[operation.direction], operation.element_size
     chosen = choose(*shape, machine, sizes=(size, size, size))
-    return Way(chosen.time, *shape, 1, chosen)
+    return Way(only_where(allowed, chosen.time), *shape, 1, chosen)
 
 
 def scattered(operation: Convolution, machine: Machine) -> Way | None:
@@ -111,7 +122,7 @@ def scattered(operation: Convolution, machine: Machine) -> Way | None:
     It does not multiply zeros, but adds R S C numbers for each position to the image, which was
     filled with zeros, in memory.
     """
-    if not SCATTERED.applies(operation):
+    if not every(SCATTERED.applies(operation)):
         return None
     window, size = operation.window_elements, operation.element_size
     image = size * operation.input_elements
@@ -119,7 +130,7 @@ def scattered(operation: Convolution, machine: Machine) -> Way | None:
     touched = image / operation.axes[0].stride
     added = _ADDED * size * positions(operation) * window * operation.in_channels
 
-    def build(c: int, k: int, unit: Machine) -> Way:
+    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
         way = _built(
             operation, unit, (positions(operation), window * c, k),
             share=_SCATTER_SHARE, more_kernels=1,
@@ -131,11 +142,11 @@ def scattered(operation: Convolution, machine: Machine) -> Way | None:
 
 def by_phases(operation: Convolution, machine: Machine) -> Way | None:
     """Return the input's gradient without the zeros that strides put between the outputs."""
-    if not PHASED.applies(operation):
+    if not every(PHASED.applies(operation)):
         return None
     found = phases(operation)
 
-    def build(c: int, k: int, unit: Machine) -> Way:
+    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
         shape = (operation.batch * found.positions, c, found.elements * k)
         return _built(operation, unit, shape, share=_PHASE_SHARE, count=found.places)
 
@@ -144,13 +155,13 @@ def by_phases(operation: Convolution, machine: Machine) -> Way | None:
 
 def direct(operation: Convolution, machine: Machine) -> Way | None:
     """Return a convolution of each channel by itself, without a product: memory feeds the lanes."""
-    if operation.in_channels != operation.groups or operation.groups == 1:
-        return None
-    if machine.vector_peak is None:
+    allowed = is_depthwise(operation)
+    if machine.vector_peak is None or not some(allowed):
         return None
     compute = operation.flops / (machine.vector_peak * machine.vector_share * _DIRECT_COMPUTE)
     memory = moved(operation.work.num_bytes, machine, share=_DIRECT_MEMORY)
-    return Way(Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch))
+    time = Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch)
+    return Way(only_where(allowed, time))
 
 
 def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quantity:
@@ -165,11 +176,13 @@ def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quant
 def _on_units(operation: Convolution, machine: Machine, build: _Build) -> Way:
     """Return the quicker of the matrix units, with channels filled up, and the lanes without."""
     c, k = operation.in_channels // operation.groups, operation.out_channels // operation.groups
-    filled = int(_aligned(c, operation, machine)), int(_aligned(k, operation, machine))
-    way = build(*filled, machine)
-    if filled == (c, k) or machine.vector_peak is None:
+    filled_c, filled_k = (_aligned(each, operation, machine) for each in (c, k))
+    way = build(filled_c, filled_k, machine)
+    odd = (filled_c != c) | (filled_k != k)
+    if machine.vector_peak is None or not largest(odd):
         return way
-    return quicker(way, build(c, k, replace(machine, matrix_peak=None)))
+    other = build(c, k, replace(machine, matrix_peak=None))
+    return quicker(way, other._replace(time=only_where(odd, other.time)))
 
 
 def _built(

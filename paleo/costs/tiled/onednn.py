@@ -8,14 +8,18 @@ what PyTorch 2.13 was seen to run with ONEDNN_VERBOSE=1.
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Hashable
+from typing import Any
+
 from paleo.costs.base import Time
 from paleo.costs.tiled.cores import WRITTEN, multiplied, passed, stepped, together
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.way import Algorithm, Way, positions
-from paleo.quantity import Quantity, ceil_div, total
+from paleo.quantity import Quantity, ceil_div, every, largest, maximum, total
 from paleo.work import Convolution, Pass
 
-__all__ = ["WAYS"]
+__all__ = ["WAYS", "decides"]
 
 #: Bytes of a vector: so many channels stand together.
 _VECTOR = 64
@@ -36,22 +40,35 @@ _CALL = 3.5
 _DEPTHWISE_SHARE = 0.6
 
 
+def decides(operation: Convolution) -> Hashable:
+    """Return what of channels and windows decides which kernels there are."""
+    groups = operation.groups
+    c, k = operation.in_channels // groups, operation.out_channels // groups
+    kind = (c == k == 1, k < _GROUP, _reaches_far(operation)) if groups > 1 else c <= _PLAIN
+    return kind, operation.window_elements == 1
+
+
+def _reaches_far(operation: Convolution) -> bool:
+    windows: list[Any] = [axis.window for axis in operation.axes]
+    return every(functools.reduce(maximum, windows) > _DEPTHWISE_REACH)
+
+
 def _blocked(operation: Convolution, machine: Machine) -> Way | None:
     """Return it by a kernel that multiplies blocks of channels, images in that order."""
     groups = operation.groups
     c, k = operation.in_channels // groups, operation.out_channels // groups
-    depthwise = c == k == 1
-    if operation.direction is Pass.WEIGHT_GRADIENT and groups > 1:
-        reach = max(axis.window for axis in operation.axes)
-        if reach > _DEPTHWISE_REACH if depthwise else k < _GROUP:
-            return None
+    depthwise = bool(largest(c) == largest(k) == 1)
+    grouped = every(groups > 1)
+    missing = _reaches_far(operation) if depthwise else every(k < _GROUP)
+    if operation.direction is Pass.WEIGHT_GRADIENT and grouped and missing:
+        return None
     vector = _VECTOR // operation.element_size
-    plain = groups == 1 and c <= _PLAIN
+    plain = not grouped and bool(largest(c) <= _PLAIN)
     if depthwise:
         flops = operation.flops / _DEPTHWISE_SHARE
     else:
-        filled_c = c if plain or groups > 1 else _filled(c, vector)
-        filled_k = _filled(k, vector if groups == 1 else _GROUP)
+        filled_c = c if plain or grouped else _filled(c, vector)
+        filled_k = _filled(k, _GROUP if grouped else vector)
         flops = 2 * operation.window_elements * filled_c * filled_k * groups * positions(operation)
     compute = multiplied(flops, machine) / machine.convolution_share
     # Images and results in blocks are where those of the convolution before were.
@@ -65,8 +82,9 @@ def _blocked(operation: Convolution, machine: Machine) -> Way | None:
     return Way(time, positions(operation), k, operation.window_elements * c, groups)
 
 
-def _filled(channels: int, block: int) -> int:
-    return int(ceil_div(channels, block)) * block
+def _filled(channels: Quantity, block: int) -> Quantity:
+    filled: Quantity = ceil_div(channels, block) * block
+    return filled
 
 
 def _held(operation: Convolution) -> Quantity:
@@ -103,17 +121,17 @@ def _reordered(operation: Convolution, plain: bool, machine: Machine) -> tuple[Q
 
 def _pointwise(operation: Convolution, machine: Machine) -> Way | None:
     """Return a convolution of windows of one element by the kernel that is for it."""
-    return _blocked(operation, machine) if operation.window_elements == 1 else None
+    return _blocked(operation, machine) if every(operation.window_elements == 1) else None
 
 
 def _direct(operation: Convolution, machine: Machine) -> Way | None:
     """Return a convolution of larger windows by the kernel that is for it."""
-    return _blocked(operation, machine) if operation.window_elements > 1 else None
+    return _blocked(operation, machine) if every(operation.window_elements > 1) else None
 
 
 def _explicit(operation: Convolution, machine: Machine) -> Way | None:
     """Return it as a product with the windows written out in memory, and read again."""
-    if operation.window_elements == 1 and operation.groups == 1:
+    if every(operation.window_elements == 1) and every(operation.groups == 1):
         return None  # nothing to write out
     groups, window = operation.groups, operation.window_elements
     c, k = operation.in_channels // groups, operation.out_channels // groups

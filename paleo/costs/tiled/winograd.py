@@ -16,7 +16,7 @@ from paleo.costs.convolutions.winograd import (
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.way import Shape, Way, extended, in_passes
-from paleo.quantity import Quantity
+from paleo.quantity import Quantity, every
 from paleo.work import Convolution, Pass
 
 __all__ = ["fused", "in_steps", "least"]
@@ -36,7 +36,7 @@ def _channels(operation: Convolution) -> tuple[int, int]:
 
 def fused(operation: Convolution, machine: Machine) -> Way | None:
     """Return it by F(2 x 2, 3 x 3) in one kernel: 16 multiplications for 36."""
-    if machine.matrix_peak is not None or not WINOGRAD_2X2.applies(operation):
+    if machine.matrix_peak is not None or not every(WINOGRAD_2X2.applies(operation)):
         return None
     summed, made = _channels(operation)
     number, size = tiles(operation, WINOGRAD_2X2.m), operation.element_size
@@ -82,7 +82,9 @@ def least(operation: Convolution, machine: Machine) -> Quantity:
 
 
 def _stepped(operation: Convolution) -> Winograd | None:
-    return next((one for one in (WINOGRAD_4X4, WINOGRAD_5X5) if one.applies(operation)), None)
+    return next(
+        (one for one in (WINOGRAD_4X4, WINOGRAD_5X5) if every(one.applies(operation))), None
+    )
 
 
 def _passes(operation: Convolution, algorithm: Winograd) -> list[Quantity]:

@@ -24,7 +24,7 @@ from paleo.values import MAX_SIZE
 if TYPE_CHECKING:
     from paleo.netspec import NetSpec
 
-__all__ = ["read"]
+__all__ = ["read", "read_bytes"]
 
 #: The file registers its operators.
 del moves
@@ -39,7 +39,17 @@ _LISTED_TYPES, _LISTED_LAYERS = 12, 3
 
 def read(target: str, options: ImportOptions) -> NetSpec:
     """Return the net of a prototxt file; raises NetSpecError with all that is wrong with it."""
-    net = _load(target)
+    try:
+        with open(target, "rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
+    return read_bytes(content, target, options)
+
+
+def read_bytes(content: bytes, target: str, options: ImportOptions) -> NetSpec:
+    """Return the net that the bytes of a prototxt describe; `target` names it in messages."""
+    net = _load(content, target)
     mistakes = Mistakes(target)
     reader = _Reader(target, net, options, mistakes)
     result = reader.read()
@@ -51,16 +61,12 @@ def read(target: str, options: ImportOptions) -> NetSpec:
     return result
 
 
-def _load(target: str) -> Any:
+def _load(content: bytes, target: str) -> Any:
     """Return the NetParameter in a file, in today's format if it was in the oldest."""
     try:
-        with open(target, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise FormatError(f"more than {MAX_BYTES >> 20} MiB are no description of a net")
         net = parse(decode(content))
-    except OSError as error:
-        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
     except ImportError:
         raise NetSpecError(
             f'{target}: reading it needs protobuf; install it with: pip install "paleo[caffe]"'

@@ -22,7 +22,7 @@ from paleo.importers.onnx.node import Tensor, one_line, plain_domain
 if TYPE_CHECKING:
     from paleo.netspec import NetSpec
 
-__all__ = ["read"]
+__all__ = ["read", "read_bytes"]
 
 #: The files that hold what operators are.
 _OPERATORS = (layers, moves, pointwise)
@@ -34,7 +34,16 @@ _LISTED = 4
 
 def read(target: str, options: ImportOptions) -> NetSpec:
     """Return the net of an ONNX file; raises NetSpecError with all that is wrong with it."""
-    model = _load(target)
+    try:
+        data = Path(target).read_bytes()
+    except OSError as error:
+        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
+    return read_bytes(data, target, options)
+
+
+def read_bytes(data: bytes, target: str, options: ImportOptions) -> NetSpec:
+    """Return the net that the bytes of an ONNX file describe; `target` names it in messages."""
+    model = _load(data, target)
     mistakes = Mistakes(target)
     _check(model, mistakes)
     mistakes.raise_as(NetSpecError)
@@ -51,18 +60,14 @@ def read(target: str, options: ImportOptions) -> NetSpec:
     return net
 
 
-def _load(target: str) -> Any:
-    """Return the model in a file. Weights outside it are left where they are."""
+def _load(data: bytes, target: str) -> Any:
+    """Return the model in the bytes of a file. Weights outside it are left where they are."""
     try:
         onnx = importlib.import_module("onnx")
     except ImportError:
         raise NetSpecError(
             f'{target}: reading it needs onnx; install it with: pip install "paleo[onnx]"'
         ) from None
-    try:
-        data = Path(target).read_bytes()
-    except OSError as error:
-        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
     if not data:
         raise NetSpecError(f"{target}: the file is empty")
     model = onnx.ModelProto()

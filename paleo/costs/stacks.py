@@ -1,0 +1,240 @@
+"""Operations of one form as one operation whose sizes are arrays, and their times.
+
+Nets repeat a few forms of operations at many sizes. A cost model whose formulas hold for arrays
+prices all of a form at once: that is sooner done than one by one, and gives the same numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import fields, replace
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
+
+from paleo.costs.base import Target
+from paleo.costs.convolutions.libraries import ASKED
+from paleo.costs.times import StackedTimes, Time, Times
+from paleo.quantity import Array, Quantity, has_arrays, identity, is_array, product, total
+from paleo.window import Axis
+from paleo.work import BatchMatMul, Convolution, Fused, MatMul, Operation, Pooling, Stream
+
+__all__ = ["Decides", "can_be_stacked", "price_stacked"]
+
+#: Returns what is the same of windows that the same formulas price: they are one form then, however
+#: large windows, channels and groups are.
+Decides: TypeAlias = Callable[[Convolution | Pooling], Hashable]
+
+#: Fewer operations of numbers, not arrays, are sooner priced one by one.
+_LEAST = 3
+#: Numbers that are priced at a time, so that the processor's cache holds them.
+_MOST = 2048
+#: The types of sizes that are no arrays.
+_NUMBERS = {int, float}
+#: So many tensors that an operation reads or writes are told apart; of more, the last are one.
+_TOLD_APART = 5
+
+
+class _Fields(NamedTuple):
+    """The fields of a kind of operation: of those with `sizes`, and of those that tell its form."""
+
+    sizes: tuple[str, ...]
+    get_sizes: Callable[[Any], tuple[Any, ...]]
+    get_form: Callable[[Any], Hashable]
+
+
+def _fields(kind: type[Any], sizes: tuple[str, ...], *others: str) -> _Fields:
+    """Return the fields of a kind; neither are `others`."""
+    form = [each.name for each in fields(kind) if each.name not in (*sizes, *others)]
+    return _Fields(sizes, attrgetter(*sizes), attrgetter(*form))
+
+
+_WINDOWED = ("batch", "in_channels", "out_channels")
+#: The fields that may be arrays: by the others cost models decide.
+_KINDS: dict[type[Any], _Fields] = {
+    MatMul: _fields(MatMul, ("m", "n", "k")),
+    BatchMatMul: _fields(BatchMatMul, ("count", "m", "n", "k")),
+    Convolution: _fields(Convolution, _WINDOWED),
+    Pooling: _fields(Pooling, _WINDOWED),
+    Stream: _fields(Stream, ("bytes_read", "bytes_written", "num_flops", "row", "drawn")),
+}
+#: Those of windows where a cost model says by what it decides.
+_DECIDED: dict[type[Any], _Fields] = {
+    Convolution: _fields(Convolution, (*_WINDOWED, "groups"), "axes"),
+    Pooling: _fields(Pooling, _WINDOWED, "axes"),
+}
+
+
+class _Apart(NamedTuple):
+    """An operation by its form, which operations that are stacked share, and its sizes."""
+
+    operation: Operation
+    form: Hashable
+    sizes: tuple[Quantity, ...] = ()
+
+
+def can_be_stacked(target: Target) -> bool:
+    """Tell whether operations on a target can be stacked, with NumPy, which is not imported for it.
+
+    Rates must be numbers, and there must be no library that looks at each convolution by itself.
+    """
+    varied = any(map(is_array, (target.ppp_comp, *target.constants.values())))
+    return has_arrays() and not varied and target.convolutions.library != ASKED
+
+
+def price_stacked(
+    operations: Sequence[Operation],
+    price: Callable[[Operation], Time],
+    decides: Decides | None = None,
+) -> Times:
+    """Return the time of each operation, by a `price` that takes arrays.
+
+    Without `decides`, only operations of equal windows and groups are of one form; with it, of many
+    tensors that one reads or writes the last are priced as one.
+    """
+    import numpy as np
+
+    distinct = {id(each): each for each in operations}
+    apart = [_apart(each, decides) for each in distinct.values()]
+    forms: dict[Hashable, list[int]] = {}
+    for place, each in enumerate(apart):
+        forms.setdefault(each.form, []).append(place)
+    found: list[Array] = []
+    for places in forms.values():
+        found += _priced([apart[place] for place in places], price, decides)
+    shape = np.broadcast_shapes(*(parts.shape[2:] for parts in found))
+    all_parts = np.empty((len(Time._fields), len(apart), *shape))
+    rest = itertools.chain(*forms.values())
+    for parts in found:
+        places = list(itertools.islice(rest, parts.shape[1]))
+        missing = range(2, 2 + all_parts.ndim - parts.ndim)
+        all_parts[:, places] = np.expand_dims(parts, tuple(missing))
+    times = StackedTimes(all_parts)
+    if len(distinct) == len(operations):
+        return times
+    where = {which: place for place, which in enumerate(distinct)}
+    return times.at([where[id(each)] for each in operations])
+
+
+def _priced(
+    alike: list[_Apart], price: Callable[[Operation], Time], decides: Decides | None
+) -> Iterator[Array]:
+    """Yield the times of these operations of one form, some in succession at a time.
+
+    They are arrays, the parts of a time by operations.
+    """
+    columns = list(zip(*(each.sizes for each in alike), strict=True))
+    varied = [column for column in columns if not _NUMBERS.issuperset(map(type, column))]
+    shapes = {size.shape for column in varied for size in column if type(size) not in _NUMBERS}
+    shape = next(iter(shapes), ())
+    if not columns:  # they are equal
+        yield _alone(price(alike[0].operation)).repeat(len(alike), axis=1)
+        return
+    if len(shapes) > 1 or len(alike) < (2 if shape else _LEAST):
+        yield from (_alone(price(each.operation)) for each in alike)
+        return
+    rows = max(1, _MOST // int(product(shape)))
+    for first in range(0, len(alike), rows):
+        count = min(rows, len(alike) - first)
+        sizes = (_stacked(column[first : first + rows], shape) for column in columns)
+        operation = _joined(alike[first].operation, iter(sizes), decides)
+        yield _parts(price(operation), (count, *shape))
+
+
+def _alone(time: Time) -> Array:
+    """Return the parts of the time of a single operation."""
+    import numpy as np
+
+    return _parts(time, (1, *np.broadcast_shapes(*map(np.shape, time))))
+
+
+def _parts(time: Time, shape: tuple[int, ...]) -> Array:
+    """Return the parts of a time as one array, each of this shape."""
+    import numpy as np
+
+    parts = np.empty((len(time), *shape))
+    for i, part in enumerate(time):
+        parts[i] = part
+    return parts
+
+
+def _stacked(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> Quantity:
+    """Return sizes of this shape, or numbers, as one with one more dimension in front."""
+    import numpy as np
+
+    types = set(map(type, sizes))
+    if types <= _NUMBERS:
+        first: Quantity = sizes[0]
+        is_one = sizes.count(first) == len(sizes)
+        return first if is_one else np.array(sizes).reshape(-1, *(1,) * len(shape))
+    if types & _NUMBERS:
+        zeros = np.zeros(shape, np.int64)
+        sizes = tuple(size + zeros for size in sizes)
+    return np.array(sizes)
+
+
+def _apart(operation: Operation, decides: Decides | None) -> _Apart:
+    kind = type(operation)
+    form: Any
+    if isinstance(operation, Stream):
+        reads, writes, *others = _KINDS[kind].get_sizes(operation)
+        if decides:
+            reads, writes = _told_apart(reads), _told_apart(writes)
+        form = (kind, len(reads), len(writes), _KINDS[kind].get_form(operation))
+        return _Apart(operation, form, (*reads, *writes, *others))
+    if isinstance(operation, Convolution | Pooling) and decides:
+        along, ceil = _along(operation.axes)
+        form = (kind, ceil, _DECIDED[kind].get_form(operation), decides(operation))
+        return _Apart(operation, form, (*_DECIDED[kind].get_sizes(operation), *along))
+    if isinstance(operation, Fused):
+        parts = [_apart(each, decides) for each in (operation.head, *operation.tail)]
+        sizes = tuple(size for each in parts for size in each.sizes)
+        return _Apart(operation, (kind, *(each.form for each in parts)), sizes)
+    if kind not in _KINDS:
+        return _Apart(operation, identity(operation))
+    form = (kind, _KINDS[kind].get_form(operation))
+    return _Apart(operation, form, _KINDS[kind].get_sizes(operation))
+
+
+def _told_apart(sizes: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
+    """Return the sizes of tensors, the last of many as one."""
+    if len(sizes) <= _TOLD_APART:
+        return sizes
+    return (*sizes[: _TOLD_APART - 1], total(sizes[_TOLD_APART - 1 :]))
+
+
+@functools.lru_cache(maxsize=1024)
+def _along(axes: tuple[Axis, ...]) -> tuple[tuple[int, ...], tuple[bool, ...]]:
+    """Return the numbers of axes in the order of `_axis`, and which of them round up."""
+    found: list[int] = []
+    for axis in axes:
+        before = axis.padding_before
+        after = axis.total_padding - before
+        found += (axis.size, axis.window, axis.stride, before, after, axis.dilation)
+    return tuple(found), tuple(axis.ceil for axis in axes)
+
+
+def _axis(sizes: Iterator[Any], ceil: bool) -> Axis:
+    size, window, stride, before, after, dilation = itertools.islice(sizes, 6)
+    return Axis(size, window, stride, (before, after), dilation, ceil)
+
+
+def _joined(like: Operation, sizes: Iterator[Any], decides: Decides | None) -> Operation:
+    """Return an operation of the same form with these sizes, in the order of `_apart`."""
+    if isinstance(like, Fused):
+        head = _joined(like.head, sizes, decides)
+        tail: Any = tuple(_joined(each, sizes, decides) for each in like.tail)
+        return Fused(head, tail)
+    changed: dict[str, Any] = {}
+    known = _DECIDED if decides and type(like) in _DECIDED else _KINDS
+    for name in known[type(like)].sizes:
+        old = getattr(like, name)
+        if isinstance(old, tuple):
+            count = len(_told_apart(old) if decides else old)
+            changed[name] = tuple(itertools.islice(sizes, count))
+        else:
+            changed[name] = next(sizes)
+    if isinstance(like, Convolution | Pooling) and decides:
+        changed["axes"] = tuple(_axis(sizes, axis.ceil) for axis in like.axes)
+    return replace(like, **changed)  # type: ignore[type-var]
