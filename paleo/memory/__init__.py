@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from paleo.memory.footprint import Footprint, LayerMemory, footprint, largest_batch
+from paleo.memory.fit import Fit, fit
+from paleo.memory.footprint import Footprint, LayerMemory, footprint, footprints, largest_batch
 from paleo.memory.optimizers import OPTIMIZERS, Optimizer
 
-__all__ = ["OPTIMIZERS", "Footprint", "LayerMemory", "Optimizer", "footprint", "largest_batch"]
+__all__ = [
+    "OPTIMIZERS",
+    "Fit",
+    "Footprint",
+    "LayerMemory",
+    "Optimizer",
+    "fit",
+    "footprint",
+    "footprints",
+    "largest_batch",
+]

@@ -6,27 +6,32 @@ is found without a search.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import keep_shape
-from paleo.graph import Graph, build, checked_batch
+from paleo.graph import Graph, build, checked_batch, typical
 from paleo.importers import ImportOptions
 from paleo.layers.shaping import Unknown
 from paleo.load import load
-from paleo.memory.optimizers import OPTIMIZERS
+from paleo.memory.optimizers import OPTIMIZERS, Optimizer
+from paleo.memory.schedule import Schedule, scheduled
 from paleo.memory.step import Step
 from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, is_array, maximum, total
+from paleo.quantity import Quantity, has_arrays, is_array, total
 from paleo.tensor import find_precision, num_elements
-from paleo.values import is_number, shown
+from paleo.values import MAX_COUNT, is_number, shown
 
-__all__ = ["Footprint", "LayerMemory", "footprint", "largest_batch"]
+__all__ = ["Footprint", "LayerMemory", "footprint", "footprints", "largest_batch"]
+
+#: The schedules of so many nets are kept, and the sums of two steps of each.
+_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,29 @@ class Footprint:
     layers: tuple[LayerMemory, ...]
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
+
+    def at(self, index: int) -> Footprint:
+        """Return that of one of an array of batch sizes."""
+
+        def one(value: Any) -> Any:
+            return value[index].item() if is_array(value) else value
+
+        return replace(
+            self,
+            batch_size=one(self.batch_size),
+            peak=one(self.peak),
+            peak_layer=one(self.peak_layer),
+            peak_pass=one(self.peak_pass),
+            layers=tuple(
+                replace(layer, output=one(layer.output), activations=one(layer.activations))
+                for layer in self.layers
+            ),
+        )
+
+    @property
+    def purpose(self) -> str:
+        """What it is for, in words: "training with sgd", or "inference"."""
+        return f"training with {self.optimizer}" if self.training else "inference"
 
     @property
     def weights(self) -> int:
@@ -162,15 +190,16 @@ def footprint(
     assert added is not None
     assert spec is not None
     graph = build(spec, batch_size, dtype, keep_shape)
-    step = Step(spec, graph, chosen if training else None)
-    sums = step.sums()
-    top = _position_of_largest(sums)
-    fullest = step.last_forward if training else None
-    if fullest is None:
-        fullest = _position_of_largest(step.sums(activations_only=True))
+    step = _step(spec, graph, chosen if training else None)
+    schedule, sums = step.schedule, step.sums()
+    peak, top = _largest(sums)
+    fullest = schedule.last_forward
+    if not training:
+        _, fullest = _largest(step.sums(activations_only=True))
     activations = step.activations(fullest)
     copies = (1, chosen.states) if training else (0, 0)
     size, learned = graph.element_size, graph.precision.parameter_size
+    read = step.weight_size + step.copy_size
     return Footprint(
         net=spec.name,
         batch_size=graph.batch_size,
@@ -178,23 +207,45 @@ def footprint(
         training=training,
         dtype=dtype,
         workspace=math.ceil(added),
-        peak=functools.reduce(maximum, sums) + math.ceil(added),
-        peak_layer=_at([node.name for node, _ in step.points], top),
-        peak_pass=_at([direction for _, direction in step.points], top),
+        peak=peak + math.ceil(added),
+        peak_layer=_at([graph.nodes[node].name for node, _ in schedule.points], top),
+        peak_pass=_at([direction for _, direction in schedule.points], top),
         layers=tuple(
             LayerMemory(
                 node.name,
                 node.type_name,
                 size * num_elements(node.output),
-                (step.weight_size + step.copy_size) * node.num_params,
-                learned * node.num_params * copies[0],
-                learned * node.num_params * copies[1],
-                activations[node.index],
+                read * params,
+                learned * params * copies[0],
+                learned * params * copies[1],
+                kept,
             )
-            for node in graph.nodes
+            for node, params, kept in zip(
+                graph.nodes, schedule.num_params, activations, strict=True
+            )
         ),
         notes=_notes(spec, graph),
     )
+
+
+def footprints(net: NetSpec, batch_sizes: Iterable[int], **settings: Any) -> dict[int, Footprint]:
+    """Return `footprint` of each of these batch sizes, and take its settings and errors.
+
+    Several are found at once, as an array: that gives the same, and is sooner done.
+    """
+    first, *others = sorted(set(batch_sizes), reverse=True)
+    found = {first: footprint(net, first, **settings)}
+    # Dimensions of 1 are repeated, but not those of an array; and an array of counts may overflow.
+    together = [batch for batch in others if batch > 1] if found[first].peak <= MAX_COUNT else []
+    if len(together) > 1 and has_arrays():
+        import numpy as np
+
+        whole = footprint(net, np.array(together, np.int64), **settings)
+        found |= {batch: whole.at(i) for i, batch in enumerate(together)}
+    for batch in others:
+        if batch not in found:
+            found[batch] = footprint(net, batch, **settings)
+    return found
 
 
 def largest_batch(
@@ -222,19 +273,49 @@ def largest_batch(
     assert added is not None
     assert spec is not None
     left = math.floor(room) - math.ceil(added)
-
-    def sums(batch: int) -> list[int]:
-        graph = build(spec, batch, dtype, keep_shape)
-        return Step(spec, graph, chosen if training else None).sums()
-
+    sums = functools.partial(_sums, spec, dtype, chosen if training else None)
     # Two batch sizes say where each line reaches the capacity. Not 1: dimensions of 1 are
     # repeated, as a batch of 2 is not.
-    two, three = sums(2), sums(3)
+    two = sums(2)
     if max(two) > left:
         return int(max(sums(1)) <= left)
+    three = sums(3)
     return min(
         2 + (left - low) // (high - low) for low, high in zip(two, three, strict=True) if high > low
     )
+
+
+def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None) -> Step:
+    """Return a step of a net in which a Sigmoid keeps its shape."""
+    schedule = None
+    with contextlib.suppress(PaleoError):  # which has no other batch size than this
+        schedule = _schedule(net, graph.precision.is_mixed, optimizer is not None)
+    return Step(net, graph, optimizer, schedule)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _schedule(net: NetSpec, is_mixed: bool, training: bool) -> Schedule:
+    """Return when the tensors of a step are alive at most batch sizes."""
+    dtype = "mixed_fp16" if is_mixed else "fp32"  # or another of the kind
+    return scheduled(net, typical(net, dtype, keep_shape), training=training)
+
+
+def _sums(net: NetSpec, dtype: str, optimizer: Optimizer | None, batch_size: int) -> list[int]:
+    """Return the bytes at each point of a step."""
+    sums, schedule = _plain_sums(net, dtype, optimizer is not None, batch_size)
+    if optimizer is None:
+        return list(sums)
+    return schedule.updated(sums, optimizer, find_precision(dtype).parameter_size)
+
+
+@functools.lru_cache(maxsize=2 * _KEPT)
+def _plain_sums(
+    net: NetSpec, dtype: str, training: bool, batch_size: int
+) -> tuple[tuple[int, ...], Schedule]:
+    """Return them without an optimizer's; they are asked for with each capacity and optimizer."""
+    graph = build(net, batch_size, dtype, keep_shape)
+    step = _step(net, graph, OPTIMIZERS["sgd"] if training else None)
+    return tuple(step.sums()), step.schedule
 
 
 def _checked_bytes(value: Any, name: str) -> float:
@@ -245,13 +326,15 @@ def _checked_bytes(value: Any, name: str) -> float:
     raise SettingError(f"{name}: expected bytes, 0 or more, got {shown(value)}")
 
 
-def _position_of_largest(values: Sequence[Any]) -> Any:
-    """Return the position of the first largest, for each element where values are arrays."""
+def _largest(values: Sequence[Any]) -> tuple[Any, Any]:
+    """Return the largest and the position of the first such, as arrays where values are."""
     if any(map(is_array, values)):
         import numpy as np
 
-        return np.argmax(np.stack(np.broadcast_arrays(*values)), axis=0)
-    return max(range(len(values)), key=values.__getitem__)
+        stacked = np.stack(np.broadcast_arrays(*values))
+        return stacked.max(axis=0), np.argmax(stacked, axis=0)
+    most = max(values)
+    return most, values.index(most)
 
 
 def _at(names: list[str], position: Any) -> Any:

@@ -1,0 +1,63 @@
+"""Whether a net fits a device, and at which batch."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from paleo.hardware import Device
+from paleo.memory.footprint import Footprint, footprint, largest_batch
+from paleo.netspec import NetSpec
+from paleo.quantity import Quantity
+
+__all__ = ["Fit", "fit"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A footprint and, if a device is asked about, the largest batch that it holds."""
+
+    footprint: Footprint
+    device: Device | None
+    largest_batch: int | None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the peak is within the device's capacity; None if one is not known."""
+        capacity = self.device.memory_capacity if self.device else None
+        return None if capacity is None else bool(self.footprint.peak <= capacity)
+
+    @property
+    def on_device(self) -> dict[str, Any]:
+        """What there is to say of the device; None for what is not known."""
+        if self.device is None:
+            return {}
+        capacity = self.device.memory_capacity
+        return {
+            "device": self.device.name,
+            "memory_capacity_bytes": capacity,
+            "fits": self.fits,
+            "largest_batch_size": self.largest_batch,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {**self.footprint.to_dict(), **self.on_device}
+
+
+def fit(
+    net: str | os.PathLike[str] | NetSpec,
+    batch_size: Quantity | None = None,
+    *,
+    device: Device | None = None,
+    **settings: Any,
+) -> Fit:
+    """Return the memory of a net, and if a device is asked about, the largest batch it holds.
+
+    `settings` are those of `footprint`, and so are the errors.
+    """
+    found = footprint(net, batch_size, **settings)
+    capacity = device.memory_capacity if device else None
+    largest = None if capacity is None else largest_batch(net, capacity, **settings)
+    return Fit(found, device, largest)

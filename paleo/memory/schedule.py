@@ -1,0 +1,400 @@
+"""From when to when each tensor of a step is alive, which no batch size changes.
+
+A step is a row of points: one for each part of each layer forward, the same backward from
+the last, and the update. A tensor is alive from the point where it is made to that of its
+last use, both included: while a layer runs it has what it reads and what it writes.
+
+What PyTorch does is the model. The gradient of a tensor that several layers read is added up
+as it comes: into the first one's memory if nobody else holds that, else into a new tensor.
+Of a sum's inputs, all have the gradient of the output, the same tensor.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from paleo.graph import Graph, Node
+from paleo.layers import Layer
+from paleo.layers.base import Kept
+from paleo.layers.convolution import Filtered
+from paleo.layers.objectives import Accuracy, Loss
+from paleo.layers.parts import made_of
+from paleo.layers.pointwise import Dropout
+from paleo.layers.shaping import Input, Parameter
+from paleo.memory.optimizers import Optimizer
+from paleo.netspec import NetSpec
+from paleo.quantity import Quantity, largest
+from paleo.tensor import num_elements
+
+__all__ = ["Schedule", "Tensor", "scheduled"]
+
+#: The sizes of a kind, in this order: its output, what it keeps for its backward pass, and what
+#: it takes for a moment in each pass.
+_SIZES = _OUTPUT, _OWN, _FORWARD, _BACKWARD = range(4)
+
+
+@dataclass(frozen=True, eq=False)
+class _Kind:
+    """What runs alike: the layers, or parts of layers, that are equal and have equal inputs."""
+
+    #: The first node of it, and which of the node's parts it is.
+    node: int
+    number: int
+    layer: Layer
+    #: Of which inputs it computes the gradient.
+    needed: tuple[bool, ...]
+    training: bool
+    num_params: int
+    #: What it needs in memory, at the batch size of the schedule.
+    kept: Kept
+    #: The position of its first size.
+    first: int
+
+    @functools.cached_property
+    def has_gradient(self) -> bool:
+        """Whether the backward pass comes through here."""
+        return self.training and not self.kept.ends and (self.num_params > 0 or any(self.needed))
+
+    @functools.cached_property
+    def is_source(self) -> bool:
+        """Whether its output is there from the start."""
+        return isinstance(self.layer, Input | Parameter)
+
+    @functools.cached_property
+    def is_judging(self) -> bool:
+        """Whether who called has what it reads, too."""
+        return isinstance(self.layer, Loss | Accuracy)
+
+    @functools.cached_property
+    def pattern(self) -> tuple[Any, ...]:
+        """What decides which tensors it has, and for how long."""
+        return _pattern(self.kept)
+
+    @functools.cached_property
+    def has(self) -> tuple[bool, ...]:
+        """Which of its sizes are more than nothing."""
+        return (True, *map(_is_there, self._sizes(self.kept)))
+
+    def sizes(self, graph: Graph) -> tuple[Quantity, ...] | None:
+        """Return its sizes in a graph, None if it has other tensors at that batch size."""
+        kept = _kept_by(graph, self.node, self.number, self.layer, self.needed, self.training)
+        if _pattern(kept) != self.pattern:
+            return None
+        output = graph.element_size * num_elements(graph.nodes[self.node].output)
+        return (output, *self._sizes(kept))
+
+    def _sizes(self, kept: Kept) -> tuple[Quantity, ...]:
+        """Return those but the output's."""
+        own = kept.own + kept.saved if self.has_gradient else kept.own
+        return own, kept.forward, kept.backward
+
+
+def _kept_by(
+    graph: Graph, node: int, number: int, layer: Layer, needed: tuple[bool, ...], training: bool
+) -> Kept:
+    """Return what a part of a node needs in memory."""
+    if isinstance(layer, Dropout) and not training:
+        return Kept(view=True)
+    whole = graph.nodes[node]
+    kept = layer.keeps((whole.output,) if number else whole.inputs, graph.element_size, needed)
+    if number and isinstance(whole.layer, Filtered):
+        # It works in the memory of the part before, unless that is kept as it was.
+        return kept._replace(view=not kept.inputs)
+    return kept
+
+
+def _pattern(kept: Kept) -> tuple[Any, ...]:
+    sizes = kept.own, kept.saved, kept.forward, kept.backward
+    decides = kept.inputs, kept.output, kept.view, kept.handed, kept.pieces, kept.ends
+    return (*decides, *map(_is_there, sizes))
+
+
+def _is_there(size: Quantity) -> bool:
+    return bool(largest(size))
+
+
+@dataclass(slots=True)
+class Tensor:
+    """A tensor of a node, and the points from which to which it is alive."""
+
+    node: int
+    #: The position of its size; None for parameters, their gradients and their copies.
+    size: int | None
+    born: int
+    dies: int
+    is_activation: bool = False
+    num_params: int = 0
+    is_copy: bool = False
+    #: Gradients that wait to be used and are this tensor, or pieces of it.
+    waiting: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The tensors of a step: of inference, or of training without those of an optimizer."""
+
+    #: The node that runs at each point, and the pass.
+    points: tuple[tuple[int, str], ...]
+    #: The last point of the forward pass.
+    last_forward: int
+    tensors: tuple[Tensor, ...]
+    #: The parameters of each node, which are there from the start to the end.
+    num_params: tuple[int, ...]
+    kinds: tuple[_Kind, ...]
+
+    def sizes(self, graph: Graph) -> list[Quantity] | None:
+        """Return the sizes in a graph of this net, None if it has other tensors.
+
+        So it may be at a batch of 1, whose dimensions are not repeated.
+        """
+        found: list[Quantity] = []
+        for kind in self.kinds:
+            sizes = kind.sizes(graph)
+            if sizes is None:
+                return None
+            found += sizes
+        return found
+
+    def updated(self, sums: Sequence[Any], optimizer: Optimizer, parameter_size: int) -> list[Any]:
+        """Return the bytes at each point with what an optimizer adds to them."""
+        states = optimizer.states * parameter_size * sum(self.num_params)
+        *found, last = [each + states for each in sums]
+        return [*found, last + optimizer.temporaries * parameter_size * max(self.num_params)]
+
+
+def scheduled(net: NetSpec, graph: Graph, *, training: bool) -> Schedule:
+    """Return when the tensors of a step are alive at the batch size of a graph, and most others.
+
+    It is the same in all element types, but another in mixed precision.
+    """
+    found = _Scheduling(net, graph, training)
+    return Schedule(
+        tuple(found.points),
+        found.last_forward,
+        tuple(found.tensors),
+        tuple(node.num_params for node in graph.nodes),
+        tuple(dict.fromkeys(part.kind for part in found.parts)),
+    )
+
+
+class _Part(NamedTuple):
+    """A node, or a part of it: one of the layers that its layer is made of."""
+
+    node: Node
+    kind: _Kind
+    #: The parts that it reads.
+    parents: tuple[int, ...]
+
+
+class _Gradient(NamedTuple):
+    """The gradient of a part's output: a tensor, or pieces of one."""
+
+    tensor: Tensor
+    in_pieces: bool = False
+
+
+def _parts(graph: Graph, training: bool) -> list[_Part]:
+    """Return the parts of a graph in the order in which they run."""
+    parts: list[_Part] = []
+    last: list[int] = []  # of each node
+    kinds: dict[Any, _Kind] = {}
+    made: dict[int, tuple[Layer, ...]] = {}
+    for node in graph.nodes:
+        like, parents = node.like, tuple([last[parent] for parent in node.parents])
+        if like not in made:
+            made[like] = made_of(node.layer)
+        for i, layer in enumerate(made[like]):
+            needed = tuple([training and parts[parent].kind.has_gradient for parent in parents])
+            kind = kinds.get((like, i, needed))
+            if kind is None:
+                params = layer.num_params((node.output,) if i else node.inputs)
+                kept = _kept_by(graph, like, i, layer, needed, training)
+                first = len(kinds) * len(_SIZES)
+                kind = _Kind(like, i, layer, needed, training, params, kept, first)
+                kinds[like, i, needed] = kind
+            parts.append(_Part(node, kind, parents))
+            parents = (len(parts) - 1,)
+        last.append(len(parts) - 1)
+    return parts
+
+
+class _Scheduling:
+    """A step as it is followed: a forward pass and, in training, backward pass and update."""
+
+    def __init__(self, net: NetSpec, graph: Graph, training: bool) -> None:
+        #: Whether layers read copies of the parameters: they are there from the layer's forward
+        #: pass to its backward pass.
+        self._copies = training and graph.precision.is_mixed
+        #: The node that runs at each point, and the pass.
+        self.points: list[tuple[int, str]] = []
+        self.tensors: list[Tensor] = []
+        #: Those that are there at the end.
+        self._lasting: list[Tensor] = []
+        self.parts = _parts(graph, training)
+        #: What each part keeps for its backward pass.
+        self._kept: list[list[Tensor]] = []
+        self._outputs: list[Tensor] = []
+        self._forward()
+        #: The last point of the forward pass.
+        self.last_forward = len(self.points) - 1
+        if training:
+            self._backward({spec.name: spec.shares or spec.name for spec in net.layers})
+            self._at(max(graph.nodes, key=lambda node: node.num_params), "update")
+        for tensor in self._lasting:
+            self._use(tensor)
+
+    # Points and tensors
+
+    def _at(self, node: Node, direction: str) -> None:
+        """Begin a new point."""
+        self.points.append((node.index, direction))
+
+    def _make(self, node: Node, size: int | None, is_activation: bool = False) -> Tensor:
+        """Return a new tensor, made at this point and, so far, used at this one alone."""
+        now = len(self.points) - 1
+        tensor = Tensor(node.index, size, now, now, is_activation)
+        self.tensors.append(tensor)
+        return tensor
+
+    def _make_params(self, node: Node, num_params: int, is_copy: bool = False) -> Tensor:
+        """Return a new tensor of so many parameters, their gradients, or their copies."""
+        tensor = self._make(node, None)
+        tensor.num_params, tensor.is_copy = num_params, is_copy
+        return tensor
+
+    def _take(self, part: _Part, which: int) -> None:
+        """Take memory of one of a part's sizes at this point alone."""
+        if part.kind.has[which]:
+            self._make(part.node, part.kind.first + which)
+
+    def _use(self, tensor: Tensor) -> None:
+        """Note that a tensor is in use at this point."""
+        tensor.dies = len(self.points) - 1
+
+    # The passes
+
+    def _forward(self) -> None:
+        read = {
+            parent for part in self.parts if not part.kind.is_judging for parent in part.parents
+        }
+        for i, part in enumerate(self.parts):
+            node, kind = part.node, part.kind
+            self._at(node, "forward")
+            for parent in part.parents:
+                self._use(self._outputs[parent])
+            output = self._output(part)
+            self._outputs.append(output)
+            self._take(part, _FORWARD)
+            kept = [self._outputs[part.parents[k]] for k in kind.kept.inputs]
+            if kind.has[_OWN]:
+                kept.append(self._make(node, kind.first + _OWN, True))
+            if kind.kept.output:
+                kept.append(output)
+            if self._copies:
+                own_params = max(0, kind.num_params - node.shared_params)
+                kept.append(self._make_params(node, own_params, is_copy=True))
+            self._kept.append(kept if kind.has_gradient else [])
+            if i not in read:  # a result, which who called has to the end
+                self._lasting.append(output)
+
+    def _output(self, part: _Part) -> Tensor:
+        """Return the tensor that a part writes to."""
+        node, kind = part.node, part.kind
+        if kind.kept.view:
+            output = self._outputs[part.parents[0]]
+            self._use(output)
+            return output
+        # What is trained is counted as weights.
+        size = None if kind.is_source and kind.num_params else kind.first + _OUTPUT
+        output = self._make(node, size, True)
+        if kind.is_source:  # it is there from the start, and stays
+            output.born = 0
+            self._lasting.append(output)
+        return output
+
+    def _backward(self, owners: dict[str, str]) -> None:
+        gradients = self._first_gradients()
+        # How many parameters have a gradient already, by their owner and the part of it.
+        there: dict[tuple[str, int], int] = {}
+        for i in reversed(range(len(self.parts))):
+            part, gradient = self.parts[i], gradients.pop(i, None)
+            if gradient is None:
+                self._lasting += self._kept[i]
+                continue
+            node, kind = part.node, part.kind
+            self._at(node, "backward")
+            for tensor in self._kept[i]:
+                self._use(tensor)
+            self._use(gradient.tensor)
+            gradient.tensor.waiting -= 1
+            self._take(part, _BACKWARD)
+            is_cast = self._copies and kind.num_params
+            if is_cast:
+                half = self._make_params(node, kind.num_params, is_copy=True)
+            else:
+                self._weight_gradient(part, owners[node.name], there)
+            made = [
+                (parent, self._input_gradient(part, k, gradient))
+                for k, parent in enumerate(part.parents)
+                if kind.needed[k]
+            ]
+            if is_cast:  # what the layer made in halves
+                self._at(node, "backward")
+                self._use(half)
+                self._weight_gradient(part, owners[node.name], there)
+            for parent, new in made:
+                before = gradients.get(parent)
+                gradients[parent] = self._added(part, parent, before, new) if before else new
+
+    def _first_gradients(self) -> dict[int, _Gradient]:
+        """Return the gradients that the backward pass begins with: of losses, or of all results."""
+        learning = [i for i, part in enumerate(self.parts) if part.kind.has_gradient]
+        read = {parent for i in learning for parent in self.parts[i].parents}
+        ends = [i for i in learning if i not in read]
+        losses = [i for i in ends if isinstance(self.parts[i].kind.layer, Loss)]
+        if not ends:
+            return {}
+        self._at(self.parts[(losses or ends)[-1]].node, "backward")
+        return {i: self._gradient(self.parts[i].node, i) for i in losses or ends}
+
+    def _gradient(self, node: Node, of: int) -> _Gradient:
+        """Return a new gradient of a part's output, which waits to be used."""
+        tensor = self._make(node, self.parts[of].kind.first + _OUTPUT)
+        tensor.waiting = 1
+        return _Gradient(tensor)
+
+    def _weight_gradient(self, part: _Part, owner: str, there: dict[tuple[str, int], int]) -> None:
+        """Make the gradient of a part's parameters; for those that have one it is added."""
+        node, num_params = part.node, part.kind.num_params
+        if not num_params:
+            return
+        place = owner, part.kind.number
+        common = num_params if node.name == owner else min(num_params, node.shared_params)
+        twice = min(common, there.get(place, 0))
+        there[place] = max(common, there.get(place, 0))
+        self._lasting.append(self._make_params(node, num_params - twice))
+        if twice:
+            self._make_params(node, twice)
+
+    def _input_gradient(self, part: _Part, k: int, gradient: _Gradient) -> _Gradient:
+        kept = part.kind.kept
+        if k not in kept.handed:
+            return self._gradient(part.node, part.parents[k])
+        gradient.tensor.waiting += 1
+        return _Gradient(gradient.tensor, gradient.in_pieces or kept.pieces)
+
+    def _added(self, part: _Part, of: int, before: _Gradient, new: _Gradient) -> _Gradient:
+        """Return the sum of a gradient of a part's output and what has come of it before."""
+        is_held = before.tensor.waiting > 1
+        new.tensor.waiting -= 1
+        if not is_held and not before.in_pieces:
+            self._use(before.tensor)
+            return before
+        before.tensor.waiting -= 1
+        self._at(part.node, "backward")
+        for each in (before, new):
+            self._use(each.tensor)
+        return self._gradient(part.node, of)
