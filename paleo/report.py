@@ -8,6 +8,7 @@ puts it in the headers; separated values and JSON keep SI units, with the unit i
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +22,20 @@ __all__ = [
     "FORMATS",
     "Column",
     "Table",
+    "columns_of",
+    "cut",
     "in_unit",
+    "to_cells",
     "to_json",
     "to_markdown",
     "to_separated",
     "to_text",
+    "wrapped",
 ]
+
+#: The scales of dimensions that have but one: of what has no unit, and of ratios.
+_FIXED = {"": Scale(1.0, ""), "percent": Scale(0.01, "%")}
+_NUMBER = (int, float)
 
 #: The ways to print a result.
 FORMATS = ("table", "tsv", "csv", "markdown", "json")
@@ -118,6 +127,23 @@ def _plain(value: Any) -> Any:
     return "" if value is None else value
 
 
+def to_cells(table: Table) -> dict[str, Any]:
+    """Return a table for a page: its columns, each with its unit, and its rows as texts."""
+    grid = _grid(table)
+    body = grid.cells[:-1] if table.total else grid.cells
+    return {
+        "title": printable(table.title),
+        "columns": [
+            {"title": " ".join(title), "unit": unit, "right": right}
+            for title, unit, right in zip(grid.titles, grid.units, grid.right, strict=True)
+        ],
+        "rows": body,
+        "total": grid.cells[-1] if table.total else None,
+        "footnotes": [printable(note) for note in table.footnotes],
+        "notes": [printable(note) for note in table.notes],
+    }
+
+
 def to_markdown(tables: Iterable[Table]) -> str:
     """Return tables as Markdown."""
     blocks = []
@@ -154,19 +180,19 @@ def _text(table: Table, width: int | None) -> str:
     depth = max((len(head) for head in grid.heads), default=0)
     padded = [[""] * (depth - len(head)) + head for head in grid.heads]
     sizes = [
-        max(_columns_of(line) for line in [*head, *(row[i] for row in cells)])
+        max(columns_of(line) for line in [*head, *(row[i] for row in cells)])
         for i, head in enumerate(padded)
     ]
 
     def line(texts: Sequence[str], block: Sequence[int]) -> str:
         parts = []
         for i in block:
-            text = _cut(texts[i], sizes[i])
-            blank = " " * (sizes[i] - _columns_of(text))
+            text = cut(texts[i], sizes[i])
+            blank = " " * (sizes[i] - columns_of(text))
             parts.append(blank + text if right[i] else text + blank)
         return "  ".join(parts).rstrip()
 
-    lines = [*_wrapped(table.title, width), ""] if table.title else []
+    lines = [*wrapped(table.title, width), ""] if table.title else []
     if width and len(sizes) > 1:
         sizes[0] = min(sizes[0], width // 2)  # or it would fill every block
         sizes[1:] = [min(size, max(3, width - sizes[0] - 2)) for size in sizes[1:]]
@@ -181,11 +207,11 @@ def _text(table: Table, width: int | None) -> str:
         if table.total:
             lines += ["  ".join("-" * sizes[i] for i in block), line(cells[-1], block)]
     notes = _notes(table)
-    lines += ["", *(line for note in notes for line in _wrapped(note, width))] if notes else []
+    lines += ["", *(line for note in notes for line in wrapped(note, width))] if notes else []
     return "\n".join(lines) + "\n"
 
 
-def _columns_of(text: str) -> int:
+def columns_of(text: str) -> int:
     """Return the terminal columns that a text takes: East Asian wide characters take two."""
     if text.isascii():
         return len(text)
@@ -197,22 +223,22 @@ def _columns_of(text: str) -> int:
     )
 
 
-def _cut(text: str, columns: int) -> str:
+def cut(text: str, columns: int) -> str:
     """Return a text that takes no more columns than these, with "..." where it is cut.
 
     Names of layers in blocks begin alike: more is kept of the end.
     """
-    if _columns_of(text) <= columns:
+    if columns_of(text) <= columns:
         return text
     front, back = text, text
-    while _columns_of(front) > (columns - 3) // 3:
+    while columns_of(front) > (columns - 3) // 3:
         front = front[:-1]
-    while _columns_of(back) > columns - 3 - _columns_of(front):
+    while columns_of(back) > columns - 3 - columns_of(front):
         back = back[1:]
     return f"{front}...{back}"
 
 
-def _wrapped(text: str, width: int | None) -> list[str]:
+def wrapped(text: str, width: int | None) -> list[str]:
     """Return a text as one line, or as several where the terminal has no more columns."""
     text = printable(text)
     if not width or len(text) <= width:
@@ -239,127 +265,167 @@ def _folded(sizes: Sequence[int], width: int | None) -> list[list[int]]:
     return blocks
 
 
-def _values(table: Table, column: Column) -> list[Any]:
-    return [row.get(column.key) for row in table.rows]
-
-
-def _typical(table: Table, column: Column) -> list[Any]:
-    """Return the values that decide on unit and decimals: the total's where rows have none."""
-    values = _values(table, column)
-    if table.total and not any(_numbers(values)):
-        return [table.total.get(column.key)]
-    return values
-
-
-def _right_aligned(table: Table, columns: Sequence[Column]) -> list[bool]:
-    return [
-        column.right
-        or all(isinstance(value, int | float | None) for value in _values(table, column))
-        for column in columns
-    ]
-
-
-def _head(table: Table, column: Column) -> list[str]:
-    """Return the title's lines, with the unit if there is one."""
-    head = column.title.split("\n")
-    return [*head, f"({_scale(table, column).unit})"] if column.dimension else head
-
-
-def _scale(table: Table, column: Column) -> Scale:
-    """Return the unit of a column: the same for all columns of its dimension, if not upright."""
-    if column.dimension == "percent":
-        return Scale(0.01, "%")
-    if table.upright:  # the values that compare are those of this column
-        return scale_for([[value] for value in _numbers(_values(table, column))], column.dimension)
-    alike = (each for each in table.columns if each.dimension == column.dimension and each.title)
-    return scale_for([_numbers(_typical(table, each)) for each in alike], column.dimension)
-
-
-def _numbers(values: Iterable[Any]) -> list[float]:
-    return [value for value in values if isinstance(value, int | float)]
-
-
 @dataclass(frozen=True)
 class _Grid:
-    """A table as texts: for each column its head, line by line, and whether it is right-aligned.
+    """A table as texts: for each column its title, line by line, its unit, and how it aligns.
 
     The cells are row by row, the total last.
     """
 
-    heads: list[list[str]]
+    titles: list[list[str]]
+    units: list[str]
     right: list[bool]
     cells: list[list[str]]
 
+    @property
+    def heads(self) -> list[list[str]]:
+        """What stands above each column, line by line."""
+        return list(map(_head, self.titles, self.units))
+
+
+def _head(title: list[str], unit: str) -> list[str]:
+    """Return the title's lines, with the unit if there is one."""
+    return [*title, f"({unit})"] if unit else title
+
+
+class _Shown:
+    """A column for people: its values, and what of them decides how they are shown, found once."""
+
+    def __init__(self, table: Table, column: Column) -> None:
+        key = column.key
+        self.column = column
+        #: Those of the rows, and below them that of the total if there is one.
+        self.values = [row.get(key) for row in table.rows]
+        self.below = [table.total.get(key)] if table.total else []
+        self.marked = {index for index, marked in table.marked if marked == key}
+
+    @property
+    def title(self) -> list[str]:
+        """The title's lines."""
+        return self.column.title.split("\n")
+
+    @property
+    def is_right(self) -> bool:
+        """Whether it is aligned at the right."""
+        return self.column.right or all(
+            value is None or isinstance(value, _NUMBER) for value in self.values
+        )
+
+    @functools.cached_property
+    def sizes(self) -> list[float]:
+        """The sizes of the numbers that decide on unit and decimals, in order, without zeros.
+
+        The total decides where the rows have none.
+        """
+        return _sizes(self.values) or _sizes(self.below)
+
+    @property
+    def median(self) -> float:
+        """The typical one of `sizes`, of which there have to be some."""
+        return self.sizes[len(self.sizes) // 2]
+
+    def texts(self, factor: float, *, least: bool = False) -> list[str]:
+        """Return the cells: values over `factor`, the total last.
+
+        They have the decimals that their median needs, or the `least` of them.
+        """
+        decimals = self._decimals(factor, least)
+        values = [*self.values, *self.below]
+        texts = _column_texts(values, factor, decimals, self.column.digits)
+        if not self.marked:
+            return texts
+        return [text + ("*" if i in self.marked else " ") for i, text in enumerate(texts)]
+
+    def _decimals(self, factor: float, least: bool) -> int:
+        scaled = (size / factor for size in self.sizes)
+        if all(abs(number - round(number)) < 1e-9 * number for number in scaled):
+            return 0
+        typical = (self.sizes[0] if least else self.median) / factor
+        return min(3, max(0, 3 - math.floor(math.log10(typical))))
+
+
+def _sizes(values: Iterable[Any]) -> list[float]:
+    return sorted(abs(value) for value in values if isinstance(value, _NUMBER) and value)
+
 
 def _grid(table: Table) -> _Grid:
-    columns = [column for column in table.columns if column.title]
-    rows = [*table.rows, table.total] if table.total else list(table.rows)
-    shown = [_texts(table, column, rows) for column in columns]
-    if not table.upright:
-        heads = [_head(table, column) for column in columns]
-        return _Grid(heads, _right_aligned(table, columns), _turned(shown))
-    first = columns[0]
-    heads = [
+    shown = [_Shown(table, column) for column in table.columns if column.title]
+    return _upright(shown) if table.upright else _in_columns(shown)
+
+
+def _in_columns(shown: Sequence[_Shown]) -> _Grid:
+    """Return a table in which columns of one dimension share their unit."""
+    alike: dict[str, list[_Shown]] = {}
+    for each in shown:
+        alike.setdefault(each.column.dimension, []).append(each)
+    scales = {
+        dimension: _scale(dimension, (each.median for each in own if each.sizes))
+        for dimension, own in alike.items()
+    }
+    own_scales = [scales[each.column.dimension] for each in shown]
+    columns = [each.texts(scale.factor) for each, scale in zip(shown, own_scales, strict=True)]
+    return _Grid(
+        [each.title for each in shown],
+        [scale.unit for scale in own_scales],
+        [each.is_right for each in shown],
+        [list(row) for row in zip(*columns, strict=True)],
+    )
+
+
+def _upright(shown: Sequence[_Shown]) -> _Grid:
+    """Return a table in which columns are lines, each in a unit of its own, below the first."""
+    first, *others = shown
+    titles = [
         [printable(line) for line in value] if isinstance(value, list | tuple) else [text]
-        for value, text in zip(_values(table, first), shown[0], strict=True)
+        for value, text in zip(first.values, first.texts(1.0, least=True), strict=True)
     ]
     lines: list[list[str]] = []
     group = ""
-    for column, texts in zip(columns[1:], shown[1:], strict=True):
-        if any(value is not None for value in _values(table, column)):
-            if column.group not in ("", group):
-                lines.append([column.group, *[""] * len(heads)])
-            group = column.group
-            lines.append([" " * 2 * bool(group) + " ".join(_head(table, column)), *texts])
-    return _Grid([[first.title], *heads], [False] + [True] * len(heads), lines)
-
-
-def _turned(columns: list[list[str]]) -> list[list[str]]:
-    """Return rows of what stands in columns."""
-    return [list(row) for row in zip(*columns, strict=True)]
-
-
-def _texts(table: Table, column: Column, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the cells of a column."""
-    factor = _scale(table, column).factor if column.dimension else 1.0
-    values = [row.get(column.key) for row in rows]
-    texts = _column_texts(
-        _typical(table, column), values, factor, column.digits, least=table.upright
+    for each in others:
+        if all(value is None for value in each.values):
+            continue
+        if each.column.group not in ("", group):
+            lines.append([each.column.group, *[""] * len(titles)])
+        group = each.column.group
+        scale = _scale(each.column.dimension, each.sizes)
+        head = " ".join(_head(each.title, scale.unit))
+        texts = each.texts(scale.factor, least=True)
+        lines.append([" " * 2 * bool(group) + head, *texts])
+    count = len(titles)
+    return _Grid(
+        [[first.column.title], *titles], [""] * (1 + count), [False] + [True] * count, lines
     )
-    if not any((i, column.key) in table.marked for i in range(len(rows))):
-        return texts
-    return [
-        text + ("*" if (i, column.key) in table.marked else " ") for i, text in enumerate(texts)
-    ]
 
 
-def _column_texts(
-    typical: list[Any], values: list[Any], factor: float, digits: int = 0, *, least: bool = False
-) -> list[str]:
-    """Return the texts of `values`, with `digits`, or as many decimals as the `typical` need.
+def _scale(dimension: str, sizes: Iterable[float]) -> Scale:
+    """Return the unit in which values of these sizes are shown, to be compared."""
+    if dimension in _FIXED:
+        return _FIXED[dimension]
+    return scale_for([[size] for size in sizes], dimension)
 
-    That is their median, or the `least` of them.
-    """
-    scaled = sorted(abs(number / factor) for number in _numbers(typical) if number)
-    middle = scaled[0 if least else len(scaled) // 2] if scaled else 1.0
-    decimals = min(3, max(0, 3 - math.floor(math.log10(middle))))
-    if all(abs(number - round(number)) < 1e-9 * number for number in scaled):
-        decimals = 0
 
-    def show(value: Any) -> str:
-        if value is None:
-            return ""
-        if isinstance(value, list | tuple):
-            return printable(", ".join(map(str, value)))
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return printable(value)
-        if factor == 1.0 and isinstance(value, int):
-            return f"{value:,}"
-        number = value / factor
-        if digits and number:
+def _column_texts(values: Iterable[Any], factor: float, decimals: int, digits: int) -> list[str]:
+    """Return the texts of `values`, numbers with `digits` or, if that is 0, with `decimals`."""
+    form = f",.{decimals}f"
+
+    @functools.cache  # many layers take the same
+    def scaled(number: float) -> str:
+        if digits:
             places = digits - 1 - math.floor(math.log10(abs(number)))
             return f"{number:,.{max(0, places)}f}"
-        text = f"{number:,.{decimals}f}"
-        return f"{number:.1g}" if number and not float(text.replace(",", "")) else text
+        text = format(number, form)
+        return text if text.strip("-0.") else f"{number:.1g}"
+
+    def show(value: Any) -> str:
+        if isinstance(value, str):
+            return printable(value)
+        if isinstance(value, _NUMBER) and not isinstance(value, bool):
+            if factor == 1.0 and isinstance(value, int):
+                return f"{value:,}"
+            number = value / factor
+            return scaled(number) if number else format(number, form)
+        if isinstance(value, list | tuple):
+            return printable(", ".join(map(str, value)))
+        return "" if value is None else printable(value)
 
     return [show(value) for value in values]

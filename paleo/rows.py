@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
@@ -249,8 +249,36 @@ class Run:
         """How many workers, and which batch, are worth it."""
         return self.find_worth()
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
+    @property
+    def largest(self) -> DataRow | None:
+        """The row of most workers under data parallelism, None under others."""
+        rows = (row for row in self.rows if isinstance(row, DataRow))
+        return max(rows, key=lambda row: row.workers, default=None)
+
+    @property
+    def best_scheme(self) -> str:
+        """The best scheme on most workers; "" where nothing is exchanged by a chosen one."""
+        return self.largest.best_scheme if self.largest else ""
+
+    def only(self, scheme: str) -> Run:
+        """Return the run as if it had been asked for with this communication scheme alone."""
+
+        def found() -> Worth:
+            knee, balance = self.worth.knee, self.worth.balance
+            one = {name: value for name, value in knee.items() if name == scheme}
+            other = {name: value for name, value in balance.items() if name == scheme}
+            return Worth(one, other, self.worth.largest_batch)
+
+        rows = tuple(
+            replace(row, communication={scheme: row.communication[scheme]})
+            if isinstance(row, DataRow)
+            else row
+            for row in self.rows
+        )
+        return replace(self, rows=rows, find_worth=found)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what was predicted on and with, under the keys of the JSON output."""
         return {
             "net": self.net,
             "device": self.device,
@@ -266,6 +294,12 @@ class Run:
             "convolution_algorithm": self.convolution_algorithm,
             "ppp_comp": self.ppp_comp,
             "ppp_comm": self.ppp_comm,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            **self.settings(),
             "rows": [row.to_dict() for row in self.rows],
             **(self.step.to_dict() if self.step else {}),
             "knee": dict(self.worth.knee),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 from collections.abc import Iterable, Sequence
@@ -17,9 +18,8 @@ from paleo.estimate import (
     checked_share,
     checked_workers,
     net_band,
-    not_counted,
 )
-from paleo.graph import build, checked_batch
+from paleo.graph import checked_batch
 from paleo.hardware import find_device, find_network
 from paleo.importers import ImportOptions
 from paleo.layers.convolution import Filtered
@@ -28,6 +28,7 @@ from paleo.memory import largest_batch
 from paleo.netspec import NetSpec
 from paleo.parallelism import (
     SCALINGS,
+    Computations,
     DataParallel,
     DataParallelStep,
     Plan,
@@ -37,7 +38,7 @@ from paleo.parallelism import (
 )
 from paleo.parallelism.data import spread_times
 from paleo.parallelism.plan import check_together
-from paleo.quantity import Quantity, is_array
+from paleo.quantity import Quantity, has_arrays, is_array
 from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
 from paleo.scaling import Curve, balance, curve, knee, own_batches
 from paleo.tensor import find_precision
@@ -45,8 +46,10 @@ from paleo.values import check_choice, listed, python_int, shown
 
 __all__ = ["DEFAULT_WORKERS", "PARALLELISMS", "NetLike", "simulate"]
 
-#: Layers times batch sizes from which evaluation as arrays is quicker.
-_WORTH_ARRAYS = 1500
+#: Layers that differ, times batch sizes, from which arrays are quicker, NumPy's import and all.
+_WORTH_ARRAYS = 300
+#: So many are computed at once whether or not anybody will ask.
+_FEW_BATCHES = 64
 #: Worker counts from which their exchanges are too.
 _MANY_WORKERS = 500
 
@@ -79,6 +82,7 @@ def simulate(
     fuse: bool = False,
     conv_library: str | None = None,
     workspace: int | str | None = None,
+    computations: Computations | None = None,
 ) -> Simulation:
     """Predict training steps of one net or several.
 
@@ -91,7 +95,8 @@ def simulate(
     `workspace` of so many bytes, or a text such as "4 GiB"; with `use_only_gemm`, the quickest
     matrix product. `dtype` is one of paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run
     in the kernels before them, as paleo.fusion says. `importing` is for files of other frameworks,
-    as in `load`. Raises a PaleoError with every mistake in the settings and files.
+    as in `load`. `computations`, of this one net on this device and so on, are used again: what
+    they know is not computed anew. Raises a PaleoError with every mistake in settings and files.
     """
     mistakes = Mistakes()
     check = mistakes.check
@@ -146,7 +151,9 @@ def simulate(
     runs: list[Run] = []
     for spec in specs:
         assert spec
-        case = _Case(spec, plan, batch_size)
+        if computations and not computations.suit(spec, plan):
+            raise SettingError("computations: they are of another net, or under another plan")
+        case = _Case(spec, plan, batch_size, computations)
         if parallel == "data":
             for each in scalings:
                 run = check(case.data, counts, each)
@@ -172,15 +179,11 @@ class _Case:
     net: NetSpec
     plan: Plan
     batch_size: int
+    computations: Computations | None = None
 
     @functools.cached_property
     def _data(self) -> DataParallel:
-        return DataParallel(self.net, self.plan)
-
-    @functools.cached_property
-    def _left_out(self) -> tuple[str, ...]:
-        graph = build(self.net, None, self.plan.dtype, self.plan.adapt)
-        return not_counted(graph, self.plan.cost_model)
+        return DataParallel(self.net, self.plan, self.computations)
 
     @functools.cached_property
     def _largest_batch(self) -> int | None:
@@ -194,7 +197,12 @@ class _Case:
 
     def data(self, workers: list[int], scaling: str) -> Run:
         check_together(self.batch_size, max(workers))
-        self._prepare([divided(self.batch_size, count, scaling)[0] for count in workers])
+        batches = {divided(self.batch_size, count, scaling)[0] for count in workers}
+        if scaling == "strong":
+            on_curve = own_batches(self.batch_size)
+            if len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
+                batches.update(on_curve)
+        self._prepare(batches)
         steps = self._steps(workers, scaling)
         alone = self._data.step(self.batch_size, 1, scaling)
         rows = tuple(
@@ -222,9 +230,16 @@ class _Case:
 
     def _prepare(self, own_batches: Iterable[int]) -> None:
         """Compute these batches of one worker at once, if that is sooner done."""
-        batches = sorted(set(own_batches))
-        if len(batches) > 1 and len(self.net.layers) * len(batches) >= _WORTH_ARRAYS:
-            self._data.prepare(batches)
+        computations, batches = self._data.computations, list(own_batches)
+        missing = computations.missing(batches)
+        if len(missing) > 1 and (has_arrays() or self._is_much(len(missing))):
+            with contextlib.suppress(PaleoError):  # which is then said of each by itself
+                computations.prepare(batches)
+
+    def _is_much(self, batches: int) -> bool:
+        """Tell whether so many batch sizes of this net are sooner computed by NumPy."""
+        layers = {spec.layer for spec in self.net.layers}
+        return len(layers) * batches >= _WORTH_ARRAYS
 
     def worth(self, scaling: str | None) -> Worth:
         """Return what is worth it; without scaling, only what fits."""
@@ -336,8 +351,9 @@ class _Case:
             notes = [said, *notes]
         if plan.use_pipeline and not plan.cost_model.pipelines:
             notes.append(f"{plan.cost_model.name} overlaps by itself: use_pipeline has no effect")
-        if self._left_out:
-            notes.append(f"not counted by {plan.cost_model.name}: {', '.join(self._left_out)}")
+        left_out = self._data.computations.left_out
+        if left_out:
+            notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(
             net=self.net.name,
             device=plan.device.name,
@@ -352,7 +368,7 @@ class _Case:
             ppp_comp=float(plan.ppp_comp),
             ppp_comm=float(plan.ppp_comm),
             rows=rows,
-            not_counted=self._left_out,
+            not_counted=left_out,
             notes=tuple(notes),
             step=step,
             memory_capacity=plan.device.memory_capacity,

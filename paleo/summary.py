@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,10 +25,13 @@ from paleo.estimate import (
     BACKWARD,
     FORWARD,
     DeviceLike,
+    Kernels,
+    PassTime,
     adapter,
     checked_share,
     checked_target,
     estimate_pass,
+    kernels,
     net_band,
     not_counted,
 )
@@ -38,11 +42,71 @@ from paleo.importers import ImportOptions
 from paleo.layers.convolution import Filtered
 from paleo.load import load
 from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, is_array, total
+from paleo.quantity import Quantity, is_array, minimum, total
 from paleo.tensor import Shape, find_precision, num_elements
-from paleo.work import Pass
+from paleo.work import Pass, Unpriced, Work, total_work
 
-__all__ = ["LayerSummary", "NetSummary", "TimedOn", "summarize"]
+__all__ = ["LayerSummary", "NetSummary", "Reached", "Roof", "TimedOn", "summarize"]
+
+
+@dataclass(frozen=True)
+class Roof:
+    """The most that a device computes: its `peak` in FLOP/s, if bytes do not hold it back.
+
+    `memory_bandwidth` is in bytes/s. Both are what the cost model reckons with for the type, at a
+    `ppp_comp` of 1, and products run at such a peak. After Williams, Waterman, Patterson,
+    "Roofline", CACM 52(4), 2009.
+    """
+
+    peak: Quantity
+    memory_bandwidth: Quantity
+
+    @property
+    def ridge(self) -> Quantity:
+        """The FLOP per byte from which on the peak holds back, and below which memory does."""
+        return self.peak / self.memory_bandwidth
+
+    def at(self, intensity: Quantity) -> Quantity:
+        """Return the most FLOP/s at so many FLOP per byte."""
+        return minimum(self.peak, intensity * self.memory_bandwidth)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """What a device computes and moves in a pass of a layer, and how quick that makes it.
+
+    `pass_name` is "forward" or "backward", `flops` and `num_bytes` are of the operations that the
+    cost model counts, bytes read and written by each. What finds its operands in a cache moves
+    less, and an algorithm may compute less than is counted, so that a layer may be above the roof.
+    """
+
+    layer: str
+    pass_name: str
+    flops: Quantity
+    num_bytes: Quantity
+    seconds: Quantity
+
+    @property
+    def intensity(self) -> Quantity | None:
+        """FLOP per byte; None if it moves none."""
+        return self.flops / self.num_bytes if self.num_bytes else None
+
+    @property
+    def flops_per_s(self) -> Quantity | None:
+        """FLOP/s that are reached; None if it takes no time."""
+        return self.flops / self.seconds if self.seconds else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of JSON output."""
+        return {
+            "layer": self.layer,
+            "pass": self.pass_name,
+            "flops": self.flops,
+            "bytes": self.num_bytes,
+            "seconds": self.seconds,
+            "flops_per_byte": self.intensity,
+            "flops_per_s": self.flops_per_s,
+        }
 
 
 @dataclass(frozen=True)
@@ -67,6 +131,8 @@ class TimedOn:
     convolutions: ConvolutionChoice = DEFAULT
     #: What a reader should know of that.
     said: str = ""
+    #: What the device computes at most.
+    roof: Roof | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -150,6 +216,11 @@ class NetSummary:
     #: Why some of the layers take what they take, where that was asked for.
     explained: tuple[ExplainedLayer, ...] = ()
 
+    #: Finds what `reached` is, when somebody asks.
+    find_work: Callable[[], tuple[tuple[Work, ...], ...]] | None = field(
+        default=None, compare=False, repr=False
+    )
+
     @property
     def num_params(self) -> int:
         """Trainable parameters."""
@@ -190,8 +261,35 @@ class NetSummary:
         """Computation, memory traffic and overhead of the backward pass."""
         return self._time(layer.backward_time for layer in self.layers)
 
+    @functools.cached_property
+    def reached(self) -> tuple[Reached, ...]:
+        """What each layer computes, moves and reaches forward, then backward.
+
+        Empty without a device. It takes a while, so that it is found when it is asked for. Raises
+        SettingError for an array of batch sizes.
+        """
+        if self.find_work is None:
+            return ()
+        if is_array(self.batch_size):
+            raise SettingError("reached: it is for one batch size, not an array of them")
+        seconds = (
+            [layer.forward or 0.0 for layer in self.layers],
+            [layer.backward or 0.0 for layer in self.layers],
+        )
+        return tuple(
+            Reached(layer.name, name, work.flops, work.num_bytes, taken)
+            for name, works, times in zip(
+                ("forward", "backward"), self.find_work(), seconds, strict=True
+            )
+            for layer, work, taken in zip(self.layers, works, times, strict=True)
+        )
+
     def _time(self, times: Iterable[Time | None]) -> Time | None:
-        return sum((time for time in times if time), Time()) if self.timed_on else None
+        if not self.timed_on:
+            return None
+        # Part by part: of many layers that is sooner done than adding up one Time after the other.
+        parts = ((each.compute, each.memory, each.overhead, each.total) for each in times if each)
+        return Time(*map(total, zip(*parts, strict=True)))
 
     def _seconds(self, times: Iterable[Quantity | None]) -> Quantity | None:
         return total(time for time in times if time is not None) if self.timed_on else None
@@ -270,13 +368,14 @@ def summarize(
     if device is None:
         if patterns:
             raise SettingError("explain: it needs a device")
-        return _counted(load(net, importing), batch_size, dtype)
+        spec = load(net, importing)
+        return _summary(spec, build(spec, batch_size, dtype))
     mistakes = Mistakes()
-    spec = mistakes.check(load, net, importing)
+    found = mistakes.check(load, net, importing)
     if mistakes.check(find_precision, dtype) is None:
         dtype = "fp32"  # to find more mistakes
-    summary = mistakes.check(_counted, spec, batch_size, dtype) if spec else None
-    names = mistakes.check(find_layers, spec, patterns) if spec else None
+    counted = mistakes.check(build, found, batch_size, dtype) if found else None
+    names = mistakes.check(find_layers, found, patterns) if found else None
     found_device = mistakes.check(find_device, device)
     model = mistakes.check(find_cost_model, cost_model)
     mistakes.check(checked_share, ppp_comp, "ppp_comp")
@@ -284,13 +383,22 @@ def summarize(
     if found_device and model:
         mistakes.check(checked_target, found_device, model, dtype, 1.0, choice or DEFAULT)
     mistakes.raise_as(PaleoError)
-    assert spec
-    assert summary
+    assert found
+    assert counted
     assert found_device
     assert model
-    graph = build(spec, batch_size, dtype, adapter(model))
+    graph = build(found, batch_size, dtype, adapter(model))
     target = checked_target(found_device, model, dtype, ppp_comp, choice or DEFAULT)
-    timed = _timed(summary, graph, target, model, use_pipeline, fuse)
+    done = {each: kernels(graph, each, model, fuse=fuse) for each in (FORWARD, BACKWARD)}
+    passes = [
+        estimate_pass(graph, directions, target, model, use_pipeline, found=own)
+        for directions, own in done.items()
+    ]
+    timed = replace(
+        _summary(found, counted, passes),
+        timed_on=_timed_on(graph, target, model, use_pipeline, fuse),
+        find_work=functools.partial(_work, tuple(done.values()), model),
+    )
     if not names:
         return timed
     if is_array(graph.batch_size):
@@ -299,53 +407,49 @@ def summarize(
     return replace(timed, explained=explained)
 
 
-def _counted(spec: NetSpec, batch_size: Quantity | None, dtype: str) -> NetSummary:
-    graph = build(spec, batch_size, dtype)
-    layers = tuple(_layer(graph, index) for index in range(len(graph.nodes)))
+def _summary(spec: NetSpec, graph: Graph, passes: Sequence[PassTime] = ()) -> NetSummary:
+    """Return the summary of a graph of the net, with the times of its layers in `passes`.
+
+    These are the forward and the backward pass, if any, of the net as a cost model sees it, which
+    has the same layers.
+    """
+    layers = tuple(_layers(graph, passes))
     unknown = Counter(operation.name for operation in unpriced(graph))
-    return NetSummary(graph.name, spec.source, graph.batch_size, layers, dict(unknown), dtype=dtype)
-
-
-def _layer(graph: Graph, index: int) -> LayerSummary:
-    node = graph.nodes[index]
-    return LayerSummary(
-        node.name,
-        node.type_name,
-        tuple(graph.nodes[parent].name for parent in node.parents),
-        node.output,
-        node.num_params,
-        graph.work(node, Pass.FORWARD).flops,
-        graph.precision.parameter_size * node.num_params,
-        graph.element_size * num_elements(node.output),
+    return NetSummary(
+        graph.name, spec.source, graph.batch_size, layers, dict(unknown), dtype=graph.dtype
     )
 
 
-def _timed(
-    summary: NetSummary,
-    graph: Graph,
-    target: Target,
-    model: CostModel,
-    use_pipeline: bool,
-    fuse: bool,
-) -> NetSummary:
-    """Return a summary with the times of `graph`, the same net as this cost model sees it."""
-    forward, backward = (
-        estimate_pass(graph, directions, target, model, use_pipeline, fuse=fuse).layers
-        for directions in (FORWARD, BACKWARD)
-    )
-    layers = tuple(
-        replace(
-            layer,
-            forward=there.seconds,
-            backward=back.seconds,
-            forward_time=there.time,
-            backward_time=back.time,
+def _layers(graph: Graph, passes: Sequence[PassTime]) -> Iterator[LayerSummary]:
+    """Yield the layers of a graph; what equal ones have in common is counted once."""
+    names = [node.name for node in graph.nodes]
+    counts: dict[int, tuple[Quantity, Quantity]] = {}
+    for node in graph.nodes:
+        if node.like not in counts:
+            flops = sum(each.flops for each in graph.operations(node, Pass.FORWARD))
+            counts[node.like] = flops, graph.element_size * num_elements(node.output)
+        flops, num_bytes = counts[node.like]
+        own = [found.layers[node.index] for found in passes]
+        times: list[Any] = [*(each.seconds for each in own), *(each.time for each in own)]
+        yield LayerSummary(
+            node.name,
+            node.type_name,
+            tuple(names[parent] for parent in node.parents),
+            node.output,
+            node.num_params,
+            flops,
+            graph.precision.parameter_size * node.num_params,
+            num_bytes,
+            *times,
         )
-        for layer, there, back in zip(summary.layers, forward, backward, strict=True)
-    )
+
+
+def _timed_on(
+    graph: Graph, target: Target, model: CostModel, use_pipeline: bool, fuse: bool
+) -> TimedOn:
     has_convolutions = any(isinstance(node.layer, Filtered) for node in graph.nodes)
     choice, by_default = target.convolutions, model.convolution_algorithm
-    timed_on = TimedOn(
+    return TimedOn(
         target.device.name,
         model.name,
         target.ppp_comp,
@@ -357,5 +461,31 @@ def _timed(
         choice.algorithm(by_default),
         choice,
         choice.note(by_default) if has_convolutions else "",
+        _roof(model, target),
     )
-    return replace(summary, layers=layers, timed_on=timed_on)
+
+
+def _roof(model: CostModel, target: Target) -> Roof:
+    rates = {name: value for name, value, _ in model.rates(target.device, target.dtype)}
+    return Roof(rates["peak"], rates["memory bandwidth"])
+
+
+def _work(passes: Sequence[Kernels], model: CostModel) -> tuple[tuple[Work, ...], ...]:
+    """Return the work of each node in each pass, of operations that a model counts."""
+    return tuple(tuple(_work_of(found, model)) for found in passes)
+
+
+def _work_of(found: Kernels, model: CostModel) -> Iterator[Work]:
+    """Yield the work of each node in a pass; equal ones share what they do, summed up once."""
+    distinct = {id(own): own for own in found.of}
+    works = {
+        which: total_work(
+            tuple(
+                operation
+                for _, operation in own
+                if not isinstance(operation, Unpriced) and model.counts(operation)
+            )
+        )
+        for which, own in distinct.items()
+    }
+    return (works[id(own)] for own in found.of)

@@ -402,7 +402,7 @@ def test_every_format_is_printed() -> None:
 
 
 def test_a_narrow_terminal_folds_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "_width", lambda: 60)
+    monkeypatch.setattr(options, "terminal_width", lambda: 60)
     lines = call("nin_227", "--set=conv8.filter[3]=1536").stdout.splitlines()
     assert max(map(len, lines)) <= 60
     assert sum(line.startswith("layer ") for line in lines) > 1

@@ -494,7 +494,7 @@ def test_nothing_but_the_result_is_printed_when_piped(clock: Clock, file: Any) -
 def test_a_narrow_terminal_gets_blocks(
     clock: Clock, file: Any, monkeypatch: pytest.MonkeyPatch, executors: str
 ) -> None:
-    monkeypatch.setattr("paleo.cli.options._width", lambda: 60)
+    monkeypatch.setattr("paleo.cli.options.terminal_width", lambda: 60)
     net = file(named(odd="relu", a_layer_with_a_very_long_name_indeed="odd"))
     lines = call(net, f"--executor={executors}", "--direction=all").stdout.splitlines()
     assert max(map(len, lines)) <= 60

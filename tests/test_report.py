@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter, UserDict
+from typing import Any
+
 import pytest
 
-from paleo.report import Column, Table, to_markdown, to_separated, to_text
+from paleo.report import Column, Table, to_cells, to_markdown, to_separated, to_text
 from paleo.units import parse, scale_for
 
 COLUMNS = (
@@ -40,6 +43,61 @@ def test_programs_get_unrounded_si_numbers_under_their_keys() -> None:
         "a;2.0;0.0005;0.25;true",
         "長い;31.5;;1.0;false",
     ]
+
+
+def test_a_page_gets_each_column_with_its_unit_and_the_total_by_itself() -> None:
+    columns = (
+        Column("name", "a\nlayer"),
+        Column("first_s", "first", "s"),
+        Column("second_s", "second", "s"),
+        Column("exact"),
+    )
+    rows = [
+        {"name": "a", "first_s": 0.5, "second_s": -0.0},
+        {"name": "b", "first_s": 0.5, "second_s": 0.0},
+        {"name": "c\n", "first_s": 0.0000004, "second_s": True},
+    ]
+    total = {"name": "total", "first_s": 1.0000004, "second_s": None}
+    cells = to_cells(Table("title", columns, rows, total, marked=frozenset([(3, "first_s")])))
+    assert cells["columns"] == [
+        {"title": "a layer", "unit": "", "right": False},
+        {"title": "first", "unit": "s", "right": True},
+        {"title": "second", "unit": "s", "right": True},
+    ]
+    assert cells["rows"] == [
+        ["a", "0.500 ", "-0"],
+        ["b", "0.500 ", "0"],
+        ["c\\n", "4e-07 ", "True"],
+    ]
+    assert cells["total"] == ["total", "1.000*", ""]
+
+
+def test_the_total_decides_on_unit_and_decimals_where_rows_have_no_number() -> None:
+    rows = [{"n": None}, {"n": 0}]
+    (column,) = to_cells(Table("", (Column("n", "n", "s"),), rows, {"n": 0.0025}))["columns"]
+    assert column == {"title": "n", "unit": "ms", "right": True}
+    assert to_cells(Table("", (Column("n", "n"),), rows, {"n": 2.5}))["total"] == ["2.500"]
+    assert to_cells(Table("", (Column("n", "n"),), rows))["rows"] == [[""], ["0"]]
+
+
+class _Counting(UserDict[str, Any]):
+    """A row that counts how often each value is asked for."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        super().__init__(values)
+        self.asked: Counter[str] = Counter()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked[key] += 1
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("upright", [False, True])
+def test_a_cell_is_read_once_however_many_columns_share_a_unit(upright: bool) -> None:
+    rows = [_Counting(values) for values in ROWS]
+    to_cells(Table("title", COLUMNS, rows, upright=upright))
+    shown = {column.key: 1 for column in COLUMNS if column.title}
+    assert [row.asked for row in rows] == [shown, shown]
 
 
 def test_markdown_escapes_what_would_be_markup() -> None:

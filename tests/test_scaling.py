@@ -251,7 +251,7 @@ def test_batches_computed_at_once_are_those_computed_one_by_one() -> None:
     )
     net = paleo.load("squeezenet")
     at_once, singly = DataParallel(net, plan), DataParallel(net, plan)
-    at_once.prepare([100, 50, 7, 1])
+    at_once.computations.prepare([100, 50, 7, 1])
     for batch in (100, 50, 7, 1):
         assert at_once.computing(batch) == singly.computing(batch)
         assert at_once.step(batch, 3) == singly.step(batch, 3)

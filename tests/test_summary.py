@@ -13,6 +13,8 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.tables.summary import summary_table
+from paleo.work import total_work
 
 #: A product with bias and a ReLU: 2 samples of 3 features, 4 outputs.
 SMALL = {
@@ -78,6 +80,55 @@ def test_without_a_device_there_are_no_times() -> None:
         timed.to_dict().items()
         >= {key: value for key, value in plain.to_dict().items() if key != "layers"}.items()
     )
+
+
+#: Three equal layers, of which the last has the parameters of the first.
+ALIKE = {
+    "data": {"type": "Input", "parents": [], "tensor": [2, 4]},
+    "a": {"type": "InnerProduct", "parents": ["data"], "num_outputs": 4},
+    "b": {"type": "InnerProduct", "parents": ["a"], "num_outputs": 4},
+    "c": {"type": "InnerProduct", "parents": ["b"], "num_outputs": 4, "shares": "a"},
+}
+
+
+def test_equal_layers_differ_in_what_is_their_own(net: Any) -> None:
+    found = paleo.summarize(net(ALIKE), device="K40", cost_model="roofline")
+    _, a, b, c = found.layers
+    assert [each.parents for each in (a, b, c)] == [("data",), ("a",), ("b",)]
+    assert [each.num_params for each in (a, b, c)] == [20, 20, 0]
+    assert [each.weights_bytes for each in (a, b, c)] == [80, 80, 0]
+    assert a.forward_flops == b.forward_flops == c.forward_flops == 2 * 2 * 4 * 4
+    assert b.forward_time is c.forward_time
+    assert a.backward_time != b.backward_time  # nobody needs the gradient of the data
+
+
+def test_what_a_device_does_for_equal_layers_is_summed_up_once(
+    net: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = paleo.summarize(net(ALIKE), device="K40", cost_model="roofline")
+    sums = []
+
+    def counted(operations: Any) -> Any:
+        sums.append(operations)
+        return total_work(operations)
+
+    monkeypatch.setattr("paleo.summary.total_work", counted)
+    work = {(each.layer, each.pass_name): each.flops for each in found.reached}
+    assert [work[name, "forward"] for name in "abc"] == [64, 64, 64]
+    assert [work[name, "backward"] for name in "abc"] == [64, 128, 128]
+    assert len(sums) == 2 + 3  # the data and one product forward; and two products backward
+
+
+def test_the_total_is_bound_by_what_all_layers_take_most_of(net: Any) -> None:
+    found = paleo.summarize(net(SMALL), device="K40")
+    total, said = summary_table(found).total, found.to_dict()
+    assert total is not None
+    assert said["forward_bound"] in ("compute", "memory", "overhead")
+    for name in ("forward", "backward"):
+        assert total[f"{name}_bound"] == said[f"{name}_bound"]
+        whole = getattr(found, f"{name}_time")
+        parts = [getattr(layer, f"{name}_time").memory for layer in found.layers]
+        assert whole.memory == pytest.approx(sum(parts), rel=1e-15)
 
 
 def test_a_summary_takes_an_array_of_batches() -> None:

@@ -24,13 +24,13 @@ from paleo.costs.tiled.constants import CONSTANTS
 from paleo.errors import ExecutorError, Mistakes, PaleoError, SettingError, near
 from paleo.estimate import DeviceLike, checked_target
 from paleo.executors import Executor, find_executor
+from paleo.extras import extra
 from paleo.hardware import Device, Figure, find_device
 from paleo.hardware.calibration import CalibrationRecord, TimedPoint
 from paleo.profile.setting import Progress, no_progress
 from paleo.quantity import Array
 from paleo.tensor import DTYPES
 from paleo.validate.cases import Unpredicted
-from paleo.validate.extras import extra
 from paleo.values import is_number, listed, shown
 
 __all__ = ["BUSY", "SPREAD", "Calibration", "calibrate", "calibrate_from"]

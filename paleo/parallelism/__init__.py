@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paleo.parallelism.data import (
     SCALINGS,
+    Computations,
     DataParallel,
     DataParallelStep,
     data_parallel,
@@ -15,6 +16,7 @@ from paleo.parallelism.plan import Plan
 
 __all__ = [
     "SCALINGS",
+    "Computations",
     "DataParallel",
     "DataParallelStep",
     "HybridPart",

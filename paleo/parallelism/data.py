@@ -7,19 +7,26 @@ other (Qi et al. 2017, section 4.3).
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from paleo.costs import Time
 from paleo.errors import SettingError
-from paleo.estimate import checked_workers
-from paleo.graph import checked_batch
+from paleo.estimate import checked_workers, not_counted
+from paleo.graph import checked_batch, typical
 from paleo.netspec import NetSpec
 from paleo.parallelism.plan import Plan, check_together
 from paleo.quantity import Quantity, ceil_div
 
-__all__ = ["SCALINGS", "DataParallel", "DataParallelStep", "data_parallel", "divided"]
+__all__ = [
+    "SCALINGS",
+    "Computations",
+    "DataParallel",
+    "DataParallelStep",
+    "data_parallel",
+    "divided",
+]
 
 #: Weak scaling gives every worker the batch; strong scaling divides it among them.
 SCALINGS = ("weak", "strong")
@@ -54,78 +61,29 @@ class DataParallelStep:
         return self.compute + self.communication[scheme]
 
 
-class DataParallel:
-    """A net under a plan, with data parallelism: gives the step for batches and workers.
+class Computations:
+    """What one worker computes of a net under a plan, by the samples that it has.
 
-    What one worker computes is kept for each batch size, since weak scaling asks for the
-    same again and again.
+    It is kept, for it is asked for again and again, and the same on any network: plans that differ
+    in `network`, `ppp_comm` or `schemes` alone may share it.
     """
+
+    #: So many batch sizes are kept: about as many as share out a million samples (2 MB).
+    MOST = 2048
 
     def __init__(self, net: NetSpec, plan: Plan) -> None:
         self.net = net
         self.plan = plan
-        self._computed: dict[int, _Computation] = {}
+        self._known: dict[int, _Computation] = {}
 
-    def step(
-        self, batch_size: Quantity, workers: Quantity, scaling: str = "weak"
-    ) -> DataParallelStep:
-        """Return the step; see `data_parallel`."""
-        if scaling not in SCALINGS:
-            raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
-        workers, batch = checked_workers(workers), checked_batch(batch_size)
-        check_together(batch, workers)
-        own, whole = divided(batch, workers, scaling)
-        computation = self._compute(own)
-        return DataParallelStep(
-            workers,
-            whole,
-            computation.forward,
-            computation.backward,
-            computation.update,
-            {
-                scheme: self.plan.communication(computation.num_bytes, workers, scheme)
-                for scheme in self.plan.schemes
-            },
-            times=computation.times,
-        )
+    def suit(self, net: NetSpec, plan: Plan) -> bool:
+        """Tell whether they are those of this net under this plan too."""
+        alike = replace(plan, **{name: getattr(self.plan, name) for name in _OF_EXCHANGES})
+        return net == self.net and alike == self.plan
 
-    def computing(self, own_batch: int) -> Quantity:
-        """Return the seconds in which a worker computes a step of so many samples."""
-        return self._compute(own_batch).seconds
-
-    def prepare(self, own_batches: Sequence[int]) -> None:
-        """Compute all these batches of one worker at once, as an array.
-
-        For many batches or layers that is sooner done than one by one, and gives the same.
-        """
-        import numpy as np
-
-        batches = np.array(own_batches, np.int64)
-        found = self._compute(batches)
-
-        def spread(seconds: Quantity) -> list[float]:
-            filled: list[float] = np.broadcast_to(seconds, batches.shape).tolist()
-            return filled
-
-        forward, backward, update = map(spread, (found.forward, found.backward, found.update))
-        times = spread_times(found.times, spread)
-        for i, batch in enumerate(own_batches):
-            self._computed[batch] = _Computation(
-                forward[i], backward[i], update[i], found.num_bytes, times[i]
-            )
-
-    def exchange(self, workers: int, scheme: str) -> Quantity:
-        """Return the seconds in which so many workers exchange all gradients."""
-        return self.plan.communication(self._num_bytes, workers, scheme)
-
-    @functools.cached_property
-    def _num_bytes(self) -> int:
-        """The bytes of the gradients, which no batch changes."""
-        known = next(iter(self._computed.values()), None) or self._compute(1)
-        return known.num_bytes
-
-    def _compute(self, batch: Quantity) -> _Computation:
-        known = self._computed.get(batch) if isinstance(batch, int) else None
+    def of(self, batch: Quantity) -> _Computation:
+        """Return what a worker computes of so many samples, or of an array of such numbers."""
+        known = self._known.get(batch) if isinstance(batch, int) else None
         if known is not None:
             return known
         plan = self.plan
@@ -144,8 +102,102 @@ class DataParallel:
             },
         )
         if isinstance(batch, int):
-            self._computed[batch] = found
+            self._keep(batch, found)
         return found
+
+    def prepare(self, batches: Iterable[int]) -> None:
+        """Compute those of these batches that are not known yet at once, as an array.
+
+        For many batches or layers that is sooner done than one by one, and gives the same. All of
+        them are known then, however many they are.
+        """
+        import numpy as np
+
+        wanted = set(batches)
+        for batch in wanted.intersection(self._known):
+            self._known[batch] = self._known.pop(batch)  # the newest now, which stay
+        asked = self.missing(wanted)
+        array = np.array(asked, np.int64)
+        found = self.of(array)
+
+        def spread(seconds: Quantity) -> list[float]:
+            filled: list[float] = np.broadcast_to(seconds, array.shape).tolist()
+            return filled
+
+        forward, backward, update = map(spread, (found.forward, found.backward, found.update))
+        times = spread_times(found.times, spread)
+        for i, batch in enumerate(asked):
+            known = _Computation(forward[i], backward[i], update[i], found.num_bytes, times[i])
+            self._keep(batch, known, len(wanted))
+
+    def missing(self, batches: Iterable[int]) -> list[int]:
+        """Return those of these batches that are not known yet, in order."""
+        return sorted(set(batches).difference(self._known))
+
+    @functools.cached_property
+    def num_bytes(self) -> int:
+        """The bytes of the gradients, which no batch changes."""
+        known = next(iter(self._known.values()), None) or self.of(1)
+        return known.num_bytes
+
+    @functools.cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of operations that the cost model leaves out."""
+        plan = self.plan
+        return not_counted(typical(self.net, plan.dtype, plan.adapt), plan.cost_model)
+
+    def _keep(self, batch: int, found: _Computation, least: int = 0) -> None:
+        """Keep what is found, and of the others the newest; at least so many."""
+        while len(self._known) >= max(self.MOST, least):
+            self._known.pop(next(iter(self._known)))
+        self._known[batch] = found
+
+
+#: What of a plan is of the exchange alone.
+_OF_EXCHANGES = ("network", "ppp_comm", "schemes")
+
+
+class DataParallel:
+    """A net under a plan, with data parallelism: gives the step for batches and workers.
+
+    `computations` are those of a plan that differs in its exchanges alone, to be used again.
+    """
+
+    def __init__(self, net: NetSpec, plan: Plan, computations: Computations | None = None) -> None:
+        self.net = net
+        self.plan = plan
+        self.computations = computations or Computations(net, plan)
+
+    def step(
+        self, batch_size: Quantity, workers: Quantity, scaling: str = "weak"
+    ) -> DataParallelStep:
+        """Return the step; see `data_parallel`."""
+        if scaling not in SCALINGS:
+            raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
+        workers, batch = checked_workers(workers), checked_batch(batch_size)
+        check_together(batch, workers)
+        own, whole = divided(batch, workers, scaling)
+        computation = self.computations.of(own)
+        return DataParallelStep(
+            workers,
+            whole,
+            computation.forward,
+            computation.backward,
+            computation.update,
+            {
+                scheme: self.plan.communication(computation.num_bytes, workers, scheme)
+                for scheme in self.plan.schemes
+            },
+            times=computation.times,
+        )
+
+    def computing(self, own_batch: int) -> Quantity:
+        """Return the seconds in which a worker computes a step of so many samples."""
+        return self.computations.of(own_batch).seconds
+
+    def exchange(self, workers: int, scheme: str) -> Quantity:
+        """Return the seconds in which so many workers exchange all gradients."""
+        return self.plan.communication(self.computations.num_bytes, workers, scheme)
 
 
 class _Computation(NamedTuple):

@@ -6,6 +6,9 @@ four; a transfer between groups has half the bandwidth (the implementation of 20
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from paleo.costs import Time
 from paleo.errors import SettingError
 from paleo.graph import Graph, Node
@@ -13,11 +16,20 @@ from paleo.parallelism.plan import Plan
 from paleo.quantity import Quantity
 from paleo.tensor import num_elements
 
-__all__ = ["fetch_times"]
+__all__ = ["Fetch", "fetch_times", "fetches_of", "total_time"]
 
 _GROUP = 4
 #: More halvings than this within one layer would leave no bandwidth that a float can hold.
 _MAX_HALVINGS = 900
+
+
+class Fetch(NamedTuple):
+    """What a node gets from another device: the output of a parent, given by its index."""
+
+    parent: int
+    num_bytes: Quantity
+    bandwidth: Quantity
+    time: Time
 
 
 def fetch_times(
@@ -28,18 +40,35 @@ def fetch_times(
     Without `from_unsplit`, what slices get from unsplit layers is left out.
     """
     return {
-        node.index: time
-        for node in graph.nodes
-        if (time := _fetch_time(graph, node, plan, bandwidth, from_unsplit)) is not None
+        index: total_time(fetches)
+        for index, fetches in fetches_of(graph, plan, bandwidth, from_unsplit).items()
     }
 
 
-def _fetch_time(
+def total_time(fetches: tuple[Fetch, ...]) -> Time:
+    """Return the time of one fetch after the other."""
+    found = fetches[0].time
+    for each in fetches[1:]:
+        found = found + each.time
+    return found
+
+
+def fetches_of(
+    graph: Graph, plan: Plan, bandwidth: Quantity, from_unsplit: bool = True
+) -> dict[int, tuple[Fetch, ...]]:
+    """Return, by node index, what `fetch_times` has the times of."""
+    found = {
+        node.index: tuple(_fetches(graph, node, plan, bandwidth, from_unsplit))
+        for node in graph.nodes
+    }
+    return {index: fetches for index, fetches in found.items() if fetches}
+
+
+def _fetches(
     graph: Graph, node: Node, plan: Plan, bandwidth: Quantity, from_unsplit: bool
-) -> Time | None:
+) -> Iterator[Fetch]:
     conventions = plan.cost_model.conventions
     halvings = 0
-    found: Time | None = None
     for position in node.parents:
         parent = graph.nodes[position]
         if _local(node, parent, conventions.slice_zero_is_remote):
@@ -60,8 +89,7 @@ def _fetch_time(
                     )
         num_bytes = graph.element_size * num_elements(parent.output)
         time = plan.cost_model.fetch(num_bytes, at, plan.target, plan.ppp_comm)
-        found = time if found is None else found + time
-    return found
+        yield Fetch(position, num_bytes, at, time)
 
 
 def _local(node: Node, parent: Node, slice_zero_is_remote: bool) -> bool:

@@ -18,9 +18,10 @@ from paleo.quantity import Quantity, maximum, total
 from paleo.tensor import num_elements
 from paleo.units import GIB_PER_GB
 
-__all__ = ["HybridPart", "hybrid_parallel"]
+__all__ = ["SCHEME", "Gathered", "HybridPart", "gathered", "hybrid_parallel"]
 
-_SCHEME = "TreeAllReduce"
+#: By which the unsplit layers' gradients are exchanged.
+SCHEME = "TreeAllReduce"
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def hybrid_parallel(
         forward,
         backward,
         plan.update(num_params),
-        plan.communication(graph.precision.parameter_size * num_params, workers, _SCHEME),
+        plan.communication(graph.precision.parameter_size * num_params, workers, SCHEME),
     )
 
     combine = _fetched_once
@@ -86,12 +87,31 @@ def _longest_slices(each: PassTime) -> Quantity:
     )
 
 
-def _gathered_elements(graph: Graph) -> Quantity:
-    """Return the elements of a batch that the slices get from the unsplit layers before."""
+@dataclass(frozen=True)
+class Gathered:
+    """What the slices get of each batch from the unsplit layers before.
+
+    `seconds` is what the fetch of one worker's batch takes; in the 2017 implementation, what it
+    takes off every batch: the fetch of all other workers' activations.
+    """
+
+    elements: Quantity
+    num_bytes: Quantity
+    seconds: Quantity
+
+
+def gathered(graph: Graph, plan: Plan, bandwidth: Quantity, workers: Quantity) -> Gathered:
+    """Return what the slices get of each of `workers` batches, over a link of `bandwidth`."""
     first = next((node for node in graph.nodes if node.shard is not None), None)
-    if first is None or not first.parents:
-        return 0
-    return num_elements(graph.nodes[first.parents[0]].output)
+    elements: Quantity = 0
+    if first is not None and first.parents:
+        elements = num_elements(graph.nodes[first.parents[0]].output)
+    num_bytes = graph.element_size * elements
+    if plan.cost_model.conventions.hybrid_fetches_elements_once:
+        seconds = (workers - 1) * elements / (bandwidth * GIB_PER_GB)
+    else:
+        seconds = num_bytes / (bandwidth * plan.ppp_comm)
+    return Gathered(elements, num_bytes, seconds)
 
 
 def _fetched_once(
@@ -102,8 +122,7 @@ def _fetched_once(
     (Lo - t) K + t, where Lo is one batch with its fetches, and t the fetch of the other
     workers' activations: elements, not bytes, and at the full bandwidth.
     """
-    elements = _gathered_elements(graph)
-    gather = (workers - 1) * elements / (bandwidth * GIB_PER_GB)
+    gather = gathered(graph, plan, bandwidth, workers).seconds
     return (one_batch - gather) * workers + gather
 
 
@@ -114,8 +133,7 @@ def _fetched_in_turn(
 
     t + c + (K - 1) max(c, t), where c is one batch without the fetch t of its activations.
     """
-    num_bytes = graph.element_size * _gathered_elements(graph)
-    fetch = num_bytes / (bandwidth * plan.ppp_comm)
+    fetch = gathered(graph, plan, bandwidth, workers).seconds
     return fetch + one_batch + (workers - 1) * maximum(one_batch, fetch)
 
 

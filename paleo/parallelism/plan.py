@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -15,9 +16,10 @@ from paleo.estimate import (
     adapter,
     checked_share,
     checked_target,
-    estimate_communication,
     estimate_pass,
     estimate_update,
+    exchange_time,
+    link_bandwidth,
     update_time,
 )
 from paleo.graph import Graph, build
@@ -84,8 +86,8 @@ class Plan:
         """How the cost model wants layers changed when the graph is built."""
         return adapter(self.cost_model)
 
-    def graph(self, net: NetSpec, batch_size: Quantity) -> Graph:
-        """Return the graph of a net as the cost model sees it."""
+    def graph(self, net: NetSpec, batch_size: Quantity | None) -> Graph:
+        """Return the graph of a net as the cost model sees it; None takes the file's batch."""
         return build(net, batch_size, self.dtype, self.adapt)
 
     def passes(
@@ -107,14 +109,15 @@ class Plan:
 
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""
-        return estimate_communication(
-            num_bytes,
-            workers,
-            self.network,
-            scheme=scheme,
-            ppp_comm=self.ppp_comm,
-            cost_model=self.cost_model,
+        # Without the checks of estimate_communication: a curve asks hundreds of times.
+        return exchange_time(
+            num_bytes, workers, self._reached_bandwidth, COLLECTIVES[scheme], self.cost_model
         )
+
+    @functools.cached_property
+    def _reached_bandwidth(self) -> Quantity:
+        """Bytes/s of the network, as far as they are reached."""
+        return link_bandwidth(self.network, self.cost_model) * self.ppp_comm
 
     def update(self, num_params: Quantity, use_pipeline: bool | None = None) -> Quantity:
         """Return the seconds to update so many parameters."""

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from paleo.costs.tiled.constants import CONSTANTS
+from paleo.extras import extra
 from paleo.quantity import Array
-from paleo.validate.extras import extra
 
 __all__ = ["Prediction", "at_places", "bound_of", "divided", "left_out", "solve"]
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from paleo.errors import HardwareError, MeasurementError, Mistakes, SettingError, near
+from paleo.extras import extra
 from paleo.hardware import Device
 from paleo.quantity import Array
 from paleo.tensor import element_size
 from paleo.validate.cases import KEYS, Cases, OperatorPart, Part, Unpredicted, join
-from paleo.validate.extras import extra
 from paleo.validate.places import UnmappedError, device_of
 from paleo.values import MAX_SIZE
 
