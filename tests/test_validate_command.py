@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from paleo.charts.validation import validation_chart
+from paleo.validate import validate
 from tests.validation import call, device_file, hide, write
 
 FOUR = ("rows", "median_error", "mean_error", "bias")
@@ -181,16 +183,19 @@ def test_a_plot_is_written_whole(
 
 
 def test_a_plot_has_a_colour_for_each_group_or_cost_model(measured: Path, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="needs Matplotlib")
-    from paleo.validate import validate
-    from paleo.validate.plot import _series
-
-    one = _series(validate(measured, cost_models="roofline"))
-    assert [(name, x.tolist()) for name, x, _ in one] == [
-        ("mine, large", pytest.approx([3e-6])), ("mine, small", pytest.approx([4e-6, 4e-6])),
+    chart = validation_chart(validate(measured, cost_models="roofline"))
+    *one, same = chart.series
+    assert [(series.name, series.x, series.y) for series in one] == [
+        ("mine, large (1)", pytest.approx((3e-6,)), pytest.approx((6e-6,))),
+        ("mine, small (2)", pytest.approx((4e-6, 4e-6)), pytest.approx((2e-6, 4e-6))),
+    ]
+    assert same.is_reference
+    assert same.x == same.y == pytest.approx((2e-6 / 1.5, 6e-6 * 1.5))
+    assert chart.y_label == "predicted by roofline (s)"
+    *two, _ = validation_chart(validate(measured, cost_models=("tiled", "roofline"))).series
+    assert [(series.name, len(series.x)) for series in two] == [
+        ("tiled (3)", 3), ("roofline (3)", 3),
     ]  # fmt: skip
-    two = _series(validate(measured, cost_models=("tiled", "roofline")))
-    assert [(name, len(x)) for name, x, _ in two] == [("tiled", 3), ("roofline", 3)]
     rows = [
         {
             "quantity": "op_ms", "value": 1, "network": "op:gelu", "device": "T4",
@@ -198,10 +203,10 @@ def test_a_plot_has_a_colour_for_each_group_or_cost_model(measured: Path, tmp_pa
         }
         for i in (*range(12), 11)
     ]  # fmt: skip
-    many = _series(validate(write(tmp_path, rows, "many.csv"), by="stratum"))
+    *many, _ = validation_chart(validate(write(tmp_path, rows, "many.csv"), by="stratum")).series
     # The largest, s11, and eight of the others have a colour of their own.
     assert len(many) == 10
-    assert (many[8][0], many[9][0]) == ("s11", "3 others")
+    assert (many[8].name, many[9].name) == ("s11 (2)", "3 others (3)")
 
 
 def test_a_plot_with_another_ending_is_refused_before_anything_is_read(tmp_path: Path) -> None:
@@ -213,15 +218,15 @@ def test_a_plot_with_another_ending_is_refused_before_anything_is_read(tmp_path:
 def test_a_missing_package_names_the_extra(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for package, option, what in (
-        ("matplotlib", f"--plot={tmp_path / 'plot.png'}", "a plot needs Matplotlib"),
-        ("scipy", "--fit=launch", "fitting needs SciPy"),
+    for package, option, what, extra in (
+        ("matplotlib", f"--plot={tmp_path / 'plot.png'}", "a plot needs Matplotlib", "plot"),
+        ("scipy", "--fit=launch", "fitting needs SciPy", "validate"),
     ):
         with monkeypatch.context() as patch:
             hide(patch, package)
             result = call(measured, option, status=1)
         assert result.stdout == ""
-        assert result.stderr == f'paleo: {what}; install it with: pip install "paleo[validate]"\n'
+        assert result.stderr == f'paleo: {what}; install it with: pip install "paleo[{extra}]"\n'
     assert not (tmp_path / "plot.png").exists()
 
 

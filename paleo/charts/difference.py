@@ -1,0 +1,165 @@
+"""Nets, or settings, beside a reference: layer by layer, and in total."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from paleo.charts.base import Chart, Series, in_one_unit
+from paleo.charts.numbers import NOTHING, left_out
+from paleo.charts.settings import joined, pricing
+from paleo.compare import Comparison, Difference, LayerFigures, Settings, Variant
+
+__all__ = ["differences", "totals", "variant_labels"]
+
+#: What is compared by layer: its key, the title, the label, the dimension, and where it is.
+_BY_LAYER: tuple[tuple[str, str, str, str, Callable[[LayerFigures], float]], ...] = (
+    ("time", "Time by layer", "time of a step without the update", "s", lambda f: f.figures.time),
+    (
+        "memory",
+        "Memory of training by layer",
+        "memory of training",
+        "bytes",
+        lambda f: f.figures.memory_bytes,
+    ),
+    ("params", "Parameters by layer", "parameters", "count", lambda f: f.figures.num_params),
+)
+_MILLION = 10**6
+#: Up to so many layers are all shown; of more, those that differ.
+_ALL = 20
+#: What is compared in total: the key of the factor, and its name.
+_IN_TOTAL = {
+    "time_factor": "time of a step",
+    "memory_factor": "memory at the peak",
+    "params_factor": "parameters",
+    "forward_flops_factor": "FLOPs forward",
+    "output_factor": "outputs",
+}
+
+
+def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
+    """Return a name for each variant, with the settings that differ, and what all have."""
+    texts = [_setting_texts(variant.settings) for variant in variants]
+    differing = [name for name in texts[0] if len({each[name] for each in texts}) > 1]
+    labels = [
+        ", ".join([variant.net, *(each[name] for name in differing)])
+        for variant, each in zip(variants, texts, strict=True)
+    ]
+    return labels, joined(text for name, text in texts[0].items() if name not in differing)
+
+
+def _setting_texts(settings: Settings) -> dict[str, str]:
+    """Return the settings in words, in the order in which they are said."""
+    priced = pricing(settings)
+    return {
+        "device": settings.device,
+        "batch_size": f"batch {settings.batch_size}",
+        "dtype": settings.dtype,
+        "cost_model": priced.pop("cost_model"),
+        "ppp_comp": priced.pop("ppp_comp"),
+        "optimizer": settings.optimizer,
+        **priced,
+    }
+
+
+def differences(comparison: Comparison) -> tuple[Chart, ...]:
+    """Return the totals and, for each variant whose layers were compared, what differs by layer.
+
+    Those are time, memory and parameters; one in which nothing differs has no chart.
+    """
+    found = [totals(comparison)]
+    for difference in comparison.differences:
+        found += _by_layer(comparison.reference, difference)
+    return tuple(found)
+
+
+def totals(comparison: Comparison) -> Chart:
+    """Return by how much the totals of each variant are the reference's."""
+    variants = [comparison.reference, *(each.other for each in comparison.differences)]
+    labels, common = variant_labels(variants)
+    labels = _told_apart(labels)
+    factors = [each.factors() for each in comparison.differences]
+    shown = [key for key in _IN_TOTAL if any(own[key] is not None for own in factors)]
+    names = tuple(_IN_TOTAL[key] for key in shown)
+    return Chart(
+        "totals",
+        "grouped",
+        "Totals over those of the reference",
+        f"reference: {labels[0]}; {common}",
+        "total",
+        "factor",
+        (
+            *(
+                Series(label, names, tuple(own[key] for key in shown))
+                for label, own in zip(labels[1:], factors, strict=True)
+            ),
+            Series("reference", names, (1.0,) * len(names), is_reference=True),
+        ),
+        notes=("a factor is missing where the reference has none of it",)
+        if any(own[key] is None for own in factors for key in _IN_TOTAL)
+        else (),
+    )
+
+
+def _by_layer(reference: Variant, difference: Difference) -> list[Chart]:
+    labels, common = variant_labels([reference, difference.other])
+    there, here = _told_apart(labels)
+    charts = []
+    for key, title, label, dimension, value in _BY_LAYER:
+        pairs = [
+            (each.name, _value(each.reference, value), _value(each.other, value))
+            for each in difference.layers
+        ]
+        if not any(old != new for _, old, new in pairs):
+            continue
+        having = [pair for pair in pairs if any(pair[1:])]
+        shown = [pair for pair in having if pair[1] != pair[2]] if len(having) > _ALL else having
+        columns = [[pair[1] for pair in shown], [pair[2] for pair in shown]]
+        unit, scaled = _scaled(columns, dimension)
+        names = tuple(pair[0] for pair in shown)
+        notes = []
+        if number := len(pairs) - len(having):
+            notes.append(left_out(number, len(pairs), *NOTHING[dimension]))
+        if number := len(having) - len(shown):
+            notes.append(f"{title}: {left_out(number, len(pairs), 'have', 'the same in both')}")
+        charts.append(
+            Chart(
+                key,
+                "grouped",
+                title,
+                f"{here} against {there}: {common}",
+                "layer",
+                f"{label}{unit}",
+                (Series(there, names, scaled[0]), Series(here, names, scaled[1])),
+                notes=tuple(notes),
+            )
+        )
+    return charts
+
+
+def _scaled(
+    columns: Sequence[Sequence[float | None]], dimension: str
+) -> tuple[str, list[tuple[float | None, ...]]]:
+    """Return the unit in brackets, and the values in it; counts are in millions if they are."""
+    if dimension != "count":
+        scale, scaled = in_one_unit(columns, dimension, by_largest=True)
+        return f" ({scale.unit})", scaled
+    most = max(value for own in columns for value in own if value is not None)
+    divisor, unit = (_MILLION, " (millions)") if most >= _MILLION else (1, "")
+    return unit, [tuple(v if v is None else v / divisor for v in own) for own in columns]
+
+
+def _value(layer: LayerFigures | None, value: Callable[[LayerFigures], float]) -> float | None:
+    """Return a figure of a layer; None where there is no such layer."""
+    return None if layer is None else value(layer)
+
+
+def _told_apart(labels: Sequence[str]) -> list[str]:
+    """Return the labels, numbered where they are the same: a net and its edits have one name."""
+    if len(set(labels)) == len(labels):
+        return list(labels)
+    if len(labels) == 2:
+        return [f"{labels[0]} (reference)", f"{labels[1]} (changed)"]
+    return [
+        f"{label} (reference)" if not number else f"{label} ({number})"
+        for number, label in enumerate(labels)
+    ]

@@ -1,0 +1,112 @@
+"""`--plot`: a picture of a result, or a chart of characters below its table.
+
+What draws is imported where something is drawn: most commands print a table alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from paleo.cli.files import check_file, write_file
+from paleo.cli.options import Output, terminal_width
+from paleo.extras import extra
+from paleo.report import Table
+
+if TYPE_CHECKING:
+    from paleo.charts.base import Chart
+
+__all__ = ["Plot", "plot_option"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: The name of a file that stands for a chart of characters.
+_TEXT = "-"
+#: Columns of a chart where there is no terminal.
+_WIDTH = 80
+
+
+class Plot:
+    """What `--plot` asks for: `write` prints a result, and draws it if that was asked for.
+
+    Raises a PaleoError, before anything is computed, for a file that is no image or that cannot be
+    written, and if Matplotlib is missing.
+    """
+
+    def __init__(self, target: str | None, output: Output) -> None:
+        self.target = target
+        if target == _TEXT:
+            if output.format not in ("table", "markdown"):
+                raise click.UsageError(f"--plot {_TEXT} goes with tables only")
+        elif target is not None:
+            from paleo.plots.formats import image_format
+
+            check_file(target)
+            self.format = image_format(target)
+            extra("matplotlib", "a plot", "Matplotlib", "plot")
+
+    @property
+    def file(self) -> str | None:
+        """The file that is written, if any."""
+        return None if self.target == _TEXT else self.target
+
+    def write(
+        self,
+        output: Output,
+        tables: Sequence[Table],
+        values: Callable[[], Any],
+        charts: Callable[[Any], Sequence[Chart]],
+    ) -> None:
+        """Print tables, or `values()` as JSON, and draw what `charts` finds.
+
+        It is called with the module paleo.charts.results. Drawing comes first, so that nothing is
+        printed where it cannot be.
+        """
+        if self.target is None:
+            output.write(tables, values)
+            return
+        from paleo.charts import results
+
+        if self.target == _TEXT:
+            drawn = _as_text(charts(results))
+            output.write(tables, values)
+            is_markdown = output.format == "markdown"
+            sys.stdout.write(f"\n```text\n{drawn}```\n" if is_markdown else f"\n{drawn}")
+            return
+        from paleo.plots import draw, image
+
+        picture = image(draw(charts(results)), self.format)
+        output.write(tables, values)
+        write_file(self.target, picture)
+
+
+def _as_text(charts: Sequence[Chart]) -> str:
+    from paleo.textchart import BLOCKS, text_chart
+
+    try:
+        "".join(BLOCKS).encode(sys.stdout.encoding or "ascii")
+        has_blocks = True
+    except UnicodeEncodeError:
+        has_blocks = False
+    return text_chart(charts, terminal_width() or _WIDTH, unicode=has_blocks)
+
+
+def plot_option(function: _F) -> _F:
+    """Add the option --plot, passed to the command as a `plot`; it needs `output`."""
+
+    @click.option(
+        "--plot",
+        "plot_target",
+        metavar="FILE",
+        help="Draw the result, too: a .svg, .png or .pdf file, or - for a chart of characters "
+        "below the table.",
+    )
+    @functools.wraps(function)
+    def command(plot_target: str | None, output: Output, **kwargs: Any) -> Any:
+        return function(output=output, plot=Plot(plot_target, output), **kwargs)
+
+    return command  # type: ignore[return-value]

@@ -1,0 +1,74 @@
+"""Pictures: charts as figures of Matplotlib, which is imported on use.
+
+Nothing is computed here: whatever is drawn stands in a chart, and comes from the Python API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from paleo.charts import results
+from paleo.charts.validation import validation_chart
+from paleo.compare import Comparison
+from paleo.memory import Fit
+from paleo.metrics import Metrics
+from paleo.plots.figure import MOST_CHARTS, draw, image
+from paleo.plots.formats import IMAGES, image_format
+from paleo.plots.scatter import scatter
+from paleo.plots.style import Figure
+from paleo.rows import Simulation
+from paleo.summary import NetSummary
+from paleo.validate.report import Report
+
+__all__ = [
+    "IMAGES",
+    "MOST_CHARTS",
+    "Figure",
+    "difference",
+    "draw",
+    "image",
+    "image_format",
+    "layers",
+    "memory",
+    "scaling",
+    "training",
+    "validation",
+]
+
+
+def scaling(simulation: Simulation) -> Figure:
+    """Return speedup, step and efficiency by scheme against workers, for each run.
+
+    Of model parallelism the bounds of the passes, of hybrid parallelism the parts of a step. Raises
+    as `draw`.
+    """
+    return draw(results.of_simulation(simulation))
+
+
+def layers(summaries: NetSummary | Iterable[NetSummary]) -> Figure:
+    """Return time and memory by layer and the roofline; without a device, memory and FLOPs.
+
+    Raises as `draw`, and SettingError for an array of batch sizes.
+    """
+    several = [summaries] if isinstance(summaries, NetSummary) else summaries
+    return draw(results.of_summaries(several))
+
+
+def difference(comparison: Comparison) -> Figure:
+    """Return the totals over the reference's, and what differs by layer; raises as `draw`."""
+    return draw(results.of_comparison(comparison))
+
+
+def memory(fits: Fit | Sequence[Fit]) -> Figure:
+    """Return the memory of nets beside each other and by layer; raises as `draw`."""
+    return draw(results.of_fits([fits] if isinstance(fits, Fit) else fits))
+
+
+def training(metrics: Sequence[Metrics]) -> Figure:
+    """Return the step, and time and cost of a training against workers; raises as `draw`."""
+    return draw(results.of_metrics(metrics))
+
+
+def validation(report: Report) -> Figure:
+    """Return predicted against measured times; raises as `draw`."""
+    return scatter(validation_chart(report))

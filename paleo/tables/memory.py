@@ -1,0 +1,73 @@
+"""The table of memory: layer by layer, and what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from paleo.charts.layers import footprint_setting
+from paleo.charts.numbers import counted
+from paleo.memory import Fit
+from paleo.report import Column, Table, in_unit
+
+__all__ = ["memory_table"]
+
+
+def memory_table(fit: Fit) -> Table:
+    """Return the layers of a footprint, with its peak and what fits below."""
+    values = fit.to_dict()
+    layers = values.pop("layers")
+    return Table(
+        footprint_setting(fit.footprint),
+        _columns(fit.footprint.training, fit.on_device),
+        [{**values, **layer} for layer in layers],
+        {
+            **values,
+            "name": "total",
+            "total_bytes": sum(layer["total_bytes"] for layer in layers),
+        },
+        footnotes=_footnotes(fit),
+        notes=_notes(fit),
+    )
+
+
+def _footnotes(fit: Fit) -> list[str]:
+    found, device = fit.footprint, fit.device
+    where = f"{found.peak_pass} pass".removeprefix("update pass") or "update"
+    own = in_unit(found.workspace, "bytes")
+    workspace = f", {own} of it workspace" if found.workspace else ""
+    lines = [
+        f"peak: {in_unit(found.peak, 'bytes')}, in the {where} of {found.peak_layer}{workspace}"
+    ]
+    if device and device.memory_capacity is not None:
+        fits = "fits" if fit.fits else "does not fit"
+        most = "not even one sample does"
+        if fit.largest_batch:
+            most = f"the largest batch that does has {counted(fit.largest_batch, 'sample')}"
+        capacity = in_unit(device.memory_capacity, "bytes")
+        lines.append(f"it {fits} in the {capacity} of {device.name}; {most}")
+    return lines
+
+
+def _notes(fit: Fit) -> tuple[str, ...]:
+    if fit.device and fit.device.memory_capacity is None:
+        return (*fit.footprint.notes, f"how much memory {fit.device.name} has is not known")
+    return fit.footprint.notes
+
+
+def _columns(training: bool, on_device: Iterable[str]) -> tuple[Column, ...]:
+    """Return the columns of a table; in inference without titles for what there is not."""
+    gradients = "gradients" * training
+    state = "optimizer\nstate" * training
+    activations = "activations\nkept" if training else "activations\nat once"
+    return (
+        *map(Column, ("net", "batch_size", "training", "optimizer", "dtype")),
+        Column("name", "layer"),
+        Column("type", "type"),
+        Column("output_bytes", "output", "bytes"),
+        Column("weights_bytes", "weights", "bytes"),
+        Column("gradients_bytes", gradients, "bytes"),
+        Column("optimizer_state_bytes", state, "bytes"),
+        Column("activations_bytes", activations, "bytes"),
+        Column("total_bytes", "total", "bytes"),
+        *map(Column, ("workspace_bytes", "peak_bytes", "peak_layer", "peak_pass", *on_device)),
+    )

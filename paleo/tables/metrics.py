@@ -1,0 +1,123 @@
+"""The table of metrics: nets or worker counts beside each other, a line for each figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paleo.charts.numbers import counted
+from paleo.charts.settings import cluster, joined, pricing
+from paleo.metrics import Metrics
+from paleo.report import Column, Table
+from paleo.scaling import LIMIT
+from paleo.tables.base import CONVOLUTION_KEYS, common_notes
+
+__all__ = ["metrics_table", "money"]
+
+
+def _columns(optimizer: str) -> tuple[Column, ...]:
+    people: dict[str, Any] = {"for_people": True}
+    inference: dict[str, Any] = {"group": "inference, on one device"}
+    training: dict[str, Any] = {"group": "training"}
+    memory: dict[str, Any] = {"group": f"memory in training, {optimizer}"}
+    whole: dict[str, Any] = {"group": "whole training"}
+    return (
+        Column("plan", "net", **people),
+        *map(Column, ("net", "device", "network", "cost_model", "dtype", "fuse")),
+        *map(Column, CONVOLUTION_KEYS),
+        *map(Column, ("parallel", "scaling")),
+        Column("workers", "workers"),
+        Column("scheme", "scheme"),
+        Column("batch_size", "batch"),
+        Column("worker_batch_size", "batch of a worker"),
+        Column("power_w", "power of a device", "W"),
+        Column("params", "parameters"),
+        Column("weight_bits", "bits of a weight"),
+        Column("index_bits"),
+        Column("some_index_bits", "bits of its index", **people),
+        Column("sparsity"),
+        Column("some_sparsity", "sparsity", "percent", **people),
+        Column("model_bytes", "size of the model", "bytes"),
+        Column("inference_flops_per_sample", "computation", "FLOP of a sample", **inference),
+        Column("inference_s", "time of a batch", "s", **inference),
+        Column("inference_throughput_per_s", "samples/s", **inference),
+        Column("peak_throughput_per_s", "samples/s at its peak", **inference),
+        Column("inference_energy_per_sample_j", "energy of a sample", "J", **inference),
+        Column("inference_memory_bytes", "memory", "bytes", **inference),
+        Column("training_flops_per_sample", "computation", "FLOP of a sample", **training),
+        Column("step_s", "step", "s", **training),
+        Column("compute_s", "to compute", "s", **training),
+        Column("communication_s", "to communicate", "s", **training),
+        Column("computation_communication_ratio", "ratio of the two", **training),
+        Column("balance_workers"),
+        Column("balance", "workers where they equal", **people, **training),
+        Column("training_throughput_per_s", "samples/s", **training),
+        Column("speedup", "speedup over one worker", **training),
+        Column("training_energy_per_sample_j", "energy of a sample", "J", **training),
+        Column("optimizer"),
+        Column("weights_bytes", "weights", "bytes", **memory),
+        Column("gradients_bytes", "gradients", "bytes", **memory),
+        Column("optimizer_state_bytes", "state of the optimizer", "bytes", **memory),
+        Column("activations_bytes", "activations", "bytes", **memory),
+        Column("workspace_bytes"),
+        Column("training_memory_bytes", "all at the peak", "bytes", **memory),
+        Column("memory_capacity_bytes", "capacity", "bytes", **memory),
+        Column("largest_batch_size", "largest batch that fits", **memory),
+        Column("epochs", "epochs", **whole),
+        Column("dataset", "dataset", **whole),
+        Column("dataset_size", "samples of an epoch", **whole),
+        Column("num_steps", "steps", **whole),
+        Column("training_flops", "computation", "FLOP of a run", **whole),
+        Column("training_time_s", "time", "duration", **whole),
+        Column("training_energy_j", "energy", "J", **whole),
+        Column("price_per_device_hour"),
+        Column("price_currency"),
+        Column("price_provider"),
+        Column("price_date"),
+        Column("price", "price of a device for 1 h", **people, **whole),
+        Column("training_cost"),
+        Column("cost", "cost", **people, **whole),
+    )
+
+
+def metrics_table(found: tuple[Metrics, ...]) -> Table:
+    """Return the table of several metrics of one plan."""
+    first = found[0]
+    several = len({each.workers for each in found}) > 1
+    return Table(
+        joined([*cluster(first), first.dtype, *pricing(first).values()]),
+        _columns(first.optimizer),
+        [_row(each, several) for each in found],
+        footnotes=_footnotes(first),
+        notes=common_notes([(each.net, each.notes) for each in found]),
+        upright=True,
+    )
+
+
+def _row(each: Metrics, several: bool) -> dict[str, Any]:
+    values = each.to_dict()
+    price, cost = each.price, each.training_cost
+    return {
+        **values,
+        "plan": [each.net, counted(each.workers, "worker")] if several else each.net,
+        "some_index_bits": each.storage.index_bits or None,
+        "some_sparsity": each.storage.sparsity or None,
+        "balance": each.balance_workers
+        if each.balance_workers or not each.scheme
+        else f"none up to {LIMIT:,}",
+        "price": price and f"{price.amount:g} {price.currency}",
+        "cost": None if cost is None or not price else f"{money(cost)} {price.currency}",
+    }
+
+
+def money(amount: float) -> str:
+    """Return an amount with two decimals, or two digits where it is less than a hundredth."""
+    return f"{amount:,.2f}" if amount >= 0.01 or not amount else f"{amount:.2g}"
+
+
+def _footnotes(first: Metrics) -> list[str]:
+    """Return what to give for the values that are missing."""
+    if first.training_time is None:
+        return ["whole training: give --epochs, and --dataset or --dataset_size"]
+    if first.price is None:
+        return ["cost: give --price, what a device costs for an hour"]
+    return []

@@ -1,0 +1,225 @@
+"""Charts as plain text: bars of characters, for a terminal without pictures.
+
+A bar is as long as its value, from 0, whatever the axis of the chart is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from paleo.charts.base import Chart, Series
+from paleo.charts.numbers import plain, shown
+from paleo.errors import printable
+from paleo.report import columns_of, cut, wrapped
+
+__all__ = ["BLOCKS", "text_chart"]
+
+#: What bars are made of: a character for each layer of a stack, one for references, and what ends a
+#: bar, by eighths of a character.
+BLOCKS = ("█▓▒░▚", "·", " ▏▎▍▌▋▊▉")
+_ASCII = ("#=-+%", ".", "")
+#: A bar shorter than this says nothing.
+_LEAST = 15
+#: So many points of a series are listed.
+_POINTS = 20
+_GAP = "  "
+
+
+def text_chart(charts: Chart | Iterable[Chart], width: int = 80, *, unicode: bool = True) -> str:
+    """Return charts as lines of at most `width` columns, in ASCII unless `unicode`.
+
+    Raises SettingError if there is nothing to draw.
+    """
+    drawn = [charts] if isinstance(charts, Chart) else list(charts)
+    texts = [_Text(chart.checked(), max(width, 40), unicode).text() for chart in drawn]
+    return "\n".join(texts)
+
+
+class _Row(NamedTuple):
+    """A bar with its name, of this character."""
+
+    name: str
+    value: float | None
+    fill: str
+
+
+class _Text:
+    """One chart as text."""
+
+    def __init__(self, chart: Chart, width: int, unicode: bool) -> None:
+        self.chart, self.width = chart, width
+        self.fills, self.light, self.eighths = BLOCKS if unicode else _ASCII
+        self.full = self.fills[0]
+        self.own = [series for series in chart.series if not series.is_reference]
+        self.references = [series for series in chart.series if series.is_reference]
+
+    def text(self) -> str:
+        chart = self.chart
+        kinds: dict[str, Callable[[], list[str]]] = {
+            "lines": self._lines,
+            "points": self._points,
+            "bars": self._bars,
+            "grouped": self._grouped,
+        }
+        heads = [chart.title, chart.setting, f"bars: {chart.y_label}"]
+        lines = [line for head in heads for line in wrapped(head, self.width)]
+        body = kinds[chart.kind]()
+        notes = [line for note in chart.notes for line in wrapped(f"note: {note}", self.width)]
+        return "\n".join([*lines, "", *body, *([""] if notes else []), *notes]) + "\n"
+
+    def _bar(self, value: float | None, most: float, room: int, fill: str) -> str:
+        """Return a bar of at most `room` characters for the largest value."""
+        if not value or value < 0 or not most:
+            return ""
+        eighths = round(8 * room * value / most)
+        if fill != self.full or not self.eighths:
+            return fill * round(eighths / 8)
+        return fill * (eighths // 8) + self.eighths[eighths % 8].strip()
+
+    def _rows(self, rows: Sequence[_Row], most: float) -> list[str]:
+        """Return lines of names, values and bars."""
+        return self._blocks([("", rows)], most, "")
+
+    def _blocks(
+        self, blocks: Sequence[tuple[str, Sequence[_Row]]], most: float, between: str | None = None
+    ) -> list[str]:
+        """Return blocks of lines under headings, all bars on one scale.
+
+        `between` stands between two blocks, None for nothing; a block without a heading is not
+        indented.
+        """
+        every = [row for _, rows in blocks for row in rows]
+        indent = _GAP if any(heading for heading, _ in blocks) else ""
+        size = max((len(_value(row.value)) for row in every), default=0)
+        wide = max((columns_of(printable(row.name)) for row in every), default=0)
+        left = min(wide, self.width // 2)
+        room = self.width - len(indent) - left - size - 2 * len(_GAP)
+        found = []
+        for number, (heading, rows) in enumerate(blocks):
+            found += [between] if number and between is not None else []
+            found += wrapped(heading, self.width) if heading else []
+            for row in rows:
+                bar = self._bar(row.value, most, room, row.fill)
+                name = _filled(row.name, left)
+                text = f"{_value(row.value):>{size}}"
+                found.append(f"{indent}{name}{_GAP}{text}{_GAP}{bar}".rstrip())
+        return found
+
+    def _lines(self) -> list[str]:
+        """Return a block of bars for each series, a bar for each number along the axis."""
+        every = (*self.own, *self.references)
+        size = max(len(plain(x)) for series in every for x in series.x)
+        blocks = [
+            (
+                f"{printable(series.title)}, by {self.chart.x_label}",
+                [
+                    _Row(plain(x).rjust(size), y, self.light if series.is_reference else self.full)
+                    for x, y in zip(series.x, series.y, strict=True)
+                ],
+            )
+            for series in every
+        ]
+        return self._blocks(blocks, _most(every), "")
+
+    def _grouped(self) -> list[str]:
+        """Return a block for each category, a bar for each series; a line where there is one."""
+        most = _most(self.chart.series)
+        every = (*self.own, *self.references)
+        if len(every) == 1:
+            own = every[0]
+            return self._rows(
+                [_Row(str(x), y, self.full) for x, y in zip(own.x, own.y, strict=True)], most
+            )
+        blocks = [
+            (
+                cut(printable(category), self.width),
+                [
+                    _Row(series.name, series.y[i], self._fill(series))
+                    for series in every
+                    if series.y[i] is not None
+                ],
+            )
+            for i, category in enumerate(every[0].x)
+        ]
+        return self._blocks(blocks, most)
+
+    def _fill(self, series: Series) -> str:
+        if series.is_reference:
+            return self.light
+        return self.fills[self.own.index(series) % len(self.fills)]
+
+    def _bars(self) -> list[str]:
+        """Return a line for each category: the values of the series, and their bars in a row."""
+        names = [printable(name) for name in self.own[0].x]
+        columns = [list(map(_value, series.y)) for series in self.own]
+        heads = [
+            f"{self.fills[i % len(self.fills)]} {printable(series.name)}"
+            for i, series in enumerate(self.own)
+        ]
+        if len(self.own) == 1:
+            heads = [""]
+        sizes = [
+            max(map(columns_of, [head, *column]))
+            for head, column in zip(heads, columns, strict=True)
+        ]
+        left = min(max(map(columns_of, [self.chart.x_label, *names])), self.width // 3)
+        room = self.width - left - sum(sizes) - len(_GAP) * (1 + len(sizes))
+        if self.references or room < _LEAST:
+            return self._grouped()
+        most = max(
+            sum(max(y or 0.0, 0.0) for y in values)
+            for values in zip(*(series.y for series in self.own), strict=True)
+        )
+        found = []
+        if any(heads):
+            texts = [f"{head:>{size}}" for head, size in zip(heads, sizes, strict=True)]
+            found.append(_GAP.join([_filled(self.chart.x_label, left), *texts]))
+        for i, name in enumerate(names):
+            texts = [f"{column[i]:>{size}}" for column, size in zip(columns, sizes, strict=True)]
+            bar = self._stack([series.y[i] for series in self.own], most, room)
+            found.append(_GAP.join([_filled(name, left), *texts, bar]).rstrip())
+        return found
+
+    def _stack(self, values: Sequence[float | None], most: float, room: int) -> str:
+        """Return bars in a row, of which the ends are where the sums are."""
+        if len(values) == 1:
+            return self._bar(values[0], most, room, self.full)
+        bar, reached = "", 0.0
+        for i, value in enumerate(values):
+            reached += max(value or 0.0, 0.0)
+            cells = round(room * reached / most) if most else 0
+            bar += self.fills[i % len(self.fills)] * (cells - len(bar))
+        return bar
+
+    def _points(self) -> list[str]:
+        """Return a block for each series, a bar for each point; the first ones, if many."""
+        found = [printable(series.name) for series in self.references]
+        found += [""] if found else []
+        blocks = []
+        for series in self.own:
+            labels = series.labels or ("",) * len(series.x)
+            at = [shown(x) for x in series.x[:_POINTS]]
+            size = max(map(len, at), default=0)
+            rows = [
+                _Row(f"{text:>{size}}  {label}", y, self.full)
+                for text, label, y in zip(at, labels, series.y, strict=False)
+            ]
+            of = f", {_POINTS} of {len(series.x):,}" if len(series.x) > _POINTS else ""
+            said = f"{self.chart.x_label}, name, {self.chart.y_label}"
+            blocks.append((f"{printable(series.name)}{of}: {said}", rows))
+        return [*found, *self._blocks(blocks, _most(self.own), "")]
+
+
+def _most(every: Iterable[Series]) -> float:
+    return max((y for series in every for y in series.y if y is not None), default=0.0)
+
+
+def _value(value: float | None) -> str:
+    return "" if value is None else shown(value)
+
+
+def _filled(text: str, size: int) -> str:
+    """Return a text cut or filled up to so many columns."""
+    short = cut(printable(text), size)
+    return short + " " * (size - columns_of(short))
