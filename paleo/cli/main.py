@@ -27,6 +27,8 @@ COMMANDS = (
     "compare",
     "metrics",
     "memory",
+    "report",
+    "serve",
     "profile",
     "fullpass",
     "calibrate",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -21,12 +19,13 @@ from paleo.cli.options import (
     verbose,
 )
 from paleo.cli.plan import dtype_option, say_no_effect
+from paleo.cli.plotting import Plot, plot_option
 from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.hardware import Device, find_device
+from paleo.hardware import find_device
 from paleo.importers import ImportOptions
 from paleo.load import net_source
-from paleo.memory import OPTIMIZERS, Footprint, footprint, largest_batch
-from paleo.report import Column, Table, in_unit
+from paleo.memory import OPTIMIZERS, fit
+from paleo.tables.memory import memory_table
 from paleo.units import parse
 
 
@@ -59,6 +58,7 @@ from paleo.units import parse
 @edit_options
 @import_options
 @output_options
+@plot_option
 def command(
     nets: tuple[str, ...],
     batch_size: int | None,
@@ -70,6 +70,7 @@ def command(
     edits: NetEdits,
     importing: ImportOptions,
     output: Output,
+    plot: Plot,
 ) -> None:
     """Show what each NET takes of a device's memory: layer by layer, in all, at the peak.
 
@@ -98,25 +99,18 @@ def command(
         "workspace": added or 0,
         "importing": importing,
     }
-    asked = functools.partial(footprint, **settings)
-    found = [(net, mistakes.check(asked, net, batch_size)) for net in edited]
+    asked = functools.partial(fit, device=device, **settings)
+    found = [mistakes.check(asked, net, batch_size) for net in edited]
     mistakes.raise_as(PaleoError)
     if is_verbose():
         for name in nets:
             verbose(f"net {name}: {net_source(name)}")
-    capacity = device.memory_capacity if device else None
-    reports = [
-        _Report(
-            each,
-            device,
-            None if capacity is None else largest_batch(net, capacity, **settings),
-        )
-        for net, each in found
-        if each is not None
-    ]
-    output.write(
-        [report.table() for report in reports],
-        lambda: {"nets": [report.to_dict() for report in reports]},
+    fits = [each for each in found if each is not None]
+    plot.write(
+        output,
+        [memory_table(each) for each in fits],
+        lambda: {"nets": [each.to_dict() for each in fits]},
+        lambda charts: charts.of_fits(fits),
     )
 
 
@@ -125,87 +119,3 @@ def _parsed(workspace: str) -> float:
         return parse(workspace, "bytes")
     except ValueError as error:
         raise SettingError(f"workspace: {error}") from None
-
-
-@dataclass(frozen=True)
-class _Report:
-    """A footprint and, if a device is asked about, the largest batch that it holds."""
-
-    footprint: Footprint
-    device: Device | None
-    largest_batch: int | None
-
-    @property
-    def on_device(self) -> dict[str, Any]:
-        """What there is to say of the device; None for what is not known."""
-        if self.device is None:
-            return {}
-        capacity = self.device.memory_capacity
-        return {
-            "device": self.device.name,
-            "memory_capacity_bytes": capacity,
-            "fits": None if capacity is None else self.footprint.peak <= capacity,
-            "largest_batch_size": self.largest_batch,
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        return {**self.footprint.to_dict(), **self.on_device}
-
-    def table(self) -> Table:
-        values = self.to_dict()
-        layers = values.pop("layers")
-        found = self.footprint
-        of = f"training with {found.optimizer}" if found.training else "inference"
-        return Table(
-            f"{found.net}, batch {found.batch_size}, {of}, {found.dtype}",
-            _columns(found.training, self.on_device),
-            [{**values, **layer} for layer in layers],
-            {
-                **values,
-                "name": "total",
-                "total_bytes": sum(layer["total_bytes"] for layer in layers),
-            },
-            footnotes=self._footnotes(),
-            notes=self._notes(),
-        )
-
-    def _footnotes(self) -> list[str]:
-        found, device = self.footprint, self.device
-        where = f"{found.peak_pass} pass".removeprefix("update pass") or "update"
-        own = in_unit(found.workspace, "bytes")
-        workspace = f", {own} of it workspace" if found.workspace else ""
-        lines = [
-            f"peak: {in_unit(found.peak, 'bytes')}, in the {where} of {found.peak_layer}{workspace}"
-        ]
-        if device and device.memory_capacity is not None:
-            fits = "fits" if found.peak <= device.memory_capacity else "does not fit"
-            plural = "s" * (self.largest_batch != 1)
-            most = f"the largest batch that does has {self.largest_batch:,} sample{plural}"
-            most = most if self.largest_batch else "not even one sample does"
-            capacity = in_unit(device.memory_capacity, "bytes")
-            lines.append(f"it {fits} in the {capacity} of {device.name}; {most}")
-        return lines
-
-    def _notes(self) -> tuple[str, ...]:
-        if self.device and self.device.memory_capacity is None:
-            return (*self.footprint.notes, f"how much memory {self.device.name} has is not known")
-        return self.footprint.notes
-
-
-def _columns(training: bool, on_device: Iterable[str]) -> tuple[Column, ...]:
-    """Return the columns of a table; in inference without titles for what there is not."""
-    gradients = "gradients" * training
-    state = "optimizer\nstate" * training
-    activations = "activations\nkept" if training else "activations\nat once"
-    return (
-        *map(Column, ("net", "batch_size", "training", "optimizer", "dtype")),
-        Column("name", "layer"),
-        Column("type", "type"),
-        Column("output_bytes", "output", "bytes"),
-        Column("weights_bytes", "weights", "bytes"),
-        Column("gradients_bytes", gradients, "bytes"),
-        Column("optimizer_state_bytes", state, "bytes"),
-        Column("activations_bytes", activations, "bytes"),
-        Column("total_bytes", "total", "bytes"),
-        *map(Column, ("workspace_bytes", "peak_bytes", "peak_layer", "peak_pass", *on_device)),
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 import click
@@ -21,7 +20,6 @@ from paleo.cli.options import (
     output_options,
 )
 from paleo.cli.plan import (
-    CONVOLUTION_KEYS,
     SCHEMES_HELP,
     batch_size_option,
     convolution_options,
@@ -30,20 +28,20 @@ from paleo.cli.plan import (
     fuse_option,
     hybrid_workers_option,
     num_workers_option,
+    one_of,
     ppp_comm_option,
     ppp_comp_option,
     say_what_has_no_effect,
     say_what_is_used,
     use_pipeline_option,
 )
+from paleo.cli.plotting import Plot, plot_option
+from paleo.cli.training import optimizer_option, price_option, schedule_options
 from paleo.collectives import COLLECTIVES
-from paleo.datasets import DATASETS
 from paleo.importers import ImportOptions
-from paleo.memory import OPTIMIZERS
-from paleo.metrics import PARALLELISMS, Metrics, metrics
+from paleo.metrics import PARALLELISMS, metrics
 from paleo.parallelism import SCALINGS
-from paleo.report import Column, Table
-from paleo.scaling import LIMIT
+from paleo.tables.metrics import metrics_table
 
 #: The options that one kind of parallelism alone looks at.
 _ONLY_FOR = {
@@ -52,14 +50,6 @@ _ONLY_FOR = {
     "scheme": "data",
     "hybrid_workers": "hybrid",
 }
-
-
-def _one_of(names: Any) -> dict[str, Any]:
-    """Return what an option says and completes that takes one name."""
-    return {
-        "metavar": "[" + "|".join(names) + "]",
-        "shell_complete": Names(names).shell_complete,
-    }
 
 
 @click.command("metrics", short_help="Time, energy, memory, cost of running and training nets.")
@@ -73,7 +63,7 @@ def _one_of(names: Any) -> dict[str, Any]:
     default="strong",
     show_default=True,
     help="weak: a batch for every worker; strong: one batch divided among them.",
-    **_one_of(SCALINGS),
+    **one_of(SCALINGS),
 )
 @click.option(
     "--scheme",
@@ -98,9 +88,7 @@ def _one_of(names: Any) -> dict[str, Any]:
 @cost_model_option
 @dtype_option
 @fuse_option
-@click.option("--epochs", type=float, help="How often training goes through the dataset.")
-@click.option("--dataset", help="Dataset of the training.", **_one_of(DATASETS))
-@click.option("--dataset_size", type=int, help="Samples in the dataset, where it is another.")
+@schedule_options
 @click.option(
     "--weight_bits",
     type=int,
@@ -120,24 +108,15 @@ def _one_of(names: Any) -> dict[str, Any]:
     show_default=True,
     help="Bits that say where a stored weight stands.",
 )
-@click.option(
-    "--optimizer",
-    default="sgd",
-    show_default=True,
-    help="Rule of the update, for the memory that it takes.",
-    **_one_of(OPTIMIZERS),
-)
-@click.option(
-    "--price",
-    help="Price of one device for an hour: dollars, or a text such as '0.90 EUR/h'.  [default: "
-    "the newest of the device's file]",
-)
+@optimizer_option
+@price_option
 @click.option(
     "--power", help="Power of one device, such as '180 W'.  [default: that of the device's file]"
 )
 @edit_options
 @import_options
 @output_options
+@plot_option
 def command(
     nets: tuple[str, ...],
     device_name: str,
@@ -148,6 +127,7 @@ def command(
     edits: NetEdits,
     importing: ImportOptions,
     output: Output,
+    plot: Plot,
     **settings: Any,
 ) -> None:
     """Show what running and training each NET takes.
@@ -179,134 +159,9 @@ def command(
     if is_verbose():
         say_what_is_used(nets, device_name, network_name, settings["cost_model"], settings["dtype"])
     say_what_has_no_effect(settings["parallel"], _ONLY_FOR)
-    output.write(
-        [_table(found, settings)],
+    plot.write(
+        output,
+        [metrics_table(found)],
         lambda: {"metrics": [each.to_dict() for each in found]},
+        lambda charts: charts.of_metrics(found),
     )
-
-
-def _columns(optimizer: str) -> tuple[Column, ...]:
-    people: dict[str, Any] = {"for_people": True}
-    inference: dict[str, Any] = {"group": "inference, on one device"}
-    training: dict[str, Any] = {"group": "training"}
-    memory: dict[str, Any] = {"group": f"memory in training, {optimizer}"}
-    whole: dict[str, Any] = {"group": "whole training"}
-    return (
-        Column("plan", "net", **people),
-        *map(Column, ("net", "device", "network", "cost_model", "dtype", "fuse")),
-        *map(Column, CONVOLUTION_KEYS),
-        *map(Column, ("parallel", "scaling")),
-        Column("workers", "workers"),
-        Column("scheme", "scheme"),
-        Column("batch_size", "batch"),
-        Column("worker_batch_size", "batch of a worker"),
-        Column("power_w", "power of a device", "W"),
-        Column("params", "parameters"),
-        Column("weight_bits", "bits of a weight"),
-        Column("index_bits"),
-        Column("some_index_bits", "bits of its index", **people),
-        Column("sparsity"),
-        Column("some_sparsity", "sparsity", "percent", **people),
-        Column("model_bytes", "size of the model", "bytes"),
-        Column("inference_flops_per_sample", "computation", "FLOP of a sample", **inference),
-        Column("inference_s", "time of a batch", "s", **inference),
-        Column("inference_throughput_per_s", "samples/s", **inference),
-        Column("peak_throughput_per_s", "samples/s at its peak", **inference),
-        Column("inference_energy_per_sample_j", "energy of a sample", "J", **inference),
-        Column("inference_memory_bytes", "memory", "bytes", **inference),
-        Column("training_flops_per_sample", "computation", "FLOP of a sample", **training),
-        Column("step_s", "step", "s", **training),
-        Column("compute_s", "to compute", "s", **training),
-        Column("communication_s", "to communicate", "s", **training),
-        Column("computation_communication_ratio", "ratio of the two", **training),
-        Column("balance_workers"),
-        Column("balance", "workers where they equal", **people, **training),
-        Column("training_throughput_per_s", "samples/s", **training),
-        Column("speedup", "speedup over one worker", **training),
-        Column("training_energy_per_sample_j", "energy of a sample", "J", **training),
-        Column("optimizer"),
-        Column("weights_bytes", "weights", "bytes", **memory),
-        Column("gradients_bytes", "gradients", "bytes", **memory),
-        Column("optimizer_state_bytes", "state of the optimizer", "bytes", **memory),
-        Column("activations_bytes", "activations", "bytes", **memory),
-        Column("workspace_bytes"),
-        Column("training_memory_bytes", "all at the peak", "bytes", **memory),
-        Column("memory_capacity_bytes", "capacity", "bytes", **memory),
-        Column("largest_batch_size", "largest batch that fits", **memory),
-        Column("epochs", "epochs", **whole),
-        Column("dataset", "dataset", **whole),
-        Column("dataset_size", "samples of an epoch", **whole),
-        Column("num_steps", "steps", **whole),
-        Column("training_flops", "computation", "FLOP of a run", **whole),
-        Column("training_time_s", "time", "duration", **whole),
-        Column("training_energy_j", "energy", "J", **whole),
-        Column("price_per_device_hour"),
-        Column("price_currency"),
-        Column("price_provider"),
-        Column("price_date"),
-        Column("price", "price of a device for 1 h", **people, **whole),
-        Column("training_cost"),
-        Column("cost", "cost", **people, **whole),
-    )
-
-
-def _table(found: tuple[Metrics, ...], settings: dict[str, Any]) -> Table:
-    first = found[0]
-    title = f"{first.device}, {first.network}, {first.parallel}-parallel"
-    title += f", {first.scaling} scaling" if first.scaling else ""
-    title += f", {first.dtype}, {first.cost_model}"
-    title += f", ppp_comp {settings['ppp_comp']:g}, ppp_comm {settings['ppp_comm']:g}"
-    title += ", pipelined" if settings["use_pipeline"] else ""
-    title += ", fused" if first.fuse else ""
-    title += f", {first.convolutions}" if str(first.convolutions) else ""
-    several = len({each.workers for each in found}) > 1
-    return Table(
-        title,
-        _columns(first.optimizer),
-        [_row(each, several) for each in found],
-        footnotes=_footnotes(first),
-        notes=_notes(found),
-        upright=True,
-    )
-
-
-def _row(each: Metrics, several: bool) -> dict[str, Any]:
-    plural = "s" * (each.workers != 1)
-    values = each.to_dict()
-    price, cost = each.price, each.training_cost
-    return {
-        **values,
-        "plan": [each.net, f"{each.workers:,} worker{plural}"] if several else each.net,
-        "some_index_bits": each.storage.index_bits or None,
-        "some_sparsity": each.storage.sparsity or None,
-        "balance": each.balance_workers
-        if each.balance_workers or not each.scheme
-        else f"none up to {LIMIT:,}",
-        "price": price and f"{price.amount:g} {price.currency}",
-        "cost": None if cost is None or not price else f"{_money(cost)} {price.currency}",
-    }
-
-
-def _money(amount: float) -> str:
-    """Return an amount with two decimals, or two digits where it is less than a hundredth."""
-    return f"{amount:,.2f}" if amount >= 0.01 or not amount else f"{amount:.2g}"
-
-
-def _notes(found: tuple[Metrics, ...]) -> list[str]:
-    """Return the notes of all; those that are not of all say of which net they are."""
-    counts = Counter(note for each in found for note in each.notes)
-    lines = [
-        note if counts[note] == len(found) else f"{each.net}: {note}"
-        for each in found
-        for note in each.notes
-    ]
-    return list(dict.fromkeys(lines))
-
-
-def _footnotes(first: Metrics) -> list[str]:
-    """Return what to give for the values that are missing."""
-    if first.training_time is None:
-        return ["whole training: give --epochs, and --dataset or --dataset_size"]
-    if first.price is None:
-        return ["cost: give --price, what a device costs for an hour"]
-    return []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -14,6 +13,7 @@ from click.core import ParameterSource
 from paleo.errors import Mistakes, SettingError
 from paleo.importers import PHASES, UNKNOWN, ImportOptions, importer_of
 from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
+from paleo.values import number
 
 __all__ = [
     "DEVICE",
@@ -25,10 +25,12 @@ __all__ = [
     "device_option",
     "import_options",
     "is_verbose",
+    "message_options",
     "network_option",
     "number",
     "numbers",
     "output_options",
+    "terminal_width",
     "verbose",
 ]
 
@@ -67,11 +69,11 @@ class Output:
             for note in dict.fromkeys(note for table in tables for note in table.notes):
                 click.echo(f"paleo: note: {note}", err=True)
         else:
-            text = to_text(tables, _width())
+            text = to_text(tables, terminal_width())
         sys.stdout.write(text)
 
 
-def _width() -> int | None:
+def terminal_width() -> int | None:
     """Return the columns of the terminal, None if the output is no terminal."""
     if not sys.stdout.isatty():
         return None
@@ -96,7 +98,17 @@ def output_options(function: _F) -> _F:
         help="Print separated values, with this between them: a character, or tab, comma, "
         "semicolon, space, pipe.",
     )
-    @click.option(
+    @message_options
+    @functools.wraps(function)
+    def command(output_format: str | None, separator: str | None, **kwargs: Any) -> Any:
+        return function(output=Output(output_format, separator), **kwargs)
+
+    return command  # type: ignore[return-value]
+
+
+def message_options(function: _F) -> _F:
+    """Add the options that say what else is printed on standard error."""
+    verbose = click.option(
         "--verbose",
         is_flag=True,
         expose_value=False,
@@ -104,14 +116,10 @@ def output_options(function: _F) -> _F:
         is_eager=True,
         help="Say on standard error what is read and used.",
     )
-    @click.option(
+    debug = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
     )
-    @functools.wraps(function)
-    def command(output_format: str | None, separator: str | None, **kwargs: Any) -> Any:
-        return function(output=Output(output_format, separator), **kwargs)
-
-    return command  # type: ignore[return-value]
+    return verbose(debug(function))
 
 
 def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -176,22 +184,9 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         ]
 
 
-_WHOLE = re.compile(r"-?[0-9]{1,40}")
-_NUMBER = re.compile(
-    r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})(e[-+]?[0-9]{1,3})?", re.IGNORECASE
-)
-
-
 def numbers(entries: Iterable[str]) -> list[Any]:
     """Return the entries of a list as numbers; what is none is the API's to refuse."""
     return [number(entry) for entry in entries]
-
-
-def number(entry: str) -> Any:
-    """Return a text as a number; one that is none as it is."""
-    if _WHOLE.fullmatch(entry):
-        return int(entry)
-    return float(entry) if _NUMBER.fullmatch(entry) else entry
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]

@@ -14,14 +14,14 @@ from click.core import ParameterSource
 from paleo.cli.options import Names, number, verbose
 from paleo.collectives import COLLECTIVES, Collective
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
-from paleo.costs.convolutions import DEFAULT, LIBRARIES
+from paleo.costs.convolutions import LIBRARIES
 from paleo.estimate import link_bandwidth
 from paleo.hardware import find_device, find_network
 from paleo.load import net_source
+from paleo.parallelism import SCALINGS
 from paleo.tensor import PRECISIONS, find_precision
 
 __all__ = [
-    "CONVOLUTION_KEYS",
     "CONV_LIBRARY_HELP",
     "DTYPE_HELP",
     "SCHEMES_HELP",
@@ -33,11 +33,13 @@ __all__ = [
     "fuse_option",
     "hybrid_workers_option",
     "num_workers_option",
+    "one_of",
     "ppp_comm_option",
     "ppp_comp_option",
     "say_no_effect",
     "say_what_has_no_effect",
     "say_what_is_used",
+    "scalings_option",
     "use_only_gemm_option",
     "use_pipeline_option",
     "workspace_option",
@@ -72,6 +74,14 @@ ppp_comm_option = click.option(
     default=1.0,
     show_default=True,
     help="Share of the network's bandwidth that is reached, above 0, up to 1.",
+)
+scalings_option = click.option(
+    "--scaling",
+    type=Names(SCALINGS),
+    default="weak,strong",
+    show_default=True,
+    metavar="SCALING,...",
+    help="weak: a batch for every worker; strong: one batch divided among them.",
 )
 hybrid_workers_option = click.option(
     "--hybrid_workers",
@@ -120,8 +130,6 @@ conv_library_option = click.option(
     shell_complete=Names(LIBRARIES).shell_complete,
     help=CONV_LIBRARY_HELP,
 )
-#: The columns that say how convolutions were computed, for programs.
-CONVOLUTION_KEYS = (*DEFAULT.to_dict(), "convolution_algorithm")
 
 
 class _Size(click.ParamType):  # type: ignore[type-arg]
@@ -150,6 +158,14 @@ use_only_gemm_option = click.option(
 def convolution_options(function: _F) -> _F:
     """Add the options that say by which algorithm convolutions are computed."""
     return conv_library_option(workspace_option(use_only_gemm_option(function)))
+
+
+def one_of(names: Any) -> dict[str, Any]:
+    """Return what an option says and completes that takes one name."""
+    return {
+        "metavar": "[" + "|".join(names) + "]",
+        "shell_complete": Names(names).shell_complete,
+    }
 
 
 def num_workers_option(default: Sequence[int]) -> Callable[[_F], _F]:

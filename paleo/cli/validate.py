@@ -13,10 +13,11 @@ from paleo.cli.plan import say_no_effect
 from paleo.costs import COST_MODELS
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.errors import Mistakes, SettingError
+from paleo.plots import image as image_of
+from paleo.plots import image_format, validation
 from paleo.report import Column, Table
 from paleo.validate import KEYS, Group, Report, Selection, Unpredicted, validate
 from paleo.validate.fit import PER, SPLITS, FitOf, fits
-from paleo.validate.plot import image_format, scatter
 from paleo.validate.report import BY
 
 #: Reasons for rows without a prediction that are said unasked.
@@ -173,7 +174,7 @@ def command(
         found = fits(report.cases, fit, per=fit_per, split=split, folds=folds)
         output.write([_fit_table(found, fit)], lambda: {"fits": [each.to_dict() for each in found]})
         return _status_of_fits(found, fail_above)
-    drawn = scatter(report, image) if image and len(report.cases) else None
+    drawn = image_of(validation(report), image) if image and len(report.cases) else None
     output.write(
         [_TABLES[show](report)],
         lambda: report.to_dict() | ({"rows": report.rows()} if show == "rows" else {}),

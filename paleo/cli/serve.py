@@ -1,0 +1,106 @@
+"""`paleo serve`: the live demo."""
+
+from __future__ import annotations
+
+import click
+
+from paleo.units import parse
+from paleo.web import MAX_UPLOAD, THREADS
+
+#: The name of a setting in glibc's malloc.h.
+_M_ARENA_MAX = -8
+
+
+class _Size(click.ParamType):  # type: ignore[type-arg]
+    """Bytes, as a text such as 64MiB."""
+
+    name = "size"
+
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return int(parse(value, "bytes"))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command("serve", short_help="The live demo: the model answers in a browser.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen at. Any but that of this machine alone lets others in.",
+)
+@click.option(
+    "--port", type=int, default=8000, show_default=True, help="Port to listen at; 0 for a free one."
+)
+@click.option(
+    "--threads",
+    type=int,
+    default=THREADS,
+    show_default=True,
+    help="Requests that are answered at once. They share one core.",
+)
+@click.option(
+    "--max_upload",
+    type=_Size(),
+    default=f"{MAX_UPLOAD >> 20}MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="The largest net file that is read.",
+)
+@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+def command(host: str, port: int, threads: int, max_upload: int) -> None:
+    """Serve a page where the model answers each change of net, device, network and so on.
+
+    It prints the page's address, and runs until it is interrupted (Ctrl-C), which ends it with
+    status 0. Nothing is stored; uploaded nets are parsed, never run, and never written to disk.
+
+    \b
+    Examples:
+      paleo serve
+      paleo serve --port=0
+      paleo serve --host=0.0.0.0 --port=8080 --max_upload=16MiB
+    """  # noqa: D301 (click takes the control character, not the escape)
+    import contextlib
+
+    # From the start: Ctrl-C may come before the page's address is printed, too.
+    with contextlib.suppress(KeyboardInterrupt):
+        _serve(host, port, threads, max_upload)
+
+
+def _serve(host: str, port: int, threads: int, max_upload: int) -> None:
+    import gc
+
+    from paleo.web.server import Server
+
+    server = Server(host, port, threads=threads, max_upload=max_upload)
+    if not server.is_loopback:
+        click.echo(
+            f"paleo: warning: {host} is not this machine alone: whoever reaches it can use the "
+            "demo, and there is no password",
+            err=True,
+        )
+    # To look for garbage through all that is kept takes as long as an answer. Of ours there is none
+    # that holds itself: what is forgotten is freed at once, so that it can be looked for seldom.
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
+    _share_freed_memory()
+    click.echo(f"Paleo is at {server.url} (Ctrl-C ends it)")
+    server.run()
+
+
+def _share_freed_memory() -> None:
+    """Let what one thread frees be taken by any, where each would keep its own (glibc).
+
+    That is so that threads need not wait for each other, and Python's do anyway. Else a tenth more
+    is held, and sometimes a fifth.
+    """
+    import contextlib
+    import ctypes
+
+    with contextlib.suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

@@ -1,0 +1,214 @@
+"""Answers: what the Python API says of some settings, put together for the page.
+
+What does not depend on a control that changed is kept: one `paleo.overview.Study` for each net on
+a device, and whole answers. Both are bounded, so that a server that runs for long stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import threading
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from paleo.charts.base import Chart
+from paleo.charts.layers import time_by_layer
+from paleo.charts.memory import memory_chart
+from paleo.charts.roofline import roofline
+from paleo.charts.scaling import scaling_charts
+from paleo.charts.training import training_charts
+from paleo.errors import SettingError
+from paleo.estimate import NetworkLike
+from paleo.netspec import NetSpec
+from paleo.overview import Overview, Study
+from paleo.report import Table, to_cells, to_json, to_separated
+from paleo.rows import Simulation
+from paleo.tables.memory import memory_table
+from paleo.tables.overview import headlines, hints, memory_headline, overview_table
+from paleo.tables.summary import summary_table
+from paleo.values import number
+from paleo.web.commands import command_lines
+from paleo.web.kept import Kept
+from paleo.web.predefined import device as _device
+from paleo.web.predefined import net as _net
+from paleo.web.predefined import network as _network
+from paleo.web.settings import DEPENDS, PRICED, Settings
+from paleo.web.turns import Turns
+from paleo.web.uploads import Uploaded
+
+__all__ = ["EXPORTS", "KINDS", "Answers", "answer", "overview_of"]
+
+#: Layers of all nets that are kept on a device, and characters of answers.
+_MOST_LAYERS = 20_000
+#: So many nets are kept at most, however few their layers are.
+_MOST_NETS = 64
+_MOST_CHARACTERS = 16 << 20
+#: Overviews of a net on a device that are kept: the page asks several things of each.
+_MOST_OVERVIEWS = 2
+
+
+class _Net:
+    """A net on a device, which one thread at a time asks."""
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+        self.lock = threading.Lock()
+        #: What `overview_of` says of settings.
+        self.overview = functools.lru_cache(_MOST_OVERVIEWS)(functools.partial(_seen, study))
+
+
+def _seen(study: Study, settings: Settings) -> Overview:
+    return overview_of(study, settings, _network(settings.network))
+
+
+class Answers:
+    """Answers to settings, as texts of JSON or CSV. Several threads may ask at once."""
+
+    def __init__(self, layers: int = _MOST_LAYERS, characters: int = _MOST_CHARACTERS) -> None:
+        """Keep nets of `layers` layers together, and as many characters of answers and of parts."""
+        self._nets: Kept[_Net] = Kept(layers)
+        self._texts: Kept[str] = Kept(characters)
+        #: The parts of answers that do not depend on the cluster.
+        self._parts: Kept[str] = Kept(characters)
+        self._turns = Turns()
+
+    def text(self, what: str, settings: Settings, uploaded: Uploaded | None = None) -> str:
+        """Return an answer, one of KINDS as JSON, or an export, one of EXPORTS.
+
+        Raises a PaleoError with every mistake.
+        """
+        asked = (what, settings, uploaded.key if uploaded else None)
+        found = self._texts.find(asked)
+        if found is not None:
+            return found
+        key = uploaded.key if uploaded else settings.net
+        net = self._net(key, settings, uploaded)
+        with net.lock, self._turns.turn():
+            # Another thread may have answered the same while this one waited for the net.
+            return self._texts.get(asked, lambda: self._made(what, key, net, settings), len)
+
+    def _made(self, what: str, key: Hashable, net: _Net, settings: Settings) -> str:
+        overview = net.overview(settings)
+        if what in EXPORTS:
+            return EXPORTS[what](overview)
+        if what not in DEPENDS:
+            return answer(what, settings, overview)
+        of = (what, key, overview.worker_batch_size, *settings.values_of(DEPENDS[what]))
+        part = self._parts.get(of, lambda: _part(what, overview), len)
+        return answer(what, settings, overview, part)
+
+    def _net(self, key: Hashable, settings: Settings, uploaded: Uploaded | None) -> _Net:
+        plan: dict[str, Any] = dict(zip(PRICED, settings.values_of(PRICED), strict=True))
+        spec: NetSpec = uploaded.net if uploaded else _net(settings.net)
+        device = _device(settings.device)
+        return self._nets.get(
+            (key, *plan.values()),
+            lambda: _Net(Study(spec, **{**plan, "device": device})),
+            lambda made: max(len(made.study.net.layers), self._nets.most // _MOST_NETS),
+        )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, allow_nan=False, separators=(",", ":"))
+
+
+def overview_of(study: Study, settings: Settings, network: NetworkLike | None = None) -> Overview:
+    """Return what there is to see of a study under these settings.
+
+    `network` is the one that they name, if it is at hand. Raises a PaleoError with every mistake.
+    """
+    return study.overview(
+        network=settings.network if network is None else network,
+        batch_size=settings.batch_size,
+        workers=settings.workers,
+        counts=settings.num_workers,
+        scaling=settings.scaling,
+        scheme=settings.scheme or None,
+        ppp_comm=settings.ppp_comm,
+        epochs=settings.epochs,
+        dataset=settings.dataset or None,
+        dataset_size=settings.dataset_size,
+        price=number(settings.price) if settings.price else None,
+        optimizer=settings.optimizer,
+    )
+
+
+def answer(kind: str, settings: Settings, overview: Overview, part: str | None = None) -> str:
+    """Return an answer, one of KINDS, as JSON, with the command lines that print the same.
+
+    `part` is what KINDS says of the overview, if it is at hand as JSON.
+    """
+    head = _json({"settings": settings.to_dict()})
+    tail = _json({"commands": command_lines(settings, kind, overview.worker_batch_size)})
+    middle = _part(kind, overview) if part is None else part
+    # One object of three.
+    return f"{head[:-1]},{middle[1:-1]},{tail[1:]}"
+
+
+def _part(kind: str, overview: Overview) -> str:
+    return _json(KINDS[kind](overview))
+
+
+def _scaling(overview: Overview) -> dict[str, Any]:
+    charts = [*scaling_charts(overview.run, overview.scheme), *training_charts(overview)]
+    return {
+        "headlines": headlines(overview),
+        "table": to_cells(overview_table(overview)),
+        # A chart of nothing is none: `hints` say what to give for it.
+        "charts": {each.key: None if each.is_empty else each.to_dict() for each in charts},
+        "hints": hints(overview),
+    }
+
+
+def _layers(overview: Overview) -> dict[str, Any]:
+    summary = overview.summary
+    charts = {"layers": time_by_layer, "roofline": roofline}
+    return {
+        "table": to_cells(summary_table(summary)),
+        "charts": {key: _chart(functools.partial(make, summary)) for key, make in charts.items()},
+    }
+
+
+def _chart(make: Callable[[], Chart]) -> dict[str, Any] | None:
+    """Return a chart, None if there is nothing to draw."""
+    try:
+        return make().to_dict()
+    except SettingError:
+        return None
+
+
+def _memory(overview: Overview) -> dict[str, Any]:
+    fit = overview.fit
+    return {
+        "headlines": memory_headline(overview),
+        "table": to_cells(memory_table(fit)),
+        "charts": {"memory": memory_chart([fit]).to_dict()},
+        "hints": [],
+    }
+
+
+def _simulation(overview: Overview) -> Simulation:
+    run = overview.run
+    return Simulation((run if overview.scheme is None else run.only(overview.scheme),))
+
+
+def _csv(table: Callable[[Overview], Table]) -> Callable[[Overview], str]:
+    return lambda overview: to_separated([table(overview)], ",")
+
+
+#: The kinds of answers, and what each has besides settings and commands.
+KINDS: dict[str, Callable[[Overview], dict[str, Any]]] = {
+    "scaling": _scaling,
+    "layers": _layers,
+    "memory": _memory,
+}
+#: What the commands print with --format=csv and --format=json.
+EXPORTS: dict[str, Callable[[Overview], str]] = {
+    "simulate.csv": _csv(overview_table),
+    "simulate.json": lambda overview: to_json(_simulation(overview).to_dict()),
+    "summary.csv": _csv(lambda overview: summary_table(overview.summary)),
+    "summary.json": lambda overview: to_json({"nets": [overview.summary.to_dict()]}),
+    "memory.csv": _csv(lambda overview: memory_table(overview.fit)),
+    "memory.json": lambda overview: to_json({"nets": [overview.fit.to_dict()]}),
+}

@@ -1,0 +1,154 @@
+"""The process that reads an uploaded net: bytes in, a net-spec or what is wrong with it out.
+
+It is started for each upload, with limits on processor time, memory and files, and is killed if it
+takes too long: a file may be made to keep its reader busy. It only parses; it opens no file but
+those of Python's packages, and can write none.
+
+`main` reads a line of JSON with the settings of a `Job` and then the file from standard input, and
+writes one JSON object to standard output: the keys of `read`, or "errors".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from paleo.errors import NetSpecError, PaleoError, printable
+from paleo.importers import ImportOptions, hint, importer_of, read_bytes
+from paleo.load import loads
+from paleo.netspec import MAX_SPLITS, NetSpec
+from paleo.netwriter import dumps
+
+__all__ = ["ENDINGS", "Job", "main", "read"]
+
+#: The files that can be uploaded, by the end of the name.
+ENDINGS = (".json", ".prototxt", ".pbtxt", ".prototext", ".onnx")
+_LISTED = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """A file to read, and the limits: bytes of memory, seconds, layers, characters of the net."""
+
+    file: str
+    memory: int = 3 << 30
+    seconds: int = 20
+    layers: int = 5000
+    characters: int = 4 << 20
+
+    def to_line(self) -> bytes:
+        """Return the line that goes before the file."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+
+def read(data: bytes, job: Job) -> dict[str, Any]:
+    """Return the net of a file: name, file, net-spec, number of layers, notes.
+
+    Raises NetSpecError with every mistake.
+    """
+    importer = importer_of(job.file)
+    if importer is not None:
+        net = read_bytes(importer, data, job.file, ImportOptions())
+    else:
+        if instead := hint(job.file):
+            raise NetSpecError(f"{job.file}: {instead}")
+        _check_size(data, job)
+        net = loads(data, job.file)
+    _check_layers(len(net.layers), job)
+    # As it will be read again: what the reader refuses, the server never sees.
+    text = dumps(net)
+    if len(text) > job.characters:
+        raise NetSpecError(
+            f"{job.file}: as a net file it has more than {job.characters} characters"
+        )
+    net = loads(text, job.file)
+    return {
+        "name": net.name,
+        "file": job.file,
+        "text": text,
+        "layers": len(net.layers),
+        "notes": _notes(net, importer),
+    }
+
+
+def _check_layers(layers: int, job: Job) -> None:
+    if layers > job.layers:
+        raise NetSpecError(
+            f"{job.file}: it has {layers:,} layers, and more than {job.layers:,} are for the "
+            "command line"
+        )
+
+
+def _check_size(data: bytes, job: Job) -> None:
+    """Raise NetSpecError if blocks make more layers than are read, before they are written out."""
+    try:
+        root = json.loads(data)
+    except (ValueError, RecursionError):
+        return  # for the reader to say
+    found = 0
+    waiting = [(root, 1)]
+    while waiting:
+        body, times = waiting.pop()
+        layers = body.get("layers") if isinstance(body, dict) else None
+        if not isinstance(layers, dict):
+            found += times
+            continue
+        splits = body.get("splits")
+        if body.get("type") == "ModelParallel" and isinstance(splits, int) and splits > 1:
+            times = min(times * splits, MAX_SPLITS)
+        waiting += [(layer, times) for layer in layers.values()]
+    _check_layers(found, job)
+
+
+def _notes(net: NetSpec, importer: str | None) -> list[str]:
+    """Return what a user should know of what was read."""
+    notes = [f"imported from {importer}"] if importer else []
+    if net.splits:
+        notes.append("its split layers stand beside each other: the demo shows data parallelism")
+    return notes
+
+
+def answer(data: bytes, job: Job) -> dict[str, Any]:
+    """Return what `read` does, or what is wrong under "errors"."""
+    try:
+        return read(data, job)
+    except PaleoError as error:
+        lines = [str(each) for each in error.mistakes]
+    except (MemoryError, RecursionError):
+        lines = [f"{job.file}: too large or nested too deeply to be read here"]
+    if len(lines) > _LISTED:
+        lines = [*lines[:_LISTED], f"{job.file}: there are more mistakes, which are not listed"]
+    return {"errors": [printable(line) for line in lines]}
+
+
+def _limit(job: Job) -> None:
+    """Take away what reading a file does not need, where the system can."""
+    try:
+        import resource
+    except ImportError:  # no POSIX: the server's clock is what is left
+        return
+    seconds = job.seconds
+    for limit, most in (
+        ("RLIMIT_CPU", seconds),
+        ("RLIMIT_AS", job.memory),
+        ("RLIMIT_FSIZE", 0),
+        ("RLIMIT_CORE", 0),
+    ):
+        with contextlib.suppress(AttributeError, ValueError, OSError):
+            kind = getattr(resource, limit)
+            _, hard = resource.getrlimit(kind)
+            allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (allowed, allowed))
+
+
+def main() -> None:
+    """Read one file."""
+    job = Job(**json.loads(sys.stdin.buffer.readline()))
+    _limit(job)
+    found = answer(sys.stdin.buffer.read(), job)
+    # What a library prints must not come between.
+    sys.stdout.buffer.write(json.dumps(found).encode())
+    sys.stdout.buffer.flush()

@@ -1,0 +1,319 @@
+"""The settings of a request: what the controls of the page say, checked.
+
+They come as the query of an address or as a JSON object, under the names of the command line's
+options, and may be anything. No name of a net, a device or a network goes on that is not one of
+the predefined: elsewhere such a name may be a file, or code to import.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from paleo.collectives import COLLECTIVES
+from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
+from paleo.datasets import Schedule
+from paleo.errors import Mistake, Mistakes, PaleoError, SettingError
+from paleo.estimate import checked_share, checked_workers
+from paleo.graph import checked_batch
+from paleo.memory import OPTIMIZERS
+from paleo.parallelism import SCALINGS
+from paleo.registry import unknown
+from paleo.simulate import DEFAULT_WORKERS
+from paleo.software import SOFTWARE
+from paleo.tensor import find_precision
+from paleo.training import checked_price
+from paleo.values import check_choice, number, shown
+from paleo.web import predefined
+
+__all__ = ["DEPENDS", "KEYS", "PRICED", "Settings", "parse_query", "read_settings"]
+
+#: No setting is a longer text, and no query has more of them.
+_MOST_CHARACTERS = 200
+_MOST_KEYS = 64
+#: Samples of a batch: strong scaling divides it in many ways, and each is computed.
+_MOST_SAMPLES = 1_000_000
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the page shows. The defaults are those of a page without an address.
+
+    `net` is a predefined one, or the file of an uploaded one if `is_uploaded`. `workers` are those
+    looked at, `scheme` is "" for the best, `software` is "" if both shares of peak are one's own.
+    The curves have `num_workers` too. A training has `epochs` of a `dataset`, or of `dataset_size`
+    samples. `price` is "" for that of the device's file.
+    """
+
+    net: str = "inception_v3"
+    device: str = "TITAN_X"
+    network: str = "ethernet"
+    cost_model: str = DEFAULT_COST_MODEL
+    dtype: str = "fp32"
+    batch_size: int = 128
+    workers: int = 8
+    scaling: str = "weak"
+    scheme: str = ""
+    software: str = ""
+    ppp_comp: float = 1.0
+    ppp_comm: float = 1.0
+    use_pipeline: bool = False
+    fuse: bool = False
+    dataset: str = "imagenet"
+    dataset_size: int | None = None
+    epochs: float | None = 90.0
+    price: str = ""
+    optimizer: str = "sgd"
+    is_uploaded: bool = False
+    num_workers: tuple[int, ...] = DEFAULT_WORKERS
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return every setting under its key."""
+        return {key: getattr(self, key) for key in KEYS}
+
+    def values_of(self, keys: Iterable[str]) -> tuple[Any, ...]:
+        """Return the values of some settings."""
+        return tuple(getattr(self, key) for key in keys)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The numbers of workers of the curves: `num_workers`, and the one looked at."""
+        return tuple(sorted({*self.num_workers, self.workers}))
+
+
+#: The keys of settings.
+KEYS = tuple(
+    field.name
+    for field in dataclasses.fields(Settings)
+    if field.name not in ("is_uploaded", "num_workers")
+)
+_DEFAULTS = Settings()
+#: What the times of a net on a device depend on.
+PRICED = ("device", "cost_model", "dtype", "ppp_comp", "use_pipeline", "fuse")
+#: What an answer depends on besides the net and a worker's batch, where that is not everything.
+DEPENDS = {"layers": PRICED, "memory": ("device", "dtype", "optimizer")}
+
+
+def parse_query(query: bytes) -> dict[str, str]:
+    """Return the texts of an address's query; raises SettingError if it is none."""
+    if not query:
+        return {}
+    try:
+        pairs = parse_qsl(
+            query.decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=True,
+            errors="strict",
+            max_num_fields=_MOST_KEYS,
+        )
+    except ValueError:  # UnicodeDecodeError is one
+        raise SettingError(
+            f"the query: expected up to {_MOST_KEYS} of key=value with & between, percent-encoded "
+            "UTF-8"
+        ) from None
+    mistakes = Mistakes()
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        for key in found:
+            if keys.count(key) > 1:
+                mistakes.add(f"{_key(key)}: given twice")
+    mistakes.raise_as(SettingError)
+    return found
+
+
+def read_settings(values: Mapping[str, Any], file: str | None = None) -> Settings:
+    """Return the settings that these values, texts of a query or of JSON, say.
+
+    `file` is the name of an uploaded net, which stands for `net`. Raises SettingError with every
+    mistake, each with its key.
+    """
+    reader = _Reader(values)
+    settings = reader.read(file)
+    reader.mistakes.raise_as(SettingError)
+    return settings
+
+
+def _key(key: str) -> str:
+    """Return a key for a message; a long one is cut."""
+    return key if len(key) <= 40 else f"{key[:37]}..."
+
+
+class _Reader:
+    """Takes settings one by one; each that is wrong is noted, and stands at its default."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+        self.mistakes = Mistakes()
+
+    def read(self, file: str | None) -> Settings:
+        self._check_keys()
+        return Settings(
+            net=self._net(file),
+            device=self._one_of("device", predefined.device_names(), predefined.device_aliases),
+            network=self._one_of("network", predefined.network_names(), predefined.network_aliases),
+            cost_model=self._named("cost_model", COST_MODELS),
+            dtype=self._precision(),
+            batch_size=self._number("batch_size", _checked_samples),
+            workers=self._number("workers", checked_workers, "workers"),
+            scaling=self._scaling(),
+            scheme=self._named("scheme", COLLECTIVES, or_none=True),
+            **self._software(),
+            use_pipeline=self._flag("use_pipeline"),
+            fuse=self._flag("fuse"),
+            **self._schedule(),
+            price=self._price(),
+            optimizer=self._named("optimizer", OPTIMIZERS),
+            is_uploaded=file is not None,
+        )
+
+    def _check_keys(self) -> None:
+        if len(self.values) > _MOST_KEYS:
+            self.mistakes.add(f"settings: there are {len(self.values)}, which is too many")
+            self.mistakes.raise_as(SettingError)
+        for key in self.values:
+            if key not in KEYS:
+                hint = self.mistakes.near(_key(key), KEYS) or f" (there are: {', '.join(KEYS)})"
+                self.mistakes.add(f"{_key(key)}: unknown setting{hint}")
+
+    def _check(self, key: str, function: Callable[..., _T], *arguments: Any) -> _T | None:
+        """Return `function(*arguments)`; None, with its mistakes noted under the key."""
+        try:
+            return function(*arguments)
+        except PaleoError as error:
+            for each in error.mistakes:
+                named = str(each).startswith((f"{key}:", *(f"{known}:" for known in KEYS)))
+                self.mistakes.include(
+                    PaleoError(each if named else Mistake(f"{key}: {each}")),
+                )
+            return None
+
+    def _text(self, key: str) -> str:
+        default = getattr(_DEFAULTS, key)
+        value = self.values.get(key, default)
+        if isinstance(value, str) and len(value) <= _MOST_CHARACTERS:
+            return value
+        if isinstance(value, str):
+            self.mistakes.add(f"{key}: longer than {_MOST_CHARACTERS} characters")
+        else:
+            self.mistakes.add(f"{key}: expected a text, got {_shown(value)}")
+        return str(default)
+
+    def _net(self, file: str | None) -> str:
+        if file is None:
+            return self._one_of("net", predefined.net_names())
+        if self.values.get("net", file) not in (file, ""):
+            self.mistakes.add(f"net: the one that is uploaded is {shown(file)}: give no other")
+        return file
+
+    def _one_of(
+        self, key: str, names: Sequence[str], aliases: Callable[[], Mapping[str, str]] = dict
+    ) -> str:
+        """Return a predefined name, also where one of its aliases is given."""
+        text = self._text(key)
+        if text in names:
+            return text
+        if text in (known := aliases()):
+            return known[text]
+        self.mistakes.add(f"{key}: {unknown(key, text, list(names))}")
+        return str(getattr(_DEFAULTS, key))
+
+    def _named(self, key: str, known: Mapping[str, Any], or_none: bool = False) -> str:
+        """Return a name of a registry."""
+        text = self._text(key)
+        if not (or_none and not text) and self._check(key, known.__getitem__, text) is None:
+            return str(getattr(_DEFAULTS, key))
+        return text
+
+    def _precision(self) -> str:
+        text = self._text("dtype")
+        return text if self._check("dtype", find_precision, text) else _DEFAULTS.dtype
+
+    def _scaling(self) -> str:
+        text = self._text("scaling")
+        self._check("scaling", check_choice, "scaling", text, SCALINGS)
+        return text
+
+    def _number(self, key: str, check: Callable[..., Any], *more: Any) -> int:
+        """Return a number that this check lets pass."""
+        value = self.values.get(key, getattr(_DEFAULTS, key))
+        found = self._check(key, check, _as_number(value), *more)
+        return int(getattr(_DEFAULTS, key) if found is None else found)
+
+    def _flag(self, key: str) -> bool:
+        value = self.values.get(key, False)
+        known = {"true": True, "false": False}
+        if isinstance(value, str) and value in known:
+            return known[value]
+        if not isinstance(value, bool):
+            self.mistakes.add(f"{key}: expected true or false, got {_shown(value)}")
+        return value is True
+
+    def _software(self) -> dict[str, Any]:
+        """Return the software and both shares of peak, which are the software's if there is one."""
+        shares = {}
+        for key in ("ppp_comp", "ppp_comm"):
+            value = _as_number(self.values.get(key, getattr(_DEFAULTS, key)))
+            found = self._check(key, checked_share, value, key)
+            shares[key] = float(found) if found is not None else 1.0
+        name = self._named("software", SOFTWARE, or_none=True)
+        if not name:
+            return {"software": "", **shares}
+        of = SOFTWARE[name]
+        for key, share in shares.items():
+            own = getattr(of, key)
+            if key in self.values and share != own:
+                self.mistakes.add(f"{key}: {name} has {own:g}; give another one without software")
+            shares[key] = own
+        return {"software": name, **shares}
+
+    def _schedule(self) -> dict[str, Any]:
+        size = _as_number(self.values.get("dataset_size"))
+        # A size of one's own takes the place of the dataset that is not named.
+        named = self._text("dataset") if size is None or "dataset" in self.values else ""
+        epochs = _as_number(self.values.get("epochs", _DEFAULTS.epochs))
+        found = self._check("dataset", Schedule, epochs, named or None, size)
+        if found is None:
+            return {}
+        return {
+            "dataset": found.dataset or "",
+            "dataset_size": found.dataset_size,
+            "epochs": None if found.epochs is None else float(found.epochs),
+        }
+
+    def _price(self) -> str:
+        value = self.values.get("price", "")
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = shown(value)
+        if not isinstance(value, str) or len(value) > _MOST_CHARACTERS:
+            self.mistakes.add(f"price: expected a price, got {_shown(value)}")
+            return ""
+        text = value.strip()
+        if text:
+            self._check("price", checked_price, number(text))
+        return text
+
+
+def _checked_samples(value: Any) -> int:
+    """Return a batch size; raises SettingError if it is none, or too large for an answer."""
+    if int(checked_batch(value)) > _MOST_SAMPLES:
+        raise SettingError(
+            f"batch_size: {_MOST_SAMPLES:,} are the most that are answered here, got {shown(value)}"
+        )
+    return int(value)
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else shown(value)
+
+
+def _as_number(value: Any) -> Any:
+    """Return a text as a number, an empty one as None; what is no number is the API's to refuse."""
+    if not isinstance(value, str):
+        return value
+    return number(value) if value else None

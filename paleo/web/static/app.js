@@ -1,0 +1,373 @@
+/* The page: asks for what the controls say, and shows what is answered.
+
+The page is also that of a report, one file without a server. Then it has a data block
+<script type="application/json" id="report"> in place of the one of choices:
+
+  {
+    "title": "nin on K20X", "version": "1.2.0",
+    "settings": every setting as in answers: what is shown first,
+    "said": [{"label": "device", "value": "K20X"}, ...]    settings that stay, as texts
+    "choices": {"net": [...], "scaling": [...], "scheme": [...], "workers": [...]}
+                                     what there are answers of; a control where more than one
+    "depends": {KIND: [...]}         settings that an answer depends on, where not on all
+    "answers": [...]                 a pool: answers as those of api/scaling, api/layers, api/memory
+    "texts": [...]                   a pool: exports, as those of api/simulate.csv and so on
+    "views": {NET: {SCALING: {
+      "scaling": {SCHEME: index into answers},             "" is the best scheme
+      "layers": {WORKERS: index}, "memory": {WORKERS: index},
+      "exports": {"simulate.csv": {SCHEME: index into texts}, "summary.csv": {WORKERS: index}, ...}
+    }}}
+  }
+
+Layers, memory and exports may be absent, as a whole or in part: then there is no tab or button. */
+"use strict";
+
+(function () {
+  const PATIENCE = 30; // ms between questions while something is dragged
+  const BUSY_AFTER = 150; // ms without an answer until it says so
+  const SAID_AFTER = 700; // ms without a change until the headlines are said
+  const OVERTAKEN_AFTER = 250; // ms that a drag lets an answer take before it asks anew
+
+  class App {
+    constructor(source, choices, defaults, depends) {
+      this.source = source;
+      this.depends = depends;
+      this.defaults = defaults;
+      this.choices = choices;
+      this.messages = [];
+      this.state = { values: { ...defaults }, view: Paleo.address.VIEWS[0], net: null, fragment: "" };
+      this.drafting = false;
+      this.latest = 0; // the number of the latest question
+      this.asked = null; // {controller, since}, while one is on its way
+      this.again = false;
+      this.shown = {}; // of each kind of answer, which question it answers
+      this.form = new Paleo.Form(choices, (changes, stage) => this.change(changes, stage));
+      this.form.defaults = defaults;
+      this.results = new Paleo.Results((name) => this.take(name));
+      Paleo.startTabs((view) => this.look(view));
+    }
+
+    get isReport() {
+      return this.source instanceof Paleo.Report;
+    }
+
+    // Settings and the address
+
+    /** Take changes of the form. */
+    change(changes, stage) {
+      const values = { ...this.state.values, ...changes };
+      const same = Object.keys(values).every((key) => values[key] === this.state.values[key]);
+      if (same && !(stage === "done" && this.drafting)) return;
+      const replace = this.drafting;
+      this.drafting = stage === "draft";
+      this.state = { ...this.state, values };
+      if ("net" in changes) this.state = { ...this.state, net: null, fragment: "" };
+      this.say([]);
+      this.write(replace);
+      this.form.show(values);
+      this._own();
+      this.refresh(stage === "done");
+    }
+
+    /** Show another tab. */
+    look(view) {
+      if (view === this.state.view) return;
+      this.state = { ...this.state, view };
+      this.write(false);
+      this.results.select(view);
+      this.refresh(true);
+    }
+
+    /** Write the address. While something is dragged, it is one step back to before. */
+    write(replace) {
+      if (this.isReport) return;
+      const { values, view, fragment } = this.state;
+      const address = Paleo.address.address(values, this.defaults, view, fragment);
+      if (replace) history.replaceState(null, "", address);
+      else history.pushState(null, "", address);
+    }
+
+    /** Read the address, and show what it says. */
+    async read() {
+      const { values, view, messages } = Paleo.address.read(
+        this.isReport ? "" : location.search, this.defaults,
+      );
+      const fragment = this.isReport ? "" : location.hash.replace(/^#/, "");
+      const kept = fragment && fragment === this.state.fragment ? this.state.net : null;
+      const found = kept ? { net: kept, message: "" } : await Paleo.address.unpack(fragment);
+      const packed = found.net ? fragment : "";
+      this.state = { values, view, net: found.net, fragment: packed };
+      this.drafting = false;
+      this.results.select(view);
+      this.form.show(values);
+      this._own();
+      this.say([...messages, ...(found.message ? [found.message] : [])]);
+      await this.refresh(true);
+    }
+
+    /** Say something that is no error. */
+    say(lines) {
+      const box = Paleo.by("notice");
+      box.replaceChildren(...lines.map((line) => Paleo.el("p", {}, line)));
+      box.hidden = lines.length === 0;
+    }
+
+    reset() {
+      this._replace({ ...this.defaults });
+    }
+
+    /** Go back from an uploaded net to the first one of the list. */
+    removeNet() {
+      this._replace(this.state.values);
+    }
+
+    _replace(values) {
+      this.state = { ...this.state, values, net: null, fragment: "" };
+      this.drafting = false;
+      this.write(false);
+      this.form.show(this.state.values);
+      this._own();
+      this.say([]);
+      this.refresh(true);
+    }
+
+    // Uploaded nets
+
+    _own() {
+      const { net } = this.state;
+      if (!Paleo.by("own")) return; // a report of one net
+      Paleo.by("own").hidden = net === null;
+      const picker = document.querySelector("[data-key=net]");
+      if (picker) picker.hidden = net !== null;
+      Paleo.by("own-name").textContent = net ? net.file : "";
+      if (net === null || net.text !== (this.read_ || {}).text) this._about(null);
+      else this._about(this.read_);
+    }
+
+    _about(read) {
+      const layers = read && read.layers;
+      Paleo.by("own-about").textContent = layers ? `${read.name}, ${layers} layers` : "";
+      Paleo.list(Paleo.by("own-notes"), (read && read.notes) || []);
+    }
+
+    /** Take a file of the reader's. @param {File} file */
+    async upload(file) {
+      this.results.busy(true);
+      try {
+        const read = await this.source.upload(file);
+        const net = { file: read.file, text: read.text };
+        const fragment = await Paleo.address.pack(net);
+        this.read_ = read;
+        const values = { ...this.state.values, net: this.defaults.net };
+        this.state = { ...this.state, values, net, fragment };
+        this.write(false);
+        this.form.show(values);
+        this._own();
+        this.say(
+          fragment.startsWith("net=") ? [] : ["This net is too large for a link: a link will ask for the file."],
+        );
+        await this.refresh(true);
+      } catch (error) {
+        this._fail(error);
+      } finally {
+        this.results.busy(false);
+      }
+    }
+
+    // Questions and answers
+
+    /**
+     * Ask for what the controls say. While something is dragged, at most one question is on its
+     * way, and the next waits for its answer; else it is given up.
+     */
+    async refresh(now) {
+      clearTimeout(this.timer);
+      if (!now) {
+        const waits = this.asked && performance.now() - this.asked.since < OVERTAKEN_AFTER;
+        if (waits) this.again = true;
+        else this.timer = setTimeout(() => this._ask(), PATIENCE);
+        return;
+      }
+      await this._ask();
+    }
+
+    async _ask() {
+      if (this.asked) this.asked.controller.abort();
+      const number = (this.latest += 1);
+      const controller = new AbortController();
+      this.asked = { controller, since: performance.now() };
+      this.again = false;
+      const { state } = this;
+      const busy = setTimeout(() => this.results.busy(true), BUSY_AFTER);
+      try {
+        for (const kinds of [["scaling"], this._others(state)]) {
+          await Promise.all(kinds.map((kind) => this._one(kind, state, number, controller.signal)));
+        }
+        if (number === this.latest) this._done(state);
+      } catch (error) {
+        if (number === this.latest && error.name !== "AbortError") this._fail(error);
+        controller.abort();
+      } finally {
+        clearTimeout(busy);
+        if (number === this.latest) {
+          this.asked = null;
+          this.results.busy(false);
+          if (this.again) this.refresh(false);
+        }
+      }
+    }
+
+    /** Return what is asked for beside the steps: the layers only where they are looked at. */
+    _others(state) {
+      const kinds = state.view === "layers" ? ["memory", "layers"] : ["memory"];
+      return this.isReport ? kinds.filter((kind) => this.source.has(kind, state)) : kinds;
+    }
+
+    async _one(kind, state, number, signal) {
+      const key = this._key(kind, state);
+      if (this.shown[kind] === key) return;
+      const answer = await this.source.ask(kind, state, signal);
+      if (number !== this.latest) return; // never an older answer after a newer one
+      this.results.show(kind, answer);
+      this.shown[kind] = key;
+      if (kind === "scaling") this.answered = answer.settings;
+    }
+
+    /** Return what an answer of this kind depends on: it is asked for again when that changes. */
+    _key(kind, state) {
+      const keys = this.depends[kind] || Object.keys(this.defaults);
+      return JSON.stringify([keys.map((key) => state.values[key]), state.net]);
+    }
+
+    _done(state) {
+      this.form.showErrors([]);
+      this.results.stale(false);
+      const query = Paleo.address.query(state.values, this.defaults, state.view);
+      this.results.settled(state.net ? `${query}#${state.net.file}` : query);
+      this.results.offer(
+        this.source.exports(state), this.isReport ? null : () => location.href,
+      );
+      clearTimeout(this.saying);
+      this.saying = setTimeout(() => {
+        Paleo.by("live").textContent = this.results.said || "";
+      }, SAID_AFTER);
+    }
+
+    _fail(error) {
+      const lines = error instanceof Paleo.Refusal ? error.lines : [`The page failed: ${error.message}`];
+      this.form.showErrors(lines);
+      this.results.stale(true);
+      if (!this.answered) this.results.nothing(true);
+      if (!(error instanceof Paleo.Refusal)) throw error;
+    }
+
+    /** Hand an export to the reader. */
+    async take(name) {
+      try {
+        const text = await this.source.export(name, this.state);
+        const net = String((this.answered || {}).net || "net");
+        const stem = net.replace(/\.[^.]*$/, "").replace(/[^\w.-]+/g, "_");
+        const type = name.endsWith(".csv") ? "text/csv" : "application/json";
+        Paleo.download(`${stem}-${name}`, text, type);
+      } catch (error) {
+        this._fail(error);
+      }
+    }
+  }
+
+  /** Let files be dropped anywhere on the page. */
+  function startUploads(app) {
+    const input = Paleo.by("file");
+    input.addEventListener("change", () => {
+      if (input.files.length) app.upload(input.files[0]);
+      input.value = "";
+    });
+    Paleo.by("own-remove").addEventListener("click", () => {
+      app.removeNet();
+      Paleo.by("net").focus();
+    });
+    const page = document.documentElement;
+    const isFile = (event) => event.dataTransfer && [...event.dataTransfer.types].includes("Files");
+    page.addEventListener("dragover", (event) => {
+      if (!isFile(event)) return;
+      event.preventDefault();
+      page.classList.add("dropping");
+    });
+    page.addEventListener("dragleave", (event) => {
+      if (event.relatedTarget === null) page.classList.remove("dropping");
+    });
+    page.addEventListener("drop", (event) => {
+      page.classList.remove("dropping");
+      if (!isFile(event)) return;
+      event.preventDefault();
+      if (event.dataTransfer.files.length) app.upload(event.dataTransfer.files[0]);
+    });
+  }
+
+  /** Leave the controls that a report has answers for. */
+  function reportChoices(report) {
+    const lists = { net: "nets", scaling: "scalings", scheme: "schemes" };
+    const choices = {};
+    for (const [key, list] of Object.entries(lists)) {
+      choices[list] = report.choices[key].map((name) => ({ name }));
+    }
+    const kept = Object.keys(report.choices).filter((key) => report.choices[key].length > 1);
+    choices.workers = report.choices.workers.map((count) => ({ name: String(count) }));
+    Paleo.by("workers-slider").dataset.stops = report.choices.workers.join(" ");
+    const workers = { id: "workers", name: "workers", "data-kind": "select", "data-list": "workers" };
+    Paleo.by("workers").replaceWith(Paleo.el("select", workers));
+    const form = Paleo.by("settings");
+    for (const field of form.querySelectorAll("[data-key]")) {
+      if (!kept.includes(field.dataset.key)) field.remove();
+    }
+    for (const part of document.querySelectorAll("[data-server]")) part.remove();
+    for (const box of form.querySelectorAll("fieldset, details")) {
+      if (!box.querySelector("[data-kind]")) box.remove();
+    }
+    const scheme = /** @type {HTMLSelectElement} */ (document.getElementById("scheme"));
+    if (scheme && !report.choices.scheme.includes("")) delete scheme.dataset.empty;
+    Paleo.by("said").hidden = false;
+    Paleo.by("said").replaceChildren(
+      ...report.said.map(({ label, value }) =>
+        Paleo.el("div", {}, Paleo.el("dt", {}, label), Paleo.el("dd", {}, value)),
+      ),
+    );
+    Paleo.by("title").textContent = report.title;
+    return choices;
+  }
+
+  function startReport(report) {
+    const choices = reportChoices(report);
+    const defaults = Paleo.address.texts(report.settings);
+    const app = new App(new Paleo.Report(report), choices, defaults, report.depends);
+    const views = Object.values(report.views).flatMap(Object.values);
+    for (const kind of ["layers", "memory"]) {
+      if (!views.some((view) => kind in view)) Paleo.by(`tab-${kind}`).hidden = true;
+    }
+    Paleo.by("foot").textContent = `Made by Paleo ${report.version}`;
+    document.title = report.title;
+    return app;
+  }
+
+  function startServer(choices) {
+    const defaults = Paleo.address.texts(choices.defaults);
+    const source = new Paleo.Server(defaults, choices.exports);
+    const app = new App(source, choices, defaults, choices.depends);
+    startUploads(app);
+    Paleo.by("reset").addEventListener("click", () => app.reset());
+    addEventListener("popstate", () => app.read());
+    Paleo.by("foot").textContent = `Paleo ${choices.version}`;
+    return app;
+  }
+
+  /** On a narrow window the results are not far below: what is changed less is folded. */
+  function fold() {
+    if (!matchMedia("(max-width: 54rem)").matches) return;
+    for (const part of document.querySelectorAll(".settings details")) part.open = false;
+  }
+
+  const report = Paleo.data("report");
+  Paleo.startTheme();
+  fold();
+  (report ? startReport(report) : startServer(Paleo.data("choices"))).read();
+})();

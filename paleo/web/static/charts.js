@@ -1,0 +1,383 @@
+/* Draws the charts of answers by Observable Plot. Values and units are the chart's own: here is
+   only where things go. A chart is {key, kind, title, setting, x_label, y_label, series, log_x,
+   log_y, notes}; a series {name, x, y, texts, labels, is_reference, chosen, look}, texts being y to
+   read, chosen why it is the one to look at ("": it is not), look the number of its colour. */
+"use strict";
+
+(function () {
+  /** What tells series apart, beside their colours (--s0 to --s5 of the style sheet). */
+  const DASHES = ["8 3", "2 3", "none", "10 3 2 3", "14 4", "4 2"];
+  const SYMBOLS = ["circle", "square", "triangle", "diamond", "cross", "star"];
+  const SYMBOL_SHAPES = {
+    circle: d3.symbolCircle,
+    square: d3.symbolSquare,
+    triangle: d3.symbolTriangle,
+    diamond: d3.symbolDiamond,
+    cross: d3.symbolCross,
+    star: d3.symbolStar,
+  };
+  const REFERENCE = { color: "var(--reference)", dash: "5 4", symbol: null };
+  /** Of marks across bars: the first is dashed, such as a peak; the second a limit. */
+  const REFERENCE_DASHES = ["3 2", "none"];
+  const SVG = "http://www.w3.org/2000/svg";
+  const ROW = 17; // pixels of a bar and the gap below it
+  const BESIDE = 14; // pixels beside the names of bars
+  const MARK = 5; // pixels from the middle of a point to its edge
+  const LINE = 13; // pixels of a line of text
+
+  const NAMED = 5; // points of a series that may have their names written
+
+  const figures = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
+  const shown = (value) => (typeof value === "number" ? figures.format(value) : String(value));
+
+  /** Return how to draw each series. */
+  function looks(chart) {
+    return chart.series.map((series) => {
+      if (series.is_reference) return REFERENCE;
+      const index = series.look % DASHES.length;
+      return { color: `var(--s${index})`, dash: DASHES[index], symbol: SYMBOLS[index] };
+    });
+  }
+
+  function points(series) {
+    return series.x
+      .map((x, i) => ({
+        x, y: series.y[i], text: series.texts[i], label: series.labels[i] || "", series: series.name,
+      }))
+      .filter((point) => point.y !== null);
+  }
+
+  function tipOf(chart, point) {
+    const lines = point.label && point.label !== point.series ? [point.label] : [];
+    lines.push(point.series);
+    lines.push(`${chart.x_label}: ${shown(point.x)}`, `${chart.y_label}: ${point.text}`);
+    return lines.join("\n");
+  }
+
+  /** Return the numbers to write at an axis: of the powers and others, those that have room. */
+  function ticks(chart, width) {
+    const all = [...new Set(chart.series.flatMap((series) => series.x))].sort((a, b) => a - b);
+    if (!chart.log_x || all.length < 2) return all;
+    const scale = d3.scaleLog([all[0], all[all.length - 1]], [0, width - 70]);
+    const kept = [];
+    const fits = (x) => kept.every((other) => Math.abs(scale(other) - scale(x)) > 26);
+    for (const x of [all[0], all[all.length - 1], ...all]) if (fits(x)) kept.push(x);
+    return kept.sort((a, b) => a - b);
+  }
+
+  function axes(chart) {
+    return {
+      x: { type: chart.log_x ? "log" : "linear", label: chart.x_label, labelArrow: "none" },
+      y: {
+        type: chart.log_y ? "log" : "linear",
+        label: chart.y_label,
+        labelArrow: "none",
+        grid: true,
+        zero: !chart.log_y,
+        tickFormat: shown,
+        ticks: 6,
+      },
+    };
+  }
+
+  function lineMarks(chart) {
+    const styles = looks(chart);
+    const order = chart.series.map((_, i) => i).sort((a, b) => rank(chart, a) - rank(chart, b));
+    return order.flatMap((i) => {
+      const series = chart.series[i];
+      const { color, dash, symbol } = styles[i];
+      const data = points(series);
+      const thick = series.chosen ? 3.25 : 1.75;
+      const line = Plot.line(data, {
+        x: "x", y: "y", stroke: color, strokeWidth: thick, strokeDasharray: dash,
+      });
+      if (!symbol) return [line];
+      const size = series.chosen ? 4.5 : 3.25;
+      return [line, Plot.dot(data, { x: "x", y: "y", fill: color, symbol, r: size })];
+    });
+  }
+
+  /** References lie below, the chosen series above. */
+  function rank(chart, index) {
+    const { is_reference: reference, chosen } = chart.series[index];
+    return reference ? -1 : chosen ? 1 : 0;
+  }
+
+  function tips(chart) {
+    const all = chart.series.filter((series) => !series.is_reference).flatMap(points);
+    return Plot.tip(all, Plot.pointer({ x: "x", y: "y", title: (d) => tipOf(chart, d), maxRadius: 60 }));
+  }
+
+  function lines(chart, width, { marked }) {
+    const { x, y } = axes(chart);
+    const at = ticks(chart, width);
+    const base = chart.log_x ? { base: 2 } : {};
+    const rule = marked === null ? [] : [Plot.ruleX([marked], { stroke: "var(--mark)" })];
+    return Plot.plot({
+      width,
+      height: 280,
+      marginLeft: 48,
+      marginTop: 28,
+      marginBottom: 42,
+      x: { ...x, ...base, ticks: at, tickFormat: shown },
+      y,
+      marks: [...rule, ...lineMarks(chart), tips(chart)],
+    });
+  }
+
+  function scatter(chart, width, { ruler }) {
+    const { x, y } = axes(chart);
+    const styles = looks(chart);
+    const marks = chart.series.map((series, i) => {
+      const { color, dash, symbol } = styles[i];
+      const place = { x: "x", y: "y" };
+      if (!symbol) {
+        return Plot.line(points(series), { ...place, stroke: color, strokeDasharray: dash, strokeWidth: 2 });
+      }
+      return Plot.dot(points(series), {
+        ...place, stroke: color, fill: color, fillOpacity: 0.35, symbol, r: 4.5,
+      });
+    });
+    const svg = Plot.plot({
+      width,
+      height: 340,
+      inset: 8,
+      marginLeft: 56,
+      marginTop: 28,
+      marginBottom: 42,
+      x: { ...x, tickFormat: shown, ticks: width > 500 ? 8 : 4, grid: true },
+      y,
+      marks: [...marks, tips(chart)],
+    });
+    nameFirst(svg, chart, width, ruler);
+    return svg;
+  }
+
+  /** Write the names of the first points of each series, where there is room beside one. */
+  function nameFirst(svg, chart, width, ruler) {
+    const at = (name, value) => svg.scale(name).apply(value);
+    const own = chart.series.filter((series) => !series.is_reference).map(points);
+    const boxes = own.flat().map(({ x, y }) => around(at("x", x), at("y", y), MARK, MARK));
+    const [bottom, top] = svg.scale("y").range;
+    const [left, right] = svg.scale("x").range;
+    const frame = { left, right: Math.min(right + MARK, width), top: top - MARK, bottom: bottom + MARK };
+    const first = d3.range(NAMED).flatMap((i) => own.map((all) => all[i]).filter(Boolean));
+    for (const { x, y, label } of first) {
+      const found = label && placed(at("x", x), at("y", y), ruler.width(label), frame, boxes);
+      if (!found) continue;
+      boxes.push(found);
+      const text = document.createElementNS(SVG, "text");
+      text.setAttribute("class", "name");
+      text.setAttribute("x", (found.left + found.right) / 2);
+      text.setAttribute("y", (found.top + found.bottom) / 2);
+      text.textContent = label;
+      svg.append(text);
+    }
+  }
+
+  /** Return the box of a name beside a point that meets no other box, if there is such a place. */
+  function placed(x, y, size, frame, boxes) {
+    const [across, up] = [size / 2 + MARK + 2, LINE / 2 + MARK + 1];
+    const steps = [[-1, 0], [1, 0], [0, -1], [0, 1], [-1, -1], [1, -1], [-1, 1], [1, 1]];
+    return steps
+      .map(([right, down]) => around(x + right * across, y + down * up, size / 2, LINE / 2))
+      .find((box) => box.left >= frame.left && box.right <= frame.right && box.top >= frame.top &&
+        box.bottom <= frame.bottom && !boxes.some((other) => meet(box, other)));
+  }
+
+  function around(x, y, half, height) {
+    return { left: x - half, right: x + half, top: y - height, bottom: y + height };
+  }
+
+  function meet(one, other) {
+    return one.left < other.right && other.left < one.right && one.top < other.bottom &&
+      other.top < one.bottom;
+  }
+
+  function bars(chart, width, { ruler, alone }) {
+    const styles = looks(chart);
+    const own = chart.series.filter((series) => !series.is_reference);
+    const names = [...new Set(own.flatMap((series) => series.x))];
+    const written = alone ? new Map() : Paleo.shorten(names.map(String), nameRoom(width), ruler);
+    const longest = d3.max(written.values(), (name) => ruler.width(name));
+    const data = own.flatMap((series) =>
+      points(series).map((point) => ({ ...point, label: alone ? "" : String(point.x) })),
+    );
+    const fill = new Map(chart.series.map((series, i) => [series.name, styles[i].color]));
+    const stack = Plot.stackX({
+      y: "x", x: "y", z: "series", order: own.map((series) => series.name),
+      fill: (d) => fill.get(d.series), insetTop: 1, insetBottom: 1,
+    });
+    const text = (d) => `${d.label ? `${d.label}\n` : ""}${d.series}: ${d.text}\n${chart.y_label}`;
+    const references = chart.series.filter((series) => series.is_reference);
+    return Plot.plot({
+      width,
+      height: alone ? 84 : names.length * ROW + 62,
+      marginLeft: alone ? 4 : Math.ceil(longest) + BESIDE,
+      marginTop: alone ? 8 : 34,
+      marginRight: 24,
+      marginBottom: alone ? 42 : 28,
+      x: { label: chart.y_label, labelArrow: "none", tickFormat: shown, axis: alone ? "bottom" : "top",
+        ticks: width > 500 ? 8 : 4, grid: true, zero: true, nice: true, labelAnchor: alone ? "right" : "left" },
+      y: { label: null, domain: names, axis: alone ? null : "left", tickSize: 0,
+        tickFormat: (name) => written.get(String(name)) },
+      color: { type: "identity" },
+      marks: [
+        Plot.barX(data, stack),
+        ...references.map((series, i) => referenceBar(series, REFERENCE_DASHES[i % 2])),
+        Plot.ruleX([0], { stroke: "var(--axis)" }),
+        Plot.tip(data, Plot.pointerY({ ...stack, fill: undefined, title: text, maxRadius: 40 })),
+      ],
+    });
+  }
+
+  /** Return how wide the names of bars may be: they leave room for the bars. */
+  function nameRoom(width) {
+    return Math.max(90, Math.min(300, 0.55 * width));
+  }
+
+  function referenceBar(series, dash) {
+    return Plot.tickX(points(series), {
+      x: "y", y: "x", stroke: "var(--strong)", strokeWidth: 2.5, strokeDasharray: dash,
+    });
+  }
+
+  /** Return the sample of a series in a legend. */
+  function sample(kind, look) {
+    const svg = document.createElementNS(SVG, "svg");
+    const width = look.symbol && kind !== "lines" ? 14 : 34;
+    for (const [name, value] of Object.entries({ width, height: 14, "aria-hidden": "true" })) {
+      svg.setAttribute(name, value);
+    }
+    const add = (tag, attributes) => {
+      const part = document.createElementNS(SVG, tag);
+      for (const [name, value] of Object.entries(attributes)) part.setAttribute(name, value);
+      svg.append(part);
+    };
+    if (kind === "bars" && look.symbol) {
+      add("rect", { x: 0, y: 1, width: 14, height: 12, fill: look.color });
+      return svg;
+    }
+    if (kind !== "points" || !look.symbol) {
+      add("line", { x1: 1, x2: 33, y1: 7, y2: 7, stroke: look.color, "stroke-width": 2,
+        "stroke-dasharray": look.dash });
+    }
+    if (look.symbol) {
+      const shape = d3.symbol(SYMBOL_SHAPES[look.symbol], 42)();
+      add("path", { d: shape, transform: `translate(${width / 2},7)`, fill: look.color });
+    }
+    return svg;
+  }
+
+  const titleOf = (series) => series.name + (series.chosen ? ` (${series.chosen})` : "");
+
+  function legend(chart) {
+    const styles = looks(chart);
+    if (chart.kind === "bars") {
+      let found = 0;
+      for (const [i, series] of chart.series.entries()) {
+        if (!series.is_reference) continue;
+        styles[i] = { ...REFERENCE, color: "var(--strong)", dash: REFERENCE_DASHES[found % 2] };
+        found += 1;
+      }
+    }
+    const items = chart.series.map((series, i) =>
+      Paleo.el(
+        "li",
+        { class: series.chosen ? "chosen" : null },
+        sample(chart.kind, styles[i]),
+        titleOf(series),
+      ),
+    );
+    return Paleo.el("ul", { class: "legend" }, ...items);
+  }
+
+  function said(chart) {
+    const names = chart.series.map(titleOf);
+    const axesSaid = chart.kind === "bars"
+      ? `bars of ${chart.y_label} by ${chart.x_label}`
+      : `${chart.y_label} against ${chart.x_label}`;
+    return `${chart.title}: ${axesSaid}, for ${names.join(", ")}. ${chart.setting}.`;
+  }
+
+  const DRAWN = { lines, points: scatter, bars };
+
+  /** A figure that shows one chart after another, as wide as there is room. */
+  class Figure {
+    /**
+     * @param {HTMLElement} parent
+     * @param {{table?: string, alone?: boolean}} [options] `table` is the id of the table that has
+     *     the same numbers; with `alone`, bars are one that needs no name
+     */
+    constructor(parent, options) {
+      this.options = options || {};
+      this.caption = Paleo.el("figcaption", {});
+      this.legend = Paleo.el("div", {});
+      this.picture = Paleo.el("div", {
+        class: "picture", role: "img", "aria-describedby": this.options.table,
+      });
+      this.notes = Paleo.el("ul", { class: "notes small" });
+      this.scroller = Paleo.el("div", { class: "tall" }, this.picture);
+      this.figure = Paleo.el(
+        "figure", { class: "chart", hidden: true }, this.caption, this.legend, this.scroller, this.notes,
+      );
+      parent.append(this.figure);
+      this.width = 0;
+      new ResizeObserver(() => this._resize()).observe(this.figure);
+    }
+
+    /**
+     * Show a chart; null hides the figure.
+     * @param {number|null} [marked] an x to mark
+     */
+    show(chart, marked) {
+      this.chart = chart;
+      this.marked = marked === undefined ? null : marked;
+      this.figure.hidden = chart === null || chart === undefined;
+      if (this.figure.hidden) return;
+      this.figure.dataset.key = chart.key;
+      this.caption.textContent = chart.title;
+      this.caption.title = chart.setting;
+      const bare = chart.series.length === 1 && chart.kind === "bars";
+      this.legend.replaceChildren(...(bare ? [] : [legend(chart)]));
+      this.picture.setAttribute("aria-label", said(chart));
+      Paleo.list(this.notes, chart.notes);
+      this._draw();
+    }
+
+    _resize() {
+      const width = this.figure.clientWidth;
+      if (width !== this.width && this.chart) this._draw();
+    }
+
+    _draw() {
+      this.width = this.figure.clientWidth;
+      const style = getComputedStyle(this.figure);
+      const width = this.width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+      if (width < 50) return; // not on the screen
+      const { fontSize, fontFamily } = getComputedStyle(this.picture);
+      const font = `${fontSize} ${fontFamily}`;
+      if (!this.ruler || this.ruler.font !== font) this.ruler = new Paleo.Ruler(font);
+      const { marked, ruler } = this;
+      const how = { marked, ruler, alone: this.options.alone };
+      const svg = DRAWN[this.chart.kind](this.chart, Math.floor(width), how);
+      svg.setAttribute("aria-hidden", "true");
+      this.picture.replaceChildren(svg);
+      this._scroll(svg);
+    }
+
+    /** What is higher than there is room for scrolls, by the keyboard, too. */
+    _scroll(svg) {
+      const tall = Number(svg.getAttribute("height")) > 560;
+      this.scroller.classList.toggle("scrolls", tall);
+      for (const [name, value] of Object.entries({
+        tabindex: "0", role: "region", "aria-label": `${this.chart.title}, scrolls`,
+      })) {
+        if (tall) this.scroller.setAttribute(name, value);
+        else this.scroller.removeAttribute(name);
+      }
+    }
+  }
+
+  Paleo.Figure = Figure;
+})();

@@ -1,0 +1,135 @@
+/* Where answers come from: the server, or the data embedded in a report. */
+"use strict";
+
+(function () {
+  /** An answer that says what is wrong, in lines. */
+  class Refusal extends Error {
+    /** @param {string[]} lines */
+    constructor(lines) {
+      super(lines.join("\n"));
+      this.lines = lines;
+    }
+  }
+
+  const NO_ANSWER = "The server does not answer. Is it still running?";
+
+  async function answered(request) {
+    let response;
+    try {
+      response = await request;
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      throw new Refusal([NO_ANSWER]);
+    }
+    if (response.ok) return response;
+    let lines = [`The server answers ${response.status} ${response.statusText}.`];
+    try {
+      const { errors } = await response.json();
+      if (Array.isArray(errors) && errors.length > 0) lines = errors.map(String);
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+    }
+    throw new Refusal(lines);
+  }
+
+  /** Answers of the server that this page came from. */
+  class Server {
+    /**
+     * @param {Object<string, string>} defaults
+     * @param {string[]} names of exports, such as "simulate.csv"
+     */
+    constructor(defaults, names) {
+      this.defaults = defaults;
+      this.names = names;
+    }
+
+    _request(path, state, signal) {
+      if (state.net === null) {
+        const query = Paleo.address.query(state.values, this.defaults, "");
+        return fetch(`api/${path}${query ? `?${query}` : ""}`, { signal });
+      }
+      const query = new URLSearchParams(Paleo.address.query(state.values, this.defaults, ""));
+      query.delete("net");
+      const settings = Object.fromEntries(query);
+      return fetch(`api/${path}`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ settings, net: { file: state.net.file, text: state.net.text } }),
+        signal,
+      });
+    }
+
+    /** Return the answer of one kind: "scaling", "layers" or "memory". */
+    async ask(kind, state, signal) {
+      const response = await answered(this._request(kind, state, signal));
+      try {
+        return await response.json();
+      } catch (error) {
+        if (error.name === "AbortError") throw error;
+        throw new Refusal([NO_ANSWER]);
+      }
+    }
+
+    /** Return the text of an export such as "simulate.csv". */
+    async export(name, state) {
+      return (await answered(this._request(name, state))).text();
+    }
+
+    exports() {
+      return this.names;
+    }
+
+    /** Return the net that the server reads from a file. @param {File} file */
+    async upload(file) {
+      const path = `api/net?file=${encodeURIComponent(file.name)}`;
+      const headers = { "Content-Type": "application/octet-stream" };
+      return (await answered(fetch(path, { method: "POST", headers, body: file }))).json();
+    }
+  }
+
+  /** Answers embedded in a report; app.js has the form. */
+  class Report {
+    constructor(report) {
+      this.report = report;
+    }
+
+    _find(kind, values, table) {
+      const found = (table || {})[kind];
+      const byScheme = kind === "scaling" || kind.startsWith("simulate");
+      return found === undefined ? undefined : found[byScheme ? values.scheme : values.workers];
+    }
+
+    _view(values) {
+      return (this.report.views[values.net] || {})[values.scaling];
+    }
+
+    async ask(kind, state) {
+      const index = this._find(kind, state.values, this._view(state.values));
+      if (index === undefined) throw new Refusal(["The report has no answer for these settings."]);
+      const answer = this.report.answers[index];
+      // one answer has all numbers of workers, whichever is looked at
+      return { ...answer, settings: { ...answer.settings, workers: Number(state.values.workers) } };
+    }
+
+    async export(name, state) {
+      const view = this._view(state.values) || {};
+      return this.report.texts[this._find(name, state.values, view.exports)];
+    }
+
+    exports(state) {
+      const view = this._view(state.values) || {};
+      return Object.keys(view.exports || {}).filter(
+        (name) => this._find(name, state.values, view.exports) !== undefined,
+      );
+    }
+
+    /** Tell whether there are answers of this kind. */
+    has(kind, state) {
+      return this._find(kind, state.values, this._view(state.values)) !== undefined;
+    }
+  }
+
+  Paleo.Refusal = Refusal;
+  Paleo.Server = Server;
+  Paleo.Report = Report;
+})();

@@ -1,0 +1,213 @@
+/* Puts answers on the page: headlines, charts, tables, exports, commands. */
+"use strict";
+
+(function () {
+  const EXPORTS = {
+    simulate: "Steps by workers",
+    summary: "Layers",
+    memory: "Memory by layer",
+  };
+  /** The charts of an answer about scaling, in the order of the page. */
+  const SCALING = ["speedup", "time", "cost", "step", "efficiency"];
+
+  class Results {
+    /** @param {(name: string) => void} take called with the export that the reader wants */
+    constructor(take) {
+      this.take = take;
+      this.root = Paleo.by("results");
+      const charts = (parent, names, table, alone) =>
+        Object.fromEntries(
+          names.map((name) => [name, new Paleo.Figure(Paleo.by(parent), { table, alone })]),
+        );
+      this.figures = {
+        scaling: charts("workers-charts", SCALING, "table-scaling"),
+        layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
+        memory: charts("memory-bar", ["memory"], "table-memory", true),
+      };
+      this.tables = {
+        scaling: new Paleo.Table(Paleo.by("workers-table"), "table-scaling", "Steps by workers"),
+        layers: new Paleo.Table(Paleo.by("layers-table"), "table-layers", "Layers"),
+        memory: new Paleo.Table(Paleo.by("memory-table"), "table-memory", "Memory by layer"),
+      };
+      this.commands = {};
+      this.offered = "";
+      this.items = {};
+    }
+
+    /** Show an answer. @param {"scaling"|"layers"|"memory"} kind */
+    show(kind, answer) {
+      if (kind === "scaling") this._scaling(answer);
+      else {
+        this._charts(kind, answer, null);
+        this.tables[kind].show(answer.table);
+        if (kind === "memory") {
+          Paleo.list(Paleo.by("memory-hints"), answer.hints || []);
+          this._headlines("memory", answer.headlines || []);
+        }
+      }
+      this.commands[kind] = answer.commands || [];
+      this._commands();
+    }
+
+    /** Take away what there is no answer for. */
+    hide(kind) {
+      for (const figure of Object.values(this.figures[kind])) figure.show(null);
+      delete this.commands[kind];
+      this._commands();
+    }
+
+    _charts(kind, answer, marked) {
+      for (const [name, figure] of Object.entries(this.figures[kind])) {
+        figure.show(answer.charts[name] || null, marked);
+      }
+    }
+
+    _scaling(answer) {
+      const { settings } = answer;
+      const row = answer.headlines.findIndex(({ workers }) => workers === settings.workers);
+      this._charts("scaling", answer, settings.workers);
+      this.tables.scaling.show(answer.table, row);
+      Paleo.by("heading").textContent = `${answer.table.title}, ${counted(settings.workers)}`;
+      const items = row < 0 ? [] : answer.headlines[row].items;
+      this._headlines("scaling", items);
+      this._mini(items);
+      this.nothing(false);
+      Paleo.list(Paleo.by("hints"), answer.hints || []);
+      document.title = `${settings.net} - Paleo`;
+    }
+
+    /** Show the figures of one kind of answer beside those of the others. */
+    _headlines(kind, items) {
+      this.items[kind] = items;
+      const all = [...(this.items.scaling || []), ...(this.items.memory || [])];
+      this.said = all.map(({ label, value }) => `${label}: ${value}`).join(", ");
+      Paleo.by("headlines").replaceChildren(
+        ...all.map(({ key, label, value }) =>
+          Paleo.el(
+            "div", { "data-key": key }, Paleo.el("dt", {}, label), Paleo.el("dd", {}, value),
+          ),
+        ),
+      );
+    }
+
+    /** Show what is looked at first below the settings, where the results are out of sight. */
+    _mini(items) {
+      const mini = Paleo.by("mini");
+      mini.hidden = items.length === 0;
+      mini.textContent = items.slice(0, 2).map(({ label, value }) => `${label} ${value}`).join(" · ");
+    }
+
+    _commands() {
+      const all = ["scaling", "layers", "memory"].flatMap((kind) => this.commands[kind] || []);
+      const unique = [...new Map(all.map((command) => [command.text, command])).values()];
+      const key = JSON.stringify(unique);
+      if (key === this.commandsShown) return; // so that who is copying keeps the focus
+      this.commandsShown = key;
+      Paleo.by("commands").replaceChildren(
+        ...unique.map(({ label, text }) =>
+          Paleo.el(
+            "div", { class: "command" },
+            Paleo.el("span", { class: "label" }, label),
+            Paleo.el("code", { tabindex: "0", role: "region", "aria-label": label }, text),
+            copyButton(`Copy the command: ${label}`, "Copy", () => text),
+          ),
+        ),
+      );
+    }
+
+    /** Offer exports such as "simulate.csv"; `link` gives the link to copy, if there is one. */
+    offer(names, link) {
+      if (this.offered === names.join()) return;
+      this.offered = names.join();
+      const groups = Object.entries(EXPORTS).map(([stem, label]) => {
+        const own = names.filter((name) => name.startsWith(`${stem}.`));
+        const buttons = own.map((name) => {
+          const format = name.slice(stem.length + 1).toUpperCase();
+          return Paleo.el(
+            "button",
+            { type: "button", "data-export": name, "aria-label": `${label} as ${format}`,
+              click: () => this.take(name) },
+            format,
+          );
+        });
+        return own.length ? Paleo.el("span", { class: "group" }, `${label} `, ...buttons) : null;
+      });
+      const copy = link ? copyButton("", "Copy link", link) : null;
+      if (copy) copy.id = "copy-link";
+      Paleo.by("exports").replaceChildren(...[...groups, copy].filter((part) => part !== null));
+    }
+
+    /** Show one tab. */
+    select(view) {
+      for (const tab of document.querySelectorAll("[role=tab]")) {
+        const own = tab.dataset.view === view;
+        tab.setAttribute("aria-selected", own ? "true" : "false");
+        tab.tabIndex = own ? 0 : -1;
+        Paleo.by(`view-${tab.dataset.view}`).hidden = !own;
+      }
+    }
+
+    /** Say that what is shown is not of the settings: an error keeps the last good picture. */
+    stale(is) {
+      this.root.classList.toggle("stale", is);
+      Paleo.by("stale").hidden = !is;
+    }
+
+    /** Say which settings everything on the page is of, as a query. */
+    settled(query) {
+      this.root.dataset.shows = query;
+    }
+
+    /** Say that nothing was answered yet. */
+    nothing(is) {
+      this.root.classList.toggle("nothing", is);
+      Paleo.by("nothing").hidden = !is;
+    }
+
+    busy(is) {
+      this.root.setAttribute("aria-busy", is ? "true" : "false");
+      Paleo.by("busy").hidden = !is;
+    }
+  }
+
+  function counted(workers) {
+    return `${workers.toLocaleString("en")}\u00a0worker${workers === 1 ? "" : "s"}`;
+  }
+
+  function copyButton(label, text, content) {
+    const button = Paleo.el("button", { type: "button", "aria-label": label || null }, text);
+    const state = Paleo.el("span", { class: "hidden", role: "status" });
+    button.addEventListener("click", async () => {
+      const done = await Paleo.copy(content());
+      button.textContent = done ? "Copied" : "Not allowed";
+      state.textContent = done ? "Copied" : "The browser does not allow copying";
+      setTimeout(() => {
+        button.textContent = text;
+        state.textContent = "";
+      }, 1500);
+    });
+    const both = Paleo.el("span", { class: "copy" }, button, state);
+    return both;
+  }
+
+  /** Let the arrow keys move among tabs. @param {(view: string) => void} choose */
+  function startTabs(choose) {
+    const tabs = [...document.querySelectorAll("[role=tab]")];
+    for (const tab of tabs) {
+      tab.addEventListener("click", () => choose(tab.dataset.view));
+      tab.addEventListener("keydown", (event) => {
+        const shown = tabs.filter((each) => !each.hidden);
+        const at = shown.indexOf(tab);
+        const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: shown.length - 1 }[event.key];
+        if (to === undefined) return;
+        event.preventDefault();
+        const next = shown[(to + shown.length) % shown.length];
+        next.focus();
+        choose(next.dataset.view);
+      });
+    }
+  }
+
+  Paleo.Results = Results;
+  Paleo.startTabs = startTabs;
+})();

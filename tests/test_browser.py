@@ -1,0 +1,400 @@
+"""The live demo in a browser: each control, the address, links, exports."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from paleo.cli import cli
+from paleo.web.answers import Answers
+from paleo.web.settings import parse_query, read_settings
+from tests.browser import PATIENCE, View, watch
+
+pytest_plugins = ("tests.browser_fixtures",)
+
+ANSWERS = Answers()
+#: A net that is answered quickly.
+LENET = "net=lenet5"
+
+
+def answer(kind: str, query: str) -> dict[str, Any]:
+    """Return what the server answers to the settings of an address."""
+    own = "&".join(part for part in query.split("&") if not part.startswith("view="))
+    found = json.loads(ANSWERS.text(kind, read_settings(parse_query(own.encode()))))
+    assert isinstance(found, dict)
+    return found
+
+
+def expected_headlines(query: str) -> list[list[str]]:
+    found = answer("scaling", query)
+    (row,) = (row for row in found["headlines"] if row["workers"] == found["settings"]["workers"])
+    items = [*row["items"], *answer("memory", query)["headlines"]]
+    return [[item["label"], item["value"]] for item in items]
+
+
+def command(*arguments: str) -> bytes:
+    result = CliRunner().invoke(cli, arguments, prog_name="paleo")
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes
+
+
+def pick(name: str, typed: str, *keys: str) -> Callable[[Any], None]:
+    """Choose by typing into a field with a list."""
+
+    def act(page: Any) -> None:
+        page.click(f"#{name}")
+        page.fill(f"#{name}", typed)
+        for key in keys:
+            page.keyboard.press(key)
+
+    return act
+
+
+def choose(name: str, value: str) -> Callable[[Any], None]:
+    return lambda page: page.select_option(f"#{name}", value)
+
+
+def write(name: str, text: str) -> Callable[[Any], None]:
+    def act(page: Any) -> None:
+        page.fill(f"#{name}", text)
+        page.keyboard.press("Tab")
+
+    return act
+
+
+def tick(selector: str) -> Callable[[Any], None]:
+    return lambda page: page.check(selector)
+
+
+def slide(name: str, *keys: str) -> Callable[[Any], None]:
+    def act(page: Any) -> None:
+        page.focus(f"#{name}-slider")
+        for key in keys:
+            page.keyboard.press(key)
+
+    return act
+
+
+#: What a user does, and what of the address changes.
+CONTROLS: dict[str, tuple[Callable[[Any], None], tuple[str, ...]]] = {
+    "device": (pick("device", "k20x", "Enter"), ("device=K20X",)),
+    "network": (pick("network", "infiniband", "ArrowDown", "Enter"), ("network=infiniband",)),
+    "number of workers": (write("workers", "24"), ("workers=24",)),
+    "slider of workers": (slide("workers", "ArrowRight"), ("workers=16",)),
+    "strong scaling": (tick("[name=scaling][value=strong]"), ("scaling=strong",)),
+    "scheme": (choose("scheme", "TreeAllReduce"), ("scheme=TreeAllReduce",)),
+    "batch": (write("batch_size", "100"), ("batch_size=100",)),
+    "slider of the batch": (slide("batch_size", "ArrowLeft"), ("batch_size=64",)),
+    "cost model": (choose("cost_model", "paleo2017"), ("cost_model=paleo2017",)),
+    "type": (choose("dtype", "fp64"), ("dtype=fp64",)),
+    "optimizer": (choose("optimizer", "adam"), ("optimizer=adam",)),
+    "pipelined": (tick("#use_pipeline"), ("use_pipeline=true",)),
+    "fused": (tick("#fuse"), ("fuse=true",)),
+    "software": (choose("software", "MXNet"), ("software=MXNet",)),
+    "share of computing": (write("ppp_comp", "0.5"), ("ppp_comp=0.5",)),
+    "slider of computing": (slide("ppp_comp", "ArrowLeft"), ("ppp_comp=0.99",)),
+    "share of the network": (write("ppp_comm", "0.25"), ("ppp_comm=0.25",)),
+    "slider of the network": (slide("ppp_comm", "Home"), ("ppp_comm=0.01",)),
+    "dataset": (choose("dataset", "mnist"), ("dataset=mnist",)),
+    "samples": (write("dataset_size", "5000"), ("dataset=", "dataset_size=5000")),
+    "epochs": (write("epochs", "3.5"), ("epochs=3.5",)),
+    "price": (write("price", "0.90 EUR/h"), ("price=0.90+EUR%2Fh",)),
+}
+
+
+def test_the_page_opens_with_the_defaults_and_their_figures(view: View) -> None:
+    view.open().shows()
+    assert view.query() == ""
+    assert view.headlines() == expected_headlines("")
+    assert view.page.title() == "inception_v3 - Paleo"
+    keys = [figure.get_attribute("data-key") for figure in view.page.query_selector_all("figure")]
+    assert [key for key in keys if key] == ["memory", "speedup", "time", "step", "efficiency"]
+    assert view.cells("table-scaling") == answer("scaling", "")["table"]["rows"]
+
+
+@pytest.fixture(scope="module")
+def shared(browser: Any, server: str) -> Iterator[View]:
+    """One page for all controls: to open it takes longer than to change them."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    view = View(context.new_page(), server)
+    watch(view.page, view)
+    yield view.open(LENET)
+    context.close()
+
+
+@pytest.mark.parametrize("control", CONTROLS)
+def test_a_control_changes_the_address_and_the_figures(shared: View, control: str) -> None:
+    view = shared
+    act, changed = CONTROLS[control]
+    view.page.evaluate("history.pushState(null, '', '?net=lenet5')")
+    view.page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
+    view.shows(LENET)
+    act(view.page)
+    view.shows(LENET, *changed)
+    assert sorted(view.query().split("&")) == sorted([LENET, *changed])
+    assert view.headlines() == expected_headlines(view.query())
+    assert view.cells("table-scaling") == answer("scaling", view.query())["table"]["rows"]
+    view.check()
+
+
+def test_a_net_is_found_by_typing_a_part_of_its_name(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    pick("net", "densenet201")(view.page)
+    assert view.page.locator("#box-net [role=option]").all_inner_texts() == ["densenet201"]
+    view.page.keyboard.press("Enter")
+    view.shows("net=densenet201")
+    pick("net", "alex", "ArrowDown", "ArrowDown", "Enter")(view.page)
+    second = [entry for entry in view.page.evaluate("Paleo.data('choices').nets.map(n => n.name)")
+              if "alex" in entry][1]  # fmt: skip
+    view.shows(f"net={second}")
+    pick("net", "no such")(view.page)
+    assert view.text("#box-net [role=listbox]") == "No such name."
+    view.page.keyboard.press("Escape")
+    assert view.page.input_value("#net") == second
+
+
+def test_shares_of_a_software_are_shown_and_become_ones_own_when_moved(view: View) -> None:
+    view.open(f"{LENET}&software=Caffe").shows(LENET, "software=Caffe")
+    assert (view.page.input_value("#ppp_comp"), view.page.input_value("#ppp_comm")) == (
+        "0.21",
+        "0.56",
+    )
+    slide("ppp_comp", "ArrowRight")(view.page)
+    view.shows(LENET, "ppp_comp=0.22", "ppp_comm=0.56")
+    assert view.page.input_value("#software") == ""
+    choose("software", "TensorFlow")(view.page)
+    view.shows(LENET, "software=TensorFlow")
+    choose("software", "")(view.page)
+    view.shows(LENET, "ppp_comp=0.62", "ppp_comm=0.72")
+
+
+def test_tabs_show_layers_and_memory_as_the_api_has_them(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    view.page.click("#tab-layers")
+    view.shows(LENET, "view=layers")
+    assert view.cells("table-layers") == answer("layers", LENET)["table"]["rows"]
+    assert view.page.locator("#layers-charts svg:visible").count() >= 2
+    view.page.click("#tab-memory")
+    view.shows(LENET, "view=memory")
+    assert view.cells("table-memory") == answer("memory", LENET)["table"]["rows"]
+    view.page.reload()
+    view.shows(LENET, "view=memory")
+    assert view.page.locator("#table-memory").is_visible()
+
+
+@pytest.mark.parametrize("key", ["speedup", "memory"])
+def test_a_tip_says_a_value_as_the_chart_has_it_in_words(view: View, key: str) -> None:
+    view.open(LENET).shows(LENET)
+    kind, mark = ("scaling", "dot") if key == "speedup" else ("memory", "bar")
+    if kind == "memory":
+        view.page.click("#tab-memory")
+    chart = answer(kind, LENET)["charts"][key]
+    figure = f"figure[data-key={key}]"
+    view.page.locator(f"{figure} g[aria-label={mark}] > *").last.hover(force=True)
+    lines = view.page.locator(f"{figure} g[aria-label=tip] tspan")
+    lines.first.wait_for(timeout=PATIENCE)
+    said = [line.strip("\u200b") for line in lines.all_text_contents()]
+    told = [
+        (f"{series['name']}", f"{chart['y_label']}: {text}")
+        if key == "speedup"
+        else (f"{series['name']}: {text}", chart["y_label"])
+        for series in chart["series"]
+        for text in series["texts"]
+    ]
+    assert any(name in said and value in said for name, value in told), said
+
+
+def test_a_table_is_sorted_by_a_column_and_as_it_was(view: View) -> None:
+    view.open(f"{LENET}&view=layers").shows(LENET, "view=layers")
+    rows = view.cells("table-layers")
+    heads = view.page.locator("#table-layers thead button span:first-child").all_inner_texts()
+    place = heads.index("parameters")
+    sort = f"#table-layers thead th:nth-child({place + 1}) button"
+
+    def parameters() -> list[int]:
+        return [int(row[place].replace(",", "")) for row in view.cells("table-layers")]
+
+    view.page.click(sort)
+    # ip1 has 800 x 500 + 500, conv2 25 x 20 x 50 + 50, ip2 5,010, conv1 75 x 20 + 20.
+    assert parameters() == [400_500, 25_050, 5_010, 1_520, 0, 0, 0, 0, 0, 0]
+    view.page.click(sort)
+    assert parameters() == [0, 0, 0, 0, 0, 0, 1_520, 5_010, 25_050, 400_500]
+    view.page.click(sort)
+    assert view.cells("table-layers") == rows
+
+
+def test_back_and_forward_go_through_what_was_looked_at(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    choose("scheme", "OneToAll")(view.page)
+    view.shows(LENET, "scheme=OneToAll")
+    slide("workers", "ArrowRight", "ArrowRight")(view.page)
+    view.shows(LENET, "scheme=OneToAll", "workers=32")
+    view.page.go_back()
+    # Each press of a key is a step; a drag, with its change at the end alone, is one.
+    view.shows(LENET, "scheme=OneToAll", "workers=16")
+    assert view.page.input_value("#workers") == "16"
+    view.page.go_back()
+    view.page.go_back()
+    view.shows(LENET)
+    assert view.page.input_value("#scheme") == ""
+    assert view.headlines() == expected_headlines(LENET)
+    view.page.go_forward()
+    view.shows(LENET, "scheme=OneToAll")
+
+
+def test_a_drag_is_answered_on_the_way_and_is_one_step_back(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    before = view.page.evaluate("history.length")
+    box = view.page.locator("#batch_size-slider").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    view.page.mouse.move(box["x"] + box["width"] * 7 / 13, middle)
+    view.page.mouse.down()
+    view.page.mouse.move(box["x"] + box["width"] - 1, middle, steps=12)
+    view.shows(LENET, "batch_size=8192")  # the button is still down
+    view.page.mouse.up()
+    view.page.wait_for_timeout(100)
+    assert view.page.evaluate("history.length") == before + 1
+    view.page.go_back()
+    view.shows(LENET)
+    assert view.page.input_value("#batch_size") == "128"
+
+
+def test_the_heading_says_the_number_of_workers_and_the_thick_line_why(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    title = answer("scaling", LENET)["table"]["title"]
+    assert view.text("#heading") == f"{title}, 8\u00a0workers"
+    best = "#workers-charts figure:first-child .legend .chosen"
+    assert view.text(best).endswith("(the best on 128 workers)")
+    write("workers", "1")(view.page)
+    view.shows(LENET, "workers=1")
+    assert view.text("#heading") == f"{title}, 1\u00a0worker"
+    choose("scheme", "OneToAll")(view.page)
+    view.shows(LENET, "workers=1", "scheme=OneToAll")
+    assert view.text(best) == "OneToAll (chosen)"
+
+
+def test_an_older_answer_never_follows_a_newer_one(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        if "OneToAll" in route.request.url:
+            held.append(route)  # answered after the next one
+        else:
+            route.continue_()
+
+    view.page.route("**/api/scaling?*", hold)
+    choose("scheme", "OneToAll")(view.page)
+    view.page.wait_for_timeout(250)
+    assert view.page.locator("#busy").is_visible()
+    choose("scheme", "TreeAllReduce")(view.page)
+    view.shows(LENET, "scheme=TreeAllReduce")
+    for route in held:
+        route.continue_()
+    view.page.wait_for_timeout(150)
+    assert view.headlines() == expected_headlines(f"{LENET}&scheme=TreeAllReduce")
+    assert not view.page.locator("#busy").is_visible()
+
+
+def test_a_link_reproduces_the_view_in_another_browser(
+    new_view: Callable[..., View], server: str
+) -> None:
+    first, other = new_view(server), new_view(server)
+    first.open(LENET).shows(LENET)
+    pick("device", "H100_SXM", "Enter")(first.page)
+    write("workers", "48")(first.page)
+    tick("#fuse")(first.page)
+    first.page.click("#tab-layers")
+    changed = (LENET, "device=H100_SXM", "workers=48", "fuse=true", "view=layers")
+    first.shows(*changed)
+    other.page.goto(first.page.url)
+    other.shows(*changed)
+    for look in (View.headlines, lambda view: view.cells("table-layers")):
+        assert look(first) == look(other)
+    assert other.page.is_checked("#fuse")
+    assert other.page.input_value("#device") == "H100_SXM"
+
+
+def test_a_link_with_bad_values_says_so_and_the_page_can_be_used(view: View) -> None:
+    view.refused = True
+    view.open(f"{LENET}&batch_size=many&device=K21X&colour=red&view=sideways")
+    errors = view.text("#errors")
+    assert "batch_size: expected a whole number" in errors
+    assert "K21X" in errors
+    assert "K20X" in errors  # a near name is offered
+    notice = view.text("#notice")
+    assert '"colour"' in notice
+    assert '"sideways"' in notice
+    assert view.page.get_attribute("#batch_size", "aria-invalid") == "true"
+    assert view.page.input_value("#batch_size") == "many"
+    assert "nothing to show" in view.text("#nothing")
+    write("batch_size", "32")(view.page)
+    pick("device", "K20X", "Enter")(view.page)
+    view.shows(LENET, "batch_size=32", "device=K20X")
+    assert not view.page.locator("#errors").is_visible()
+    assert view.headlines() == expected_headlines(view.query())
+
+
+def test_an_error_keeps_the_last_good_picture_dimmed(view: View) -> None:
+    view.refused = True
+    view.open(LENET).shows(LENET)
+    before = view.headlines()
+    view.page.fill("#ppp_comp", "7")
+    assert "ppp_comp" in view.text("#errors")
+    assert view.page.get_attribute("#errors", "role") == "alert"
+    assert view.headlines() == before
+    assert "stale" in str(view.page.get_attribute("#results", "class"))
+    assert "last settings that had no mistake" in view.text("#stale")
+    view.page.fill("#ppp_comp", "0.7")
+    view.shows(LENET, "ppp_comp=0.7")
+    assert "stale" not in str(view.page.get_attribute("#results", "class"))
+    assert not view.page.locator("#stale").is_visible()
+
+
+def test_a_server_that_is_gone_is_said_in_a_line(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    view.page.route("**/api/**", lambda route: route.abort("connectionrefused"))
+    tick("#fuse")(view.page)
+    assert view.text("#errors") == "The server does not answer. Is it still running?"
+    assert all("CONNECTION_REFUSED" in fault for fault in view.faults)
+    view.faults.clear()
+
+
+@pytest.mark.parametrize("export", ["simulate", "summary", "memory"])
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_an_export_is_what_the_command_line_prints(view: View, export: str, form: str) -> None:
+    view.open(f"{LENET}&device=K20X&workers=4").shows(LENET, "device=K20X", "workers=4")
+    name, data = view.download(f'[data-export="{export}.{form}"]')
+    assert name == f"lenet5-{export}.{form}"
+    options = {"simulate": ["--scaling=weak"]}.get(export, [])
+    said = ["lenet5", "--device=K20X", "--batch_size=128", *options, f"--format={form}"]
+    assert data == command(export, *said)
+
+
+def test_commands_and_the_link_are_copied(view: View) -> None:
+    view.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    view.open(f"{LENET}&scaling=strong").shows(LENET, "scaling=strong")
+    view.page.click(".command:first-child button")
+    view.page.locator(".command:first-child button", has_text="Copied").wait_for()
+    copied = view.page.evaluate("navigator.clipboard.readText()")
+    shown = answer("scaling", view.query())["commands"][0]["text"]
+    assert copied == shown == view.text(".command:first-child code")
+    rows = json.loads(command(*shown.split()[1:], "--format=json"))["runs"][0]["rows"]
+    figures = dict(view.headlines())
+    eight = next(row for row in rows if row["workers"] == 8)
+    assert figures["speedup over one worker"] == (f"{eight['speedup'][eight['best_scheme']]:.3f}")
+    view.page.click("#copy-link button")
+    view.page.locator("#copy-link button", has_text="Copied").wait_for()
+    assert view.page.evaluate("navigator.clipboard.readText()") == view.page.url
+
+
+def test_reset_goes_back_to_the_defaults(view: View) -> None:
+    view.open(f"{LENET}&fuse=true&scheme=OneToAll").shows(LENET, "fuse=true", "scheme=OneToAll")
+    view.page.click("#reset")
+    view.shows()
+    assert view.query() == ""
+    assert not view.page.is_checked("#fuse")

@@ -1,0 +1,333 @@
+"""The live demo and the report for everybody: accessibility, narrow windows, colours, keyboard."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser import NET, View, net_file, violations
+
+pytest_plugins = ("tests.browser_fixtures",)
+
+STATIC = Path(__file__).parents[1] / "paleo/web/static"
+LENET = "net=lenet5"
+LIBRARIES = ("d3.min.js", "plot.umd.min.js")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("shown", ["workers", "layers", "memory"])
+def test_axe_finds_nothing(
+    new_view: Callable[..., View], server: str, scheme: str, shown: str
+) -> None:
+    view = new_view(server, color_scheme=scheme)
+    query = [LENET, *([f"view={shown}"] if shown != "workers" else [])]
+    view.open("&".join(query)).shows(*query)
+    assert violations(view.page) == []
+
+
+@pytest.mark.parametrize("width", [320, 360, 768])
+def test_a_narrow_window_scrolls_in_one_direction_only(
+    new_view: Callable[..., View], server: str, width: int
+) -> None:
+    view = new_view(server, viewport={"width": width, "height": 740})
+    query = ["net=vgg16", "view=layers"]
+    view.open("&".join(query)).shows(*query)
+    for tab in ("layers", "memory", "workers"):
+        view.page.click(f"#tab-{tab}")
+        view.page.wait_for_timeout(60)
+        sizes = "[document.documentElement.scrollWidth, document.body.scrollWidth]"
+        assert max(view.page.evaluate(sizes)) <= width
+    assert violations(view.page) == []
+
+
+#: Texts of the charts that are shown which begin left of their picture.
+CUT_OFF = """() => [...document.querySelectorAll(".picture > svg")].flatMap(svg => {
+    const left = svg.getBoundingClientRect().left;
+    return [...svg.querySelectorAll("text")]
+        .filter(text => text.getBoundingClientRect().left < left).map(text => text.textContent);
+})"""
+#: The names at the bars of the first chart of layers.
+BARS = "#layers-charts figure:first-child [aria-label='y-axis tick label'] text"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_names_of_layers_are_inside_their_chart_and_tell_layers_apart(
+    new_view: Callable[..., View], server: str, width: int
+) -> None:
+    view = new_view(server, viewport={"width": width, "height": 800})
+    view.open("view=layers").shows("view=layers")  # of inception_v3
+    assert view.page.evaluate(CUT_OFF) == []
+    names = view.page.locator(BARS).all_text_contents()
+    assert "Conv2d_1a_3x3" in names  # short enough for any width
+    # All but the input take time.
+    assert len(names) == view.page.locator("#table-layers tbody tr").count() - 1
+    assert len(set(names)) == len(names)
+
+
+def test_the_bar_of_a_net_of_one_layer_has_its_name(view: View) -> None:
+    view.open(f"{LENET}&view=layers").shows(LENET, "view=layers")
+    layers = {name: NET["layers"][name] for name in ("data", "conv")}
+    view.upload("one.json", net_file(name="one", layers=layers))
+    view.shows("view=layers", file="one.json")
+    assert view.page.locator(BARS).all_text_contents() == ["conv"]
+    assert view.page.locator("#memory-bar [aria-label='y-axis tick label']").count() == 0
+
+
+LONG = "a" * 120
+#: How wide the page is, in pixels.
+WIDTH = "document.documentElement.scrollWidth"
+
+
+@pytest.mark.parametrize("width", [320, 1280])
+def test_a_long_name_of_a_net_widens_no_page(
+    new_view: Callable[..., View], server: str, tmp_path: Path, width: int
+) -> None:
+    view = new_view(server, viewport={"width": width, "height": 800})
+    view.open(LENET).shows(LENET)
+    view.upload(f"{LONG}.json", net_file(name=LONG))
+    view.shows(file=f"{LONG}.json")
+    for tab in ("layers", "memory", "workers"):
+        view.page.click(f"#tab-{tab}")
+        assert view.page.evaluate(WIDTH) <= width
+    (tmp_path / "long.json").write_bytes(net_file(name=LONG))
+    made = opened(
+        new_view,
+        written(tmp_path, str(tmp_path / "long.json")),
+        viewport={"width": width, "height": 800},
+    )
+    assert LONG in made.text("#heading")
+    assert made.page.evaluate(WIDTH) <= width
+
+
+def test_without_scripts_the_page_says_so_and_shows_no_controls(
+    new_view: Callable[..., View], server: str
+) -> None:
+    view = new_view(server, java_script_enabled=False).open()
+    assert "JavaScript" in view.text(".message.bad:visible")
+    assert not view.page.locator("#settings").is_visible()
+
+
+def test_axe_finds_nothing_where_there_is_an_error_an_upload_or_an_open_list(view: View) -> None:
+    view.refused = True
+    view.open(LENET).shows(LENET)
+    view.upload("mine.json", net_file())
+    view.shows(file="mine.json")
+    view.page.fill("#batch_size", "-1")
+    view.text("#errors")
+    assert violations(view.page) == []
+    view.page.click("#own-remove")
+    view.page.fill("#batch_size", "128")
+    view.page.click("#device")
+    assert view.page.locator("#box-cluster [role=option]").count() > 90
+    assert violations(view.page) == []
+
+
+def test_colours_follow_the_system_or_the_readers_choice(
+    new_view: Callable[..., View], server: str
+) -> None:
+    view = new_view(server, color_scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    line = (
+        "getComputedStyle(document.querySelector('#workers-charts [stroke=\"var(--s0)\"]')).stroke"
+    )
+    view.open(LENET).shows(LENET)
+    dark = view.page.evaluate(ground), view.page.evaluate(line)
+    view.page.select_option("#theme", "light")
+    light = view.page.evaluate(ground), view.page.evaluate(line)
+    assert (dark, light) == (
+        ("rgb(15, 19, 24)", "rgb(86, 180, 233)"),
+        ("rgb(244, 246, 249)", "rgb(0, 114, 178)"),
+    )
+    assert violations(view.page) == []
+    view.page.reload()
+    view.shows(LENET)
+    assert view.page.input_value("#theme") == "light"
+    assert view.page.evaluate(ground) == light[0]
+    view.page.select_option("#theme", "system")
+    assert view.page.evaluate(ground) == dark[0]
+
+
+def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    press = view.page.keyboard.press
+
+    def focus() -> str:
+        found = "document.activeElement.id || document.activeElement.dataset.export || ''"
+        return str(view.page.evaluate(found))
+
+    seen: list[str] = []
+    press("Tab")
+    assert view.page.evaluate("document.activeElement.className") == "skip"
+    for _ in range(80):
+        press("Tab")
+        seen.append(focus())
+        if seen[-1] == "memory.json":
+            break
+    controls = (
+        "theme net file device network workers-slider workers scheme batch_size-slider batch_size "
+        "cost_model dtype optimizer use_pipeline fuse software ppp_comp-slider ppp_comp "
+        "ppp_comm-slider ppp_comm dataset dataset_size epochs price reset tab-workers "
+        "simulate.csv simulate.json summary.csv memory.json"
+    )
+    order = [name for name in seen if name in controls.split()]
+    assert order == [name for name in controls.split() if name in order]
+    assert set(controls.split()) <= set(seen)
+
+    view.page.focus("#net")
+    press("ArrowDown")
+    assert view.page.get_attribute("#net", "aria-expanded") == "true"
+    assert view.page.locator("#box-net .active").inner_text() == "lenet5"
+    press("Escape")
+    assert view.page.get_attribute("#net", "aria-expanded") == "false"
+    view.page.focus("#workers-slider")
+    press("End")
+    view.shows(LENET, "workers=128")
+    view.page.focus("[name=scaling][value=weak]")
+    press("ArrowDown")
+    view.shows(LENET, "workers=128", "scaling=strong")
+    view.page.focus("#fuse")
+    press("Space")
+    view.shows(LENET, "workers=128", "scaling=strong", "fuse=true")
+    view.page.focus("#tab-workers")
+    press("ArrowRight")
+    assert focus() == "tab-layers"
+    view.shows(LENET, "workers=128", "scaling=strong", "fuse=true", "view=layers")
+    press("End")
+    assert focus() == "tab-memory"
+    press("ArrowRight")
+    assert focus() == "tab-workers"
+
+
+def test_the_skip_link_leads_to_the_results(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    view.page.keyboard.press("Tab")
+    view.page.keyboard.press("Enter")
+    assert view.page.evaluate("document.activeElement.id") == "results"
+
+
+def test_the_headlines_are_said_once_a_change_is_over(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    view.page.select_option("#scheme", "OneToAll")
+    view.page.locator("#live", has_text="scheme: OneToAll").wait_for(state="attached")
+    said = view.page.text_content("#live")
+    assert said == ", ".join(f"{label}: {value}" for label, value in view.headlines())
+    assert view.page.get_attribute("#live", "aria-live") == "polite"
+
+
+def test_charts_say_what_they_show_and_where_its_numbers_are(view: View) -> None:
+    view.open(f"{LENET}&view=layers").shows(LENET, "view=layers")
+    pictures = view.page.locator("[role=img]")
+    labels = [pictures.nth(i).get_attribute("aria-label") for i in range(pictures.count())]
+    shown = [label for label in labels if label]
+    assert len(shown) >= 6  # speedup, step, efficiency, time, memory, layers, roofline
+    assert any("speedup over one worker against workers" in label for label in shown)
+    for i, label in enumerate(labels):
+        if label:
+            table = pictures.nth(i).get_attribute("aria-describedby")
+            assert view.page.locator(f"table#{table}").count() == 1
+
+
+def test_a_printed_page_has_all_rows_and_no_buttons(view: View) -> None:
+    view.open("net=vgg16&view=layers").shows("net=vgg16", "view=layers")
+    view.page.emulate_media(media="print")
+    assert not view.page.locator("#exports").is_visible()
+    heights = "e => [e.clientHeight, e.scrollHeight]"
+    inner, whole = view.page.locator("#layers-table .scroll").evaluate(heights)
+    assert inner >= whole - 1
+
+
+def test_the_style_that_plot_writes_is_the_one_that_is_allowed(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    written = set(view.page.locator("svg style").all_text_contents())
+    assert written == {(STATIC / "vendor/plot-style.css").read_text("utf-8")}
+
+
+def test_the_page_has_nothing_inline_and_names_no_other_host() -> None:
+    text = (STATIC / "index.html").read_text("utf-8")
+    assert not re.search(r"\son\w+=|\sstyle=|<style|javascript:", text)
+    assert re.findall(r"<script(?! defer src=)(?! type=\"application/json\")", text) == []
+    for path in STATIC.iterdir():
+        if path.suffix in (".html", ".js", ".css"):
+            found = re.findall(r"https?://[^\s\"']+", path.read_text("utf-8"))
+            assert [each for each in found if "www.w3.org/2000/svg" not in each] == []
+            assert "innerHTML" not in path.read_text("utf-8")
+            assert len(path.read_text("utf-8").splitlines()) < 600
+    names = {path.name for path in (STATIC / "vendor").iterdir()}
+    assert {*LIBRARIES, "d3.LICENSE", "plot.LICENSE"} <= names
+
+
+# The report: the same page without a server.
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("report"), "lenet5", "alex_v2")
+
+
+def written(folder: Path, *nets: str) -> Path:
+    """Return the path of a report on these nets."""
+    from click.testing import CliRunner
+
+    from paleo.cli import cli
+
+    path = folder / "report.html"
+    said = ["report", *nets, "--device=K20X", "-o", str(path)]
+    result = CliRunner().invoke(cli, said, prog_name="paleo")
+    assert result.exit_code == 0, result.output
+    return path
+
+
+def opened(new_view: Callable[..., View], report: Path, **options: Any) -> View:
+    view = new_view(report.as_uri(), **options)
+    view.open()
+    view.page.wait_for_selector("#headlines dd")
+    return view
+
+
+def test_a_report_answers_without_a_server(new_view: Callable[..., View], report: Path) -> None:
+    view = opened(new_view, report)
+    assert view.page.locator("#upload, #reset, #copy-link, #batch_size").count() == 0
+    first = view.headlines()
+    view.page.click("#net")
+    view.page.fill("#net", "alex_v2")
+    view.page.keyboard.press("Enter")
+    assert "alex_v2 on K20X" in view.text("#heading")
+    assert view.headlines() != first
+    view.page.check("[name=scaling][value=strong]")
+    assert "strong scaling" in view.text("#heading")
+    view.page.select_option("#scheme", "OneToAll")
+    assert dict(view.headlines())["scheme"] == "OneToAll"
+    view.page.focus("#workers-slider")
+    view.page.keyboard.press("Home")
+    view.page.locator("#headlines", has_text="1.000").wait_for()
+    assert dict(view.headlines())["speedup over one worker"] == "1.000"
+    assert view.text("#heading").endswith(", 1\u00a0worker")
+    view.page.select_option("#workers", "32")
+    view.page.locator("#heading", has_text="32\u00a0workers").wait_for()
+    assert view.page.locator("#workers option").all_inner_texts() == (
+        ["1", "2", "4", "8", "16", "32", "64", "128"]
+    )
+    view.page.click("#tab-layers")
+    assert view.page.locator("#table-layers tbody tr").count() > 10
+    name, data = view.download('[data-export="simulate.csv"]')
+    assert name == "alex_v2-simulate.csv"
+    assert data.startswith(b"net,device,")
+    assert data.count(b"\nalex_v2,K20X,") >= 8
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_a_report(
+    new_view: Callable[..., View], report: Path, scheme: str
+) -> None:
+    view = opened(new_view, report, color_scheme=scheme)
+    assert violations(view.page) == []
+
+
+def test_a_report_fits_a_narrow_window(new_view: Callable[..., View], report: Path) -> None:
+    view = opened(new_view, report, viewport={"width": 320, "height": 700})
+    assert view.page.evaluate("document.documentElement.scrollWidth") <= 320
+    assert violations(view.page) == []

@@ -1,0 +1,371 @@
+"""Uploads: read as the importers read files, within bounds, and never written or run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.web import parsing, uploads
+from paleo.web.parsing import Job
+from paleo.web.uploads import BusyError, Uploads, checked_file
+
+NETS = Path(__file__).parents[1] / "nets"
+TINY = b"""
+name: "tiny"
+layer { name: "data" type: "Input" top: "data"
+        input_param { shape { dim: 2 dim: 3 dim: 8 dim: 8 } } }
+layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
+        convolution_param { num_output: 4 kernel_size: 3 } }
+"""
+#: Within limits that a test reaches in no time; an interpreter with its packages needs the memory.
+QUICK = {"seconds": 5, "layers": 100, "characters": 10_000}
+
+
+def net_text(layers: int) -> bytes:
+    found: dict[str, Any] = {"data": {"type": "Input", "parents": [], "tensor": [1, 4]}}
+    for i in range(layers - 1):
+        found[f"d{i}"] = {
+            "type": "Dropout",
+            "parents": [next(reversed(found))],
+            "dropout_keep_prob": 0.5,
+        }
+    return json.dumps({"name": "long", "layers": found}).encode()
+
+
+def refused(data: bytes, file: str, **limits: int) -> list[str]:
+    """Return what is said of a file, read in this process."""
+    found = parsing.answer(data, Job(file, **{**QUICK, **limits}))
+    assert list(found) == ["errors"]
+    assert all("\n" not in line for line in found["errors"])
+    return list(found["errors"])
+
+
+def test_a_net_file_is_read_to_a_net_file() -> None:
+    data = (NETS / "nin.json").read_bytes()
+    found = Uploads().read(data, "mine.json")
+    assert (found["name"], found["file"], found["layers"]) == ("nin", "mine.json", 19)
+    assert paleo.loads(found["text"]).layers == paleo.load("nin").layers
+
+
+def test_a_prototxt_is_read() -> None:
+    pytest.importorskip("google.protobuf", reason="needs protobuf")
+    found = Uploads().read(TINY, "tiny.prototxt")
+    # 3 x 3 windows of 3 channels, 4 filters and their biases.
+    assert paleo.summarize(paleo.loads(found["text"])).num_params == 3 * 3 * 3 * 4 + 4
+    assert found["notes"] == ["imported from caffe"]
+
+
+def onnx_net(external: str = "") -> bytes:
+    onnx = pytest.importorskip("onnx", reason="needs onnx")
+    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
+    weights = helper.make_tensor("w", kind, [5, 4], [0.0] * 20)
+    if external:
+        weights = onnx.TensorProto(name="w", data_type=kind, dims=[5, 4], data_location=1)
+        weights.external_data.add(key="location", value=external)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "product")],
+        "tiny",
+        [helper.make_tensor_value_info("x", kind, ["batch", 5])],
+        [helper.make_tensor_value_info("y", kind, ["batch", 4])],
+        [weights],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    data: bytes = helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+    return data
+
+
+def test_an_onnx_file_is_read() -> None:
+    found = Uploads().read(onnx_net(), "tiny.onnx")
+    assert paleo.summarize(paleo.loads(found["text"])).num_params == 5 * 4
+
+
+@pytest.mark.parametrize("file", ["tiny.onnx", "nin.json", "tiny.prototxt"])
+def test_reading_opens_no_file_and_imports_nothing_of_the_users(file: str, tmp_path: Path) -> None:
+    """Every file that the process opens while it reads is one of Python's or of a package."""
+    if file.endswith("prototxt"):
+        pytest.importorskip("google.protobuf", reason="needs protobuf")
+    (tmp_path / "outside.bin").write_bytes(b"\0" * 80)
+    data = {
+        "nin.json": (NETS / "nin.json").read_bytes(),
+        "tiny.prototxt": TINY,
+    }.get(file) or onnx_net(str(tmp_path / "outside.bin"))
+    program = (
+        "import sys, json\n"
+        "opened = []\n"
+        "def hook(event, arguments):\n"
+        "    if event in ('open', 'os.system', 'subprocess.Popen', 'socket.connect', 'exec'):\n"
+        "        opened.append((event, repr(arguments[:2])))\n"
+        "from paleo.web.parsing import Job, answer\n"
+        "sys.addaudithook(hook)\n"
+        f"found = answer(sys.stdin.buffer.read(), Job({file!r}))\n"
+        "assert 'text' in found, found\n"
+        "print(json.dumps(opened))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=data, capture_output=True, check=True, cwd=tmp_path
+    )
+    opened = [tuple(each) for each in json.loads(done.stdout)]
+    places = (sys.prefix, sys.base_prefix, str(Path(paleo.__file__).parent))
+    for event, arguments in opened:
+        if event == "open":
+            assert any(place in arguments for place in places), arguments
+            assert "'w" not in arguments
+        else:
+            # Importing a module of a package runs its code.
+            assert event == "exec", event
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        None, "", 3, "net", "net.txt", "../net.json", "a/b.json", "a\\b.json", "/etc/passwd",
+        "a\0.json",
+        "a\n.json", "python:os.json", "x" * 300 + ".json", "\ud800.json", "net.json/", "net.py",
+        "net.caffemodel",
+    ],
+)  # fmt: skip
+def test_only_names_of_nets_without_a_folder_are_taken(name: Any) -> None:
+    with pytest.raises(paleo.NetSpecError) as caught:
+        checked_file(name)
+    assert str(caught.value).isprintable()
+
+
+def test_a_name_may_be_any_other_text() -> None:
+    for name in ("<script>alert(1)</script>.json".replace("/", ""), "-x.onnx", "é 深.PROTOTXT"):
+        assert checked_file(name) == name
+
+
+@pytest.mark.parametrize(
+    ("data", "file", "said"),
+    [
+        (b"[" * 200_000, "a.json", "nested too deeply"),
+        (b'{"layers":{"a":' * 30_000, "a.json", "nested too deeply"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "a.json", "nested too deeply"),
+        (b"{", "a.json", "not JSON"),
+        (b"\xff\xfe{}", "a.json", "not JSON"),
+        (b"null", "a.json", "expected a JSON object"),
+        (b"[1]", "a.json", "expected a JSON object"),
+        (net_text(101), "a.json", "101 layers"),
+        (net_text(2).replace(b"[1, 4]", b"[1," + b"9" * 5000 + b"]"), "a.json", "too large"),
+    ],
+)  # fmt: skip
+def test_a_bad_net_file_is_refused_in_a_line(data: bytes, file: str, said: str) -> None:
+    (line,) = refused(data, file)
+    assert line.startswith(f"{file}: ")
+    assert said in line
+
+
+def test_blocks_that_would_blow_up_are_counted_before_they_are_written_out() -> None:
+    # 90 layers, each in 1024 slices.
+    inside = {f"d{i}": {"type": "Dropout", "parents": ["d0"]} for i in range(90)}
+    block = {"type": "ModelParallel", "parents": [], "splits": 1024, "layers": inside}
+    (line,) = refused(json.dumps({"name": "a", "layers": {"b": block}}).encode(), "a.json")
+    assert "it has 92,160 layers" in line
+
+
+def test_many_mistakes_are_cut() -> None:
+    layers = {f"x{i}": {"type": "Nothing", "parents": []} for i in range(99)}
+    found = refused(json.dumps({"name": "a", "layers": layers, "b": 1, "c": 1}).encode(), "a.json")
+    assert len(found) == 101
+    assert found[-1] == "a.json: there are more mistakes, which are not listed"
+
+
+@pytest.mark.parametrize(
+    ("data", "file"),
+    [
+        (b"layer {" * 50_000, "a.prototxt"),
+        (b"\x00\x01", "a.prototxt"),
+        (b"{}", "a.prototxt"),
+        (b"layer { name: 'a' type: 'Convolution' bottom: 'b' top: 'a' }", "a.prototxt"),
+        (b"\x0a" * 1000, "a.onnx"),
+        (b"PK\x03\x04", "a.onnx"),
+        (b"{}", "a.onnx"),
+    ],
+)
+def test_bad_files_of_frameworks_are_refused(data: bytes, file: str) -> None:
+    pytest.importorskip("google.protobuf", reason="needs protobuf")
+    if file.endswith("onnx"):
+        pytest.importorskip("onnx", reason="needs onnx")
+    for line in refused(data, file):
+        assert line.startswith(f"{file}: ")
+
+
+def test_an_onnx_file_of_graphs_in_graphs_is_refused() -> None:
+    onnx = pytest.importorskip("onnx", reason="needs onnx")
+    data = onnx_net()
+    model = onnx.ModelProto.FromString(data)
+    nested = model.graph.SerializeToString()
+
+    def field(number: int, payload: bytes) -> bytes:
+        size, found = len(payload), b""
+        while size > 127:
+            found += bytes([size & 127 | 128])
+            size >>= 7
+        return bytes([number << 3 | 2]) + found + bytes([size]) + payload
+
+    for _ in range(2000):  # an attribute (5) of a node (1) has a graph (6)
+        nested = field(1, field(5, field(6, nested)))
+    (line,) = refused(field(7, nested) + b"\x08\x08", "deep.onnx")
+    assert line.startswith("deep.onnx: not an ONNX model")
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let the process that reads do something else."""
+
+    def start(program: str) -> None:
+        monkeypatch.setattr(uploads, "_START", program.replace("{", "{{").replace("}", "}}"))
+
+    return start
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import time; time.sleep(60)",
+        "while True: pass",
+        "import sys; sys.stdin.buffer.read(); import os; os._exit(3)",
+        "import os; os.abort()",
+        "print('nonsense')",
+        "import sys\nwhile True: sys.stdout.write('x' * 65536)",
+        "",
+    ],
+)
+def test_a_process_that_does_not_answer_is_stopped(
+    program: str, slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow(program)
+    monkeypatch.setattr(uploads, "Job", lambda file: Job(file, seconds=1))
+    began = time.monotonic()
+    with pytest.raises(paleo.NetSpecError, match="too much to be read here"):
+        Uploads().read(net_text(2), "a.json")
+    assert time.monotonic() - began < 60  # and not the minute that it would take
+
+
+def test_memory_is_limited() -> None:
+    resource = pytest.importorskip("resource", reason="needs POSIX limits")
+    assert resource
+    line = Job("a.json", memory=600 << 20).to_line()
+    program = (
+        "from paleo.web import parsing\n"
+        "def hog(*_): return bytearray(2 << 30)\n"
+        "parsing.read = hog\n"
+        "parsing.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], input=line + b"{}", capture_output=True, check=True
+    )
+    assert json.loads(done.stdout) == {
+        "errors": ["a.json: too large or nested too deeply to be read here"]
+    }
+
+
+def test_the_process_can_write_no_file(tmp_path: Path) -> None:
+    pytest.importorskip("resource", reason="needs POSIX limits")
+    target = tmp_path / "made"
+    program = (
+        "from paleo.web import parsing\n"
+        f"def write(*_): open({str(target)!r}, 'wb').write(b'x' * 10000)\n"
+        "parsing.read = write\n"
+        "parsing.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        input=Job("a.json").to_line() + b"{}",
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert not target.exists() or target.stat().st_size == 0
+
+
+def test_only_a_few_are_read_at_once(
+    slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "Job", lambda file: Job(file, seconds=2))
+    slow("import sys; sys.stdin.buffer.read(); import time; time.sleep(60)")
+    reader = Uploads(at_once=1)
+    errors: list[Exception] = []
+
+    def read() -> None:
+        try:
+            reader.read(net_text(2), "a.json")
+        except paleo.PaleoError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=read, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while not errors:
+        time.sleep(0.01)
+    assert isinstance(errors[0], BusyError)
+
+
+def test_the_server_parses_only_what_a_process_has_found_right(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[bytes] = []
+    output = uploads._output
+
+    def counting(data: bytes, job: Job) -> bytes | None:
+        runs.append(data)
+        return output(data, job)
+
+    monkeypatch.setattr(uploads, "_output", counting)
+    reader = Uploads()
+    text = reader.read(net_text(3), "a.json")["text"]
+    assert len(runs) == 1
+    net = reader.net(text, "a.json").net
+    assert len(net.layers) == 3
+    assert reader.net(text, "a.json").net is net
+    assert len(runs) == 1
+    # Another one goes through a process first, once.
+    other = net_text(4).decode()
+    assert len(reader.net(other, "b.onnx").net.layers) == 4
+    assert len(reader.net(other, "b.onnx").net.layers) == 4
+    assert len(runs) == 2
+    with pytest.raises(paleo.NetSpecError, match="not JSON"):
+        reader.net("{", "a.json")
+    for wrong in (None, "", 3, {}, "\ud800"):
+        with pytest.raises(paleo.NetSpecError, match="expected the text"):
+            reader.net(wrong, "a.json")
+
+
+def test_what_was_read_is_remembered_within_bounds() -> None:
+    reader = Uploads(most=2000)
+    for layers in range(2, 8):
+        reader.read(net_text(layers), "a.json")
+    assert 0 < reader._answers.weight <= 2000
+    assert 0 < reader._nets.weight <= 2000
+
+
+def test_an_empty_file_is_said_to_be_empty() -> None:
+    with pytest.raises(paleo.NetSpecError, match=r"^a\.json: the file is empty$"):
+        Uploads().read(b"", "a.json")
+
+
+@pytest.mark.parametrize("importer", ["caffe", "onnx", "pytorch"])
+def test_bytes_and_files_are_read_alike(importer: str, tmp_path: Path) -> None:
+    from paleo.importers import ImportOptions, read, read_bytes
+
+    if importer == "pytorch":
+        with pytest.raises(paleo.NetSpecError, match="names code, not a file"):
+            read_bytes(importer, b"", "python:x:y", ImportOptions())
+        return
+    if importer == "caffe":
+        pytest.importorskip("google.protobuf", reason="needs protobuf")
+    data, name = (TINY, "a.prototxt") if importer == "caffe" else (onnx_net(), "a.onnx")
+    path = tmp_path / name
+    path.write_bytes(data)
+    target = str(path)
+    found = read_bytes(importer, data, target, ImportOptions())
+    assert found == read(importer, target, ImportOptions())
