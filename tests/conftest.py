@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import paleo
+
+# TensorFlow's own kernels for CPUs take no dilation and no groups; oneDNN's do, which it turns on
+# by itself on newer processors alone.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
 def make_net(layers: dict[str, Any], name: str = "net") -> paleo.NetSpec:

@@ -19,7 +19,7 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 #: From the ground up. A module may import those of its own level and below.
 LEVELS = (
     ("errors", "quantity", "values", "version"),
-    ("registry", "units", "tensor", "window"),
+    ("registry", "units", "tensor", "window", "extras"),
     ("work",),
     ("hardware",),
     ("layers", "collectives"),
@@ -31,19 +31,22 @@ LEVELS = (
     ("load", "schema", "estimate"),
     ("explain",),
     ("generators",),
-    ("edit", "memory", "datasets", "parallelism", "rows", "summary"),
+    ("edit", "memory", "datasets", "parallelism", "rows", "software", "summary", "training"),
     ("executors",),
     ("scaling",),
     ("simulate",),
     ("metrics", "compare", "validate"),
-    ("profile", "calibrate"),
-    ("report",),
+    ("profile", "calibrate", "overview"),
+    ("charts", "timeline"),
+    ("report", "trace"),
+    ("tables", "plots", "textchart"),
     ("__init__",),
+    ("web",),
     ("cli",),
     ("__main__",),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
-MAY_PRINT = ("cli", "__main__")
+MAY_PRINT = ("cli", "__main__", "web")
 MAX_LINES = 600
 FORBIDDEN_CALLS = {
     "print",

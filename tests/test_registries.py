@@ -16,6 +16,7 @@ from paleo.executors import EXECUTORS
 from paleo.generators import GENERATORS
 from paleo.importers import IMPORTERS
 from paleo.registry import Registry
+from paleo.software import SOFTWARE
 from paleo.work import Operation
 
 SNAPSHOT = {
@@ -58,8 +59,9 @@ SNAPSHOT = {
         squeezenet1_1 squeezenet_complex_bypass squeezenet_simple_bypass ssd300_resnet50 unet
         vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet101_2
         wide_resnet50_2""",
-    "commands": """summary simulate compare metrics memory profile fullpass calibrate validate
-        convert nets generate devices networks""",
+    "commands": """summary simulate compare metrics memory report serve profile fullpass
+        calibrate validate convert nets generate devices networks""",
+    "software": "Caffe MXNet TensorFlow",
     "executors": "torch tensorflow cudnn",
     "convolution algorithms": """implicit_gemm precomputed_gemm explicit_gemm gemm_1x1
         scattered_gemm phased_gemm direct winograd_2x2 winograd_4x4 winograd_5x5 fft tiled_fft""",
@@ -87,6 +89,7 @@ def test_the_names_are_these() -> None:
         "generators": list(GENERATORS),
         "optimizers": list(paleo.OPTIMIZERS),
         "datasets": list(paleo.DATASETS),
+        "software": list(SOFTWARE),
     }
     assert {kind: sorted(names) for kind, names in found.items()} == {
         kind: sorted(names.split()) for kind, names in SNAPSHOT.items()
