@@ -3,35 +3,24 @@
 A product is cut into tiles, the tiles run in waves over the multiprocessors, and the library
 is taken to choose the tile and the split that are quickest. Memory traffic runs at a share of
 the bandwidth, every kernel has a fixed time. The few constants are in `constants.py`.
+
+`prices.py`, and with it what prices each kind of operation, is imported when it is first asked: a
+command that uses another model starts without it.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Hashable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
 
 from paleo.costs.bands import Band
 from paleo.costs.base import COST_MODELS, CostModel, Explanation, Target, Time
-from paleo.costs.stacks import can_be_stacked, price_stacked
-from paleo.costs.tiled import attention, convolution, cores, gemm, recurrent, stream
-from paleo.costs.tiled.errors import find_band
-from paleo.costs.tiled.machine import Machine, machine_for
+from paleo.costs.stacks import can_be_stacked
 from paleo.costs.times import Times
 from paleo.hardware import Device
-from paleo.quantity import Quantity, maximum, where_positive
-from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation, Pooling
+from paleo.quantity import Quantity
+from paleo.work import Convolution, Operation
 
 __all__ = ["Tiled"]
-
-#: Who prices and explains which kind of operation; the others are streams.
-_KINDS: tuple[tuple[type[Operation], Any], ...] = (
-    (MatMul, gemm),
-    (BatchMatMul, recurrent),
-    (Convolution, convolution),
-    (Attention, attention),
-)
 
 
 class Tiled(CostModel):
@@ -48,82 +37,40 @@ class Tiled(CostModel):
         return True
 
     def price(self, operation: Operation, target: Target) -> Time:
-        return self._price_on(machine_for(target), operation)
+        from paleo.costs.tiled import prices
 
-    def _price_on(self, machine: Machine, operation: Operation) -> Time:
-        if isinstance(operation, Fused):
-            # That of a kernel's parts is not the kernel's.
-            price = functools.partial(self._price_on, replace(machine, host=0.0))
-            return _handed_over(self.price_fused(operation, price), machine)
-        time: Time = _module(operation, machine).price(operation, machine)
-        return _handed_over(time, machine)
+        return prices.price(self, operation, target)
 
     def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
+        from paleo.costs.tiled import prices
+
         if not can_be_stacked(target):
             return super().price_all(operations, target)
-        machine = machine_for(target)
-        return price_stacked(
-            operations,
-            functools.partial(self._price_on, machine),
-            functools.partial(_decides, machine=machine),
-        )
+        return prices.price_all(self, operations, target)
 
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
-        machine = machine_for(target)
-        time = convolution.price_by(algorithm, operation, machine)
-        return None if time is None else _handed_over(time, machine)
+        from paleo.costs.tiled import prices
+
+        return prices.price_by(algorithm, operation, target)
 
     def explain(self, operation: Operation, target: Target) -> Explanation:
-        machine = machine_for(target)
-        found: Explanation
-        if isinstance(operation, Fused):
-            found = self.explain_fused(operation, _without_host(target))
-        else:
-            found = _module(operation, machine).explain(operation, machine)
-        time = _handed_over(found.time, machine)
-        if time.total == found.time.total:
-            return found
-        why = "the host hands over operations no faster"
-        return replace(found, time=time, bound=time.bound, why=why)
+        from paleo.costs.tiled import prices
+
+        return prices.explain(self, operation, target)
 
     def band(self, kind: str, device: Device) -> Band | None:
         # Nobody has published times of CPUs that the model could be held to.
-        return None if device.kind == "cpu" else find_band(kind, device.architecture)
+        if device.kind == "cpu":
+            return None
+        from paleo.costs.tiled.errors import find_band
+
+        return find_band(kind, device.architecture)
 
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         return (
             ("peak", device.peak(dtype), "FLOP/s"),
             ("memory bandwidth", device.memory_bandwidth, "bytes/s"),
         )
-
-
-def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
-    """Return what is the same of windows that the same formulas price."""
-    if isinstance(operation, Convolution):
-        return convolution.decides(operation, machine)
-    return machine.is_cpu and cores.is_whole(operation)
-
-
-def _module(operation: Operation, machine: Machine) -> Any:
-    """Return the module that prices and explains an operation."""
-    if machine.is_cpu and not isinstance(operation, Convolution):
-        return cores
-    return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
-
-
-def _without_host(target: Target) -> Target:
-    """Return a target whose host takes no time: that of a kernel's parts is not the kernel's."""
-    return replace(target, constants={**target.constants, "host": 0.0})
-
-
-def _handed_over(time: Time, machine: Machine) -> Time:
-    """Return the time of an operation that the host hands over while others are computed.
-
-    None takes less than the host needs for one: on published steps of nets this errs less than a
-    host that runs ahead of the device by any number of operations.
-    """
-    total = where_positive(time.total, maximum(time.total, machine.host))
-    return Time(time.compute, time.memory, time.overhead + (total - time.total), total)
 
 
 COST_MODELS.add(Tiled.name, Tiled())

@@ -1,0 +1,101 @@
+"""What the model `tiled` says of an operation, by whoever knows its kind."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from paleo.costs.base import CostModel, Explanation, Target, Time
+from paleo.costs.stacks import price_stacked
+from paleo.costs.tiled import attention, convolution, cores, gemm, recurrent, stream
+from paleo.costs.tiled.machine import Machine, machine_for
+from paleo.costs.times import Times
+from paleo.quantity import maximum, where_positive
+from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation, Pooling
+
+__all__ = ["explain", "price", "price_all", "price_by"]
+
+#: Who prices and explains which kind of operation; the others are streams.
+_KINDS: tuple[tuple[type[Operation], Any], ...] = (
+    (MatMul, gemm),
+    (BatchMatMul, recurrent),
+    (Convolution, convolution),
+    (Attention, attention),
+)
+
+
+def price(model: CostModel, operation: Operation, target: Target) -> Time:
+    """Return the seconds of an operation; `model` is asked how kernels with a tail add up."""
+    return _price_on(model, machine_for(target), operation)
+
+
+def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
+    if isinstance(operation, Fused):
+        # That of a kernel's parts is not the kernel's.
+        part = functools.partial(_price_on, model, replace(machine, host=0.0))
+        return _handed_over(model.price_fused(operation, part), machine)
+    time: Time = _module(operation, machine).price(operation, machine)
+    return _handed_over(time, machine)
+
+
+def price_all(model: CostModel, operations: Sequence[Operation], target: Target) -> Times:
+    """Return what `price` does of each, on a target of which that can be stacked."""
+    machine = machine_for(target)
+    return price_stacked(
+        operations,
+        functools.partial(_price_on, model, machine),
+        functools.partial(_decides, machine=machine),
+    )
+
+
+def price_by(algorithm: str, operation: Convolution, target: Target) -> Time | None:
+    """Return the seconds of a convolution by an algorithm, None where it does not apply."""
+    machine = machine_for(target)
+    time = convolution.price_by(algorithm, operation, machine)
+    return None if time is None else _handed_over(time, machine)
+
+
+def explain(model: CostModel, operation: Operation, target: Target) -> Explanation:
+    """Return why an operation takes what `price` says it does; for numbers, not arrays."""
+    machine = machine_for(target)
+    found: Explanation
+    if isinstance(operation, Fused):
+        found = model.explain_fused(operation, _without_host(target))
+    else:
+        found = _module(operation, machine).explain(operation, machine)
+    time = _handed_over(found.time, machine)
+    if time.total == found.time.total:
+        return found
+    why = "the host hands over operations no faster"
+    return replace(found, time=time, bound=time.bound, why=why)
+
+
+def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
+    """Return what is the same of windows that the same formulas price."""
+    if isinstance(operation, Convolution):
+        return convolution.decides(operation, machine)
+    return machine.is_cpu and cores.is_whole(operation)
+
+
+def _module(operation: Operation, machine: Machine) -> Any:
+    """Return the module that prices and explains an operation."""
+    if machine.is_cpu and not isinstance(operation, Convolution):
+        return cores
+    return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
+
+
+def _without_host(target: Target) -> Target:
+    """Return a target whose host takes no time: that of a kernel's parts is not the kernel's."""
+    return replace(target, constants={**target.constants, "host": 0.0})
+
+
+def _handed_over(time: Time, machine: Machine) -> Time:
+    """Return the time of an operation that the host hands over while others are computed.
+
+    None takes less than the host needs for one: on published steps of nets this errs less than a
+    host that runs ahead of the device by any number of operations.
+    """
+    total = where_positive(time.total, maximum(time.total, machine.host))
+    return Time(time.compute, time.memory, time.overhead + (total - time.total), total)
