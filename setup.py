@@ -26,7 +26,7 @@ WEB = ["flask>=3.0", "waitress>=3.0"]
 TEST = [
     "pytest>=8",
     "hypothesis>=6.100",
-    "jsonschema>=4.20",
+    "jsonschema-rs>=0.33",
     *IMPORTERS["caffe"],
     *IMPORTERS["onnx"],
     *PLOT,

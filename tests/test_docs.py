@@ -14,6 +14,7 @@ import paleo
 from paleo.cli.main import COMMANDS as COMMAND_NAMES
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.alike
 DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCRIPTS = str(Path(sys.executable).parent)

@@ -163,6 +163,7 @@ def test_model_parallel_ignores_network_and_pipelining_in_2017(net: Any) -> None
     assert newer[0][0].upper < newer[1][0].upper
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("name", paleo.net_names())
 @pytest.mark.parametrize("model", COST_MODELS)
 def test_model_parallelism_works_on_every_net(name: str, model: str) -> None:
@@ -175,6 +176,7 @@ def test_model_parallelism_works_on_every_net(name: str, model: str) -> None:
         assert branches or each.lower == pytest.approx(each.upper)
 
 
+@pytest.mark.alike
 @pytest.mark.parametrize("name", paleo.net_names())
 @pytest.mark.parametrize("model", COST_MODELS)
 def test_hybrid_parallelism_works_on_every_net(name: str, model: str) -> None:

@@ -18,6 +18,8 @@ from paleo.costs import COST_MODELS, Target
 from paleo.estimate import PassTime, estimate_pass
 from paleo.tensor import format_shape
 
+pytestmark = pytest.mark.alike
+
 TOLERANCE = 1e-6
 COPIED = Path(__file__).parent / "reference"
 WHOLE = Path(__file__).parents[2] / "shared" / "reference" / "golden"

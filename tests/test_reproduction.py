@@ -19,6 +19,7 @@ import pytest
 from paleo.errors import PaleoError
 
 ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.alike
 SCRIPTS = ROOT / "scripts"
 #: How far each page says that it is from the demo, at most.
 DEMO = {"inception": 0.003, "mxnet": 0.004, "alexnet_scalability": 0.007}

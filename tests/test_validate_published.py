@@ -13,9 +13,12 @@ from paleo.validate.measured import COLUMNS
 from tests.validation import reasons
 
 MEASURED = Path(__file__).parents[2] / "shared" / "measured"
-pytestmark = pytest.mark.skipif(
-    not MEASURED.is_dir(), reason=f"the published measurements are not at {MEASURED}"
-)
+pytestmark = [
+    pytest.mark.alike,
+    pytest.mark.skipif(
+        not MEASURED.is_dir(), reason=f"the published measurements are not at {MEASURED}"
+    ),
+]
 
 #: Files, and the share of their rows that has to be predicted at least. What is left out: several
 #: devices without a link or in one process, types that a device lacks, nets that are not there.

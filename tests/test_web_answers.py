@@ -96,6 +96,7 @@ def random_settings(count: int) -> list[dict[str, Any]]:
     return [one(*three) for three in zip(*map(dealt, dealers), strict=True)]
 
 
+@pytest.mark.alike
 def test_the_numbers_are_those_of_the_command_line_for_200_random_settings(client: Any) -> None:
     compared = 0
     for settings in random_settings(200):
