@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
@@ -16,7 +16,16 @@ from paleo.costs.bands import Band
 from paleo.costs.convolutions import DEFAULT
 from paleo.errors import SettingError
 
-__all__ = ["DataRow", "HybridRow", "ModelRow", "Run", "Simulation", "WholeStep", "Worth"]
+__all__ = [
+    "Conditions",
+    "DataRow",
+    "HybridRow",
+    "ModelRow",
+    "Run",
+    "Simulation",
+    "WholeStep",
+    "Worth",
+]
 
 
 @dataclass(frozen=True)
@@ -208,15 +217,9 @@ class Worth:
     largest_batch: int | None = None
 
 
-@dataclass(frozen=True)
-class Run:
-    """One net under one parallelism (and scaling, for data parallelism).
-
-    `not_counted` names the operations that the cost model leaves out; `notes` say what a
-    reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
-
-    `find_worth` finds what `worth` is, when somebody asks: not every run is asked.
-    """
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What was predicted on what, and with which settings; `scaling` is data parallelism's."""
 
     net: str
     device: str
@@ -225,21 +228,38 @@ class Run:
     dtype: str
     parallel: str
     scaling: str | None
-    batch_size: int
     use_pipeline: bool
     fuse: bool
     ppp_comp: float
     ppp_comm: float
-    rows: tuple[DataRow | ModelRow | HybridRow, ...]
-    not_counted: tuple[str, ...]
-    notes: tuple[str, ...]
-    step: WholeStep | None = None
-    memory_capacity: int | None = None
     #: How convolutions are computed: as "gemm", by the "quickest" of several algorithms, or as the
     #: "cudnn" of this machine would.
     convolution_algorithm: str = "gemm"
     #: Of which library, and within which workspace.
     convolutions: ConvolutionChoice = DEFAULT
+
+    @property
+    def conditions(self) -> dict[str, Any]:
+        """The fields of this class alone, for another that has them."""
+        return {each.name: getattr(self, each.name) for each in fields(Conditions)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Conditions):
+    """One net under one parallelism (and scaling, for data parallelism).
+
+    `not_counted` names the operations that the cost model leaves out; `notes` say what a
+    reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
+
+    `find_worth` finds what `worth` is, when somebody asks: not every run is asked.
+    """
+
+    batch_size: int
+    rows: tuple[DataRow | ModelRow | HybridRow, ...]
+    not_counted: tuple[str, ...]
+    notes: tuple[str, ...]
+    step: WholeStep | None = None
+    memory_capacity: int | None = None
     #: How far the truth may be from the times of computation; None where that is not known.
     band: Band | None = None
     find_worth: Callable[[], Worth] = field(default=Worth, compare=False, repr=False)

@@ -100,13 +100,7 @@ class Case:
             if apart:
                 notes.append("memory in training is not known where layers are split over devices")
             yield Metrics(
-                net=run.net,
-                device=run.device,
-                network=run.network,
-                cost_model=run.cost_model,
-                dtype=run.dtype,
-                parallel=run.parallel,
-                scaling=run.scaling,
+                **run.conditions,
                 scheme=step.scheme,
                 worker_batch_size=own,
                 inference_flops_per_sample=inference_flops,
@@ -128,12 +122,6 @@ class Case:
                 memory_capacity=self.device.memory_capacity,
                 largest_batch=memory.largest_batch,
                 notes=tuple(notes),
-                fuse=run.fuse,
-                convolutions=run.convolutions,
-                convolution_algorithm=run.convolution_algorithm,
-                ppp_comp=run.ppp_comp,
-                ppp_comm=run.ppp_comm,
-                use_pipeline=run.use_pipeline,
             )
 
     @property

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from paleo.costs import ConvolutionChoice
-from paleo.costs.convolutions import DEFAULT
 from paleo.datasets import Schedule
 from paleo.errors import Mistakes, SettingError
 from paleo.hardware import Price
 from paleo.memory import Footprint
 from paleo.quantity import ceil_div
-from paleo.rows import WholeStep
+from paleo.rows import Conditions, WholeStep
 from paleo.training import Training, times
 from paleo.values import is_number, is_whole, shown
 
@@ -54,8 +52,8 @@ class Storage:
         return int(ceil_div(stored * (self.weight_bits + self.index_bits), 8))
 
 
-@dataclass(frozen=True)
-class Metrics:
+@dataclass(frozen=True, kw_only=True)
+class Metrics(Conditions):
     """A net under one plan, in SI units. What cannot be said is None.
 
     Inference (seconds of a forward pass) and memory are those of one device, at the batch of one
@@ -65,13 +63,6 @@ class Metrics:
     their computation.
     """
 
-    net: str
-    device: str
-    network: str
-    cost_model: str
-    dtype: str
-    parallel: str
-    scaling: str | None
     scheme: str | None
     worker_batch_size: int
     inference_flops_per_sample: int
@@ -93,13 +84,6 @@ class Metrics:
     memory_capacity: float | None
     largest_batch: int | None
     notes: tuple[str, ...] = ()
-    fuse: bool = False
-    #: How convolutions are computed, as in `Run`.
-    convolutions: ConvolutionChoice = DEFAULT
-    convolution_algorithm: str = "gemm"
-    ppp_comp: float = 1.0
-    ppp_comm: float = 1.0
-    use_pipeline: bool = False
 
     @property
     def workers(self) -> int:
