@@ -91,19 +91,22 @@ class _Text:
         """
         every = [row for _, rows in blocks for row in rows]
         indent = _GAP if any(heading for heading, _ in blocks) else ""
-        size = max((len(_value(row.value)) for row in every), default=0)
         wide = max((columns_of(printable(row.name)) for row in every), default=0)
         left = min(wide, self.width // 2)
-        room = self.width - len(indent) - left - size - 2 * len(_GAP)
-        found = []
+        rest = self.width - len(indent) - left - 2 * len(_GAP)
+        values = [_value(row.value) for row in every]
+        if rest - max(map(len, _aligned(values)), default=0) >= _LEAST:
+            values = _aligned(values)
+        size = max(map(len, values), default=0)
+        room = max(0, rest - size)
+        found, texts = [], iter(values)
         for number, (heading, rows) in enumerate(blocks):
             found += [between] if number and between is not None else []
             found += wrapped(heading, self.width) if heading else []
             for row in rows:
                 bar = self._bar(row.value, most, room, row.fill)
                 name = _filled(row.name, left)
-                text = f"{_value(row.value):>{size}}"
-                found.append(f"{indent}{name}{_GAP}{text}{_GAP}{bar}".rstrip())
+                found.append(f"{indent}{name}{_GAP}{next(texts):>{size}}{_GAP}{bar}".rstrip())
         return found
 
     def _lines(self) -> list[str]:
@@ -152,7 +155,7 @@ class _Text:
     def _bars(self) -> list[str]:
         """Return a line for each category: the values of the series, and their bars in a row."""
         names = [printable(name) for name in self.own[0].x]
-        columns = [list(map(_value, series.y)) for series in self.own]
+        columns = [_aligned(list(map(_value, series.y))) for series in self.own]
         heads = [
             f"{self.fills[i % len(self.fills)]} {printable(series.name)}"
             for i, series in enumerate(self.own)
@@ -199,14 +202,14 @@ class _Text:
         blocks = []
         for series in self.own:
             labels = series.labels or ("",) * len(series.x)
-            at = [shown(x) for x in series.x[:_POINTS]]
-            size = max(map(len, at), default=0)
+            at = _aligned([shown(x) for x in series.x[:_POINTS]])
             rows = [
-                _Row(f"{text:>{size}}  {label}", y, self.full)
+                _Row(f"{text}  {label}".rstrip(), y, self.full)
                 for text, label, y in zip(at, labels, series.y, strict=False)
             ]
             of = f", {_POINTS} of {len(series.x):,}" if len(series.x) > _POINTS else ""
-            said = f"{self.chart.x_label}, name, {self.chart.y_label}"
+            name = ", name" if series.labels else ""
+            said = f"{self.chart.x_label}{name}, {self.chart.y_label}"
             blocks.append((f"{printable(series.name)}{of}: {said}", rows))
         return [*found, *self._blocks(blocks, _most(self.own), "")]
 
@@ -217,6 +220,14 @@ def _most(every: Iterable[Series]) -> float:
 
 def _value(value: float | None) -> str:
     return "" if value is None else shown(value)
+
+
+def _aligned(values: Sequence[str]) -> list[str]:
+    """Return numbers filled up so that their points stand below each other."""
+    parts = [value.partition(".") for value in values]
+    before = max((len(whole) for whole, _, _ in parts), default=0)
+    after = max((len(point + rest) for _, point, rest in parts), default=0)
+    return [f"{whole:>{before}}{point + rest:{after}}" for whole, point, rest in parts]
 
 
 def _filled(text: str, size: int) -> str:

@@ -323,9 +323,10 @@ def test_a_link_with_bad_values_says_so_and_the_page_can_be_used(view: View) -> 
     view.refused = True
     view.open(f"{LENET}&batch_size=many&device=K21X&colour=red&view=sideways")
     errors = view.text("#errors")
-    assert "batch_size: expected a whole number" in errors
+    assert "Batch size: expected a whole number" in errors
     assert "K21X" in errors
     assert "K20X" in errors  # a near name is offered
+    assert "Device: unknown device" in errors  # in the words of the page
     notice = view.text("#notice")
     assert '"colour"' in notice
     assert '"sideways"' in notice
@@ -339,12 +340,19 @@ def test_a_link_with_bad_values_says_so_and_the_page_can_be_used(view: View) -> 
     assert view.headlines() == expected_headlines(view.query())
 
 
+def test_a_list_that_a_control_has_is_not_listed_once_more(view: View) -> None:
+    view.refused = True
+    view.open("net=zzz")
+    assert view.text("#errors").startswith("Net: unknown net")
+    assert "alex_v2" not in view.text("#errors")
+
+
 def test_an_error_keeps_the_last_good_picture_dimmed(view: View) -> None:
     view.refused = True
     view.open(LENET).shows(LENET)
     before = view.headlines()
     view.page.fill("#ppp_comp", "7")
-    assert "ppp_comp" in view.text("#errors")
+    assert "Share of peak, computing: expected" in view.text("#errors")
     assert view.page.get_attribute("#errors", "role") == "alert"
     assert view.headlines() == before
     assert "stale" in str(view.page.get_attribute("#results", "class"))

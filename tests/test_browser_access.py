@@ -240,6 +240,42 @@ def test_a_printed_page_has_all_rows_and_no_buttons(view: View) -> None:
     assert inner >= whole - 1
 
 
+@pytest.mark.parametrize("tab", ["workers", "layers", "memory"])
+def test_a_printed_sheet_has_all_columns_and_totals_come_last(view: View, tab: str) -> None:
+    parts = ["net=vgg16"] + [f"view={tab}"] * (tab != "workers")
+    view.page.set_viewport_size({"width": 720, "height": 1000})  # of A4, without the margins
+    view.open("&".join(parts)).shows(*parts)
+    view.page.emulate_media(media="print")
+    width = "e => [document.documentElement.clientWidth, document.documentElement.scrollWidth]"
+    sheet, whole = view.page.locator("html").evaluate(width)
+    assert whole <= sheet
+    table = view.page.locator(f"#{tab}-table table").bounding_box()
+    last = view.page.locator(f"#{tab}-table tr").last.bounding_box()
+    assert table
+    assert last
+    assert last["y"] + last["height"] == pytest.approx(table["y"] + table["height"], abs=2)
+
+
+def test_all_ticks_of_a_logarithmic_axis_have_their_number(view: View) -> None:
+    for query in (f"{LENET}&workers=48", "net=vgg16&device=K80&view=layers"):
+        view.open(query).shows(*query.split("&"))
+        charts = "[data-key=roofline]" if "layers" in query else "[data-key=speedup]"
+        for axis in ("x", "y"):
+            group = f"{charts} g[aria-label='{axis}-axis tick"
+            ticks = view.page.locator(f"{group}'] path").count()
+            texts = view.page.locator(f"{group} label'] text").all_text_contents()
+            assert len(texts) == ticks >= 3
+            assert all(texts)
+
+
+def test_a_roofline_names_no_layer_twice(view: View) -> None:
+    query = ("net=vgg16", "device=K80", "view=layers")
+    view.open("&".join(query)).shows(*query)
+    names = view.page.locator("[data-key=roofline] svg text.name").all_text_contents()
+    assert len(names) >= 6
+    assert len(set(names)) == len(names)
+
+
 def test_the_style_that_plot_writes_is_the_one_that_is_allowed(view: View) -> None:
     view.open(LENET).shows(LENET)
     written = set(view.page.locator("svg style").all_text_contents())

@@ -181,6 +181,24 @@ def test_bars_too_short_to_be_seen_have_no_name() -> None:
     assert named == [f"layer{i}" for i in range(5, 400, 40)]
 
 
+def test_values_too_small_to_be_seen_are_no_long_numbers() -> None:
+    series = Series("old", ("a", "b", "c"), (1.0, 1e-6, 0.0)), Series("new", ("a",) * 3, (1, 2, 3))
+    chart = Chart("memory", "grouped", "T", "s", "layer", "memory (GiB)", series)
+    beside = [text.get_text() for text in plots.draw(chart).axes[0].texts]
+    assert beside == ["1.00", "<0.0001", "0", "1.00", "2.00", "3.00"]
+
+
+def test_a_legend_is_read_row_by_row() -> None:
+    names = tuple(f"a part with a long name, {letter}" for letter in "abcde")
+    chart = bars(3, series=5)
+    series = tuple(replace(own, name=name) for own, name in zip(chart.series, names, strict=True))
+    (legend,) = plots.draw(replace(chart, series=series)).legends
+    places = [(text.get_window_extent(), text.get_text()) for text in legend.get_texts()]
+    read = [text for _, text in sorted(places, key=lambda own: (-round(own[0].y0), own[0].x0))]
+    assert 1 < len({round(box.y0) for box, _ in places}) < 5  # several rows and columns
+    assert read == list(names)
+
+
 def test_well_known_parts_look_the_same_wherever_they_stand() -> None:
     both = looks(["forward", "backward", "weights", "outputs"])
     assert len({(each.colour, each.hatch) for each in both.values()}) == 4
@@ -198,6 +216,15 @@ def test_a_roofline_names_the_first_points_where_there_is_room(count: int) -> No
     named = [text.get_text() for text in figure.axes[0].texts]
     assert named[0] == "res0/branch0"
     assert len(named) == 1 if count == 1 else 8 <= len(named) <= 14
+
+
+def test_points_on_top_of_each_other_do_not_use_up_the_names() -> None:
+    x, y = (1.0,) * 500 + (100.0,), (1.0,) * 500 + (5.0,)
+    labels = (*(f"block{i}" for i in range(500)), "head")
+    chart = points(1)
+    one = replace(chart.series[0], x=x, y=y, labels=labels)
+    figure = plots.draw(replace(chart, series=(one, chart.series[1])))
+    assert [text.get_text() for text in figure.axes[0].texts] == ["block0", "head"]
 
 
 def test_a_logarithmic_axis_shows_what_is_above_zero() -> None:
@@ -293,6 +320,18 @@ def test_nothing_of_matplotlib_is_changed_or_looked_at() -> None:
     code += "plots.image(plots.draw(bars(3)), 'png'); print('matplotlib.pyplot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_file_has_the_title_of_its_picture() -> None:
+    figure = plots.scaling(paleo.simulate("nin", device="K20X", scaling="strong"))
+    said = "Speedup of nin, Training step of nin, Efficiency of nin: K20X, ethernet, data-parallel"
+    svg = plots.image(figure, "svg").decode()
+    assert svg.count("<title>") == 1
+    assert f"<title>{said}" in svg
+    assert said.encode() in plots.image(figure, "png")[:1000]
+    odd = plots.draw(replace(bars(2), setting="a <b>\x1b & 汉"))
+    assert "a &lt;b&gt;" in plots.image(odd, "svg").decode()
+    assert plots.image(odd, "pdf").startswith(b"%PDF")
 
 
 def test_units_and_settings_are_in_the_picture() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import click.testing
 import pytest
@@ -19,6 +21,7 @@ from paleo.report import columns_of
 from paleo.textchart import text_chart
 from tests.validation import hide
 
+MEASURED = Path(__file__).parents[1] / "docs" / "example_measurements.csv"
 TWO = Chart(
     "time", "bars", "Time by layer", "a net", "layer", "time (ms)",
     (Series("forward", ("conv", "fc"), (4.0, 1.0)), Series("backward", ("conv", "fc"), (6.0, 1.5))),
@@ -53,7 +56,7 @@ def test_a_stack_ends_at_the_nearest_character() -> None:
     )
     chart = Chart("time", "bars", "T", "s", "layer", "time (ms)", series)
     assert text_chart(chart, 50, unicode=False).splitlines()[5:] == [
-        "conv        4.00        6.00  " + "#" * 8 + "=" * 12,
+        "conv       4.00        6.00   " + "#" * 8 + "=" * 12,
         "fc         0.800       0.550  ##=",
         "pool       0.200       0.100  =",
     ]  # fmt: skip
@@ -76,16 +79,17 @@ def test_lines_are_a_block_of_bars_for_each_series() -> None:
         "speedup", "lines", "Speedup", "a net", "workers", "speedup",
         (Series("Tree", (1, 16), (1.0, 5.0)), Series("ideal", (1, 16), (1.0, 10.0), (), True)),
     )  # fmt: skip
-    # 40 columns less an indent of 2, names of 2, values of 4 and two gaps are 28 for 10.0.
+    # 40 columns less an indent of 2, names of 2, values of 5 (points below each other) and two gaps
+    # are 27 for 10.0.
     assert text_chart(chart, 40, unicode=False).splitlines() == [
         "Speedup", "a net", "bars: speedup", "",
         "Tree, by workers",
-        "   1  1.00  " + "#" * 3,
-        "  16  5.00  " + "#" * 14,
+        "   1   1.00  " + "#" * 3,
+        "  16   5.00  " + "#" * 14,
         "",
         "ideal, by workers",
-        "   1  1.00  " + "." * 3,
-        "  16  10.0  " + "." * 28,
+        "   1   1.00  " + "." * 3,
+        "  16  10.0   " + "." * 27,
     ]  # fmt: skip
 
 
@@ -93,9 +97,22 @@ def test_a_bar_is_as_long_as_its_value_to_an_eighth() -> None:
     chart = Chart(
         "k", "bars", "T", "s", "x", "y", (Series("a", ("a", "b", "c", "d"), (10, 5, 0, None)),)
     )
-    # 40 less a name of 1, values of 4 and two gaps are 31: 15.5 characters are a half.
-    assert text_chart(chart, 40).splitlines()[4:] == [
-        "a  10.0  " + "█" * 31, "b  5.00  " + "█" * 15 + "▌", "c     0", "d",
+    # 41 less a name of 1, values of 5 and two gaps are 31: 15.5 characters are a half.
+    assert text_chart(chart, 41).splitlines()[4:] == [
+        "a  10.0   " + "█" * 31, "b   5.00  " + "█" * 15 + "▌", "c   0", "d",
+    ]  # fmt: skip
+
+
+def test_points_of_numbers_stand_below_each_other_where_there_is_room() -> None:
+    series = Series("a", ("long", "short"), (123.0, 0.00456))
+    chart = Chart("k", "bars", "T", "s", "x", "y", (series,))
+    assert text_chart(chart, 40, unicode=False).splitlines()[4:] == [
+        "long   123        " + "#" * 22, "short    0.00456",
+    ]  # fmt: skip
+    names = tuple(f"a layer of such a long name {each}" for each in ("A", "B"))
+    narrow = replace(chart, series=(replace(series, x=names),))
+    assert [line[20:] for line in text_chart(narrow, 40, unicode=False).splitlines()[4:]] == [
+        "      123  #########", "  0.00456",
     ]  # fmt: skip
 
 
@@ -150,8 +167,9 @@ def test_nothing_is_refused() -> None:
         ("compare", "nin", "alex_v2", "--totals"),
         ("memory", "nin"),
         ("metrics", "nin"),
+        ("validate", str(MEASURED), "--by=source"),
     ],
-    ids=" ".join,
+    ids=lambda own: own[0],
 )
 def test_commands_print_it_below_their_table_without_matplotlib(
     arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch

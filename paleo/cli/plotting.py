@@ -20,7 +20,7 @@ from paleo.report import Table
 if TYPE_CHECKING:
     from paleo.charts.base import Chart
 
-__all__ = ["Plot", "plot_option"]
+__all__ = ["Plot", "plot_option", "plot_option_of"]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -60,11 +60,13 @@ class Plot:
         tables: Sequence[Table],
         values: Callable[[], Any],
         charts: Callable[[Any], Sequence[Chart]],
+        figure: Callable[[Sequence[Chart]], Any] | None = None,
     ) -> None:
         """Print tables, or `values()` as JSON, and draw what `charts` finds.
 
         It is called with the module paleo.charts.results. Drawing comes first, so that nothing is
-        printed where it cannot be.
+        printed where it cannot be. `figure` makes the picture of the charts, if `paleo.plots.draw`
+        is not to.
         """
         if self.target is None:
             output.write(tables, values)
@@ -79,7 +81,7 @@ class Plot:
             return
         from paleo.plots import draw, image
 
-        picture = image(draw(charts(results)), self.format)
+        picture = image((figure or draw)(charts(results)), self.format)
         output.write(tables, values)
         write_file(self.target, picture)
 
@@ -95,18 +97,27 @@ def _as_text(charts: Sequence[Chart]) -> str:
     return text_chart(charts, terminal_width() or _WIDTH, unicode=has_blocks)
 
 
-def plot_option(function: _F) -> _F:
-    """Add the option --plot, passed to the command as a `plot`; it needs `output`."""
+def plot_option_of(what: str) -> Callable[[_F], _F]:
+    """Return what adds the option --plot, passed on as a `plot`; it needs `output`.
 
-    @click.option(
-        "--plot",
-        "plot_target",
-        metavar="FILE",
-        help="Draw the result, too: a .svg, .png or .pdf file, or - for a chart of characters "
-        "below the table.",
-    )
-    @functools.wraps(function)
-    def command(plot_target: str | None, output: Output, **kwargs: Any) -> Any:
-        return function(output=output, plot=Plot(plot_target, output), **kwargs)
+    `what` is drawn, in the words of the help.
+    """
 
-    return command  # type: ignore[return-value]
+    def add(function: _F) -> _F:
+        @click.option(
+            "--plot",
+            type=click.Path(allow_dash=True),  # completes names of files
+            metavar="FILE",
+            help=f"Draw {what}, too: a .svg, .png or .pdf file, or - for a chart of characters "
+            "below the table.",
+        )
+        @functools.wraps(function)
+        def command(plot: str | None, output: Output, **kwargs: Any) -> Any:
+            return function(output=output, plot=Plot(plot, output), **kwargs)
+
+        return command  # type: ignore[return-value]
+
+    return add
+
+
+plot_option = plot_option_of("the result")

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from paleo.cli.files import write_file
 from paleo.cli.options import Names, Output, output_options, verbose
 from paleo.cli.plan import say_no_effect
+from paleo.cli.plotting import Plot, plot_option_of
 from paleo.costs import COST_MODELS
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.errors import Mistakes, SettingError
-from paleo.plots import image as image_of
-from paleo.plots import image_format, validation
+from paleo.errors import SettingError
 from paleo.report import Column, Table
 from paleo.validate import KEYS, Group, Report, Selection, Unpredicted, validate
 from paleo.validate.fit import PER, SPLITS, FitOf, fits
 from paleo.validate.report import BY
+
+if TYPE_CHECKING:
+    from paleo.charts.base import Chart
 
 #: Reasons for rows without a prediction that are said unasked.
 _FEW = 8
@@ -93,12 +94,6 @@ _WORST = (
     "model.",
 )
 @click.option(
-    "--plot",
-    type=click.Path(),
-    metavar="FILE",
-    help="Draw predicted against measured times: a .png, .svg or .pdf file.",
-)
-@click.option(
     "--fit",
     type=Names(CONSTANTS),
     metavar="NAME,...",
@@ -123,6 +118,7 @@ _WORST = (
     help="What has constants of its own.",
 )
 @output_options
+@plot_option_of("predicted against measured times")
 def command(
     files: tuple[str, ...],
     operators: str | None,
@@ -130,7 +126,7 @@ def command(
     by: list[str],
     show: str | None,
     fail_above: float | None,
-    plot: str | None,
+    plot: Plot,
     fit: list[str] | None,
     split: str,
     folds: int,
@@ -155,11 +151,8 @@ def command(
       paleo validate --operators=aiconfigurator_core --system=h100_sxm
       paleo validate mine.csv --fit=launch,memory_share --split=shape
     """  # noqa: D301 (click takes the control character, not the escape)
-    mistakes = Mistakes()
-    image = mistakes.check(image_format, plot) if plot is not None else None
     if fail_above is not None and not fail_above >= 0:
-        mistakes.add(f"fail_above: expected a number of 0 or more, got {fail_above}")
-    mistakes.raise_as(SettingError)
+        raise SettingError(f"fail_above: expected a number of 0 or more, got {fail_above}")
     if operators is None:
         for option in _SELECTED:
             say_no_effect(option, "--operators")
@@ -174,14 +167,28 @@ def command(
         found = fits(report.cases, fit, per=fit_per, split=split, folds=folds)
         output.write([_fit_table(found, fit)], lambda: {"fits": [each.to_dict() for each in found]})
         return _status_of_fits(found, fail_above)
-    drawn = image_of(validation(report), image) if image and len(report.cases) else None
-    output.write(
-        [_TABLES[show](report)],
-        lambda: report.to_dict() | ({"rows": report.rows()} if show == "rows" else {}),
-    )
-    if plot is not None and drawn is not None:
-        write_file(plot, drawn)
+    tables = [_TABLES[show](report)]
+
+    def values() -> Any:
+        return report.to_dict() | ({"rows": report.rows()} if show == "rows" else {})
+
+    if len(report.cases):
+        plot.write(output, tables, values, lambda _: [_chart(report)], _picture)
+    else:
+        output.write(tables, values)
     return _status(report, fail_above)
+
+
+def _chart(report: Report) -> Chart:
+    from paleo.charts.validation import validation_chart
+
+    return validation_chart(report)
+
+
+def _picture(charts: Sequence[Chart]) -> Any:
+    from paleo.plots.scatter import scatter
+
+    return scatter(*charts)
 
 
 _SELECTED = {

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from paleo.charts import results
+from paleo.calibrate import Calibration
+from paleo.charts import measuring, results
 from paleo.charts.validation import validation_chart
 from paleo.compare import Comparison
+from paleo.errors import SettingError
 from paleo.memory import Fit
 from paleo.metrics import Metrics
 from paleo.plots.figure import MOST_CHARTS, draw, image
 from paleo.plots.formats import IMAGES, image_format
 from paleo.plots.scatter import scatter
 from paleo.plots.style import Figure
+from paleo.profile import FullPass, FullPasses, Profile, Profiles
 from paleo.rows import Simulation
 from paleo.summary import NetSummary
 from paleo.validate.report import Report
@@ -24,12 +27,16 @@ __all__ = [
     "IMAGES",
     "MOST_CHARTS",
     "Figure",
+    "calibration",
+    "check_number",
     "difference",
     "draw",
+    "fullpass",
     "image",
     "image_format",
     "layers",
     "memory",
+    "profile",
     "scaling",
     "training",
     "validation",
@@ -72,3 +79,29 @@ def training(metrics: Sequence[Metrics]) -> Figure:
 def validation(report: Report) -> Figure:
     """Return predicted against measured times; raises as `draw`."""
     return scatter(validation_chart(report))
+
+
+def profile(profiles: Profile | Profiles) -> Figure:
+    """Return the time of layers, and predicted against measured times; raises as `draw`."""
+    return draw(
+        measuring.of_profiles([profiles] if isinstance(profiles, Profile) else profiles.runs)
+    )
+
+
+def fullpass(passes: FullPass | FullPasses) -> Figure:
+    """Return steps and their parts, predicted and measured; raises as `draw`."""
+    return draw(measuring.of_fullpasses([passes] if isinstance(passes, FullPass) else passes.runs))
+
+
+def calibration(found: Calibration) -> Figure:
+    """Return the points of a calibration, predicted against measured; raises as `draw`."""
+    return draw(measuring.of_calibration(found))
+
+
+def check_number(charts: int) -> None:
+    """Raise the SettingError of `draw` if so many charts are too many: before they are made."""
+    if charts > MOST_CHARTS:
+        raise SettingError(
+            f"plot: {charts} charts are too many for one picture (at most {MOST_CHARTS}); choose "
+            "fewer nets"
+        )

@@ -6,7 +6,7 @@ import io
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from paleo.charts.base import Chart
 from paleo.errors import SettingError
@@ -25,7 +25,9 @@ from paleo.plots.style import (
 )
 from paleo.plots.texts import DPI, Ruler
 
-__all__ = ["MOST_CHARTS", "draw", "image"]
+__all__ = ["MOST_CHARTS", "draw", "image", "title_of"]
+
+_T = TypeVar("_T")
 
 #: More charts are no picture any more.
 MOST_CHARTS = 24
@@ -56,12 +58,19 @@ def draw(charts: Chart | Iterable[Chart]) -> Figure:
     for chart in drawn:
         chart.checked()
     with context():
-        figure = part("figure").Figure(dpi=DPI)
-        _Picture(figure, drawn, Ruler()).draw()
+        figure, ruler = part("figure").Figure(dpi=DPI), Ruler()
+        figure.set_label(ruler.text(title_of(drawn)))
+        _Picture(figure, drawn, ruler).draw()
         figure.draw_without_rendering()  # makes the ticks
         for text in figure.findobj(part("text").Text):
             text.set_parse_math(False)  # outside of the context, too
     return figure
+
+
+def title_of(charts: Sequence[Chart]) -> str:
+    """Return what a picture is of: its titles, and the first setting."""
+    titles = dict.fromkeys(chart.title for chart in charts)
+    return f"{', '.join(titles)}: {charts[0].setting}"
 
 
 def image(figure: Figure, image_format: str) -> bytes:
@@ -69,6 +78,8 @@ def image(figure: Figure, image_format: str) -> bytes:
     target = io.BytesIO()
     # No date, so that nothing but the picture decides on the bytes.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format, {})
+    if title := figure.get_label():
+        metadata["Title"] = title  # what a screen reader says of it, and a viewer above it
     with context():
         dpi = min(DPI, int(_MOST_DOTS / max(figure.get_size_inches())))
         figure.savefig(target, format=image_format, dpi=dpi, metadata=metadata)
@@ -212,10 +223,12 @@ class _Picture:
         )
         lines = -(-len(names) // columns)
         em = LABEL_SIZE / 72
+        # Matplotlib fills column after column; people read row after row.
+        order = list(itertools.chain(*_columns(range(len(names)), columns)))
 
         def draw(height: float) -> None:
             self.figure.legend(
-                [handle for _, handle in entries], names, loc="upper left",
+                [entries[i][1] for i in order], [names[i] for i in order], loc="upper left",
                 bbox_to_anchor=(x / self.width, 1 - y / height), ncols=columns, frameon=False,
                 fontsize=LABEL_SIZE, borderpad=0, borderaxespad=0, handlelength=_SAMPLE / em,
                 handletextpad=_SAMPLE_GAP / em, columnspacing=_NEXT / em, labelspacing=0.32,
@@ -229,8 +242,6 @@ def _width(panel: Panel) -> float:
     return panel.left + panel.width + panel.right
 
 
-def _columns(values: Sequence[float], number: int) -> list[Sequence[float]]:
-    """Return values in so many columns as a legend of Matplotlib has them: the first are longer."""
-    short, longer = divmod(len(values), number)
-    ends = [i * short + min(i, longer) for i in range(number + 1)]
-    return [values[start:end] for start, end in itertools.pairwise(ends)]
+def _columns(values: Sequence[_T], number: int) -> list[Sequence[_T]]:
+    """Return values in so many columns, row after row: the first columns may be longer."""
+    return [values[start::number] for start in range(number)]

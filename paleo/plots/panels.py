@@ -7,12 +7,13 @@ into the axes that it is given, so that nothing overlaps.
 from __future__ import annotations
 
 import itertools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from paleo.charts.base import Chart, Series
-from paleo.charts.numbers import shown
+from paleo.charts.numbers import plain, shown
 from paleo.plots.axis import Axis, Ticks
 from paleo.plots.style import DARK, GRID, LABEL_SIZE, QUIET, REFERENCE, SMALL_SIZE, Look, part
 from paleo.plots.texts import Box, Ruler
@@ -29,6 +30,8 @@ REFERENCE_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = ((0, ()), (0, (4, 
 _MARKERS_APART = 0.12
 #: Of many bars, only those that are at least this share of the longest are named.
 _SEEN = 0.01
+#: Beside bars, values below about this share of the axis are said to be below a power of ten.
+_LEAST_VALUE = 1e-4
 #: The widest names of categories.
 _NAMES = 2.4
 
@@ -249,9 +252,13 @@ class _Lines(_Plane):
 class _Points(_Plane):
     axes_width = 4.6
     axes_height = 3.8
-    #: So many names at most, and so many points that are tried.
+    #: So many names at most, and so many points that are tried; one of those that are nearer than
+    #: this to each other.
     names = 14
     tries = 60
+    near = 0.03
+    #: From this number of points of all series on they are smaller, so that fewer are hidden.
+    many = 100
 
     def handle(self, series: Series) -> Any:
         return part("lines").Line2D([], [], **self._style(series))
@@ -262,10 +269,14 @@ class _Points(_Plane):
             "color": look.colour,
             "linestyle": "none",
             "marker": look.marker,
-            "markersize": 5.5,
+            "markersize": 5.5 if self._count < self.many else 3.5,
             "markeredgecolor": "white",
-            "markeredgewidth": 0.5,
+            "markeredgewidth": 0.5 if self._count < self.many else 0.25,
         }
+
+    @property
+    def _count(self) -> int:
+        return sum(len(series.x) for series in self.series)
 
     def fill(self, axes: Any) -> None:
         super().fill(axes)
@@ -289,14 +300,17 @@ class _Points(_Plane):
         ]
         taken += self._roof()
         named: set[str] = set()
-        for name, x, y in itertools.islice(self._named_points(), self.tries):
-            if len(named) == self.names:
+        tried: list[tuple[float, float]] = []
+        for name, x, y in self._named_points():
+            if len(named) == self.names or len(tried) == self.tries:
                 break
             text = self.ruler.cut(name, SMALL_SIZE, 1.3)
-            if name in named or not text:
+            at = self._at(x, y)
+            if name in named or not text or any(self._are_near(at, other) for other in tried):
                 continue
+            tried.append(at)
             wide, high = self.ruler.width(text, SMALL_SIZE), self.ruler.height(SMALL_SIZE)
-            for box in _beside(*self._at(x, y), wide, high):
+            for box in _beside(*at, wide, high):
                 if box.within(room) and not any(map(box.meets, taken)):
                     axes.text(
                         box.left / self.width, (box.bottom + box.top) / 2 / self.height, text,
@@ -306,6 +320,9 @@ class _Points(_Plane):
                     taken.append(box._replace(left=box.left - _PAD, right=box.right + _PAD))
                     named.add(name)
                     break
+
+    def _are_near(self, one: tuple[float, float], other: tuple[float, float]) -> bool:
+        return max(abs(one[0] - other[0]), abs(one[1] - other[1])) < self.near
 
     def _named_points(self) -> list[tuple[str, float, float]]:
         """Return points with names: the first of each series, then the second, ..."""
@@ -410,7 +427,12 @@ class _Bars(Panel):
         values = [value for series in self.series for value in series.y]
         if len(values) > self._values:
             return []
-        return ["" if value is None else shown(value) for value in values]
+        # What is too short to be seen is no long number either.
+        least = 10.0 ** math.floor(math.log10(_LEAST_VALUE * self.x.high))
+        return [
+            "" if value is None else f"<{plain(least)}" if 0 < value < least else shown(value)
+            for value in values
+        ]
 
     def _labelled(self) -> list[int]:
         """Return which bars have their name beside them: if not all, the longest.

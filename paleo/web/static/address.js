@@ -10,11 +10,16 @@
   const LARGEST = 8000000;
 
   /**
+   * An uploaded net: a net file's text, and the file with the options that it was read from with.
+   * @typedef {{file: string, text: string, options: string}} Net
+   */
+
+  /**
    * What is looked at.
    * @typedef {Object} View
    * @property {Object<string, string>} values every setting, as text
    * @property {string} view one of VIEWS
-   * @property {?{file: string, text: string}} net an uploaded net
+   * @property {?Net} net an uploaded net
    * @property {string} fragment what stands after "#", without it
    */
 
@@ -94,10 +99,10 @@
 
   /**
    * Return the fragment that carries a net; only its file's name if it is too long.
-   * @param {{file: string, text: string}} net
+   * @param {Net} net
    */
   async function pack(net) {
-    const bytes = new TextEncoder().encode(JSON.stringify({ file: net.file, text: net.text }));
+    const bytes = new TextEncoder().encode(JSON.stringify(net));
     if (bytes.length <= LARGEST) {
       const packed = toBase64(await through(bytes, new CompressionStream("deflate-raw")));
       if (packed.length <= LONGEST) return `net=${packed}`;
@@ -108,7 +113,7 @@
   /**
    * Return the net of a fragment, or the message why there is none.
    * @param {string} fragment with or without "#"
-   * @returns {Promise<{net: ?{file: string, text: string}, message: string}>}
+   * @returns {Promise<{net: ?Net, message: string}>}
    */
   async function unpack(fragment) {
     const text = fragment.replace(/^#/, "");
@@ -117,10 +122,9 @@
     try {
       const packed = fromBase64(text.slice(4));
       const bytes = await through(packed, new DecompressionStream("deflate-raw"));
-      const net = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
-      if (typeof net.file === "string" && typeof net.text === "string") {
-        return { net: { file: net.file, text: net.text }, message: "" };
-      }
+      const found = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
+      const net = { file: found.file, text: found.text, options: found.options ?? "" };
+      if (Object.values(net).every((part) => typeof part === "string")) return { net, message: "" };
     } catch {
       // a link that was cut or changed
     }

@@ -40,6 +40,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.latest = 0; // the number of the latest question
       this.asked = null; // {controller, since}, while one is on its way
       this.again = false;
+      this.file = null; // the one that was uploaded last
       this.shown = {}; // of each kind of answer, which question it answers
       this.form = new Paleo.Form(choices, (changes, stage) => this.change(changes, stage));
       this.form.defaults = defaults;
@@ -118,6 +119,9 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
 
     /** Go back from an uploaded net to the first one of the list. */
     removeNet() {
+      this.file = null;
+      Paleo.by("reading").hidden = true;
+      Paleo.by("file-options").value = "";
       this._replace(this.state.values);
     }
 
@@ -152,10 +156,15 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
 
     /** Take a file of the reader's. @param {File} file */
     async upload(file) {
+      const isImported = !/\.json$/i.test(file.name);
+      const options = isImported ? Paleo.by("file-options").value.trim() : "";
+      this.file = file; // to be read again with other options
+      Paleo.by("reading").hidden = !isImported;
+      Paleo.by("reading-name").textContent = file.name;
       this.results.busy(true);
       try {
-        const read = await this.source.upload(file);
-        const net = { file: read.file, text: read.text };
+        const read = await this.source.upload(file, options);
+        const net = { file: read.file, text: read.text, options: read.options };
         const fragment = await Paleo.address.pack(net);
         this.read_ = read;
         const values = { ...this.state.values, net: this.defaults.net };
@@ -168,7 +177,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
         );
         await this.refresh(true);
       } catch (error) {
-        this._fail(error);
+        this._fail(error, false);
       } finally {
         this.results.busy(false);
       }
@@ -253,11 +262,12 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       }, SAID_AFTER);
     }
 
-    _fail(error) {
+    /** Say what went wrong; what is shown is of other settings only where these had a mistake. */
+    _fail(error, ofSettings = true) {
       const lines = error instanceof Paleo.Refusal ? error.lines : [`The page failed: ${error.message}`];
       this.form.showErrors(lines);
-      this.results.stale(true);
-      if (!this.answered) this.results.nothing(true);
+      if (ofSettings) this.results.stale(true);
+      if (ofSettings && !this.answered) this.results.nothing(true);
       if (!(error instanceof Paleo.Refusal)) throw error;
     }
 
@@ -270,7 +280,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
         const type = name.endsWith(".csv") ? "text/csv" : "application/json";
         Paleo.download(`${stem}-${name}`, text, type);
       } catch (error) {
-        this._fail(error);
+        this._fail(error, false);
       }
     }
   }
@@ -281,6 +291,9 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     input.addEventListener("change", () => {
       if (input.files.length) app.upload(input.files[0]);
       input.value = "";
+    });
+    Paleo.by("file-options").addEventListener("change", () => {
+      if (app.file) app.upload(app.file);
     });
     Paleo.by("own-remove").addEventListener("click", () => {
       app.removeNet();

@@ -17,15 +17,19 @@
     star: d3.symbolStar,
   };
   const REFERENCE = { color: "var(--reference)", dash: "5 4", symbol: null };
-  /** Of marks across bars: the first is dashed, such as a peak; the second a limit. */
-  const REFERENCE_DASHES = ["3 2", "none"];
+  /** Of marks across bars, as in pictures: the first, such as a peak, is solid, a limit dashed. */
+  const REFERENCE_DASHES = ["none", "6 2.5"];
   const SVG = "http://www.w3.org/2000/svg";
   const ROW = 17; // pixels of a bar and the gap below it
   const BESIDE = 14; // pixels beside the names of bars
   const MARK = 5; // pixels from the middle of a point to its edge
   const LINE = 13; // pixels of a line of text
 
-  const NAMED = 5; // points of a series that may have their names written
+  const NAMED = 12; // names of points that are written
+  const TRIED = 500; // points of a series that may have their names written
+  const NEAR = 4; // pixels between points of which both may be named
+  const MANY = 100; // points from which on they are smaller, so that fewer are hidden
+  const TICKS = 7; // numbers at a logarithmic axis
 
   const figures = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
   const shown = (value) => (typeof value === "number" ? figures.format(value) : String(value));
@@ -65,7 +69,27 @@
     return kept.sort((a, b) => a - b);
   }
 
+  /** Return round numbers for a logarithmic axis, so few that each can be written. */
+  function decades(values, most) {
+    const [low, high] = d3.extent(values.filter((value) => value > 0));
+    if (low === undefined) return [];
+    const powers = d3.range(Math.floor(Math.log10(low)), Math.ceil(Math.log10(high)) + 1);
+    const among = (digits, step) =>
+      powers
+        .filter((power) => power % step === 0)
+        .flatMap((power) => digits.map((digit) => Number(`${digit}e${power}`)))
+        .filter((value) => value >= low && value <= high);
+    for (const digits of [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3]]) {
+      const found = among(digits, 1);
+      if (found.length >= 2 && found.length <= most) return found;
+    }
+    const step = powers.map((_, i) => i + 1).find((each) => among([1], each).length <= most);
+    const found = among([1], step);
+    return found.length >= 2 ? found : d3.ticks(low, high, 4);
+  }
+
   function axes(chart) {
+    const ys = chart.series.flatMap((series) => series.y);
     return {
       x: { type: chart.log_x ? "log" : "linear", label: chart.x_label, labelArrow: "none" },
       y: {
@@ -75,9 +99,18 @@
         grid: true,
         zero: !chart.log_y,
         tickFormat: shown,
-        ticks: 6,
+        ticks: chart.log_y ? decades(ys, TICKS) : 6,
       },
     };
+  }
+
+  /** Return the marks that write all these numbers: Plot leaves some of a logarithmic axis out. */
+  function written(chart, xs, ys) {
+    const axis = (make, at) => make(at, { text: at.map(shown), labelArrow: "none" });
+    return [
+      ...(chart.log_x ? [axis(Plot.axisX, xs)] : []),
+      ...(chart.log_y ? [axis(Plot.axisY, ys)] : []),
+    ];
   }
 
   function lineMarks(chart) {
@@ -121,13 +154,16 @@
       marginBottom: 42,
       x: { ...x, ...base, ticks: at, tickFormat: shown },
       y,
-      marks: [...rule, ...lineMarks(chart), tips(chart)],
+      marks: [...written(chart, at, y.ticks), ...rule, ...lineMarks(chart), tips(chart)],
     });
   }
 
   function scatter(chart, width, { ruler }) {
     const { x, y } = axes(chart);
+    const xs = chart.series.flatMap((series) => series.x);
+    const at = chart.log_x ? decades(xs, width > 500 ? 8 : 6) : width > 500 ? 8 : 4;
     const styles = looks(chart);
+    const radius = d3.sum(chart.series, (series) => series.x.length) < MANY ? 4.5 : 3;
     const marks = chart.series.map((series, i) => {
       const { color, dash, symbol } = styles[i];
       const place = { x: "x", y: "y" };
@@ -135,7 +171,7 @@
         return Plot.line(points(series), { ...place, stroke: color, strokeDasharray: dash, strokeWidth: 2 });
       }
       return Plot.dot(points(series), {
-        ...place, stroke: color, fill: color, fillOpacity: 0.35, symbol, r: 4.5,
+        ...place, stroke: color, fill: color, fillOpacity: 0.35, symbol, r: radius,
       });
     });
     const svg = Plot.plot({
@@ -145,15 +181,15 @@
       marginLeft: 56,
       marginTop: 28,
       marginBottom: 42,
-      x: { ...x, tickFormat: shown, ticks: width > 500 ? 8 : 4, grid: true },
+      x: { ...x, tickFormat: shown, ticks: at, grid: true },
       y,
-      marks: [...marks, tips(chart)],
+      marks: [...written(chart, at, y.ticks), ...marks, tips(chart)],
     });
     nameFirst(svg, chart, width, ruler);
     return svg;
   }
 
-  /** Write the names of the first points of each series, where there is room beside one. */
+  /** Write the names of the first points of each series, none twice, where there is room. */
   function nameFirst(svg, chart, width, ruler) {
     const at = (name, value) => svg.scale(name).apply(value);
     const own = chart.series.filter((series) => !series.is_reference).map(points);
@@ -161,10 +197,18 @@
     const [bottom, top] = svg.scale("y").range;
     const [left, right] = svg.scale("x").range;
     const frame = { left, right: Math.min(right + MARK, width), top: top - MARK, bottom: bottom + MARK };
-    const first = d3.range(NAMED).flatMap((i) => own.map((all) => all[i]).filter(Boolean));
+    const first = d3.range(TRIED).flatMap((i) => own.map((all) => all[i]).filter(Boolean));
+    const named = new Set();
+    const tried = [];
     for (const { x, y, label } of first) {
-      const found = label && placed(at("x", x), at("y", y), ruler.width(label), frame, boxes);
+      if (named.size === NAMED) break;
+      const [px, py] = [at("x", x), at("y", y)];
+      const near = ([ox, oy]) => Math.abs(ox - px) < NEAR && Math.abs(oy - py) < NEAR;
+      if (!label || named.has(label) || tried.some(near)) continue;
+      tried.push([px, py]);
+      const found = placed(px, py, ruler.width(label), frame, boxes);
       if (!found) continue;
+      named.add(label);
       boxes.push(found);
       const text = document.createElementNS(SVG, "text");
       text.setAttribute("class", "name");

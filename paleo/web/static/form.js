@@ -2,6 +2,8 @@
 "use strict";
 
 (function () {
+  const LISTED = / \(there are: [^)]*\)$/;
+
   /**
    * What a change is: "draft" while something is dragged or typed, "done" when it is decided.
    * @typedef {"draft"|"done"} Stage
@@ -89,12 +91,26 @@
       }
     }
 
+    /** Return a line in the words of the page: labels, and no list of what a control lists itself. */
+    _worded(line) {
+      const [start, key] = /^(\w+): /.exec(line) || [];
+      const field = key && this.form.querySelector(`[data-key="${key}"]`);
+      if (!field) return line;
+      const label = [...field.querySelector("label, .label").childNodes]
+        .filter((node) => node.nodeType === Node.TEXT_NODE)
+        .map((node) => node.textContent.trim())
+        .join("");
+      const rest = line.slice(start.length);
+      return `${label}: ${field.querySelector("[data-list]") ? rest.replace(LISTED, "") : rest}`;
+    }
+
     /** Show what is wrong, and mark the controls that lines begin with. */
     showErrors(lines) {
       const box = Paleo.by("errors");
       const same = [...box.querySelectorAll("li")].map((item) => item.textContent).join("\n");
-      if (same !== lines.join("\n")) {
-        const list = Paleo.el("ul", {}, ...lines.map((line) => Paleo.el("li", {}, line)));
+      const texts = lines.map((line) => this._worded(line));
+      if (same !== texts.join("\n")) {
+        const list = Paleo.el("ul", {}, ...texts.map((line) => Paleo.el("li", {}, line)));
         box.replaceChildren(...(lines.length ? [list] : []));
       }
       box.hidden = lines.length === 0;
@@ -117,7 +133,7 @@
       if (name !== "") options.push(new Option(name, name));
     }
     select.replaceChildren(...options);
-    if (!list.some(({ note }) => note)) return;
+    if (!select.dataset.emptyNote && !list.some(({ note }) => note)) return;
     const hint = Paleo.el("p", { class: "small", id: `${select.id}-note` });
     select.after(hint);
     select.setAttribute("aria-describedby", hint.id);
@@ -128,7 +144,8 @@
     const hint = document.getElementById(`${select.id}-note`);
     if (!hint) return;
     const found = list.find(({ name }) => name === select.value);
-    hint.textContent = (found && found.note) || "";
+    const empty = select.value === "" ? select.dataset.emptyNote : "";
+    hint.textContent = (found && found.note) || empty || "";
     hint.hidden = hint.textContent === "";
   }
 

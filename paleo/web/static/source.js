@@ -54,7 +54,7 @@
       return fetch(`api/${path}`, {
         method: "POST",
         headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ settings, net: { file: state.net.file, text: state.net.text } }),
+        body: JSON.stringify({ settings, net: state.net }),
         signal,
       });
     }
@@ -79,9 +79,14 @@
       return this.names;
     }
 
-    /** Return the net that the server reads from a file. @param {File} file */
-    async upload(file) {
-      const path = `api/net?file=${encodeURIComponent(file.name)}`;
+    /**
+     * Return the net that the server reads from a file.
+     * @param {File} file
+     * @param {string} options those of a command that reads such a file
+     */
+    async upload(file, options) {
+      const query = new URLSearchParams({ file: file.name, ...(options && { options }) });
+      const path = `api/net?${query}`;
       const headers = { "Content-Type": "application/octet-stream" };
       return (await answered(fetch(path, { method: "POST", headers, body: file }))).json();
     }

@@ -3,6 +3,8 @@
 
 (function () {
   const LONG = 12; // letters
+  /** Tables of text keep to ASCII; the page need not. */
+  const UNITS = { us: "\u00b5s" };
   const DIGITS = /^[-+]?[\d,]*\.?\d+(e[-+]?\d+)?\*?$/i;
 
   /** Return the number that a cell shows, NaN if it shows none: for sorting alone. */
@@ -64,7 +66,7 @@
     _heading(column) {
       const own = this.sorted && this.sorted.title === column.title ? this.sorted : null;
       const lines = column.title.split("\n").flatMap((line, i) => (i ? [Paleo.el("br"), line] : [line]));
-      const unit = column.unit ? Paleo.el("span", { class: "unit" }, `(${column.unit})`) : null;
+      const unit = column.unit ? Paleo.el("span", { class: "unit" }, `(${UNITS[column.unit] || column.unit})`) : null;
       const button = Paleo.el(
         "button",
         { type: "button", "data-title": column.title, title: "Sort" },

@@ -22,7 +22,10 @@
       this.figures = {
         scaling: charts("workers-charts", SCALING, "table-scaling"),
         layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
-        memory: charts("memory-bar", ["memory"], "table-memory", true),
+        memory: {
+          ...charts("memory-bar", ["memory"], "table-memory", true),
+          ...charts("memory-charts", ["footprint"], "table-memory"),
+        },
       };
       this.tables = {
         scaling: new Paleo.Table(Paleo.by("workers-table"), "table-scaling", "Steps by workers"),
@@ -82,9 +85,10 @@
       const all = [...(this.items.scaling || []), ...(this.items.memory || [])];
       this.said = all.map(({ label, value }) => `${label}: ${value}`).join(", ");
       Paleo.by("headlines").replaceChildren(
-        ...all.map(({ key, label, value }) =>
+        ...all.map(({ key, label, value, is_warning: warns }) =>
           Paleo.el(
-            "div", { "data-key": key }, Paleo.el("dt", {}, label), Paleo.el("dd", {}, value),
+            "div", { "data-key": key, class: warns ? "warns" : null },
+            Paleo.el("dt", {}, label), Paleo.el("dd", {}, value),
           ),
         ),
       );
