@@ -19,6 +19,13 @@ layer { name: "data" type: "Input" top: "data"
 layer { name: "conv" type: "Convolution" bottom: "data" top: "conv"
         convolution_param { num_output: 5 kernel_size: 3 pad: 1 } }
 """
+#: For training, it leaves open how large an image is.
+TRAINING = b"""name: "training"
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 4 } }
+layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc"
+        inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }
+"""
 DROP = """([name, text]) => {
     const data = new DataTransfer();
     data.items.add(new File([text], name));
@@ -104,6 +111,7 @@ def test_a_bad_upload_shows_its_lines(view: View, name: str, data: bytes, said: 
     assert said in view.text("#errors")
     assert view.headlines() == before
     assert view.query() == "net=lenet5"
+    assert not view.page.locator("#stale").is_visible()  # what is shown is of the settings
 
 
 def test_settings_of_an_uploaded_net_are_those_of_the_controls(view: View) -> None:
@@ -137,6 +145,40 @@ def test_a_link_carries_an_uploaded_net_to_another_browser(
     first.page.go_back()
     first.shows()
     assert first.page.input_value("#net") == "inception_v3"
+
+
+def test_what_a_file_leaves_open_is_given_on_the_page(
+    new_view: Callable[..., View], server: str
+) -> None:
+    pytest.importorskip("google.protobuf", reason="needs protobuf")
+    first, other = new_view(server), new_view(server)
+    first.refused = True
+    first.open().shows()
+    assert not first.page.is_visible("#file-options")
+    first.upload("training.prototxt", TRAINING)
+    assert "--input data=4xCxHxW" in first.text("#errors")
+    first.page.fill("#file-options", "--input=4x")
+    first.page.press("#file-options", "Enter")
+    first.page.locator("#errors", has_text="expected a shape such as").wait_for()
+    first.page.fill("#file-options", "--input=data=4x3x8x8")
+    first.page.press("#file-options", "Enter")
+    first.shows(file="training.prototxt")
+    assert not first.page.is_visible("#errors")
+    command = "paleo simulate training.prototxt --input=data=4x3x8x8 "
+    assert command in first.page.locator("#commands").text_content()
+    # Other options are another net.
+    first.page.fill("#file-options", "--input=data=4x3x16x16")
+    first.page.press("#file-options", "Enter")
+    first.page.locator("#commands", has_text="--input=data=4x3x16x16 ").wait_for(state="attached")
+    first.shows(file="training.prototxt")
+    other.page.goto(first.page.url)
+    other.shows(file="training.prototxt")
+    assert other.headlines() == first.headlines()
+    assert "4x3x16x16 " in other.page.locator("#commands").text_content()
+    # A net file leaves nothing open.
+    first.upload("mine.json", net_file())
+    first.shows(file="mine.json")
+    assert not first.page.is_visible("#file-options")
 
 
 def test_a_link_that_was_cut_says_so(view: View) -> None:

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -168,6 +169,46 @@ def test_layers_and_memory_are_those_of_the_command_line(client: Any, kind: str)
         assert found == printed(line, "--format=json"), settings
         found = answered(client, f"{command}.csv", settings).get_data(as_text=True)
         assert found == printed(line, "--format=csv"), settings
+
+
+#: For training, it leaves open how large an image is.
+TRAINING = b"""
+name: "training"
+layer { name: "data" type: "Data" top: "data" top: "label" data_param { batch_size: 4 } }
+layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc"
+        inner_product_param { num_output: 10 } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }
+"""
+
+
+def test_commands_read_an_uploaded_file_with_the_options_that_it_was_read_with(
+    client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("google.protobuf", reason="needs protobuf")
+    monkeypatch.chdir(tmp_path)
+    Path("net.prototxt").write_bytes(TRAINING)
+
+    def upload(**query: str) -> Any:
+        path = f"/api/net?{urlencode({'file': 'net.prototxt', **query})}"
+        return client.post(path, data=TRAINING, content_type="application/octet-stream")
+
+    (line,) = upload().get_json()["errors"]
+    assert line.endswith("give it with --input data=4xCxHxW")
+    lines = upload(options="--input other=4x3x8x8").get_json()["errors"]
+    assert all(line.startswith("net.prototxt: ") for line in lines)
+    net = upload(options=" --input data=4x3x8x8").get_json()
+    assert net["options"] == "--input=data=4x3x8x8"
+    # 3 channels of 8 x 8, to each of 10, and their biases.
+    assert paleo.summarize(paleo.loads(net["text"])).num_params == 3 * 8 * 8 * 10 + 10
+    asked = {key: net[key] for key in ("file", "text", "options")}
+    for kind, export in (("scaling", "simulate"), ("layers", "summary"), ("memory", "memory")):
+        body = {"settings": {"batch_size": 4, "scaling": "weak"}, "net": asked}
+        commands = client.post(f"/api/{kind}", json=body).get_json()["commands"]
+        found = client.post(f"/api/{export}.csv", json=body).get_data(as_text=True)
+        assert found == printed(commands[0]["text"], "--format=csv")
+    page = printed(client.post("/api/scaling", json=body).get_json()["commands"][2]["text"])
+    assert page == ""
+    assert "paleo simulate net.prototxt --input=data=4x3x8x8 " in Path("report.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["layers", "memory"])

@@ -244,7 +244,7 @@ def test_a_process_that_does_not_answer_is_stopped(
     program: str, slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow(program)
-    monkeypatch.setattr(uploads, "Job", lambda file: Job(file, seconds=1))
+    monkeypatch.setattr(uploads, "Job", lambda *of: Job(*of, seconds=1))
     began = time.monotonic()
     with pytest.raises(paleo.NetSpecError, match="too much to be read here"):
         Uploads().read(net_text(2), "a.json")
@@ -291,7 +291,7 @@ def test_the_process_can_write_no_file(tmp_path: Path) -> None:
 def test_only_a_few_are_read_at_once(
     slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "Job", lambda file: Job(file, seconds=2))
+    monkeypatch.setattr(uploads, "Job", lambda *of: Job(*of, seconds=2))
     slow("import sys; sys.stdin.buffer.read(); import time; time.sleep(60)")
     reader = Uploads(at_once=1)
     errors: list[Exception] = []
@@ -305,9 +305,9 @@ def test_only_a_few_are_read_at_once(
     threads = [threading.Thread(target=read, daemon=True) for _ in range(2)]
     for thread in threads:
         thread.start()
-    while not errors:
-        time.sleep(0.01)
-    assert isinstance(errors[0], BusyError)
+    for thread in threads:
+        thread.join(60)
+    assert [type(error) for error in errors] == [BusyError, paleo.NetSpecError]
 
 
 def test_the_server_parses_only_what_a_process_has_found_right(
@@ -346,6 +346,34 @@ def test_what_was_read_is_remembered_within_bounds() -> None:
         reader.read(net_text(layers), "a.json")
     assert 0 < reader._answers.weight <= 2000
     assert 0 < reader._nets.weight <= 2000
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("--input=1x2", "--input: the net is not of another framework"),
+        ("-o x", "options: unknown option '-o'"),
+        ("a" * 1001, "options: more than 1000 characters"),
+        ("--input=1\n2", "options: expected those of a command in one line"),
+        (3, "options: expected those of a command in one line"),
+        ("\ud800", "options: expected those of a command in one line"),
+    ],
+)
+def test_options_that_are_none_of_the_file_are_refused_before_it_is_read(
+    options: Any, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Uploads()
+    monkeypatch.setattr(reader, "_run", None)
+    with pytest.raises(paleo.SettingError) as caught:
+        reader.read(net_text(3), "a.json", options)
+    assert str(caught.value.mistakes[0]).startswith(said)
+
+
+def test_a_file_is_read_again_with_other_options() -> None:
+    reader = Uploads()
+    read = [reader.read(onnx_net(), "a.onnx", options) for options in ("", "--dim=batch=3")]
+    assert [each["options"] for each in read] == ["", "--dim=batch=3"]
+    assert [json.loads(each["text"])["layers"]["x"]["tensor"] for each in read] == [[1, 5], [3, 5]]
 
 
 def test_an_empty_file_is_said_to_be_empty() -> None:

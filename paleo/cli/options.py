@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from paleo.errors import Mistakes, SettingError
 from paleo.importers import PHASES, UNKNOWN, ImportOptions, importer_of
+from paleo.importers.options import LOOKED_AT, not_looked_at, parse_dim, parse_input
 from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
 from paleo.values import number
 
@@ -233,62 +234,29 @@ network_option = click.option(
 )
 
 
-class _Input(click.ParamType):  # type: ignore[type-arg]
-    """A shape, with or without the name of the input: 1x3x224x224, data=1x3x224x224."""
+class _Parsed(click.ParamType):  # type: ignore[type-arg]
+    """A text that a function reads, or raises ValueError."""
 
-    name = "[NAME=]SHAPE"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name = name
+        self.parse = parse
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str | None, tuple[int, ...]]:
-        if isinstance(value, tuple):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
             return value
-        name, equals, shape = value.rpartition("=")
-        sizes = shape.lower().replace(",", "x").split("x")
-        if (equals and not name) or not all(map(_is_number, sizes)):
-            self.fail("expected a shape such as 1x3x224x224 or data=1x3x224x224", param, ctx)
-        return name or None, tuple(map(int, sizes))
-
-
-class _Dimension(click.ParamType):  # type: ignore[type-arg]
-    """The size of a dimension that a file leaves open: sequence=128."""
-
-    name = "NAME=SIZE"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        name, _, size = value.rpartition("=")
-        if not name or not _is_number(size):
-            self.fail("expected a name and a size, such as sequence=128", param, ctx)
-        return name, int(size)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 20
-
-
-#: Which importers look at an option, and what is wrong where none of them is asked.
-_LOOKED_AT = {
-    "inputs": (("caffe", "onnx", "pytorch"), "--input: none of the nets is of another framework"),
-    "dims": (("onnx",), "--dim: none of the nets is an ONNX file"),
-    "phase": (("caffe", "pytorch"), "--phase: none of the nets is a prototxt or PyTorch module"),
-    "unknown": (
-        ("caffe", "onnx", "pytorch"),
-        "--unknown: none of the nets is of another framework",
-    ),
-}
+        try:
+            return self.parse(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def _check_use(importers: set[str | None]) -> None:
     """Raise SettingError for options that nobody would look at."""
     mistakes = Mistakes()
-    for option, (own, message) in _LOOKED_AT.items():
+    for option in LOOKED_AT:
         source = click.get_current_context().get_parameter_source(option)
-        if source is not ParameterSource.DEFAULT and not importers.intersection(own):
-            mistakes.add(message)
+        if source is not ParameterSource.DEFAULT and (what := not_looked_at(option, importers)):
+            mistakes.add(f"--{option}: none of the nets is {what}")
     mistakes.raise_as(SettingError)
 
 
@@ -297,16 +265,14 @@ def import_options(function: _F) -> _F:
 
     @click.option(
         "--input",
-        "inputs",
-        type=_Input(),
+        type=_Parsed("[NAME=]SHAPE", parse_input),
         multiple=True,
         help="Shape of an input of a prototxt, ONNX file or PyTorch module, as the framework "
         "writes it, where it does not say. May be repeated, with names.",
     )
     @click.option(
         "--dim",
-        "dims",
-        type=_Dimension(),
+        type=_Parsed("NAME=SIZE", parse_dim),
         multiple=True,
         help="Size of a dimension that an ONNX file leaves open. May be repeated.",
     )
@@ -326,12 +292,13 @@ def import_options(function: _F) -> _F:
         "count them as nothing and say so.",
     )
     @functools.wraps(function)
-    def command(
-        inputs: tuple[Any, ...], dims: tuple[Any, ...], phase: str, unknown: str, **kwargs: Any
-    ) -> Any:
+    def command(**kwargs: Any) -> Any:
+        given = {name: kwargs.pop(name) for name in LOOKED_AT}
         nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
         _check_use({importer_of(net) for net in nets})
-        return function(importing=ImportOptions(inputs, dict(dims), phase, unknown), **kwargs)
+        dims = dict(given["dim"])
+        importing = ImportOptions(given["input"], dims, given["phase"], given["unknown"])
+        return function(importing=importing, **kwargs)
 
     return command  # type: ignore[return-value]
 

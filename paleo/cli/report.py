@@ -139,8 +139,7 @@ def command(
         num_workers=tuple(counts),
         **{**settings, "price": price or "", "dataset": settings["dataset"] or ""},
     )
-    is_plain = not edits and importing == ImportOptions()
-    text = report_page(studies, asked, scaling, with_commands=is_plain)
+    text = report_page(studies, asked, scaling, importing, with_commands=not edits)
     if output == "-":
         click.echo(text, nl=False)
     else:

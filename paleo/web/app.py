@@ -29,6 +29,8 @@ __all__ = ["create_app", "error_text", "too_large"]
 #: No answer has more lines about mistakes.
 _MOST_LINES = 100
 _BYTES = "application/octet-stream"
+#: What is said of an uploaded net: its options may be left out.
+_OF_NET = {"file", "text", "options"}
 
 
 @dataclass(frozen=True)
@@ -190,10 +192,10 @@ class _Demo:
         """Answer with the net of the bytes that are sent."""
         self._expect(_BYTES)
         query = self._query()
-        if set(query) - {"file"}:
-            raise SettingError("the query: expected file=NAME alone")
+        if set(query) - {"file", "options"}:
+            raise SettingError("the query: expected file=NAME, and perhaps options=TEXT, alone")
         data = self.flask.request.get_data(cache=False)
-        found = self.uploads.read(data, query.get("file"))
+        found = self.uploads.read(data, query.get("file"), query.get("options", ""))
         return self.flask.Response(json.dumps(found), content_type=JSON)
 
     def _query(self) -> dict[str, str]:
@@ -216,10 +218,12 @@ class _Demo:
             raise SettingError('the body: expected {"settings": {...}, "net": {...}}')
         if net is None:
             return read_settings(settings), None
-        if not isinstance(net, dict) or set(net) != {"file", "text"}:
-            raise SettingError('the body: expected "net": {"file": "...", "text": "..."}')
-        uploaded = self.uploads.net(net["text"], net["file"])
-        return read_settings(settings, uploaded.file), uploaded
+        if not isinstance(net, dict) or {"file", "text"} - set(net) or set(net) - _OF_NET:
+            raise SettingError(
+                'the body: expected "net": {"file": "...", "text": "...", "options": "..."}'
+            )
+        uploaded = self.uploads.net(net["text"], net["file"], net.get("options", ""))
+        return read_settings(settings, uploaded.file, uploaded.options), uploaded
 
 
 def _object(data: bytes) -> Mapping[str, Any]:

@@ -88,7 +88,7 @@ def _priced(settings: Settings) -> dict[str, Any]:
 
 def _line(settings: Settings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
     """Return a command line for a POSIX shell, without what its defaults say."""
-    words = ["paleo", command, _net(settings)]
+    words = ["paleo", command, _net(settings), *shlex.split(settings.options)]
     for key, value in options.items():
         if value is None or (key not in said and DEFAULTS.get(key) == value):
             continue

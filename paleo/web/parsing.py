@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from paleo.errors import NetSpecError, PaleoError, printable
-from paleo.importers import ImportOptions, hint, importer_of, read_bytes
+from paleo.importers import hint, importer_of, read_bytes
+from paleo.importers.options import parse_options
 from paleo.load import loads
 from paleo.netspec import MAX_SPLITS, NetSpec
 from paleo.netwriter import dumps
@@ -31,9 +32,13 @@ _LISTED = 100
 
 @dataclass(frozen=True)
 class Job:
-    """A file to read, and the limits: bytes of memory, seconds, layers, characters of the net."""
+    """A file to read, and the limits: bytes of memory, seconds, layers, characters of the net.
+
+    `options` are those of a command that reads such a file, in one line.
+    """
 
     file: str
+    options: str = ""
     memory: int = 3 << 30
     seconds: int = 20
     layers: int = 5000
@@ -45,13 +50,13 @@ class Job:
 
 
 def read(data: bytes, job: Job) -> dict[str, Any]:
-    """Return the net of a file: name, file, net-spec, number of layers, notes.
+    """Return the net of a file: name, file, options, net-spec, number of layers, notes.
 
     Raises NetSpecError with every mistake.
     """
     importer = importer_of(job.file)
     if importer is not None:
-        net = read_bytes(importer, data, job.file, ImportOptions())
+        net = read_bytes(importer, data, job.file, parse_options(job.options, importer))
     else:
         if instead := hint(job.file):
             raise NetSpecError(f"{job.file}: {instead}")
@@ -68,6 +73,7 @@ def read(data: bytes, job: Job) -> dict[str, Any]:
     return {
         "name": net.name,
         "file": job.file,
+        "options": job.options,
         "text": text,
         "layers": len(net.layers),
         "notes": _notes(net, importer),

@@ -44,7 +44,8 @@ _T = TypeVar("_T")
 class Settings:
     """What the page shows. The defaults are those of a page without an address.
 
-    `net` is a predefined one, or the file of an uploaded one if `is_uploaded`. `workers` are those
+    `net` is a predefined one, or the file of an uploaded one if `is_uploaded`, which commands read
+    with `options`. `workers` are those
     looked at, `scheme` is "" for the best, `software` is "" if both shares of peak are one's own.
     The curves have `num_workers` too. A training has `epochs` of a `dataset`, or of `dataset_size`
     samples. `price` is "" for that of the device's file.
@@ -70,6 +71,7 @@ class Settings:
     price: str = ""
     optimizer: str = "sgd"
     is_uploaded: bool = False
+    options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
 
     def to_dict(self) -> dict[str, Any]:
@@ -90,7 +92,7 @@ class Settings:
 KEYS = tuple(
     field.name
     for field in dataclasses.fields(Settings)
-    if field.name not in ("is_uploaded", "num_workers")
+    if field.name not in ("is_uploaded", "options", "num_workers")
 )
 _DEFAULTS = Settings()
 #: What the times of a net on a device depend on.
@@ -127,14 +129,17 @@ def parse_query(query: bytes) -> dict[str, str]:
     return found
 
 
-def read_settings(values: Mapping[str, Any], file: str | None = None) -> Settings:
+def read_settings(
+    values: Mapping[str, Any], file: str | None = None, options: str = ""
+) -> Settings:
     """Return the settings that these values, texts of a query or of JSON, say.
 
-    `file` is the name of an uploaded net, which stands for `net`. Raises SettingError with every
+    `file` is the name of an uploaded net, which stands for `net`, and `options` those that a
+    command needs to read it. Raises SettingError with every
     mistake, each with its key.
     """
     reader = _Reader(values)
-    settings = reader.read(file)
+    settings = dataclasses.replace(reader.read(file), options=options)
     reader.mistakes.raise_as(SettingError)
     return settings
 

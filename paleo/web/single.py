@@ -5,12 +5,17 @@ from __future__ import annotations
 import html
 import json
 import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from paleo.collectives import COLLECTIVES
+from paleo.importers import ImportOptions, importer_of
+from paleo.importers.options import option_words
 from paleo.overview import Overview, Study
+from paleo.training import checked_price
+from paleo.values import number
 from paleo.version import __version__
 from paleo.web.answers import EXPORTS, answer, overview_of
 from paleo.web.choices import depends
@@ -63,14 +68,16 @@ def report_page(
     studies: Mapping[str, Study],
     settings: Settings,
     scalings: Sequence[str],
+    importing: ImportOptions | None = None,
     *,
     with_commands: bool = True,
 ) -> str:
     """Return the report of studies, by the names of their nets, as the text of an HTML file.
 
     `settings` are those of all of them, and what is shown first but for the net and the scaling,
-    which are the first. `with_commands` tells whether the commands that print the same are shown:
-    they know the names of nets, not what was edited. Raises a PaleoError.
+    which are the first. Nets of other frameworks were read with `importing`. `with_commands` tells
+    whether the commands that print the same are shown: they know the names of nets, not what was
+    edited. Raises a PaleoError.
     """
     nets = list(studies)
     settings = replace(settings, net=nets[0], scaling=scalings[0])
@@ -78,7 +85,8 @@ def report_page(
     views: dict[str, Any] = {}
     for net, study in studies.items():
         for scaling in scalings:
-            own = replace(settings, net=net, scaling=scaling)
+            words = option_words(importing or ImportOptions(), importer_of(net))
+            own = replace(settings, net=net, scaling=scaling, options=shlex.join(words))
             view = _view(study, own, answers, texts, with_commands=with_commands)
             views.setdefault(net, {})[scaling] = view
     device = next(iter(studies.values())).device.name
@@ -143,6 +151,9 @@ def _view(
 def _said(settings: Settings) -> list[dict[str, str]]:
     """Return the settings that stay, as texts; those that are off or not known are left out."""
     values = settings.to_dict()
+    price = checked_price(number(settings.price)) if settings.price else None
+    if price:
+        values["price"] = f"{price.amount:g} {price.currency} a device-hour"
     return [
         {"label": label, "value": _text(values[key])}
         for key, label in _SAID.items()

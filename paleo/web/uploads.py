@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 import threading
 from dataclasses import dataclass, field
 from typing import Any
 
-from paleo.errors import NetSpecError, PaleoError
-from paleo.importers import PYTHON
+from paleo.errors import NetSpecError, PaleoError, SettingError
+from paleo.importers import PYTHON, importer_of
+from paleo.importers.options import option_words, parse_options
 from paleo.load import loads
 from paleo.netspec import NetSpec
 from paleo.values import shown
@@ -25,6 +27,7 @@ from paleo.web.parsing import ENDINGS, Job
 __all__ = ["BusyError", "Uploaded", "Uploads", "checked_file"]
 
 _MOST_CHARACTERS = 200
+_MOST_OPTIONS = 1000
 #: What a process may answer besides the text of the net.
 _MORE = 1 << 20
 #: Starts the reader with the server's own packages, and nothing of the user's environment.
@@ -38,9 +41,13 @@ class BusyError(PaleoError):
 
 @dataclass(frozen=True)
 class Uploaded:
-    """A net that was uploaded: its file's name, and what identifies it."""
+    """A net that was uploaded: its file's name, and what identifies it.
+
+    `options` are those that a command needs to read the file, in one line.
+    """
 
     file: str
+    options: str
     key: str
     net: NetSpec = field(compare=False, repr=False)
 
@@ -63,6 +70,19 @@ def checked_file(name: Any) -> str:
     return name
 
 
+def checked_options(line: Any, file: str) -> str:
+    """Return the options of a command that reads such a file, each written out.
+
+    Raises SettingError with every mistake.
+    """
+    if not isinstance(line, str) or not line.isprintable() or not _is_text(line):
+        raise SettingError(f"options: expected those of a command in one line, got {shown(line)}")
+    if len(line) > _MOST_OPTIONS:
+        raise SettingError(f"options: more than {_MOST_OPTIONS} characters")
+    importer = importer_of(file)
+    return shlex.join(option_words(parse_options(line, importer), importer))
+
+
 def _is_text(text: str) -> bool:
     """Tell whether a text can be written in UTF-8."""
     try:
@@ -81,15 +101,18 @@ class Uploads:
         #: Nets that a process of ours has read and found right, by the hash of their text.
         self._nets: Kept[NetSpec] = Kept(most)
 
-    def read(self, data: bytes, name: Any) -> dict[str, Any]:
-        """Return the net of a file's bytes: name, file, text (a net-spec), layers, notes.
+    def read(self, data: bytes, name: Any, options: Any = "") -> dict[str, Any]:
+        """Return the net of a file's bytes: name, file, options, text (a net-spec), layers, notes.
 
-        Raises NetSpecError with every mistake, BusyError if too many are being read.
+        `options` are those of a command that reads such a file, in one line. Raises NetSpecError
+        with every mistake, SettingError with those in options, BusyError if too many are being
+        read.
         """
-        job = Job(checked_file(name))
+        file = checked_file(name)
+        job = Job(file, checked_options(options, file))
         if not data:
             raise NetSpecError(f"{job.file}: the file is empty")
-        key = _hash(job.file.encode(), data)
+        key = _hash(job.file.encode(), job.options.encode(), data)
         found = self._answers.find(key)
         if found is None:
             found = self._run(data, job)
@@ -97,13 +120,14 @@ class Uploads:
             self._net(found["text"], job.file)
         return found
 
-    def net(self, text: Any, name: Any) -> Uploaded:
+    def net(self, text: Any, name: Any, options: Any = "") -> Uploaded:
         """Return the net of a net-spec's text, as `read` gave it; raises as `read`.
 
         Any other text is read by `read` first: the server itself parses none that was not found
         right.
         """
         file = checked_file(name)
+        said = checked_options(options, file)
         if not isinstance(text, str) or not text or not _is_text(text):
             raise NetSpecError(f"net: expected the text of a net file, got {shown(text)}")
         key = _hash(text.encode())
@@ -112,7 +136,7 @@ class Uploads:
             # What was a prototxt or an ONNX file is a net-spec by now.
             text = self.read(text.encode(), f"{file}.json" if _is_imported(file) else file)["text"]
             net = self._nets.keep(key, self._net(text, file), len(text))
-        return Uploaded(file, key, net)
+        return Uploaded(file, said, key, net)
 
     def _net(self, text: str, file: str) -> NetSpec:
         return self._nets.get(_hash(text.encode()), lambda: loads(text, file), lambda _: len(text))

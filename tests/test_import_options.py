@@ -1,0 +1,70 @@
+"""What a file of another framework leaves open, as a line of options."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+import paleo
+from paleo.importers import ImportOptions
+from paleo.importers.options import option_words, parse_options
+
+LINES = [
+    ("caffe", "--input=1x3x8x8", ImportOptions(((None, (1, 3, 8, 8)),))),
+    ("caffe", "--input data=1x3x8x8", ImportOptions((("data", (1, 3, 8, 8)),))),
+    ("onnx", "--input=a=1,4 --input=b=5", ImportOptions((("a", (1, 4)), ("b", (5,))))),
+    ("onnx", "--dim N=2  --dim=a=b=3", ImportOptions(dims={"N": 2, "a=b": 3})),
+    ("onnx", "--dim='two words=2'", ImportOptions(dims={"two words": 2})),
+    ("caffe", "--phase test --unknown=zero", ImportOptions(phase="test", unknown="zero")),
+    ("caffe", "--phase=train", ImportOptions()),
+    (None, " ", ImportOptions()),
+]
+
+
+@pytest.mark.parametrize(("importer", "line", "options"), LINES, ids=[line for _, line, _ in LINES])
+def test_a_line_says_options_and_options_make_a_line(
+    importer: str | None, line: str, options: ImportOptions
+) -> None:
+    assert parse_options(line, importer) == options
+    again = shlex.join(option_words(options, importer))
+    assert parse_options(again, importer) == options
+
+
+WRONG = [
+    ("--input=1x3xx", "--input: expected a shape such as 1x3x224x224 or data=1x3x224x224"),
+    ("--input", "--input: expected a shape such as 1x3x224x224 or data=1x3x224x224"),
+    ("--dim=N", "--dim: expected a name and a size, such as sequence=128"),
+    ("--dim=N=-1", "--dim: expected a name and a size, such as sequence=128"),
+    ("--unknown=none", "--unknown: expected error or zero, got 'none'"),
+    ("--phase=test", "--phase: the net is not a prototxt or PyTorch module"),
+    ("--dims=N=1", "options: unknown option '--dims' (did you mean '--dim'?)"),
+    (
+        "1x3x8x8",
+        "options: unknown option '1x3x8x8' (there are: --input, --dim, --phase, --unknown)",
+    ),
+    ("-o x", "options: unknown option '-o'"),
+    ("--dim='N=1", "options: a quotation mark is not closed"),
+]
+
+
+@pytest.mark.parametrize(("line", "said"), WRONG, ids=[line for line, _ in WRONG])
+def test_what_is_wrong_in_a_line_is_said(line: str, said: str) -> None:
+    with pytest.raises(paleo.SettingError) as caught:
+        parse_options(line, "onnx")
+    assert str(caught.value.mistakes[0]).startswith(said)
+
+
+def test_every_mistake_is_said() -> None:
+    with pytest.raises(paleo.SettingError) as caught:
+        parse_options("--dim=N=1 --input=x --size=3", None)
+    assert [str(each).partition(":")[0] for each in caught.value.mistakes] == [
+        "--dim", "--input", "--input", "options",
+    ]  # fmt: skip
+
+
+def test_an_importer_has_the_options_alone_that_it_looks_at() -> None:
+    options = ImportOptions(((None, (1, 3)),), {"N": 2}, "test", "zero")
+    assert option_words(options, "caffe") == ["--input=1x3", "--phase=test", "--unknown=zero"]
+    assert option_words(options, "onnx") == ["--input=1x3", "--dim=N=2", "--unknown=zero"]
+    assert option_words(options, None) == []
