@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from paleo.graph import Graph, Node
 from paleo.layers import Layer
@@ -89,7 +89,7 @@ class _Taken(NamedTuple):
         return Stream(operation.name, left, writes, operation.flops)
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class _Kernel:
     """A kernel as it grows."""
 
@@ -165,29 +165,9 @@ def _nature(kind: type[Layer], training: bool) -> _Nature:
     )
 
 
-_Found = TypeVar("_Found")
-
-
-class _Alike:
-    """The nodes of a graph: what is the same for equal ones is found once."""
-
-    def __init__(self, graph: Graph, *, training: bool = True) -> None:
-        self._graph = graph
-        self._known: dict[Any, Any] = {}
-        #: Those of each node.
-        self.traits = [self.find(_traits, node, training) for node in graph.nodes]
-
-    def find(self, what: Callable[..., _Found], node: Node, *arguments: Hashable) -> _Found:
-        """Return `what` for a graph, a node and further arguments."""
-        key = (what, node.like, *arguments)
-        if key not in self._known:
-            self._known[key] = what(self._graph, node, *arguments)
-        found: _Found = self._known[key]
-        return found
-
-    def have_equal_sizes(self, a: Node, b: Node) -> bool:
-        """Tell whether two nodes give as many elements."""
-        return self.traits[a.index].size == self.traits[b.index].size
+def _all_traits(graph: Graph, training: bool) -> list[_Traits]:
+    """Return those of each node."""
+    return [graph.of_equal(_traits, node, training) for node in graph.nodes]
 
 
 def _traits(graph: Graph, node: Node, training: bool) -> _Traits:
@@ -197,33 +177,34 @@ def _traits(graph: Graph, node: Node, training: bool) -> _Traits:
     return _Traits(nature, (product(node.output[1:]), is_one(node.output[0])))
 
 
-@dataclass
+@dataclass(eq=False, slots=True)
 class _Tensor:
     """What a node gives. Views of it are the same tensor."""
 
     node: Node
+    #: The elements of it, as in `_Traits`.
+    size: tuple[int, bool]
     #: The nodes that read it, by their indices.
-    readers: list[int] = field(default_factory=list)
-    #: The kernel that makes it, or its gradient, if that takes on more.
-    kernel: _Kernel | None = None
-    #: Whether the backward pass of its own node needs it.
-    is_kept: bool = False
+    readers: list[int]
 
     def is_only_of(self, node: Node) -> bool:
         """Tell whether this node alone reads it, on the device where it is."""
         return self.readers == [node.index] and self.node.shard == node.shard
 
 
-def _tensors(graph: Graph, alike: _Alike) -> list[_Tensor]:
+def _tensors(graph: Graph, training: bool) -> list[_Tensor]:
     """Return the tensor of each node, with those who read it."""
     found: list[_Tensor] = []
-    for node, traits in zip(graph.nodes, alike.traits, strict=True):
+    for node, traits in zip(graph.nodes, graph.once(_all_traits, training), strict=True):
         if traits.nature.is_view:
             found.append(found[node.parents[0]])
             continue
-        for index in dict.fromkeys(found[parent].node.index for parent in node.parents):
-            found[index].readers.append(node.index)
-        found.append(_Tensor(node))
+        index = node.index
+        for parent in node.parents:
+            readers = found[parent].readers
+            if not readers or readers[-1] != index:  # once, however often it reads it
+                readers.append(index)
+        found.append(_Tensor(node, traits.size, []))
     return found
 
 
@@ -232,10 +213,10 @@ def inference_forward(graph: Graph) -> FusedPass:
 
     Batch normalizations know their statistics, and read their input once; dropout does nothing.
     """
-    alike, kernels = _Alike(graph, training=False), _Kernels(graph)
+    kernels = _Kernels(graph)
     for node in graph.nodes:
         if not isinstance(node.layer, Dropout):
-            for step in alike.find(_steps, node, False):
+            for step in graph.of_equal(_steps, node, False):
                 kernels.begin(node, step.operation)
     return FusedPass({Pass.FORWARD: kernels.finished()}, {})
 
@@ -246,39 +227,47 @@ def fused_forward(graph: Graph, *, training: bool = True) -> FusedPass:
     Without `training` no backward pass follows: nothing is kept for it, and layers do what
     `inference_forward` says.
     """
-    alike, kernels = _Alike(graph, training=training), _Kernels(graph)
-    tensors = _tensors(graph, alike)
+    return graph.once(_forward, training)
+
+
+def _forward(graph: Graph, training: bool) -> FusedPass:
+    kernels, tensors = _Kernels(graph), graph.once(_tensors, training)
+    #: The kernels that take on more, by the node whose tensor they make, and the tensors that the
+    #: backward pass of their own nodes needs.
+    made_by: dict[int, _Kernel] = {}
+    kept_outputs: set[int] = set()
     into: dict[int, int] = {}
     learning: list[bool] = []
-    for node, traits in zip(graph.nodes, alike.traits, strict=True):
+    for node, traits in zip(graph.nodes, graph.once(_all_traits, training), strict=True):
         needed = tuple([training and learning[parent] for parent in node.parents])
-        kept = alike.find(_keeps, node, needed)
+        kept, steps = graph.of_equal(_does, node, needed, training)
         learns = training and not kept.ends and (any(needed) or node.is_trained)
         learning.append(learns)
         if traits.nature.is_view:
             continue
         inputs = [tensors[parent] for parent in node.parents]
         kernel: _Kernel | None = None
-        for step in alike.find(_steps, node, training):
+        for step in steps:
             operation = step.operation
             if not step.is_pointwise:
                 kernel = kernels.begin(node, operation)
             elif kernel:  # nobody else reads what is between the parts of a layer
                 between = node if learns and step.is_kept else None
                 kernel.tail.append(_Taken(operation, (), between))
-            elif before := _before(node, inputs, alike):
-                kernel = before.kernel
-                assert kernel
+            elif before := _before(node, traits, inputs, made_by):
+                kernel = made_by[before.node.index]
                 own = [each is before for each in inputs]
-                wanted = before.is_kept or (learns and any(own[k] for k in kept.inputs))
+                wanted = before.node.index in kept_outputs
+                wanted = wanted or (learns and any(own[k] for k in kept.inputs))
                 others = () if all(own) else tuple(k for k, is_own in enumerate(own) if not is_own)
                 kernel.tail.append(_Taken(operation, others, before.node if wanted else None))
                 into[node.index] = kernel.node.index
             else:
                 kernel = kernels.begin(node, operation)
-        if traits.nature.leads:
-            tensors[node.index].kernel = kernel
-            tensors[node.index].is_kept = learns and kept.output
+        if traits.nature.leads and kernel:
+            made_by[node.index] = kernel
+            if learns and kept.output:
+                kept_outputs.add(node.index)
     return FusedPass({Pass.FORWARD: kernels.finished()}, into)
 
 
@@ -319,6 +308,13 @@ class _Keeps(NamedTuple):
     ends: bool
 
 
+def _does(
+    graph: Graph, node: Node, needed: tuple[bool, ...], training: bool
+) -> tuple[_Keeps, list[_Step]]:
+    """Return what a node keeps for its backward pass, and what it does in the forward pass."""
+    return _keeps(graph, node, needed), graph.of_equal(_steps, node, training)
+
+
 def _keeps(graph: Graph, node: Node, needed: tuple[bool, ...]) -> _Keeps:
     """Return what the first part of a node keeps of its inputs, and the last of its output."""
     parts = made_of(node.layer)
@@ -333,12 +329,14 @@ def _keeps_made(graph: Graph, node: Node, part: Layer) -> Kept:
     return part.keeps((node.output,), graph.element_size, (True,))
 
 
-def _before(node: Node, inputs: list[_Tensor], alike: _Alike) -> _Tensor | None:
+def _before(
+    node: Node, traits: _Traits, inputs: list[_Tensor], made_by: Mapping[int, _Kernel]
+) -> _Tensor | None:
     """Return what a node reads that a kernel makes in which it can run: the last of them."""
     found = [
         each
         for each in inputs
-        if each.kernel and each.is_only_of(node) and alike.have_equal_sizes(each.node, node)
+        if each.node.index in made_by and each.size == traits.size and each.is_only_of(node)
     ]
     return max(found, key=lambda each: each.node.index, default=None)
 
@@ -348,16 +346,21 @@ def fused_backward(graph: Graph, needed: Sequence[tuple[bool, ...]]) -> FusedPas
 
     `needed` tells for each node of which of its inputs somebody needs the gradient.
     """
-    alike, to_inputs, to_weights = _Alike(graph), _Kernels(graph), _Kernels(graph)
-    tensors = _tensors(graph, alike)
+    return graph.once(_backward, tuple(needed))
+
+
+def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...]) -> FusedPass:
+    to_inputs, to_weights = _Kernels(graph), _Kernels(graph)
+    all_traits, tensors = graph.once(_all_traits, True), graph.once(_tensors, True)
+    #: The kernels that take on more, by the node the gradient of whose tensor they make.
+    made_by: dict[int, _Kernel] = {}
     into: dict[int, int] = {}
     for node in reversed(graph.nodes):
-        own = tensors[node.index]
-        wanted = needed[node.index]
-        inward, weights = alike.find(_gradients, node, wanted)
+        wanted, traits = needed[node.index], all_traits[node.index]
+        inward, weights = graph.of_equal(_gradients, node, wanted)
         # The kernel that makes the gradient of what the node gives.
-        kernel = own.kernel if own.node is node else None
-        if kernel and _has_pointwise_gradient(graph, node, wanted, inward, alike):
+        kernel = made_by.get(node.index)
+        if kernel and _has_pointwise_gradient(node, wanted, inward, all_traits):
             (operation,) = inward
             kernel.tail.append(_Taken(operation, _but_first(operation), node if weights else None))
             into[node.index] = kernel.node.index
@@ -371,9 +374,10 @@ def fused_backward(graph: Graph, needed: Sequence[tuple[bool, ...]]) -> FusedPas
             made = [to_inputs.begin(node, operation) for operation in inward]
         for operation in weights:
             to_weights.begin(node, operation)
-        if alike.traits[node.index].nature.leads:
+        if traits.nature.leads:
             inputs = [tensors[parent] for parent in node.parents]
-            _note_gradients(node, list(itertools.compress(inputs, wanted)), inward, made)
+            read = list(itertools.compress(inputs, wanted))
+            made_by.update(_makers(node, read, inward, made))
     return FusedPass(
         {
             Pass.INPUT_GRADIENT: to_inputs.finished(),
@@ -397,26 +401,29 @@ def _but_first(operation: Operation) -> tuple[int, ...]:
 
 
 def _has_pointwise_gradient(
-    graph: Graph,
     node: Node,
     wanted: tuple[bool, ...],
     inward: tuple[Operation, ...],
-    alike: _Alike,
+    all_traits: Sequence[_Traits],
 ) -> bool:
     """Tell whether the gradient of a node's inputs is one operation, element by element."""
-    if len(inward) != 1 or not alike.traits[node.index].nature.is_pointwise:
+    own = all_traits[node.index]
+    if len(inward) != 1 or not own.nature.is_pointwise:
         return False
-    first = graph.nodes[node.parents[wanted.index(True)]]
-    return len(inward[0].writes) == sum(wanted) and alike.have_equal_sizes(node, first)
+    first = node.parents[wanted.index(True)]
+    return len(inward[0].writes) == sum(wanted) and own.size == all_traits[first].size
 
 
-def _note_gradients(
+def _makers(
     node: Node, read: list[_Tensor], inward: tuple[Operation, ...], made: list[_Kernel]
-) -> None:
-    """Note which kernels make the gradients of what a node reads, where no other node does."""
+) -> dict[int, _Kernel]:
+    """Return which kernels make the gradients of what a node reads, where no other node does."""
     if len(inward) == 1 and len(inward[0].writes) == len(read):
         made = made * len(read)  # one makes all
-    if len(made) == len(read):
-        for tensor, kernel in zip(read, made, strict=True):
-            if tensor.is_only_of(node) and sum(each is tensor for each in read) == 1:
-                tensor.kernel = kernel
+    if len(made) != len(read):
+        return {}
+    return {
+        tensor.node.index: kernel
+        for tensor, kernel in zip(read, made, strict=True)
+        if tensor.is_only_of(node) and sum(each is tensor for each in read) == 1
+    }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import heapq
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from paleo.errors import Mistakes, NetSpecError, SettingError
 from paleo.layers import Layer, ShapeError
@@ -17,14 +18,27 @@ from paleo.tensor import Precision, Shape, find_precision, num_elements
 from paleo.values import MAX_COUNT, shown
 from paleo.work import Operation, Pass, Unpriced, Work, total_work
 
-__all__ = ["Graph", "Node", "build", "infer_nodes", "longest_path", "typical", "unpriced"]
+__all__ = [
+    "Graph",
+    "Node",
+    "build",
+    "infer_nodes",
+    "longest_path",
+    "of_net",
+    "typical",
+    "unpriced",
+]
 
-#: The nodes of so many nets are kept, at their own batch and at so many others: arrays of batch
-#: sizes, if there are no more than this.
+#: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
 _KEPT, _FEW = 8, 64
+#: So many things are kept of a net as long as it is there.
+_MOST = 32
 #: A count so far below the limit is not looked at again for another batch: it grows no quicker than
 #: the batch does, save where a batch of 1 is a dimension that is repeated.
 _FAR_BELOW = MAX_COUNT >> 10
+
+
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -71,6 +85,8 @@ class Graph:
     name: str
     nodes: tuple[Node, ...]
     dtype: str = "fp32"
+    #: What was found by `once`.
+    _known: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @functools.cached_property
     def precision(self) -> Precision:
@@ -97,17 +113,42 @@ class Graph:
     ) -> tuple[Operation, ...]:
         """Return what a device does for this node in this pass.
 
-        With `needed`, the input gradient is that of these inputs alone.
+        With `needed`, the input gradient is that of these inputs alone. Equal nodes share it.
         """
-        if direction is Pass.INPUT_GRADIENT and needed is not None:
-            if not any(needed):
-                return ()
-            return node.layer.input_gradient(node.inputs, self.element_size, needed)
-        return node.layer.operations(direction, node.inputs, self.element_size)
+        return self.of_equal(_operations, node, direction, needed)
+
+    def once(self, what: Callable[..., _Found], *arguments: Hashable) -> _Found:
+        """Return `what(graph, *arguments)`, found once: graphs are kept and asked for again.
+
+        What is found must not hold the graph, so that it is gone as soon as nobody has it.
+        """
+        key = (what, *arguments)
+        found: _Found | None = self._known.get(key)
+        if found is None:
+            found = self._known[key] = what(self, *arguments)
+        return found
+
+    def of_equal(self, what: Callable[..., _Found], node: Node, *arguments: Hashable) -> _Found:
+        """Return `what(graph, node, *arguments)`, found once for all equal nodes; as `once`."""
+        key = (what, node.like, *arguments)
+        found: _Found | None = self._known.get(key)
+        if found is None:
+            found = self._known[key] = what(self, node, *arguments)
+        return found
 
     def work(self, node: Node, direction: Pass) -> Work:
         """Return the FLOPs and bytes of this node in this pass."""
         return total_work(self.operations(node, direction))
+
+
+def _operations(
+    graph: Graph, node: Node, direction: Pass, needed: tuple[bool, ...] | None
+) -> tuple[Operation, ...]:
+    if direction is Pass.INPUT_GRADIENT and needed is not None:
+        if not any(needed):
+            return ()
+        return node.layer.input_gradient(node.inputs, graph.element_size, needed)
+    return node.layer.operations(direction, node.inputs, graph.element_size)
 
 
 def build(
@@ -126,17 +167,34 @@ def build(
     """
     find_precision(dtype)
     batch: Any = None if batch_size is None else checked_batch(batch_size)
-    adapt = _needed(net, adapt)
+    adapt = of_net(_needed, net, adapt)
     if not is_array(batch):
-        nodes = _known_nodes(net, batch, adapt)
-    elif batch.ndim == 1 and batch.size <= _FEW:
-        nodes = _known_nodes(net, tuple(batch.tolist()), adapt)
-    else:
-        nodes = _nodes(net, batch, adapt)
-    return Graph(net.name, nodes, dtype)
+        return _known_graph(net, batch, dtype, adapt)
+    if batch.ndim == 1 and batch.size <= _FEW:
+        return _known_graph(net, tuple(batch.tolist()), dtype, adapt)
+    return Graph(net.name, _nodes(net, batch, adapt), dtype)
 
 
-@functools.lru_cache(maxsize=_KEPT)
+#: What was found of nets by `of_net`.
+_known_of_nets: WeakKeyDictionary[NetSpec, dict[Any, Any]] = WeakKeyDictionary()
+
+
+def of_net(what: Callable[..., _Found], net: NetSpec, *arguments: Hashable) -> _Found:
+    """Return `what(net, *arguments)`, found once as long as the net is there.
+
+    It is for what every question about a net begins with, whatever the batch and the device. What
+    is found must not hold the net, or both are there forever.
+    """
+    known = _known_of_nets.setdefault(net, {})
+    key = (what, *arguments)
+    if key not in known:
+        if len(known) >= _MOST:
+            known.pop(list(known)[0], None)  # noqa: RUF015 (at once, for there may be threads)
+        known[key] = what(net, *arguments)
+    found: _Found = known[key]
+    return found
+
+
 def _needed(
     net: NetSpec, adapt: Callable[[Layer], Layer] | None
 ) -> Callable[[Layer], Layer] | None:
@@ -151,7 +209,12 @@ def typical(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None = N
 
     (A batch of 1 is special, since dimensions of 1 are repeated.) Raises as `build`.
     """
-    return Graph(net.name, _typical(net, _needed(net, adapt)).nodes, dtype)
+    return _typical_graph(net, dtype, of_net(_needed, net, adapt))
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _typical_graph(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None) -> Graph:
+    return Graph(net.name, _typical(net, adapt).nodes, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,13 +271,10 @@ def _inferred(
     return found
 
 
-_kept = functools.lru_cache(maxsize=_KEPT)(_inferred)
-
-
 def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     """Return the nodes at the net's own batch size, or at 2 if that is 1."""
-    own = _kept(net, None, adapt)
-    return own if own.batch_size > 1 else _kept(net, 2, adapt)
+    own = of_net(_inferred, net, None, adapt)
+    return own if own.batch_size > 1 else of_net(_inferred, net, 2, adapt)
 
 
 def _nodes(
@@ -222,7 +282,7 @@ def _nodes(
 ) -> tuple[Node, ...]:
     """Return the nodes at a batch size, None the net's own; raises NetSpecError."""
     if batch is None:
-        return _kept(net, None, adapt).nodes
+        return of_net(_inferred, net, None, adapt).nodes
     # What is wrong, and where, is found layer by layer.
     with contextlib.suppress(ShapeError, NetSpecError):
         return _typical(net, adapt).at(batch)
@@ -230,15 +290,18 @@ def _nodes(
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _known_nodes(
-    net: NetSpec, batch: int | tuple[int, ...] | None, adapt: Callable[[Layer], Layer] | None
-) -> tuple[Node, ...]:
-    """Return the nodes for one batch size, or an array of a few: they are asked for repeatedly."""
+def _known_graph(
+    net: NetSpec,
+    batch: int | tuple[int, ...] | None,
+    dtype: str,
+    adapt: Callable[[Layer], Layer] | None,
+) -> Graph:
+    """Return the graph at one batch size, or an array of a few: it is asked for repeatedly."""
     if not isinstance(batch, tuple):
-        return _nodes(net, batch, adapt)
+        return Graph(net.name, _nodes(net, batch, adapt), dtype)
     import numpy as np
 
-    return _nodes(net, np.array(batch, np.int64), adapt)
+    return Graph(net.name, _nodes(net, np.array(batch, np.int64), adapt), dtype)
 
 
 def checked_batch(batch_size: Any) -> Quantity:

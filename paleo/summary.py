@@ -423,22 +423,23 @@ def _summary(spec: NetSpec, graph: Graph, passes: Sequence[PassTime] = ()) -> Ne
 def _layers(graph: Graph, passes: Sequence[PassTime]) -> Iterator[LayerSummary]:
     """Yield the layers of a graph; what equal ones have in common is counted once."""
     names = [node.name for node in graph.nodes]
+    parameter_size = graph.precision.parameter_size
     counts: dict[int, tuple[Quantity, Quantity]] = {}
-    for node in graph.nodes:
+    for node, *own in zip(graph.nodes, *(found.layers for found in passes), strict=True):
         if node.like not in counts:
             flops = sum(each.flops for each in graph.operations(node, Pass.FORWARD))
             counts[node.like] = flops, graph.element_size * num_elements(node.output)
         flops, num_bytes = counts[node.like]
-        own = [found.layers[node.index] for found in passes]
-        times: list[Any] = [*(each.seconds for each in own), *(each.time for each in own)]
+        times: list[Any] = [each.seconds for each in own] + [each.time for each in own]
+        num_params = node.num_params
         yield LayerSummary(
             node.name,
             node.type_name,
-            tuple(names[parent] for parent in node.parents),
+            tuple([names[parent] for parent in node.parents]),
             node.output,
-            node.num_params,
+            num_params,
             flops,
-            graph.precision.parameter_size * node.num_params,
+            parameter_size * num_params,
             num_bytes,
             *times,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import weakref
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 
 import paleo
 from paleo.errors import Mistakes
-from paleo.graph import Node, infer_nodes
+from paleo.estimate import FORWARD, kernels
+from paleo.fusion import fused_forward
+from paleo.graph import Graph, Node, infer_nodes, of_net
 from paleo.layers import Layer
-from paleo.netspec import LayerSpec
+from paleo.netspec import LayerSpec, NetSpec
 from paleo.tensor import Shape
+from paleo.work import Pass
 
 RELU = {"type": "Activation", "function": "relu"}
 
@@ -266,3 +270,47 @@ def test_equal_nets_are_known_by_each_other(net: Any) -> None:
     assert hash(one) == hash(other)
     assert paleo.build(one, 5).nodes is paleo.build(other, 5).nodes
     assert hash(one.with_batch(3)) != hash(one)
+
+
+def test_what_is_found_of_a_graph_is_found_once_and_of_equal_nodes_too() -> None:
+    graph = paleo.build(paleo.load("resnet50"), 4)
+    like = next(node for node in graph.nodes if node.like < node.index)
+    first = graph.nodes[like.like]
+    for direction in Pass:
+        assert graph.operations(like, direction) is graph.operations(first, direction)
+    assert graph.operations(first, Pass.INPUT_GRADIENT, (False,)) == ()
+    assert fused_forward(graph) is fused_forward(graph)
+    assert fused_forward(graph) is not fused_forward(graph, training=False)
+    assert graph == Graph(graph.name, graph.nodes, graph.dtype)
+
+
+def test_a_graph_is_gone_as_soon_as_nobody_has_it(net: Any) -> None:
+    layers = {"data": data([2, 8]), "a": {**RELU, "parents": ["data"]}}
+    graph = paleo.build(net(layers), np.arange(1, 100))  # more than are kept
+    kernels(graph, FORWARD, paleo.COST_MODELS["tiled"], fuse=True)
+    there = weakref.ref(graph)
+    del graph
+    assert there() is None
+
+
+def test_what_is_found_of_a_net_is_found_once_as_long_as_the_net_is_there() -> None:
+    asked: list[int] = []
+
+    class Found:
+        pass
+
+    def find(spec: NetSpec, which: int) -> Found:
+        asked.append(which)
+        return Found()
+
+    spec = NetSpec("of this test alone", ())
+    there = [weakref.ref(of_net(find, spec, which)) for which in (1, 2, 1)]
+    assert asked == [1, 2]
+    assert there[0]() is there[2]() is not None
+    for which in range(100):
+        of_net(find, spec, which)
+    assert there[0]() is None  # no more than some
+    last = weakref.ref(of_net(find, spec, 99))
+    assert last() is not None
+    del spec
+    assert last() is None

@@ -12,11 +12,11 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from paleo.errors import Mistakes, PaleoError, SettingError
 from paleo.estimate import keep_shape
-from paleo.graph import Graph, build, checked_batch, typical
+from paleo.graph import Graph, build, checked_batch, of_net, typical
 from paleo.importers import ImportOptions
 from paleo.layers.shaping import Unknown
 from paleo.load import load
@@ -30,7 +30,7 @@ from paleo.values import MAX_COUNT, is_number, shown
 
 __all__ = ["Footprint", "LayerMemory", "footprint", "footprints", "largest_batch"]
 
-#: The schedules of so many nets are kept, and the sums of two steps of each.
+#: The schedules of so many nets are kept.
 _KEPT = 8
 
 
@@ -273,16 +273,17 @@ def largest_batch(
     assert added is not None
     assert spec is not None
     left = math.floor(room) - math.ceil(added)
-    sums = functools.partial(_sums, spec, dtype, chosen if training else None)
+    added_by = chosen if training else None
+    sums = functools.partial(_deciding_sums, spec, dtype, added_by)
     # Two batch sizes say where each line reaches the capacity. Not 1: dimensions of 1 are
     # repeated, as a batch of 2 is not.
-    two = sums(2)
+    (two,) = sums((2,))
     if max(two) > left:
-        return int(max(sums(1)) <= left)
-    three = sums(3)
-    return min(
-        2 + (left - low) // (high - low) for low, high in zip(two, three, strict=True) if high > low
-    )
+        (one,) = sums((1,))
+        return int(max(one) <= left)
+    lines = zip(*sums((2, 3)), strict=True)
+    largest: int = min(2 + (left - low) // (high - low) for low, high in lines if high > low)
+    return largest
 
 
 def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None) -> Step:
@@ -300,22 +301,53 @@ def _schedule(net: NetSpec, is_mixed: bool, training: bool) -> Schedule:
     return scheduled(net, typical(net, dtype, keep_shape), training=training)
 
 
-def _sums(net: NetSpec, dtype: str, optimizer: Optimizer | None, batch_size: int) -> list[int]:
-    """Return the bytes at each point of a step."""
-    sums, schedule = _plain_sums(net, dtype, optimizer is not None, batch_size)
+def _deciding_sums(
+    net: NetSpec, dtype: str, optimizer: Optimizer | None, batch_sizes: tuple[int, ...]
+) -> list[list[int]]:
+    """Return the bytes at the points that decide, for each of these batch sizes."""
+    lines, num_params = of_net(_lines, net, dtype, optimizer is not None, batch_sizes)
+    sums = [list(each) for each in zip(*lines, strict=True)]
     if optimizer is None:
-        return list(sums)
-    return schedule.updated(sums, optimizer, find_precision(dtype).parameter_size)
+        return sums
+    size = find_precision(dtype).parameter_size
+    return [optimizer.added(each, num_params, size) for each in sums]
 
 
-@functools.lru_cache(maxsize=2 * _KEPT)
+class _Lines(NamedTuple):
+    """The points of a step that decide which batch is the largest.
+
+    `lines` has for each the bytes, without an optimizer's, at some batch sizes. The last is the
+    last of the step; the others are those that no other is above, and grows no slower.
+    `num_params` are those of each node.
+    """
+
+    lines: tuple[tuple[int, ...], ...]
+    num_params: tuple[int, ...]
+
+
+def _lines(net: NetSpec, dtype: str, training: bool, batch_sizes: tuple[int, ...]) -> _Lines:
+    """Return them for these batch sizes, one or two: all capacities and optimizers ask for them."""
+    steps = [_plain_sums(net, dtype, training, batch) for batch in batch_sizes]
+    *others, last = zip(*(sums for sums, _ in steps), strict=True)
+    found: list[tuple[int, ...]] = []
+    steepest = -math.inf
+    for line in sorted(others, reverse=True):
+        rise = line[-1] - line[0]
+        if rise > steepest:
+            found.append(line)
+            steepest = rise
+    _, schedule = steps[0]
+    return _Lines((*found, last), schedule.num_params)
+
+
+@functools.lru_cache(maxsize=2)  # those of one batch are asked for, and then with another's
 def _plain_sums(
     net: NetSpec, dtype: str, training: bool, batch_size: int
-) -> tuple[tuple[int, ...], Schedule]:
-    """Return them without an optimizer's; they are asked for with each capacity and optimizer."""
+) -> tuple[list[int], Schedule]:
+    """Return the bytes at each point of a step, without an optimizer's."""
     graph = build(net, batch_size, dtype, keep_shape)
     step = _step(net, graph, OPTIMIZERS["sgd"] if training else None)
-    return tuple(step.sums()), step.schedule
+    return step.sums(), step.schedule
 
 
 def _checked_bytes(value: Any, name: str) -> float:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from paleo.registry import Registry
 
@@ -21,6 +23,17 @@ class Optimizer:
     summary: str
     states: int
     temporaries: int = 0
+
+    def added(
+        self, sums: Sequence[Any], num_params: Sequence[int], parameter_size: int
+    ) -> list[Any]:
+        """Return the bytes at the points of a step, the last of them the update, with its own.
+
+        `num_params` are the parameters layer by layer, of so many bytes each.
+        """
+        states = self.states * parameter_size * sum(num_params)
+        *found, last = [each + states for each in sums]
+        return [*found, last + self.temporaries * parameter_size * max(num_params)]
 
 
 OPTIMIZERS: Registry[Optimizer] = Registry("optimizer")

@@ -12,7 +12,6 @@ Of a sum's inputs, all have the gradient of the output, the same tensor.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -24,7 +23,6 @@ from paleo.layers.objectives import Accuracy, Loss
 from paleo.layers.parts import made_of
 from paleo.layers.pointwise import Dropout
 from paleo.layers.shaping import Input, Parameter
-from paleo.memory.optimizers import Optimizer
 from paleo.netspec import NetSpec
 from paleo.quantity import Quantity, largest
 from paleo.tensor import num_elements
@@ -157,12 +155,6 @@ class Schedule:
                 return None
             found += sizes
         return found
-
-    def updated(self, sums: Sequence[Any], optimizer: Optimizer, parameter_size: int) -> list[Any]:
-        """Return the bytes at each point with what an optimizer adds to them."""
-        states = optimizer.states * parameter_size * sum(self.num_params)
-        *found, last = [each + states for each in sums]
-        return [*found, last + optimizer.temporaries * parameter_size * max(self.num_params)]
 
 
 def scheduled(net: NetSpec, graph: Graph, *, training: bool) -> Schedule:

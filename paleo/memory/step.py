@@ -56,7 +56,7 @@ class Step:
         found = list(accumulate(changes[:-1]))
         if activations_only or not self.optimizer:
             return found
-        return self.schedule.updated(found, self.optimizer, self.weight_size)
+        return self.optimizer.added(found, self.schedule.num_params, self.weight_size)
 
     def activations(self, point: Any) -> list[Quantity]:
         """Return the bytes of each node's activations at a point, or at each of an array."""
