@@ -8,7 +8,8 @@
     python benchmarks/demo.py --check            all three, of part of the nets; exit with 1 if a
                                                  bound is missed
 
-Answers are timed in one process, from the request's arrival to its body. Under load the server is
+Answers are timed in one process, from the request's arrival to its body, once it has read what
+`paleo serve` reads beside its first requests. Under load the server is
 `paleo serve`, pinned to one core, and the clients are on the others. A client is a reader of the
 page: it has a connection of its own, changes one control of those of the page, any of them to
 anything, asks what the page then asks (steps, then memory, and one in three the layers), and looks
@@ -42,6 +43,8 @@ from urllib.parse import urlencode
 import paleo
 from paleo.software import SOFTWARE
 from paleo.web import create_app
+from paleo.web.answers import Answers
+from paleo.web.preparing import collect_seldom, pieces
 from paleo.web.settings import Settings
 
 #: Every change of a predefined net answers within this, and 95 of 100 answers under load.
@@ -83,8 +86,12 @@ def answers(nets: Iterable[str]) -> dict[str, dict[str, float]]:
     def note(change: str, case: str, seconds: float) -> None:
         found.setdefault(change, {})[case] = seconds
 
-    client = create_app().test_client()
-    timed(client, "scaling", {"net": "lenet5"})  # what is read once
+    # As `paleo serve` does.
+    kept = Answers()
+    for piece in pieces(kept):
+        piece()
+    collect_seldom()
+    client = create_app(answers=kept).test_client()
     known = set(paleo.device_names())
     for device in (device for device in DEVICES if device in known):
         for net in nets:

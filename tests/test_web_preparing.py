@@ -100,6 +100,24 @@ def test_every_net_is_read_and_the_first_view_is_there(monkeypatch: pytest.Monke
         assert json.loads(answers.text(kind, Settings()))["settings"] == Settings().to_dict()
 
 
+@pytest.mark.parametrize("dtype", ["fp32", "mixed_fp16"])
+def test_what_no_device_changes_is_found_of_every_net(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for piece in pieces(Answers()):
+        piece()
+
+    def never(*_: Any) -> Any:
+        raise AssertionError("it is found again")
+
+    monkeypatch.setattr("paleo.graph._infer", never)
+    monkeypatch.setattr("paleo.memory.schedule._Scheduling", never)
+    for name in paleo.net_names():
+        asked = {"net": name, "device": "A30", "dtype": dtype, "batch_size": "7"}
+        answered = json.loads(Answers().text("scaling", read_settings(asked)))
+        assert answered["table"]["rows"]
+
+
 def test_nothing_is_read_twice_that_the_page_has_read_already() -> None:
     program = (
         "from paleo.web import create_app, predefined\n"

@@ -213,6 +213,7 @@ def test_a_name_of_an_address_that_others_reach_is_none_of_this_machine_alone(
     resolving(monkeypatch, localhost="0.0.0.0")
     found = Server("localhost", 0)
     assert not found.is_loopback
+    assert found.url == f"http://127.0.0.1:{found.port}/"
     found.close()
 
 
@@ -298,7 +299,7 @@ def test_requests_that_wait_for_each_other_are_no_news(server: Any) -> None:
 
 def test_other_addresses_bring_a_warning() -> None:
     process, line = started("--port=0", "--host=0.0.0.0")
-    assert line.startswith("Paleo is at http://0.0.0.0:")
+    assert line.startswith("Paleo is at http://127.0.0.1:")  # no browser opens 0.0.0.0 everywhere
     status, out, err = ended(process)
     assert (status, out) == (0, "")
     assert err == (
@@ -398,3 +399,17 @@ def test_nothing_is_written_while_it_serves(tmp_path: Path) -> None:
     # Linux: what starts a process opens the null device for it.
     assert out in ("[]\n", "['/dev/null']\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_says_once_it_has_read_what_answers_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    from paleo.web.server import Server
+
+    done: list[str] = []
+    monkeypatch.setattr("paleo.web.server.pieces", lambda _: [lambda: done.append("read")])
+    for prepares, expected in ((True, ["read", "said"]), (False, [])):
+        done.clear()
+        server = Server(port=0, prepares=prepares, when_prepared=lambda: done.append("said"))
+        server.preparation.start()
+        server.preparation.join(30)
+        server.close()
+        assert done == expected

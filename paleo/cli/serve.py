@@ -73,21 +73,19 @@ def command(host: str, port: int, threads: int, max_upload: int) -> None:
 
 
 def _serve(host: str, port: int, threads: int, max_upload: int) -> None:
-    import gc
-
+    from paleo.web.preparing import collect_seldom
     from paleo.web.server import Server
 
-    server = Server(host, port, threads=threads, max_upload=max_upload)
+    server = Server(
+        host, port, threads=threads, max_upload=max_upload, when_prepared=collect_seldom
+    )
     if not server.is_loopback:
         click.echo(
             f"paleo: warning: {host} is not this machine alone: whoever reaches it can use the "
             "demo, and there is no password",
             err=True,
         )
-    # To look for garbage through all that is kept takes as long as an answer. Of ours there is none
-    # that holds itself: what is forgotten is freed at once, so that it can be looked for seldom.
-    gc.freeze()
-    gc.set_threshold(20_000, 10, 20)
+    collect_seldom()
     _share_freed_memory()
     click.echo(f"Paleo is at {server.url} (Ctrl-C ends it)")
     server.run()

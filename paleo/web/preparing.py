@@ -8,21 +8,28 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import importlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
+from paleo.estimate import keep_shape
+from paleo.graph import typical
+from paleo.memory import largest_batch
 from paleo.web.answers import KINDS, Answers
 from paleo.web.predefined import net, net_names
 from paleo.web.settings import Settings
 
-__all__ = ["Preparation", "pieces"]
+__all__ = ["Preparation", "collect_seldom", "pieces"]
 
 #: After a piece comes a pause of so many times what the piece took.
 _PAUSE = 2.0
 #: A small net: what its answers take is what all answers take, once.
 _SMALL = "lenet5"
+#: What most ask for. Of nets in other types a little more is found when they are asked for.
+_DTYPES = ("fp32", "mixed_fp16")
 
 
 def pieces(answers: Answers) -> Iterator[Callable[[], object]]:
@@ -36,6 +43,28 @@ def pieces(answers: Answers) -> Iterator[Callable[[], object]]:
             yield functools.partial(answers.text, kind, settings)
     for name in net_names():
         yield functools.partial(net, name)
+    for dtype in _DTYPES:
+        for name in net_names():
+            yield functools.partial(_look_at, name, dtype)
+
+
+def _look_at(name: str, dtype: str) -> None:
+    """Find what of a net is kept as long as the net is: what no device, batch or plan changes."""
+    found = net(name)
+    for adapt in (None, keep_shape):  # as it is, and as newer cost models see it
+        typical(found, dtype, adapt)
+    for capacity in (sys.maxsize, 0):  # of devices that hold some samples, and of those that do not
+        largest_batch(found, capacity, dtype=dtype)
+
+
+def collect_seldom() -> None:
+    """Let Python look for garbage seldom, and never through what there is by now.
+
+    To look through all that is kept takes as long as an answer. Of ours there is no garbage that
+    holds itself: what is forgotten is freed at once.
+    """
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 20)
 
 
 class Preparation:

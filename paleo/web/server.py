@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
+import itertools
 import logging
 import socket
 import time
+from collections.abc import Callable
 from typing import Any
 
 from paleo.errors import PaleoError
@@ -35,6 +38,7 @@ _MOST_CONNECTIONS = 500
 #: A longer body is not waited for.
 _MOST_FORGOTTEN = 1 << 30
 _TOO_LARGE = 413
+_LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 #: Bytes of answers that wait for a client. They are never written to files.
 _MOST_WAITING = 64 << 20
 
@@ -44,8 +48,9 @@ class Server:
 
     `port` 0 takes a free one. `is_loopback` tells whether none but this machine reaches it; then
     requests have to name it: as localhost, by a loopback address or as `host`. If it `prepares`,
-    it reads beside the first requests what their answers need. Raises PaleoError, in one line, if
-    it cannot listen there, or if Flask or waitress is not installed.
+    it reads beside the first requests what their answers need, and then calls `when_prepared`.
+    Raises PaleoError, in one line, if it cannot listen there, or if Flask or waitress is not
+    installed.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Server:
         threads: int = THREADS,
         max_upload: int = MAX_UPLOAD,
         prepares: bool = True,
+        when_prepared: Callable[[], object] = lambda: None,
     ) -> None:
         if not (isinstance(host, str) and host.strip()):
             raise PaleoError(f"host: expected a name or an address, got {shown(host)}")
@@ -73,7 +79,10 @@ class Server:
         listening = _listening(host, port)
         self.port: int = listening.getsockname()[1]
         # What counts is the address: a name may stand for any.
-        self.is_loopback: bool = is_loopback(listening.getsockname()[0])
+        address = listening.getsockname()[0]
+        self.is_loopback: bool = is_loopback(address)
+        #: What stands for all addresses of this machine is none that can be opened.
+        self._opened = _LOOPBACK[listening.family] if _is_unspecified(address) else host
         try:
             answers = Answers()
             self.app = create_app(
@@ -86,12 +95,13 @@ class Server:
         except BaseException:
             listening.close()
             raise
-        self.preparation = Preparation(pieces(answers) if prepares else ())
+        things = itertools.chain(pieces(answers), [when_prepared]) if prepares else ()
+        self.preparation = Preparation(things)
 
     @property
     def url(self) -> str:
-        """Where the page is."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        """Where the page is for this machine; others reach it by this machine's name or address."""
+        host = f"[{self._opened}]" if ":" in self._opened else self._opened
         return f"http://{host}:{self.port}/"
 
     def run(self) -> None:
@@ -110,6 +120,11 @@ class Server:
         """Stop listening, from any thread."""
         self.preparation.stop()
         self._server.close()
+
+
+def _is_unspecified(address: str) -> bool:
+    """Tell whether a numeric address stands for all those of a machine."""
+    return ipaddress.ip_address(address.partition("%")[0]).is_unspecified
 
 
 def _listening(host: str, port: int) -> socket.socket:
