@@ -50,7 +50,7 @@ from paleo.web.settings import Settings
 #: Every change of a predefined net answers within this, and 95 of 100 answers under load.
 ANSWER, UNDER_LOAD = 0.1, 0.2
 #: So much of the answers have to.
-SHARE = 0.95
+SHARE = 0.98
 #: The bytes that a server takes however long it runs: what it keeps is bounded.
 MEMORY = 500e6
 #: By so much of itself memory may grow from a quarter to the next. What is in use stays the same,
