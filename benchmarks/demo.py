@@ -60,7 +60,7 @@ GROWTH = 0.05
 FULL, QUARTER, BUSY_CLIENTS = 6000, 20.0, 8
 #: Seconds before the load is counted, and how often memory is looked at while it is.
 WARM, PARTS = 10.0, 6
-CLIENTS, SECONDS, THINK = 50, 30.0, 3.0
+CLIENTS, SECONDS, THINK = 50, 30.0, 2.0
 DEVICES = ("TITAN_X", "A100_SXM_80GB", "XEON_8280")
 #: A few nets of every size.
 SOME = ("lenet5", "alex_v2", "vgg16", "inception_v3", "resnet50", "densenet121", "bert_base")
