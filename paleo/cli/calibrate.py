@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -14,12 +14,16 @@ from paleo.cli.files import check_file, write_file
 from paleo.cli.hardware import errors_table
 from paleo.cli.measuring import place_option
 from paleo.cli.options import DEVICE, Names, Output, output_options, verbose
+from paleo.cli.plotting import Plot, plot_option_of
 from paleo.cli.progress import progress
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.executors import EXECUTORS
 from paleo.hardware import Figure
 from paleo.report import Column, Table, in_unit
 from paleo.tensor import DTYPES
+
+if TYPE_CHECKING:
+    from paleo.charts.base import Chart
 
 _CONSTANTS = (
     Column("name", "constant"),
@@ -102,6 +106,7 @@ _MEASURING = ("executor", "place", "dtype", "seconds", "force")
     help="A device to take the figures from.  [default: the GPU by its name; of a CPU, measured]",
 )
 @output_options
+@plot_option_of("the points, predicted against measured times")
 def command(
     file: str,
     rows: str | None,
@@ -113,6 +118,7 @@ def command(
     name: str | None,
     device: str | None,
     output: Output,
+    plot: Plot,
 ) -> int:
     """Measure this machine, fit the cost model tiled to it, and write a device file.
 
@@ -129,7 +135,7 @@ def command(
     Examples:
       paleo calibrate -o mymachine.toml
       paleo calibrate --place=cuda --dtype=fp32,bf16 -o mygpu.toml
-      paleo calibrate --from=mine.csv --device_name=T4 -o mygpu.toml
+      paleo calibrate --from=mine.csv --device_name=T4 -o mygpu.toml --plot=points.svg
       paleo simulate resnet50 --device=mymachine.toml
     """  # noqa: D301 (click takes the control character, not the escape)
     if rows is not None:
@@ -140,6 +146,8 @@ def command(
                     f"--{option} does not go with --from, which measures nothing"
                 )
     check_file(file)
+    if plot.file is not None and Path(plot.file).resolve() == Path(file).resolve():
+        raise click.UsageError(f"--output and --plot both name {plot.file}")
     name = name or Path(file).stem
     try:
         if rows is not None:
@@ -160,8 +168,19 @@ def command(
         return 130
     write_file(file, found.to_toml())
     verbose(f"{file}: {found.device.title}")
-    output.write(_tables(found, file, output), lambda: {"file": file} | found.to_dict())
+    plot.write(
+        output,
+        _tables(found, file, output),
+        lambda: {"file": file} | found.to_dict(),
+        lambda _: _charts(found),
+    )
     return 130 if found.interrupted else 0
+
+
+def _charts(found: Calibration) -> Sequence[Chart]:
+    from paleo.charts.measuring import of_calibration
+
+    return of_calibration(found)
 
 
 def _tables(found: Calibration, file: str, output: Output) -> list[Table]:

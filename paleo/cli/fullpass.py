@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -36,10 +37,14 @@ from paleo.cli.plan import (
     ppp_comp_option,
     say_what_is_used,
 )
+from paleo.cli.plotting import Plot, plot_option_of
 from paleo.cli.progress import progress
 from paleo.importers import ImportOptions
-from paleo.profile import FullPass, fullpass
+from paleo.profile import FullPass, FullPasses, fullpass
 from paleo.report import Column, Table
+
+if TYPE_CHECKING:
+    from paleo.charts.base import Chart
 
 
 @click.command("fullpass", short_help="Whole training steps: predicted beside measured.")
@@ -62,12 +67,14 @@ from paleo.report import Column, Table
 @edit_options
 @import_options
 @output_options
+@plot_option_of("predicted and measured times")
 def command(
     nets: tuple[str, ...],
     device_name: str,
     edits: NetEdits,
     importing: ImportOptions,
     output: Output,
+    plot: Plot,
     **settings: Any,
 ) -> int:
     """Measure the training step of each NET in one piece, beside its prediction.
@@ -88,9 +95,13 @@ def command(
       paleo fullpass alexnet vgg16 --batch_size=16 --num_warmup=2 --num_iter=10
       paleo fullpass resnet50 --device=H100_SXM --place=cuda --dtype=bf16
       paleo fullpass mobilenet_v2 --inference --batch_size=1
+      paleo fullpass resnet18 resnet50 --batch_size=4 --plot=steps.svg
     """  # noqa: D301 (click takes the control character, not the escape)
+    chosen = edits.applied(nets, importing)
+    if plot.file is not None:
+        _check_number(len(chosen), settings["inference"])
     result = fullpass(
-        edits.applied(nets, importing),
+        chosen,
         device=device_name,
         importing=importing,
         progress=progress,
@@ -101,8 +112,30 @@ def command(
         if result.runs:
             say_what_measures(result.runs[0].setting)
     if result.runs or output.format == "json":
-        output.write([_table(run) for run in result.runs], result.to_dict)
+        _write(output, plot, result)
     return status(result.interrupted, result.missed, result.measured_anything)
+
+
+def _check_number(nets: int, inference: bool) -> None:
+    """Raise the SettingError for a picture of too many nets, before anything is measured."""
+    from paleo.plots import check_number
+
+    check_number(1 if inference else nets + (nets > 1))
+
+
+def _write(output: Output, plot: Plot, result: FullPasses) -> None:
+    """Print the tables; draw them unless an interrupt came before there was anything to draw."""
+    tables = [_table(run) for run in result.runs]
+    if result.runs and (result.measured_anything or not result.interrupted):
+        plot.write(output, tables, result.to_dict, lambda _: _charts(result))
+    else:
+        output.write(tables, result.to_dict)
+
+
+def _charts(result: FullPasses) -> Sequence[Chart]:
+    from paleo.charts.measuring import of_fullpasses
+
+    return of_fullpasses(result.runs)
 
 
 def _table(run: FullPass) -> Table:

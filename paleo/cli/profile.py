@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -43,6 +43,7 @@ from paleo.cli.plan import (
     say_no_effect,
     say_what_is_used,
 )
+from paleo.cli.plotting import Plot, plot_option_of
 from paleo.cli.progress import progress
 from paleo.costs import Time
 from paleo.errors import Mistakes, PaleoError
@@ -50,8 +51,20 @@ from paleo.executors import EXECUTORS
 from paleo.importers import ImportOptions
 from paleo.netspec import NetSpec
 from paleo.netwriter import dumps
-from paleo.profile import DIRECTIONS, GRADIENTS, JOINED, LayerPass, Profile, convolutions, profile
+from paleo.profile import (
+    DIRECTIONS,
+    GRADIENTS,
+    JOINED,
+    LayerPass,
+    Profile,
+    Profiles,
+    convolutions,
+    profile,
+)
 from paleo.report import Column, Table
+
+if TYPE_CHECKING:
+    from paleo.charts.base import Chart
 
 
 @click.command("profile", short_help="Layers of nets: predicted beside measured times.")
@@ -93,6 +106,7 @@ from paleo.report import Column, Table
 @edit_options
 @import_options
 @output_options
+@plot_option_of("predicted and measured times")
 def command(
     nets: tuple[str, ...],
     device_name: str,
@@ -101,6 +115,7 @@ def command(
     edits: NetEdits,
     importing: ImportOptions,
     output: Output,
+    plot: Plot,
     **settings: Any,
 ) -> int:
     """Show the time of each layer of each NET, predicted and measured.
@@ -118,6 +133,7 @@ def command(
       paleo profile alex_v2
       paleo profile nin --device=K80 --direction=backward --gradient_wrt=filter
       paleo profile resnet18 --executor=torch --batch_size=8 --num_iter=20
+      paleo profile resnet18 --executor=torch --batch_size=8 --plot=layers.png
       paleo profile vgg16 --device=mymachine.toml --executor=torch --direction=all
       paleo profile vgg16 --extract_conv_dir=convolutions
     """  # noqa: D301 (click takes the control character, not the escape)
@@ -127,6 +143,8 @@ def command(
         for option in ("place", "num_warmup", "num_iter"):
             say_no_effect(option, "--executor")
     chosen = edits.applied(nets, importing)
+    if plot.file is not None:
+        _check_number(len(chosen), executors)
     if extract_conv_dir is not None:
         mistakes = Mistakes()
         found = [
@@ -150,9 +168,31 @@ def command(
         if result.runs:
             say_what_measures(result.runs[0].setting)
     if result.runs or output.format == "json":
-        output.write([_table(run) for run in result.runs], result.to_dict)
+        _write(output, plot, result)
     measured = result.measured_anything or not executors
     return status(result.interrupted, result.missed, measured)
+
+
+def _check_number(nets: int, executors: Sequence[str]) -> None:
+    """Raise the SettingError for a picture of too many nets, before anything is measured."""
+    from paleo.plots import check_number
+
+    check_number(nets * (1 + len(set(executors))))
+
+
+def _write(output: Output, plot: Plot, result: Profiles) -> None:
+    """Print the tables; draw them unless an interrupt came before there was anything to draw."""
+    tables = [_table(run) for run in result.runs]
+    if result.runs and (result.measured_anything or not result.interrupted):
+        plot.write(output, tables, result.to_dict, lambda _: _charts(result))
+    else:
+        output.write(tables, result.to_dict)
+
+
+def _charts(result: Profiles) -> Sequence[Chart]:
+    from paleo.charts.measuring import of_profiles
+
+    return of_profiles(result.runs)
 
 
 def _table(run: Profile) -> Table:

@@ -90,7 +90,8 @@ def profile(profiles: Profile | Profiles) -> Figure:
 
 def fullpass(passes: FullPass | FullPasses) -> Figure:
     """Return steps and their parts, predicted and measured; raises as `draw`."""
-    return draw(measuring.of_fullpasses([passes] if isinstance(passes, FullPass) else passes.runs))
+    runs = [passes] if isinstance(passes, FullPass) else passes.runs
+    return draw(measuring.of_fullpasses(runs))
 
 
 def calibration(found: Calibration) -> Figure:

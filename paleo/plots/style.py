@@ -48,7 +48,7 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (2.5, 1.5),
     (11, 2, 3, 2),
 )
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oo")
 
 #: Settings of Matplotlib while a picture is made. Without mathtext, two $ make no formula.

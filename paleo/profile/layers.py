@@ -38,6 +38,7 @@ __all__ = [
     "JOINED",
     "UPDATE",
     "LayerPass",
+    "LayerSum",
     "Measured",
     "Profile",
     "Profiles",
@@ -157,6 +158,18 @@ class Sums:
 
 
 @dataclass(frozen=True)
+class LayerSum:
+    """All passes of one layer together: seconds as predicted, and as each executor measured them.
+
+    An executor has None where it did not run all that there is to run.
+    """
+
+    layer: str
+    predicted: float
+    measured: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
 class Profile:
     """A net layer by layer. Of `num_layers`, the rows are of the first `layers_done`.
 
@@ -197,6 +210,21 @@ class Profile:
             len(rows),
             sum(row.seconds(executor) or 0.0 for row in rows),
             sum(row.compared(executor) for row in rows),
+        )
+
+    @property
+    def by_layer(self) -> tuple[LayerSum, ...]:
+        """The passes of each layer together, in the order of the layers."""
+        rows: dict[str, list[LayerPass]] = {}
+        for row in self.rows:
+            rows.setdefault(row.layer, []).append(row)
+        return tuple(
+            LayerSum(
+                layer,
+                sum(row.predicted for row in own),
+                {name: _whole(own, name) for name in self.setting.executors},
+            )
+            for layer, own in rows.items()
         )
 
     @property
@@ -245,6 +273,19 @@ class Profile:
             "notes": list(self.notes),
             "interrupted": self.interrupted,
         }
+
+
+def _whole(rows: Sequence[LayerPass], executor: str) -> float | None:
+    """Return the seconds of all passes of a layer, None unless the executor ran them all.
+
+    An input gradient that is made with the weight gradient is in the time of that one.
+    """
+    found = [row.measured[executor] for row in rows]
+    both = any(each.joined is not None for each in found)
+    if any(each.missing and not (both and each.missing == JOINED) for each in found):
+        return None
+    times = [each.timing.median for each in found if each.timing]
+    return sum(times) if times else None
 
 
 #: So many layers are named in a note.
