@@ -33,7 +33,8 @@ def text_chart(charts: Chart | Iterable[Chart], width: int = 80, *, unicode: boo
     """
     drawn = [charts] if isinstance(charts, Chart) else list(charts)
     texts = [_Text(chart.checked(), max(width, 40), unicode).text() for chart in drawn]
-    return "\n".join(texts)
+    # As tables have it: names may still hold what the terminal does not show.
+    return "\n".join(texts) if unicode else "\n".join(texts).replace("(\N{MICRO SIGN}s)", "(us)")
 
 
 class _Row(NamedTuple):

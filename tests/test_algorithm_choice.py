@@ -457,7 +457,7 @@ def test_titles_and_notes_say_which_library_and_which_limit() -> None:
         "cudnn4 within 1 GiB of workspace"
     ) in text
     text = call("summary", "nin", "--device=TITAN_X", *OPTIONS).stdout
-    assert "tiled, ppp_comp 1, cudnn4, workspace 1 GiB" in text
+    assert "cost model tiled, ppp_comp 1, cudnn4, workspace 1 GiB" in text
     note = "convolutions are priced by the quickest algorithm of cudnn4 within 1 GiB of workspace"
     assert note in text
     text = call("compare", "nin", "--conv_library=cudnn4,any", "--totals").stdout

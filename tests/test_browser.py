@@ -112,7 +112,8 @@ def test_the_page_opens_with_the_defaults_and_their_figures(view: View) -> None:
     assert view.headlines() == expected_headlines("")
     assert view.page.title() == "inception_v3 - Paleo"
     keys = [figure.get_attribute("data-key") for figure in view.page.query_selector_all("figure")]
-    assert [key for key in keys if key] == ["memory", "speedup", "time", "step", "efficiency"]
+    shown = ["memory", "speedup", "time", "step", "efficiency"]
+    assert [key for key in keys if key] == [*shown, "footprint"]  # which another tab has
     assert view.cells("table-scaling") == answer("scaling", "")["table"]["rows"]
 
 
@@ -181,6 +182,7 @@ def test_tabs_show_layers_and_memory_as_the_api_has_them(view: View) -> None:
     view.page.click("#tab-memory")
     view.shows(LENET, "view=memory")
     assert view.cells("table-memory") == answer("memory", LENET)["table"]["rows"]
+    assert view.page.locator("#memory-charts figure[data-key=footprint] svg:visible").count() >= 1
     view.page.reload()
     view.shows(LENET, "view=memory")
     assert view.page.locator("#table-memory").is_visible()
@@ -206,6 +208,31 @@ def test_a_tip_says_a_value_as_the_chart_has_it_in_words(view: View, key: str) -
         for text in series["texts"]
     ]
     assert any(name in said and value in said for name, value in told), said
+
+
+def test_what_does_not_fit_stands_out_and_not_by_colour_alone(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    assert view.page.locator("#headlines .warns").count() == 0
+    large = "net=vgg16&batch_size=4096"
+    view.open(large).shows(*large.split("&"))
+    warning = view.page.locator("#headlines .warns")
+    assert warning.get_attribute("data-key") == "fits"
+    assert warning.locator("dd").inner_text() == "does not fit in 12 GiB"
+    mark = "e => getComputedStyle(e, '::before').content"
+    assert warning.locator("dd").evaluate(mark).startswith('"!"')
+
+
+def test_small_times_are_in_microseconds_with_their_sign(view: View) -> None:
+    view.open(f"{LENET}&batch_size=1&view=layers").shows(LENET, "batch_size=1", "view=layers")
+    heads = "\n".join(view.page.locator("#table-layers thead .unit").all_inner_texts())
+    assert "(\u00b5s)" in heads
+    assert "(us)" not in view.text("#results")
+    (label,) = [
+        each
+        for each in view.page.locator("figure[data-key=time] text").all_text_contents()
+        if "without the update" in each
+    ]
+    assert label.endswith("(\u00b5s)")
 
 
 def test_a_table_is_sorted_by_a_column_and_as_it_was(view: View) -> None:
@@ -268,7 +295,7 @@ def test_the_heading_says_the_number_of_workers_and_the_thick_line_why(view: Vie
     title = answer("scaling", LENET)["table"]["title"]
     assert view.text("#heading") == f"{title}, 8\u00a0workers"
     best = "#workers-charts figure:first-child .legend .chosen"
-    assert view.text(best).endswith("(the best on 128 workers)")
+    assert view.text(best).endswith("(the best exact on 128 workers)")
     write("workers", "1")(view.page)
     view.shows(LENET, "workers=1")
     assert view.text("#heading") == f"{title}, 1\u00a0worker"

@@ -105,8 +105,8 @@ def test_layers_have_the_times_of_their_passes_in_one_unit(net: Any) -> None:
     relu = summary.layers[2]
     assert relu.forward is not None
     assert (chart.kind, chart.x_label) == ("bars", "layer")
-    assert chart.y_label == "time of a step without the update (us)"
-    assert chart.setting == "net, batch 2, fp32, on K40, roofline, ppp_comp 1"
+    assert chart.y_label == "time of a step without the update (\u00b5s)"
+    assert chart.setting == "net, batch 2, fp32, on K40, cost model roofline, ppp_comp 1"
     assert values(chart)["forward"].keys() == {"fc", "relu"}
     assert values(chart)["forward"]["relu"] == pytest.approx(1e6 * relu.forward)
     assert chart.notes == ("1 of 3 layers takes no time and is left out",)
@@ -188,7 +188,9 @@ def test_layers_above_the_roof_are_named(net: Any) -> None:
 def test_differences_are_totals_and_what_differs_by_layer() -> None:
     found = paleo.compare("alex_v2", device=["K40", "K80"], cost_model="roofline")
     totals, time = differences(found)  # neither memory nor parameters differ
-    assert totals.setting == "reference: alex_v2, K40; batch 128, fp32, roofline, ppp_comp 1, sgd"
+    assert totals.setting == (
+        "reference: alex_v2, K40; batch 128, fp32, cost model roofline, ppp_comp 1, sgd"
+    )
     own = values(totals)
     assert list(own) == ["alex_v2, K80", "reference"]
     (difference,) = found.differences
@@ -226,6 +228,12 @@ def test_of_many_layers_those_that_differ_are_shown() -> None:
     params = next(chart for chart in charts if chart.key == "params")
     assert params.series[0].x == (last.name,)
     assert params.notes[1].startswith("Parameters by layer: 25 of ")
+
+
+def test_a_net_beside_itself_is_said_to_be_the_same() -> None:
+    (totals,) = differences(paleo.compare(["lenet5", "lenet5"]))
+    assert list(values(totals)) == ["lenet5 (the same)", "reference"]
+    assert totals.setting.startswith("reference: lenet5 (reference); ")
 
 
 def test_totals_alone_are_one_chart() -> None:
@@ -268,6 +276,41 @@ def test_the_best_scheme_on_most_workers_is_chosen_wherever_they_stand(
 def test_of_one_scheme_alone_there_is_nothing_to_choose() -> None:
     for chart in of_simulation(paleo.simulate("lenet5", workers=[1, 4], schemes="OneToAll")):
         assert not any(series.chosen for series in chart.series)
+
+
+def test_the_best_is_the_best_exact_one_where_a_scheme_is_not() -> None:
+    # Butterfly mixing is quicker, but its workers do not have the sum.
+    charts = of_simulation(paleo.simulate("lenet5", workers=[1, 8], scaling="weak"))
+    for chart in charts:
+        (chosen,) = [series.title for series in chart.series if series.chosen]
+        assert chosen == "ButterflyAllReduce (the best exact on 8 workers)"
+    (steps,) = [values(chart) for chart in charts if chart.key == "step"]
+    assert (steps["ButterflyMixing"][8] or 0) < (steps["ButterflyAllReduce"][8] or 0)
+
+
+def test_one_worker_has_one_line_for_all_schemes() -> None:
+    found = overview("lenet5", device="K80", counts=1, epochs=1, dataset="mnist")
+    for chart in (*scaling_charts(found.run), *scaling_charts(found.run, "TreeAllReduce")):
+        names = [series.title for series in chart.series if not series.is_reference]
+        assert names == ["any scheme: one worker exchanges nothing"]
+    time, _ = training_charts(found)
+    assert [series.title for series in time.series] == ["any scheme: one worker exchanges nothing"]
+    for chart in of_simulation(paleo.simulate("lenet5", workers=1, schemes="OneToAll")):
+        assert chart.series[0].title == "OneToAll"
+
+
+def test_a_hybrid_step_is_the_sum_of_its_parts() -> None:
+    run = paleo.simulate("alex_v2_4gpu", parallel="hybrid", hybrid_workers=4).runs[0]
+    (chart,) = scaling_charts(run)
+    data, model, step = chart.series[0].x
+    assert step == "step: one after the other"
+    for name, own in values(chart).items():
+        assert own[step] == pytest.approx((own[data] or 0) + (own[model] or 0)), name
+    assert chart.y_label == "time (ms)"
+    assert run.step
+    assert sum(own[step] or 0 for own in values(chart).values()) == pytest.approx(
+        1e3 * run.step.seconds
+    )
 
 
 def test_steps_of_all_runs_are_in_the_unit_of_the_longest() -> None:
@@ -315,8 +358,8 @@ def test_metrics_are_drawn_as_far_as_they_are_known() -> None:
     assert [series.name for series in alone.series] == ["computation"]  # there is nobody to talk to
     scheme = "ButterflyAllReduce"
     assert alone.setting == (
-        f"TITAN_X, ethernet, data-parallel, weak scaling, batch 128, {scheme}, fp32, tiled, "
-        "ppp_comp 1, ppp_comm 0.5, pipelined"
+        f"TITAN_X, ethernet, data-parallel, weak scaling, batch 128, {scheme}, fp32, "
+        "cost model tiled, ppp_comp 1, ppp_comm 0.5, pipelined"
     )
     (chart,) = of_metrics(found := paleo.metrics("nin", workers=[1, 2]))
     assert "strong scaling, batch 128, " in chart.setting
@@ -347,7 +390,7 @@ def test_values_of_a_series_are_texts_too() -> None:
 
 
 def test_the_largest_value_is_at_least_one_of_its_unit() -> None:
-    for largest, unit in ((0.9, "ms"), (1.1, "s"), (2e-3, "ms"), (5e-8, "us")):
+    for largest, unit in ((0.9, "ms"), (1.1, "s"), (2e-3, "ms"), (5e-8, "\u00b5s")):
         scale, _ = in_one_unit([[1e-6, None], [largest]], "s", by_largest=True)
         assert scale.unit == unit
 

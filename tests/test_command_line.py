@@ -370,7 +370,10 @@ def test_tables_have_units_in_the_header_and_mark_the_best_scheme() -> None:
         assert any(word in line for line in lines[:6])
     (row,) = (line for line in lines if line.split()[:1] == ["8"])
     assert row.count("*") == 1
-    assert any(line.startswith("* the best scheme") for line in lines)
+    best = "* the best exact scheme (after it all workers have the sum); step"
+    assert any(line.startswith(best) for line in lines)
+    one = call("simulate", "alex_v2", "--scheme=ButterflyMixing", "--num_workers=8").stdout
+    assert "\n* the best scheme; step" in one
 
 
 def test_notes_say_what_a_reader_must_know() -> None:

@@ -328,7 +328,7 @@ def test_the_table_has_a_factor_beside_each_figure_and_says_what_changed() -> No
     lines = call("nin_227", *edits, "--cost_model=paleo2017").stdout.splitlines()
     assert lines[0] == (
         "nin_227 conv8.filter[3]=1536, without pool3 against nin_227: TITAN_X, batch 1024, "
-        "fp32, paleo2017, ppp_comp 1, sgd"
+        "fp32, cost model paleo2017, ppp_comp 1, sgd"
     )
     assert lines[3].split()[:2] == ["layer", "change"]
     rows = {line.split()[0]: line.split() for line in lines[5:25] if line}
@@ -342,7 +342,7 @@ def test_the_table_has_a_factor_beside_each_figure_and_says_what_changed() -> No
     assert "removed: pool3" in lines
     (dimensions,) = (line for line in lines if line.startswith("other dimensions: "))
     assert dimensions.endswith("conv8, conv9, pool9, conv10, conv11, conv12")
-    total = lines.index("totals: TITAN_X, batch 1024, fp32, paleo2017, ppp_comp 1, sgd")
+    total = lines.index("totals: TITAN_X, batch 1024, fp32, cost model paleo2017, ppp_comp 1, sgd")
     assert lines[total + 5].startswith("nin_227  ")
     assert lines[total + 6].startswith("nin_227 conv8")
 
@@ -350,13 +350,14 @@ def test_the_table_has_a_factor_beside_each_figure_and_says_what_changed() -> No
 def test_a_table_of_settings_names_those_that_differ() -> None:
     model = "--cost_model=paleo2017"
     text = call("nin", "--device=K40,K80", "--optimizer=adam", model).stdout
-    title = "nin, K80 against nin, K40: batch 128, fp32, paleo2017, ppp_comp 1, adam\n"
+    title = "nin, K80 against nin, K40: batch 128, fp32, cost model paleo2017, ppp_comp 1, adam\n"
     assert text.startswith(title)
     assert "the nets are the same" in text
     assert "change" not in text.splitlines()[3]
     pipelined = call("nin", "--batch_size=1,2", "--use_pipeline", model).stdout.splitlines()[0]
     assert pipelined == (
-        "nin, batch 2 against nin, batch 1: TITAN_X, fp32, paleo2017, ppp_comp 1, sgd, pipelined"
+        "nin, batch 2 against nin, batch 1: TITAN_X, fp32, cost model paleo2017, ppp_comp 1, sgd, "
+        "pipelined"
     )
 
 

@@ -236,7 +236,8 @@ def test_explaining_needs_a_device() -> None:
 def test_the_table_has_a_row_for_each_operation_and_the_reasons_below() -> None:
     lines = call("summary", "alex_v2", *V100, "--dtype=fp16", "--explain=conv1").stdout.splitlines()
     assert lines[0] == (
-        "conv1 (Convolution) of alex_v2, batch 128, fp16, on V100_SXM2_16GB, tiled, ppp_comp 1"
+        "conv1 (Convolution) of alex_v2, batch 128, fp16, on V100_SXM2_16GB, cost model tiled, "
+        "ppp_comp 1"
     )
     rows = [line for line in lines if line.startswith(("forward: ", "weight gradient: "))]
     names = [row.split("  ")[0] for row in rows]

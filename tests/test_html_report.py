@@ -138,7 +138,7 @@ def test_what_stays_is_said(page: Page) -> None:
     report = page.report
     said = {each["label"]: each["value"] for each in report["said"]}
     assert said["Device"] == "K20X"
-    assert said["Price"] == "0.9"
+    assert said["Price"] == "0.9 USD a device-hour"
     assert said["Share of peak, network"] == "1"
     assert "Fused" not in said
     assert report["choices"]["workers"] == [1, 8]

@@ -534,7 +534,7 @@ def test_people_get_a_line_for_each_metric_and_a_column_for_each_plan() -> None:
         *("--epochs=47", "--dataset_size=1200000", "--cost_model=paleo2017"),
     ).stdout
     assert text.startswith(
-        "K20X, infiniband, data-parallel, strong scaling, fp32, paleo2017, ppp_comp"
+        "K20X, infiniband, data-parallel, strong scaling, fp32, cost model paleo2017, ppp_comp"
     )
     lines = [line.rstrip() for line in text.splitlines()]
     assert lines[2].split() == ["nin", "nin"]

@@ -225,7 +225,7 @@ def test_charts_of_bounds_and_of_parts() -> None:
     assert parts.setting.endswith("4 workers")
     assert run.step is not None
     assert "ms" in parts.y_label
-    shown = sum(value or 0 for each in parts.series for value in each.y)
+    shown = sum(value or 0 for each in parts.series for value in each.y[:2])
     assert shown == pytest.approx(run.step.seconds * 1000)
 
 
@@ -293,7 +293,15 @@ def test_a_head_is_in_words() -> None:
     assert items["cost"].endswith(" USD")
     assert items["price"] == "0.995 USD"
     assert "scheme" not in {each["key"] for each in heads[0]["items"]}  # a worker alone
+    assert [each["label"] for each in heads[1]["items"] if each["key"] == "scheme"] == [
+        "best exact scheme"
+    ]
     assert memory_headline(found)[1]["value"].startswith("fits in")
+    assert not any(each["is_warning"] for each in memory_headline(found))
+    large = overview("vgg16", **{**ON, "batch_size": 4096})
+    assert [each["value"] for each in memory_headline(large) if each["is_warning"]] == [
+        f"does not fit in {large.study.device.memory_capacity / 2**30:g} GiB"
+    ]
     assert hints(found) == []
     assert hints(overview("nin", device="K40", epochs=1, dataset="mnist")) == [
         "for a cost give a price: the file of K40 has none"

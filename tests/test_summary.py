@@ -13,6 +13,7 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.report import to_cells
 from paleo.tables.summary import summary_table
 from paleo.work import total_work
 
@@ -170,13 +171,18 @@ def test_what_is_wrong_is_said_together() -> None:
     assert [line.removeprefix("paleo: ") for line in lines.splitlines()] == said
 
 
+def test_many_layers_are_counted_with_separators() -> None:
+    title = summary_table(paleo.summarize("gpt2_xl"), only_shown=True).title
+    assert title.endswith(", 1,305 layers")
+
+
 def test_the_table_has_times_only_with_a_device() -> None:
     plain = call("summary", "nin")
     assert "(ms)" not in plain.stdout
     assert plain.stderr == ""
     setting = ("--device=K40", "--cost_model=paleo2017", "--ppp_comp=0.5")
     timed = call("summary", "nin", *setting).stdout.splitlines()
-    assert timed[0] == "nin, batch 128, fp32, 19 layers, on K40, paleo2017, ppp_comp 0.5"
+    assert timed[0] == "nin, batch 128, fp32, 19 layers, on K40, cost model paleo2017, ppp_comp 0.5"
     for old, new in zip(plain.stdout.splitlines()[2:], timed[2:], strict=False):
         assert new.startswith(old.rstrip())
     (heads,) = (line for line in timed if line.startswith("layer "))
@@ -209,3 +215,12 @@ def test_verbose_says_which_figures_of_the_device_count() -> None:
     said = call("summary", "nin", "--device=K40", "--cost_model=roofline", "--verbose").stderr
     assert "K40: memory bandwidth 2.88e+11 bytes/s, the data sheet's" in said
     assert "device" not in call("summary", "nin", "--verbose").stderr
+
+
+@pytest.mark.parametrize("device", [None, "K40"])
+def test_a_table_of_what_is_shown_shows_the_same(device: str | None) -> None:
+    found = paleo.summarize("googlenet", 4, device=device)
+    table, whole = summary_table(found, only_shown=True), summary_table(found)
+    assert to_cells(table) == to_cells(whole)
+    assert "parents" in whole.rows[0]
+    assert "parents" not in table.rows[0]

@@ -199,3 +199,11 @@ def test_blocks_are_printed_where_the_output_has_them(encoding: str, bar: str) -
         env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},
     )
     assert bar in done.stdout.decode(encoding)
+
+
+def test_the_unit_of_microseconds_is_written_in_ascii_too() -> None:
+    chart = Chart("c", "bars", "Times", "", "", "time (µs)", (Series("t", ("a",), (2.0,)),))
+    assert "bars: time (µs)" in text_chart(chart)
+    plain = text_chart(chart, unicode=False)
+    assert "bars: time (us)" in plain
+    assert plain.isascii()

@@ -186,13 +186,18 @@ def test_a_plot_has_a_colour_for_each_group_or_cost_model(measured: Path, tmp_pa
     chart = validation_chart(validate(measured, cost_models="roofline"))
     *one, same = chart.series
     assert [(series.name, series.x, series.y) for series in one] == [
-        ("mine, large (1)", pytest.approx((3e-6,)), pytest.approx((6e-6,))),
-        ("mine, small (2)", pytest.approx((4e-6, 4e-6)), pytest.approx((2e-6, 4e-6))),
+        ("mine, large (1)", pytest.approx((3,)), pytest.approx((6,))),
+        ("mine, small (2)", pytest.approx((4, 4)), pytest.approx((2, 4))),
     ]
     assert same.is_reference
-    assert same.x == same.y == pytest.approx((2e-6 / 1.5, 6e-6 * 1.5))
-    assert chart.y_label == "predicted by roofline (s)"
-    *two, _ = validation_chart(validate(measured, cost_models=("tiled", "roofline"))).series
+    assert same.x == same.y == pytest.approx((2 / 1.5, 6 * 1.5))
+    assert (chart.x_label, chart.y_label) == (
+        "measured (\u00b5s)", "predicted by roofline (\u00b5s)",
+    )  # fmt: skip
+    assert chart.setting == "cost model roofline"
+    several = validation_chart(validate(measured, cost_models=("tiled", "roofline")))
+    assert several.setting == "cost models tiled, roofline"
+    *two, _ = several.series
     assert [(series.name, len(series.x)) for series in two] == [
         ("tiled (3)", 3), ("roofline (3)", 3),
     ]  # fmt: skip

@@ -292,7 +292,10 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     layers = answered(client, "layers", strong).get_json()
     assert "--batch_size=64" in layers["commands"][0]["text"]
     assert set(layers["charts"]) == {"layers", "roofline"}
-    assert set(answered(client, "memory", strong).get_json()["charts"]) == {"memory"}
+    memory = answered(client, "memory", strong).get_json()
+    assert set(memory["charts"]) == {"memory", "footprint"}
+    weights, *_ = memory["charts"]["footprint"]["series"]
+    assert (weights["name"], weights["x"][1]) == ("weights", memory["table"]["rows"][1][0])
 
 
 def test_what_is_not_known_is_no_chart_and_a_hint_says_what_to_give(client: Any) -> None:

@@ -303,8 +303,8 @@ def test_other_addresses_bring_a_warning() -> None:
     status, out, err = ended(process)
     assert (status, out) == (0, "")
     assert err == (
-        "paleo: warning: 0.0.0.0 is not this machine alone: whoever reaches it can use the demo, "
-        "and there is no password\n"
+        "paleo: warning: 0.0.0.0 is not this machine alone: whoever reaches it, by this "
+        "machine's name or address, can use the demo, and there is no password\n"
     )
 
 

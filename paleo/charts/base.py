@@ -15,11 +15,14 @@ from paleo.charts.numbers import shown
 from paleo.errors import SettingError
 from paleo.units import Scale, scale_for
 
-__all__ = ["KINDS", "Chart", "Series", "in_one_unit", "looks_of"]
+__all__ = ["KINDS", "Chart", "Series", "in_one_unit", "looks_of", "unit_shown"]
 
 #: How the series of a chart are drawn: as lines over numbers, as points over numbers, or as bars of
 #: categories, one series stacked on the other or, "grouped", beside it.
 KINDS = ("lines", "points", "bars", "grouped")
+
+
+_MICRO = "\u00b5"
 
 
 @dataclass(frozen=True)
@@ -144,6 +147,11 @@ def looks_of(names: Iterable[str]) -> dict[str, int]:
     return {name: _KNOWN[name] if name in _KNOWN else next(free) for name in several}
 
 
+def unit_shown(unit: str) -> str:
+    """Return a unit as pictures and pages write it, where tables of text keep to ASCII."""
+    return _MICRO + unit[1:] if unit == "us" else unit
+
+
 def in_one_unit(
     groups: Iterable[Sequence[float | None]], dimension: str, *, by_largest: bool = False
 ) -> tuple[Scale, list[tuple[float | None, ...]]]:
@@ -158,6 +166,7 @@ def in_one_unit(
         # A unit suits what is a tenth of it, too.
         sized = [[max((abs(v) for group in sized for v in group), default=0.0) / 10]]
     scale = scale_for(sized, dimension)
+    scale = Scale(scale.factor, unit_shown(scale.unit), scale.least)
     return scale, [
         tuple(None if value is None else value / scale.factor for value in group) for group in known
     ]

@@ -76,7 +76,7 @@ def totals(comparison: Comparison) -> Chart:
     """Return by how much the totals of each variant are the reference's."""
     variants = [comparison.reference, *(each.other for each in comparison.differences)]
     labels, common = variant_labels(variants)
-    labels = _told_apart(labels)
+    labels = _told_apart(labels, any(map(_differs, comparison.differences)))
     factors = [each.factors() for each in comparison.differences]
     shown = [key for key in _IN_TOTAL if any(own[key] is not None for own in factors)]
     names = tuple(_IN_TOTAL[key] for key in shown)
@@ -102,7 +102,7 @@ def totals(comparison: Comparison) -> Chart:
 
 def _by_layer(reference: Variant, difference: Difference) -> list[Chart]:
     labels, common = variant_labels([reference, difference.other])
-    there, here = _told_apart(labels)
+    there, here = _told_apart(labels, _differs(difference))
     charts = []
     for key, title, label, dimension, value in _BY_LAYER:
         pairs = [
@@ -153,12 +153,21 @@ def _value(layer: LayerFigures | None, value: Callable[[LayerFigures], float]) -
     return None if layer is None else value(layer)
 
 
-def _told_apart(labels: Sequence[str]) -> list[str]:
-    """Return the labels, numbered where they are the same: a net and its edits have one name."""
+def _differs(difference: Difference) -> bool:
+    """Tell whether the other has other layers, or other figures in total."""
+    is_other = difference.change.reach != "none"
+    return is_other or difference.other.total != difference.reference_total
+
+
+def _told_apart(labels: Sequence[str], differ: bool) -> list[str]:
+    """Return the labels, numbered where they are the same: a net and its edits have one name.
+
+    `differ` tells whether the variants do.
+    """
     if len(set(labels)) == len(labels):
         return list(labels)
     if len(labels) == 2:
-        return [f"{labels[0]} (reference)", f"{labels[1]} (changed)"]
+        return [f"{labels[0]} (reference)", f"{labels[1]} ({'changed' if differ else 'the same'})"]
     return [
         f"{label} (reference)" if not number else f"{label} ({number})"
         for number, label in enumerate(labels)

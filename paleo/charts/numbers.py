@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 __all__ = ["NOTHING", "counted", "left_out", "plain", "shown"]
@@ -37,5 +38,10 @@ def shown(value: float) -> str:
     """Return a number in three digits or, from 100 on, as a whole one."""
     if not value or not math.isfinite(value):
         return f"{value:g}"
+    return _in_digits(value)
+
+
+@functools.lru_cache(maxsize=4096)  # equal layers have equal numbers
+def _in_digits(value: float) -> str:
     decimals = max(0, 2 - math.floor(math.log10(abs(value))))
     return f"{value:,.{min(decimals, 9)}f}" if decimals <= 9 else f"{value:.2e}"

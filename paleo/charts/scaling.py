@@ -6,14 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from paleo.charts.base import Chart, Series, in_one_unit
 from paleo.charts.numbers import counted
-from paleo.charts.settings import run_setting
+from paleo.charts.settings import best_said, run_setting
 from paleo.rows import DataRow, HybridRow, ModelRow, Run
 
-__all__ = ["looked_at", "scaling_charts"]
+__all__ = ["looked_at", "scaling_charts", "schemes_shown"]
 
 #: What a share is multiplied by to be in percent.
 _PERCENT = 100
 _WORKERS = "workers"
+#: The line of all schemes on one worker.
+_ALL_THE_SAME = "any scheme: one worker exchanges nothing"
+#: The parts of a hybrid step are no bars that run side by side.
+_BOTH = "step: one after the other"
 #: What a timeline calls it, too.
 _SYNC = "exchange"
 
@@ -23,7 +27,7 @@ def scaling_charts(run: Run, scheme: str | None = None) -> tuple[Chart, ...]:
 
     Of data parallelism: speedup, step and efficiency, a line for each scheme, of which `scheme`
     (None: the best on most workers) is chosen. Of model parallelism the bounds of the passes, of
-    hybrid parallelism what the parts of a step take.
+    hybrid parallelism what the parts of a step take, and the step.
     """
     rows = [row for row in run.rows if isinstance(row, DataRow)]
     if rows:
@@ -36,16 +40,30 @@ def looked_at(run: Run, scheme: str | None) -> dict[str, str]:
 
     It is `scheme` or the best on most workers; none where there is nothing to choose from.
     """
-    if run.largest is None or len(run.largest.communication) == 1:
+    if run.largest is None or len(schemes_shown(run)) == 1:
         return {}
     if scheme:
         return {scheme: "chosen"}
-    return {run.best_scheme: f"the best on {counted(run.largest.workers, 'worker')}"}
+    on = counted(run.largest.workers, "worker")
+    return {run.best_scheme: f"the {best_said(run.largest)} on {on}"}
+
+
+def schemes_shown(run: Run) -> dict[str, str]:
+    """Return the names of lines, with the scheme that each is of, under data parallelism.
+
+    One worker alone exchanges nothing: there all schemes are one line.
+    """
+    assert run.largest is not None
+    schemes = list(run.largest.communication)
+    if len(schemes) > 1 and run.largest.workers == 1:
+        return {_ALL_THE_SAME: schemes[0]}
+    return {scheme: scheme for scheme in schemes}
 
 
 def _data(run: Run, rows: list[DataRow], chosen: Mapping[str, str]) -> tuple[Chart, ...]:
     workers = tuple(row.workers for row in rows)
-    schemes = list(rows[0].communication)
+    shown = schemes_shown(run)
+    schemes = list(shown.values())
     setting, notes = run_setting(run), run.notes
 
     def values(value: Callable[[DataRow, str], float]) -> list[list[float]]:
@@ -53,8 +71,8 @@ def _data(run: Run, rows: list[DataRow], chosen: Mapping[str, str]) -> tuple[Cha
 
     def lines(columns: Sequence[tuple[float | None, ...]]) -> tuple[Series, ...]:
         return tuple(
-            Series(scheme, workers, column, chosen=chosen.get(scheme, ""))
-            for scheme, column in zip(schemes, columns, strict=True)
+            Series(name, workers, column, chosen=chosen.get(name, ""))
+            for name, column in zip(shown, columns, strict=True)
         )
 
     no_speed: tuple[float | None, ...] = (None,) * len(rows)
@@ -99,9 +117,10 @@ def _model(run: Run) -> Chart:
 
 def _hybrid(run: Run) -> Chart:
     rows = [row for row in run.rows if isinstance(row, HybridRow)]
-    parts = tuple(f"{row.part}-parallel part" for row in rows)
+    parts = (*(f"{row.part}-parallel part" for row in rows), _BOTH)
     names = {"forward": "forward", "backward": "backward", "update": "update", "sync": _SYNC}
-    scale, columns = in_one_unit([[getattr(row, key) for row in rows] for key in names], "s")
+    found = [[getattr(row, key) for row in rows] for key in names]
+    scale, columns = in_one_unit([[*own, sum(own)] for own in found], "s")
     setting = f"{run_setting(run)}, {counted(rows[0].workers, 'worker')}"
     return Chart(
         "parts", "bars", f"Training step of {run.net}", setting, "part", f"time ({scale.unit})",

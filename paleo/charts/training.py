@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from paleo.charts.base import Chart, Series, in_one_unit
-from paleo.charts.scaling import looked_at
+from paleo.charts.scaling import looked_at, schemes_shown
 from paleo.charts.settings import cluster, joined, pricing, run_setting
 from paleo.metrics import Metrics
 from paleo.overview import Overview
@@ -20,8 +20,8 @@ def training_charts(found: Overview) -> tuple[Chart, Chart]:
     They are empty where epochs, dataset or price are not known.
     """
     lines = {
-        scheme: [found.training(row, scheme) for row in found.rows]
-        for scheme in found.rows[0].communication
+        name: [found.training(row, scheme) for row in found.rows]
+        for name, scheme in schemes_shown(found.run).items()
     }
     setting = f"{run_setting(found.run)}{_schedule(next(iter(lines.values()))[0])}"
     return _charts(lines, found.run.net, setting, looked_at(found.run, found.scheme))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from paleo.charts.base import Chart, Series
+import math
+
+from paleo.charts.base import Chart, Series, unit_shown
 from paleo.errors import SettingError
 from paleo.quantity import Array
+from paleo.units import scale_for
 from paleo.validate.report import Report
 
 __all__ = ["validation_chart"]
@@ -16,11 +19,11 @@ _MARGIN = 1.5
 
 
 def validation_chart(report: Report) -> Chart:
-    """Return the seconds predicted over those measured, a series for each cost model or group.
+    """Return the times predicted over those measured, a series for each cost model or group.
 
     Series are cost models, where there are several, else the groups of the report; their names say
     how many points they have. What was not predicted has no point. The reference is where both
-    times are the same. Raises SettingError if no row could be predicted.
+    times, which are in one unit, are the same. Raises SettingError if no row could be predicted.
     """
     models, measured = report.cost_models, report.cases.measured
     if len(models) > 1:
@@ -35,17 +38,24 @@ def validation_chart(report: Report) -> Chart:
         float(min(min(x.min(), y.min()) for _, x, y in drawn)) / _MARGIN,
         float(max(max(x.max(), y.max()) for _, x, y in drawn)) * _MARGIN,
     )
+    # The unit of the middle of the axis, so that both its ends are read easily.
+    scale = scale_for([[math.sqrt(ends[0] * ends[1])]], "s")
+    unit, ends = unit_shown(scale.unit), (ends[0] / scale.factor, ends[1] / scale.factor)
     by = f" by {models[0]}" if len(models) == 1 else ""
     return Chart(
         "validation",
         "points",
         "Predicted against measured times",
-        ", ".join(models),
-        "measured (s)",
-        f"predicted{by} (s)",
+        f"cost model{'s' * (len(models) > 1)} {', '.join(models)}",
+        f"measured ({unit})",
+        f"predicted{by} ({unit})",
         (
             *(
-                Series(f"{name} ({len(x):,})", tuple(x.tolist()), tuple(y.tolist()))
+                Series(
+                    f"{name} ({len(x):,})",
+                    tuple((x / scale.factor).tolist()),
+                    tuple((y / scale.factor).tolist()),
+                )
                 for name, x, y in drawn
             ),
             Series("predicted as measured", ends, ends, is_reference=True),

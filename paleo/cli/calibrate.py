@@ -135,7 +135,7 @@ def command(
     Examples:
       paleo calibrate -o mymachine.toml
       paleo calibrate --place=cuda --dtype=fp32,bf16 -o mygpu.toml
-      paleo calibrate --from=mine.csv --device_name=T4 -o mygpu.toml --plot=points.svg
+      paleo calibrate --from=mine.csv --device_name=T4 -o t4.toml --plot=fit.svg
       paleo simulate resnet50 --device=mymachine.toml
     """  # noqa: D301 (click takes the control character, not the escape)
     if rows is not None:

@@ -81,8 +81,8 @@ def _serve(host: str, port: int, threads: int, max_upload: int) -> None:
     )
     if not server.is_loopback:
         click.echo(
-            f"paleo: warning: {host} is not this machine alone: whoever reaches it can use the "
-            "demo, and there is no password",
+            f"paleo: warning: {host} is not this machine alone: whoever reaches it, by this "
+            "machine's name or address, can use the demo, and there is no password",
             err=True,
         )
     collect_seldom()

@@ -96,8 +96,8 @@ def command(
 
     A step is forward, backward and update on each worker, then the exchange of gradients.
     The step, throughput, speedup (over one worker) and efficiency shown are those of the
-    best scheme, marked with an asterisk: the quickest after which all workers have the
-    sum, which butterfly mixing does not give in one step.
+    best exact scheme, marked with an asterisk: the quickest after which all workers have
+    the sum, which butterfly mixing does not give in one step.
 
     The knee of a scheme's curve is the number of workers, of all up to 65,536, with the largest
     speedup^2 / workers: more of them waste more than they gain.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from paleo.charts.base import unit_shown
+from paleo.charts.settings import best_said
 from paleo.overview import Overview
 from paleo.report import Table, in_unit
 from paleo.rows import DataRow
@@ -36,7 +38,8 @@ def _items(found: Overview, row: DataRow) -> list[dict[str, str]]:
             "efficiency": ("efficiency", f"{100 * step.efficiency:.1f} %"),
         }
     if row.workers > 1:
-        texts["scheme"] = ("scheme" if found.scheme else "best scheme", scheme)
+        label = "scheme" if found.scheme else f"{best_said(row)} scheme"
+        texts["scheme"] = (label, scheme)
     if training.seconds is not None:
         texts["time"] = ("training time", _in_unit(training.seconds, "duration"))
     if training.cost is not None and training.price:
@@ -49,15 +52,18 @@ def _items(found: Overview, row: DataRow) -> list[dict[str, str]]:
 def _in_unit(value: float, dimension: str) -> str:
     """Return a figure that stands alone in the largest unit of which it is one or more."""
     scale = scale_for([[value / 10]], dimension)  # a tenth of a unit suits it, too
-    return f"{_rate(value / scale.factor)} {scale.unit}"
+    return f"{_rate(value / scale.factor)} {unit_shown(scale.unit)}"
 
 
 def _rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
-def memory_headline(found: Overview) -> list[dict[str, str]]:
-    """Return the memory of training on one device as items of key, label and value."""
+def memory_headline(found: Overview) -> list[dict[str, Any]]:
+    """Return the memory of training on one device as items of key, label and value.
+
+    `is_warning` of an item tells whether it is to stand out: what does not fit cannot be trained.
+    """
     fit = found.fit
     peak = _in_unit(float(fit.footprint.peak), "bytes")
     capacity = fit.device.memory_capacity if fit.device else None
@@ -66,7 +72,10 @@ def memory_headline(found: Overview) -> list[dict[str, str]]:
         fits = "fits in" if fit.fits else "does not fit in"
         items["fits"] = ("memory of the device", f"{fits} {in_unit(capacity, 'bytes')}")
         items["largest_batch"] = ("largest batch that fits", f"{fit.largest_batch:,}")
-    return [{"key": key, "label": label, "value": value} for key, (label, value) in items.items()]
+    return [
+        {"key": key, "label": label, "value": value, "is_warning": key == "fits" and not fit.fits}
+        for key, (label, value) in items.items()
+    ]
 
 
 def hints(found: Overview) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from paleo.charts.numbers import counted
-from paleo.charts.settings import run_setting
+from paleo.charts.settings import best_said, run_setting
 from paleo.costs import Time
 from paleo.report import Column, Table
 from paleo.rows import DataRow, Run
@@ -56,6 +56,8 @@ _HYBRID_COLUMNS = (
     Column("sync_s", "Tree\nAllReduce", "s"),
     Column("total_s", "total", "s"),
 )
+#: What an exact scheme is.
+_EXACT = " (after it all workers have the sum)"
 _HYBRID_SUMS = tuple(column.key for column in _HYBRID_COLUMNS if column.dimension)
 
 
@@ -88,7 +90,7 @@ def simulation_table(run: Run) -> Table:
     dicts = settings.pop("rows")
     title = f"{run.net} on {run_setting(run)}"
     rows: list[dict[str, Any]] = []
-    marked = set()
+    marked, best_is = set(), ""
     columns: tuple[Column, ...] = _MODEL_COLUMNS if run.parallel == "model" else _HYBRID_COLUMNS
     for row, own in zip(run.rows, dicts, strict=True):
         values = settings | own
@@ -96,6 +98,7 @@ def simulation_table(run: Run) -> Table:
             best = row.best_scheme
             if row.workers > 1:  # a worker alone exchanges nothing
                 marked.add((len(rows), f"{best}_s"))
+                best_is = best_said(row)
             values |= {f"{name}_s": seconds for name, seconds in row.communication.items()}
             for name in ("step_s", "throughput_per_s", "speedup", "efficiency"):
                 values[name] = values[name][best]
@@ -103,7 +106,8 @@ def simulation_table(run: Run) -> Table:
         rows.append(values)
     total, footnotes = None, []
     if marked:
-        footnotes.append("* the best scheme; step, samples/s, speedup and efficiency are with it")
+        which = f"{best_is} scheme{_EXACT if best_is != 'best' else ''}"
+        footnotes.append(f"* the {which}; step, samples/s, speedup and efficiency are with it")
     if run.parallel == "model":
         sums = {key: sum(row[key] for row in rows) for key in ("lower_s", "upper_s")}
         total = {"pass": "both", **sums}

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from paleo.charts.layers import summary_setting
+from paleo.charts.numbers import counted
 from paleo.costs import Time
 from paleo.explain import ExplainedLayer, ExplainedOperation
 from paleo.report import Column, Table, in_unit
@@ -14,6 +15,8 @@ from paleo.tables.base import CONVOLUTION_KEYS
 from paleo.tensor import format_shape
 
 __all__ = ["explanation_table", "summary_table"]
+
+_Found = TypeVar("_Found")
 
 _COLUMNS = (
     Column("net"),
@@ -63,23 +66,68 @@ def _short(parents: tuple[str, ...]) -> str:
     return ", ".join(parents[:2]) + more
 
 
-def summary_table(summary: NetSummary) -> Table:
-    """Return the layers of a net, with their times if it has any."""
-    timed_on = summary.timed_on
-    same = {
-        "net": summary.name,
-        "dtype": summary.dtype,
-        **(timed_on.to_dict() if timed_on else {}),
-    }
-    rows = [
+def _of_each(what: Callable[[Any], _Found], values: Sequence[Any]) -> list[_Found]:
+    """Return `what` of each of these values: equal layers have the same ones, so it is found once.
+
+    They are told apart by what they are, not by what they equal: they may have arrays in them.
+    """
+    distinct = {id(value): value for value in values}
+    found = {which: what(value) for which, value in distinct.items()}
+    return [found[id(value)] for value in values]
+
+
+def _shown(summary: NetSummary) -> list[dict[str, Any]]:
+    """Return what people see of each layer."""
+    layers = summary.layers
+    outputs = _of_each(format_shape, [layer.output for layer in layers])
+    rows: list[dict[str, Any]] = [
         {
-            **same,
-            **layer.to_dict(),
-            "output": format_shape(layer.output),
+            "name": layer.name,
+            "type": layer.type_name,
             "first_parents": _short(layer.parents),
+            "output": output,
+            "params": layer.num_params,
+            "forward_flops": layer.forward_flops,
+            "weights_bytes": layer.weights_bytes,
+            "activations_bytes": layer.activations_bytes,
         }
-        for layer in summary.layers
+        for layer, output in zip(layers, outputs, strict=True)
     ]
+    if summary.timed_on:
+        bounds = (
+            _of_each(_bound, [layer.forward_time for layer in layers]),
+            _of_each(_bound, [layer.backward_time for layer in layers]),
+        )
+        for row, layer, forward, backward in zip(rows, layers, *bounds, strict=True):
+            row["forward_s"] = layer.forward
+            row["forward_bound"] = forward
+            row["backward_s"] = layer.backward
+            row["backward_bound"] = backward
+    return rows
+
+
+def _bound(time: Time | None) -> Any:
+    return time.bound if time else ""
+
+
+def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
+    """Return the layers of a net, with their times if it has any.
+
+    With `only_shown` the rows have nothing of the columns for programs: for whoever shows the table
+    that is sooner made, where layers are many.
+    """
+    timed_on = summary.timed_on
+    rows = _shown(summary)
+    if not only_shown:
+        same = {
+            "net": summary.name,
+            "dtype": summary.dtype,
+            **(timed_on.to_dict() if timed_on else {}),
+        }
+        rows = [
+            {**same, **layer.to_dict(), **shown}
+            for layer, shown in zip(summary.layers, rows, strict=True)
+        ]
     total = {
         "name": "total",
         "params": summary.num_params,
@@ -89,13 +137,12 @@ def summary_table(summary: NetSummary) -> Table:
         "forward_s": summary.forward,
         "backward_s": summary.backward,
     }
-    plural = "s" * (len(rows) != 1)
-    title = f"{summary.name}, {summary_setting(summary, f'{len(rows)} layer{plural}')}"
+    title = f"{summary.name}, {summary_setting(summary, counted(len(rows), 'layer'))}"
     columns: tuple[Column, ...] = _COLUMNS
     if timed_on:
         columns += _TIMES
         for name, time in (("forward", summary.forward_time), ("backward", summary.backward_time)):
-            total[f"{name}_bound"] = time.bound if time else ""
+            total[f"{name}_bound"] = _bound(time)
     footnotes = [f"whole passes {timed_on.band.said}"] if timed_on and timed_on.band else []
     return Table(title, columns, rows, total, footnotes=footnotes, notes=summary.notes)
 

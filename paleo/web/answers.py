@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from paleo.charts.base import Chart
-from paleo.charts.layers import time_by_layer
+from paleo.charts.layers import footprint_by_layer, time_by_layer
 from paleo.charts.memory import memory_chart
 from paleo.charts.roofline import roofline
 from paleo.charts.scaling import scaling_charts
@@ -165,7 +165,7 @@ def _layers(overview: Overview) -> dict[str, Any]:
     summary = overview.summary
     charts = {"layers": time_by_layer, "roofline": roofline}
     return {
-        "table": to_cells(summary_table(summary)),
+        "table": to_cells(summary_table(summary, only_shown=True)),
         "charts": {key: _chart(functools.partial(make, summary)) for key, make in charts.items()},
     }
 
@@ -183,7 +183,10 @@ def _memory(overview: Overview) -> dict[str, Any]:
     return {
         "headlines": memory_headline(overview),
         "table": to_cells(memory_table(fit)),
-        "charts": {"memory": memory_chart([fit]).to_dict()},
+        "charts": {
+            "memory": memory_chart([fit]).to_dict(),
+            "footprint": _chart(lambda: footprint_by_layer(fit.footprint)),
+        },
         "hints": [],
     }
 
