@@ -378,7 +378,7 @@ def test_settings_may_be_compared_by_their_types(path: Path) -> None:
     # Half the bytes, and matrix units: at most half the time.
     assert 0 < comparison["total"]["time_factor"] < 0.5
     text = call(*arguments, "--dtype=fp32,fp16").stdout
-    assert text.startswith("lenet5, fp16 against lenet5, fp32: own, batch 64, roofline")
+    assert text.startswith("lenet5, fp16 against lenet5, fp32: own, batch 64, cost model roofline")
 
 
 def test_a_model_is_stored_in_the_type_of_its_parameters(path: Path) -> None:
