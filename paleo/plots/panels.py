@@ -183,6 +183,19 @@ class _Plane(Panel):
         self.left_texts = self.left_ticks.texts
         self.left_label, self.bottom_label = chart.y_label, chart.x_label
 
+    def handle(self, series: Series) -> Any:
+        return part("lines").Line2D([], [], **self._style(series))
+
+    def _style(self, series: Series) -> dict[str, Any]:
+        look = self.looks[series.name]
+        return {
+            "color": look.colour,
+            "marker": look.marker,
+            "markersize": 5,
+            "markeredgecolor": "white",
+            "markeredgewidth": 0.5,
+        }
+
     def fill(self, axes: Any) -> None:
         axes.set_xscale("log" if self.x.is_log else "linear")
         axes.set_yscale("log" if self.y.is_log else "linear")
@@ -210,20 +223,10 @@ def _drawable(chart: Chart, series: Series) -> dict[int, tuple[float, float]]:
 class _Lines(_Plane):
     axes_width = 3.7
 
-    def handle(self, series: Series) -> Any:
-        return part("lines").Line2D([], [], **self._style(series))
-
     def _style(self, series: Series) -> dict[str, Any]:
-        look = self.looks[series.name]
-        return {
-            "color": look.colour,
-            "linestyle": look.dash,
-            "marker": look.marker,
-            "markersize": 5,
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.5,
-            "linewidth": 2.4 if series.chosen else 1.4,
-        }
+        width = 2.4 if series.chosen else 1.4
+        dash = self.looks[series.name].dash
+        return {**super()._style(series), "linestyle": dash, "linewidth": width}
 
     def fill(self, axes: Any) -> None:
         super().fill(axes)
@@ -260,19 +263,10 @@ class _Points(_Plane):
     #: From this number of points of all series on they are smaller, so that fewer are hidden.
     many = 100
 
-    def handle(self, series: Series) -> Any:
-        return part("lines").Line2D([], [], **self._style(series))
-
     def _style(self, series: Series) -> dict[str, Any]:
-        look = self.looks[series.name]
-        return {
-            "color": look.colour,
-            "linestyle": "none",
-            "marker": look.marker,
-            "markersize": 5.5 if self._count < self.many else 3.5,
-            "markeredgecolor": "white",
-            "markeredgewidth": 0.5 if self._count < self.many else 0.25,
-        }
+        size, edge = (5.5, 0.5) if self._count < self.many else (3.5, 0.25)
+        found = {**super()._style(series), "linestyle": "none"}
+        return {**found, "markersize": size, "markeredgewidth": edge}
 
     @property
     def _count(self) -> int:
