@@ -404,7 +404,8 @@ def test_a_picture_that_cannot_be_is_said_before_anything_is_measured(
     )
     many = {"profile": (13, 26), "fullpass": (24, 25)}[command]
     assert said("--plot=plot.svg", nets=many[0]) == (
-        f"plot: {many[1]} charts are too many for one picture (at most 24); choose fewer nets"
+        f"plot: {many[1]} charts are too many for one picture (at most 24); choose fewer nets or "
+        "settings"
     )
     hide(monkeypatch, "matplotlib")
     assert said("--plot=plot.svg").startswith("a plot needs Matplotlib; ")

@@ -200,3 +200,16 @@ def test_a_server_that_does_not_prepare_reads_what_it_is_asked_for() -> None:
     assert asked(server, "memory", {"net": "lenet5"})[0] == 200
     server.close()
     thread.join(30)
+
+
+def test_garbage_is_not_looked_for_in_what_is_there() -> None:
+    program = """
+import gc
+from paleo.web.preparing import collect_seldom
+kept = [[] for _ in range(50_000)]
+before = len(gc.get_objects())
+collect_seldom()
+assert len(gc.get_objects()) < 100 < 50_000 < before
+assert gc.get_threshold()[0] > 10_000
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

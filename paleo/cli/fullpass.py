@@ -21,6 +21,7 @@ from paleo.cli.measuring import (
     setting_values,
     status,
     title,
+    write_measured,
 )
 from paleo.cli.options import (
     NET,
@@ -98,8 +99,8 @@ def command(
       paleo fullpass resnet18 resnet50 --batch_size=4 --plot=steps.svg
     """  # noqa: D301 (click takes the control character, not the escape)
     chosen = edits.applied(nets, importing)
-    if plot.file is not None:
-        _check_number(len(chosen), settings["inference"])
+    # One of all nets, if there are several or no parts, and one of the parts of each.
+    plot.check_number(1 if settings["inference"] else len(chosen) + (len(chosen) > 1))
     result = fullpass(
         chosen,
         device=device_name,
@@ -112,24 +113,9 @@ def command(
         if result.runs:
             say_what_measures(result.runs[0].setting)
     if result.runs or output.format == "json":
-        _write(output, plot, result)
+        tables = [_table(run) for run in result.runs]
+        write_measured(output, plot, tables, result, lambda: _charts(result))
     return status(result.interrupted, result.missed, result.measured_anything)
-
-
-def _check_number(nets: int, inference: bool) -> None:
-    """Raise the SettingError for a picture of too many nets, before anything is measured."""
-    from paleo.plots import check_number
-
-    check_number(1 if inference else nets + (nets > 1))
-
-
-def _write(output: Output, plot: Plot, result: FullPasses) -> None:
-    """Print the tables; draw them unless an interrupt came before there was anything to draw."""
-    tables = [_table(run) for run in result.runs]
-    if result.runs and (result.measured_anything or not result.interrupted):
-        plot.write(output, tables, result.to_dict, lambda _: _charts(result))
-    else:
-        output.write(tables, result.to_dict)
 
 
 def _charts(result: FullPasses) -> Sequence[Chart]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from paleo.cli.options import Names, verbose
+from paleo.cli.options import Names, Output, verbose
+from paleo.cli.plotting import Plot
 from paleo.costs.convolutions import DEFAULT
 from paleo.executors import EXECUTORS
 from paleo.profile import Case, Setting
-from paleo.report import Column
+from paleo.profile.setting import Nets
+from paleo.report import Column, Table
+
+if TYPE_CHECKING:
+    from paleo.charts.base import Chart
 
 __all__ = [
     "NOT_RUN",
@@ -27,6 +32,7 @@ __all__ = [
     "setting_values",
     "status",
     "title",
+    "write_measured",
 ]
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -110,6 +116,20 @@ def say_what_measures(setting: Setting) -> None:
     for each in setting.processors:
         versions = "".join(f", {name} {text}" for name, text in each.versions.items())
         verbose(f"{each.executor}: {each.hardware} ({each.place}){versions}")
+
+
+def write_measured(
+    output: Output,
+    plot: Plot,
+    tables: Sequence[Table],
+    result: Nets[Any],
+    charts: Callable[[], Sequence[Chart]],
+) -> None:
+    """Print the tables; draw them unless an interrupt came before there was anything to draw."""
+    if result.runs and (result.measured_anything or not result.interrupted):
+        plot.write(output, tables, result.to_dict, lambda _: charts())
+    else:
+        output.write(tables, result.to_dict)
 
 
 def status(interrupted: bool, missed: Sequence[str], measured: bool) -> int:

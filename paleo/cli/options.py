@@ -22,6 +22,7 @@ __all__ = [
     "NETWORK",
     "Names",
     "Output",
+    "Parsed",
     "cite",
     "device_option",
     "import_options",
@@ -234,7 +235,7 @@ network_option = click.option(
 )
 
 
-class _Parsed(click.ParamType):  # type: ignore[type-arg]
+class Parsed(click.ParamType):  # type: ignore[type-arg]
     """A text that a function reads, or raises ValueError."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
@@ -265,14 +266,14 @@ def import_options(function: _F) -> _F:
 
     @click.option(
         "--input",
-        type=_Parsed("[NAME=]SHAPE", parse_input),
+        type=Parsed("[NAME=]SHAPE", parse_input),
         multiple=True,
         help="Shape of an input of a prototxt, ONNX file or PyTorch module, as the framework "
         "writes it, where it does not say. May be repeated, with names.",
     )
     @click.option(
         "--dim",
-        type=_Parsed("NAME=SIZE", parse_dim),
+        type=Parsed("NAME=SIZE", parse_dim),
         multiple=True,
         help="Size of a dimension that an ONNX file leaves open. May be repeated.",
     )

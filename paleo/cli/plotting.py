@@ -54,6 +54,13 @@ class Plot:
         """The file that is written, if any."""
         return None if self.target == _TEXT else self.target
 
+    def check_number(self, charts: int) -> None:
+        """Raise SettingError if a picture cannot have so many charts: before they are measured."""
+        if self.file is not None:
+            from paleo.plots import check_number
+
+            check_number(charts)
+
     def write(
         self,
         output: Output,

@@ -25,6 +25,7 @@ from paleo.cli.measuring import (
     setting_values,
     status,
     title,
+    write_measured,
 )
 from paleo.cli.options import (
     NET,
@@ -143,8 +144,8 @@ def command(
         for option in ("place", "num_warmup", "num_iter"):
             say_no_effect(option, "--executor")
     chosen = edits.applied(nets, importing)
-    if plot.file is not None:
-        _check_number(len(chosen), executors)
+    # Of each net one by layer, and one of points by executor.
+    plot.check_number(len(chosen) * (1 + len(set(executors))))
     if extract_conv_dir is not None:
         mistakes = Mistakes()
         found = [
@@ -168,25 +169,10 @@ def command(
         if result.runs:
             say_what_measures(result.runs[0].setting)
     if result.runs or output.format == "json":
-        _write(output, plot, result)
+        tables = [_table(run) for run in result.runs]
+        write_measured(output, plot, tables, result, lambda: _charts(result))
     measured = result.measured_anything or not executors
     return status(result.interrupted, result.missed, measured)
-
-
-def _check_number(nets: int, executors: Sequence[str]) -> None:
-    """Raise the SettingError for a picture of too many nets, before anything is measured."""
-    from paleo.plots import check_number
-
-    check_number(nets * (1 + len(set(executors))))
-
-
-def _write(output: Output, plot: Plot, result: Profiles) -> None:
-    """Print the tables; draw them unless an interrupt came before there was anything to draw."""
-    tables = [_table(run) for run in result.runs]
-    if result.runs and (result.measured_anything or not result.interrupted):
-        plot.write(output, tables, result.to_dict, lambda _: _charts(result))
-    else:
-        output.write(tables, result.to_dict)
 
 
 def _charts(result: Profiles) -> Sequence[Chart]:

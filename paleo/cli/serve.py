@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from paleo.cli.options import Parsed
 from paleo.units import parse
 from paleo.web import MAX_UPLOAD, THREADS
 
@@ -11,20 +12,9 @@ from paleo.web import MAX_UPLOAD, THREADS
 _M_ARENA_MAX = -8
 
 
-class _Size(click.ParamType):  # type: ignore[type-arg]
-    """Bytes, as a text such as 64MiB."""
-
-    name = "size"
-
-    def convert(
-        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return int(parse(value, "bytes"))
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+def _bytes(text: str) -> int:
+    """Return the bytes that a text such as 64MiB says; raises ValueError."""
+    return int(parse(text, "bytes"))
 
 
 @click.command("serve", short_help="The live demo: the model answers in a browser.")
@@ -46,7 +36,7 @@ class _Size(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option(
     "--max_upload",
-    type=_Size(),
+    type=Parsed("size", _bytes),
     default=f"{MAX_UPLOAD >> 20}MiB",
     show_default=True,
     metavar="SIZE",

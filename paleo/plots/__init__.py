@@ -11,10 +11,9 @@ from paleo.calibrate import Calibration
 from paleo.charts import measuring, results
 from paleo.charts.validation import validation_chart
 from paleo.compare import Comparison
-from paleo.errors import SettingError
 from paleo.memory import Fit
 from paleo.metrics import Metrics
-from paleo.plots.figure import MOST_CHARTS, draw, image
+from paleo.plots.figure import MOST_CHARTS, check_number, draw, image
 from paleo.plots.formats import IMAGES, image_format
 from paleo.plots.scatter import scatter
 from paleo.plots.style import Figure
@@ -97,12 +96,3 @@ def fullpass(passes: FullPass | FullPasses) -> Figure:
 def calibration(found: Calibration) -> Figure:
     """Return the points of a calibration, predicted against measured; raises as `draw`."""
     return draw(measuring.of_calibration(found))
-
-
-def check_number(charts: int) -> None:
-    """Raise the SettingError of `draw` if so many charts are too many: before they are made."""
-    if charts > MOST_CHARTS:
-        raise SettingError(
-            f"plot: {charts} charts are too many for one picture (at most {MOST_CHARTS}); choose "
-            "fewer nets"
-        )

@@ -25,7 +25,7 @@ from paleo.plots.style import (
 )
 from paleo.plots.texts import DPI, Ruler
 
-__all__ = ["MOST_CHARTS", "draw", "image", "title_of"]
+__all__ = ["MOST_CHARTS", "check_number", "draw", "image", "title_of"]
 
 _T = TypeVar("_T")
 
@@ -50,11 +50,7 @@ def draw(charts: Chart | Iterable[Chart]) -> Figure:
     drawn = [charts] if isinstance(charts, Chart) else list(charts)
     if not drawn:
         raise SettingError("plot: there is nothing to draw")
-    if len(drawn) > MOST_CHARTS:
-        raise SettingError(
-            f"plot: {len(drawn)} charts are too many for one picture (at most {MOST_CHARTS}); "
-            "choose fewer nets or settings"
-        )
+    check_number(len(drawn))
     for chart in drawn:
         chart.checked()
     with context():
@@ -65,6 +61,15 @@ def draw(charts: Chart | Iterable[Chart]) -> Figure:
         for text in figure.findobj(part("text").Text):
             text.set_parse_math(False)  # outside of the context, too
     return figure
+
+
+def check_number(charts: int) -> None:
+    """Raise SettingError if a picture cannot have so many charts, which need not be there yet."""
+    if charts > MOST_CHARTS:
+        raise SettingError(
+            f"plot: {charts} charts are too many for one picture (at most {MOST_CHARTS}); "
+            "choose fewer nets or settings"
+        )
 
 
 def title_of(charts: Sequence[Chart]) -> str:
