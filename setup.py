@@ -8,7 +8,7 @@ from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).parent
-VERSION = re.search(r'__version__ = "(.+)"', (HERE / "paleo/version.py").read_text("utf-8"))[1]
+VERSION = re.search(r'__version__ = "(.+)"', (HERE / "paleo/core/version.py").read_text("utf-8"))[1]
 
 #: What the importers need: a Caffe prototxt, an ONNX file, a PyTorch module.
 IMPORTERS = {
@@ -25,6 +25,7 @@ WEB = ["flask>=3.0", "waitress>=3.0"]
 #: PyTorch is left out, for its size: what needs it is skipped without it.
 TEST = [
     "pytest>=8",
+    "pytest-xdist>=3.6",
     "hypothesis>=6.100",
     "jsonschema-rs>=0.33",
     *IMPORTERS["caffe"],
@@ -72,8 +73,9 @@ setup(
     package_dir={"": "."},
     cmdclass={"build_py": BuildWithNets},
     package_data={
-        "paleo": ["py.typed", "net.schema.json"],
-        "paleo.hardware": ["devices/*.toml", "networks/*.toml"],
+        "paleo": ["py.typed"],
+        "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt"],
+        "paleo.cluster": ["devices/*.toml", "networks/*.toml"],
         "paleo.costs": ["tiled/*.toml", "tiled/families/*.toml"],
         "paleo.web": ["static/*", "static/vendor/*"],
     },
@@ -89,7 +91,7 @@ setup(
         "test": TEST,
         "browser": BROWSER,
         "lint": LINT,
-        "dev": [*TEST, *BROWSER, *LINT, "build>=1.2"],
+        "dev": [*TEST, *BROWSER, *LINT, "build>=1.2", "pre-commit>=3.7"],
     },
     entry_points={"console_scripts": ["paleo = paleo.cli:cli"]},
     classifiers=[

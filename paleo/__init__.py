@@ -7,167 +7,138 @@ in SI units:
     paleo.summarize("alex_v2")                       its layers: shapes, parameters, FLOPs
     paleo.simulate("alex_v2", device="K40", ...)     training steps at many worker counts
 
-What if: `paleo.edit` changes a net, `paleo.compare` says what that does, `paleo.metrics` what a
-whole training takes, `paleo.footprint` how much memory. The package `paleo.validate` has errors on
-measurements, `paleo.profile` measures nets beside what is predicted, and `paleo.calibrate` fits a
-device file to a machine.
+Nets        `load`, `loads`, `net_names`; `edit` with `Edits`, and `series` of them; `build` makes
+            the `Graph` of a `NetSpec`; `LAYERS` has the types of layers, each a `Layer`;
+            `ImportOptions` are for files of other frameworks
+Clusters    `find_device`, `device_names`, `Device`, its `Price`; `find_network`,
+            `network_names`, `Network`; `COLLECTIVES`
+Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
+Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `timeline`; memory:
+            `footprint`, `largest_batch` (with `OPTIMIZERS`). Each takes settings, or a `Scenario`,
+            which `scenario` finds and checks: a net on a cluster under a `Plan`
+Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
+            `estimate_communication` of a step; `data_parallel`, `model_parallel` and
+            `hybrid_parallel` put them together under a `Plan` and take arrays
+Errors      `PaleoError`, and of its family `NetSpecError`, `HardwareError`, `SettingError`,
+            `UnknownNameError`
 
-The pieces of a step are `build`, `estimate_forward`, `estimate_backward`,
-`estimate_update` and `estimate_communication`; `data_parallel`, `model_parallel` and
-`hybrid_parallel` put them together under a `Plan` and take arrays.
+The package `paleo.measure.validate` has errors on measurements, `paleo.measure.profile` measures
+nets beside what is predicted, and `paleo.measure.calibrate` fits a device file to a machine.
+All else stands in the wings: paleo.core, net, cluster, costs, step, studies, measure, views.
+Nothing is imported before it is used.
 """
 
 from __future__ import annotations
 
-from paleo.collectives import COLLECTIVES, Collective
-from paleo.compare import Comparison, compare
-from paleo.costs import (
-    COST_MODELS,
-    ConvolutionChoice,
-    CostModel,
-    Explanation,
-    Target,
-    Time,
-    find_cost_model,
-)
-from paleo.costs.bands import Band
-from paleo.datasets import DATASETS, Dataset
-from paleo.edit import Edits, edit, series
-from paleo.errors import (
-    ExecutorError,
-    HardwareError,
-    Mistake,
-    NetSpecError,
-    PaleoError,
-    SettingError,
-    UnknownNameError,
-)
-from paleo.estimate import (
-    DeviceLike,
-    LayerTime,
-    NetworkLike,
-    PassTime,
-    estimate_backward,
-    estimate_communication,
-    estimate_forward,
-    estimate_update,
-)
-from paleo.explain import ExplainedLayer, ExplainedOperation
-from paleo.graph import Graph, Node, build, longest_path
-from paleo.hardware import (
-    Device,
-    Network,
-    Price,
-    device_names,
-    find_device,
-    find_network,
-    network_names,
-)
-from paleo.importers import ImportOptions
-from paleo.layers import LAYERS, Layer
-from paleo.load import load, loads, net_names
-from paleo.memory import OPTIMIZERS, Footprint, LayerMemory, footprint, largest_batch
-from paleo.metrics import Metrics, metrics
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.parallelism import (
-    DataParallelStep,
-    HybridPart,
-    ModelParallelPass,
-    Plan,
-    data_parallel,
-    hybrid_parallel,
-    model_parallel,
-)
-from paleo.rows import DataRow, HybridRow, ModelRow, Run, Simulation, WholeStep, Worth
-from paleo.simulate import NetLike, simulate
-from paleo.summary import LayerSummary, NetSummary, TimedOn, summarize
-from paleo.tensor import PRECISIONS
-from paleo.version import __version__
-from paleo.work import Pass, Work
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "COLLECTIVES",
-    "COST_MODELS",
-    "DATASETS",
-    "LAYERS",
-    "OPTIMIZERS",
-    "PRECISIONS",
-    "Band",
-    "Collective",
-    "Comparison",
-    "ConvolutionChoice",
-    "CostModel",
-    "DataParallelStep",
-    "DataRow",
-    "Dataset",
-    "Device",
-    "DeviceLike",
-    "Edits",
-    "ExecutorError",
-    "ExplainedLayer",
-    "ExplainedOperation",
-    "Explanation",
-    "Footprint",
-    "Graph",
-    "HardwareError",
-    "HybridPart",
-    "HybridRow",
-    "ImportOptions",
-    "Layer",
-    "LayerMemory",
-    "LayerSpec",
-    "LayerSummary",
-    "LayerTime",
-    "Metrics",
-    "Mistake",
-    "ModelParallelPass",
-    "ModelRow",
-    "NetLike",
-    "NetSpec",
-    "NetSpecError",
-    "NetSummary",
-    "Network",
-    "NetworkLike",
-    "Node",
-    "PaleoError",
-    "Pass",
-    "PassTime",
-    "Plan",
-    "Price",
-    "Run",
-    "SettingError",
-    "Simulation",
-    "Target",
-    "Time",
-    "TimedOn",
-    "UnknownNameError",
-    "WholeStep",
-    "Work",
-    "Worth",
-    "__version__",
-    "build",
-    "compare",
-    "data_parallel",
-    "device_names",
-    "edit",
-    "estimate_backward",
-    "estimate_communication",
-    "estimate_forward",
-    "estimate_update",
-    "find_cost_model",
-    "find_device",
-    "find_network",
-    "footprint",
-    "hybrid_parallel",
-    "largest_batch",
-    "load",
-    "loads",
-    "longest_path",
-    "metrics",
-    "model_parallel",
-    "net_names",
-    "network_names",
-    "series",
-    "simulate",
-    "summarize",
-]
+if TYPE_CHECKING:  # as type checkers see what is found below
+    from paleo.cluster import Device as Device
+    from paleo.cluster import Network as Network
+    from paleo.cluster import Price as Price
+    from paleo.cluster import device_names as device_names
+    from paleo.cluster import find_device as find_device
+    from paleo.cluster import find_network as find_network
+    from paleo.cluster import network_names as network_names
+    from paleo.cluster.collectives import COLLECTIVES as COLLECTIVES
+    from paleo.core.errors import HardwareError as HardwareError
+    from paleo.core.errors import NetSpecError as NetSpecError
+    from paleo.core.errors import PaleoError as PaleoError
+    from paleo.core.errors import SettingError as SettingError
+    from paleo.core.errors import UnknownNameError as UnknownNameError
+    from paleo.core.tensor import PRECISIONS as PRECISIONS
+    from paleo.core.version import __version__ as __version__
+    from paleo.costs import COST_MODELS as COST_MODELS
+    from paleo.costs import CostModel as CostModel
+    from paleo.costs import find_cost_model as find_cost_model
+    from paleo.net.edit import Edits as Edits
+    from paleo.net.edit import edit as edit
+    from paleo.net.edit import series as series
+    from paleo.net.graph import Graph as Graph
+    from paleo.net.graph import build as build
+    from paleo.net.importers import ImportOptions as ImportOptions
+    from paleo.net.layers import LAYERS as LAYERS
+    from paleo.net.layers import Layer as Layer
+    from paleo.net.load import load as load
+    from paleo.net.load import loads as loads
+    from paleo.net.load import net_names as net_names
+    from paleo.net.spec import NetSpec as NetSpec
+    from paleo.step.estimates import estimate_backward as estimate_backward
+    from paleo.step.estimates import estimate_communication as estimate_communication
+    from paleo.step.estimates import estimate_forward as estimate_forward
+    from paleo.step.estimates import estimate_update as estimate_update
+    from paleo.step.memory import OPTIMIZERS as OPTIMIZERS
+    from paleo.step.memory import footprint as footprint
+    from paleo.step.memory import largest_batch as largest_batch
+    from paleo.step.parallelism import data_parallel as data_parallel
+    from paleo.step.parallelism import hybrid_parallel as hybrid_parallel
+    from paleo.step.parallelism import model_parallel as model_parallel
+    from paleo.step.plan import Plan as Plan
+    from paleo.step.scenario import Scenario as Scenario
+    from paleo.step.scenario import scenario as scenario
+    from paleo.studies.compare import compare as compare
+    from paleo.studies.datasets import DATASETS as DATASETS
+    from paleo.studies.metrics import metrics as metrics
+    from paleo.studies.simulate import simulate as simulate
+    from paleo.studies.summary import summarize as summarize
+    from paleo.studies.timeline import timeline as timeline
+
+#: Where the public names are.
+_PLACES = {
+    "paleo.cluster": (
+        "Device",
+        "Network",
+        "Price",
+        "device_names",
+        "find_device",
+        "find_network",
+        "network_names",
+    ),
+    "paleo.cluster.collectives": ("COLLECTIVES",),
+    "paleo.core.errors": (
+        "HardwareError",
+        "NetSpecError",
+        "PaleoError",
+        "SettingError",
+        "UnknownNameError",
+    ),
+    "paleo.core.tensor": ("PRECISIONS",),
+    "paleo.core.version": ("__version__",),
+    "paleo.costs": ("COST_MODELS", "CostModel", "find_cost_model"),
+    "paleo.net.edit": ("Edits", "edit", "series"),
+    "paleo.net.graph": ("Graph", "build"),
+    "paleo.net.importers": ("ImportOptions",),
+    "paleo.net.layers": ("LAYERS", "Layer"),
+    "paleo.net.load": ("load", "loads", "net_names"),
+    "paleo.net.spec": ("NetSpec",),
+    "paleo.step.estimates": (
+        "estimate_backward",
+        "estimate_communication",
+        "estimate_forward",
+        "estimate_update",
+    ),
+    "paleo.step.memory": ("OPTIMIZERS", "footprint", "largest_batch"),
+    "paleo.step.parallelism": ("data_parallel", "hybrid_parallel", "model_parallel"),
+    "paleo.step.plan": ("Plan",),
+    "paleo.step.scenario": ("Scenario", "scenario"),
+    "paleo.studies.compare": ("compare",),
+    "paleo.studies.datasets": ("DATASETS",),
+    "paleo.studies.metrics": ("metrics",),
+    "paleo.studies.simulate": ("simulate",),
+    "paleo.studies.summary": ("summarize",),
+    "paleo.studies.timeline": ("timeline",),
+}
+_MODULES = {name: module for module, names in _PLACES.items() for name in names}
+__all__ = sorted(_MODULES)  # noqa: PLE0605 (it is a list of texts)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(name for name in _MODULES if not name.startswith("_"))

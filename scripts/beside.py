@@ -24,8 +24,8 @@ from typing import Any
 
 from formulas import Answers
 
-from paleo.errors import PaleoError
-from paleo.report import Column, Table, to_markdown, to_separated, to_text
+from paleo.core.errors import PaleoError
+from paleo.views.table import Column, Table, to_markdown, to_separated, to_text
 
 PUBLISHED = Path(__file__).parent / "published"
 #: Standings of figures that were read, as text, and not computed for this comparison.

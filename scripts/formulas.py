@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paleo.errors import PaleoError
+from paleo.core.errors import PaleoError
 
 _STEP = re.compile(r"\.?([\w/-]+)|\[([^\]]*)\]")
 

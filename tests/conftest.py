@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import gc
 import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from nets_of_tests import make_net
 
 import paleo
 
 # TensorFlow's own kernels for CPUs take no dilation and no groups; oneDNN's do, which it turns on
 # by itself on newer processors alone.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-
-
-def make_net(layers: dict[str, Any], name: str = "net") -> paleo.NetSpec:
-    return paleo.loads(json.dumps({"name": name, "layers": layers}))
 
 
 @pytest.fixture
@@ -40,3 +37,9 @@ def one_layer() -> Callable[..., paleo.Graph]:
         return paleo.build(make_net(layers))
 
     return make
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected out of garbage collections, which would go through it each time."""
+    gc.collect()
+    gc.freeze()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import os
 import re
 import subprocess
@@ -9,16 +10,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from plugins import EXAMPLE, environment, install_example
 
 import paleo
 from paleo.cli.main import COMMANDS as COMMAND_NAMES
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.alike
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PLUGINS = ROOT / "docs" / "plugins.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCRIPTS = str(Path(sys.executable).parent)
-ENVIRONMENT = {**os.environ, "PATH": SCRIPTS + os.pathsep + os.environ["PATH"]}
 
 Block = tuple[str, str]
 
@@ -61,7 +63,7 @@ def output(command: str, folder: Path = ROOT) -> str:
         command,
         shell=True,
         cwd=folder,
-        env=ENVIRONMENT,
+        env={**environment(folder), "PATH": SCRIPTS + os.pathsep + os.environ["PATH"]},
         capture_output=True,
         text=True,
         check=False,
@@ -71,8 +73,15 @@ def output(command: str, folder: Path = ROOT) -> str:
 
 
 @pytest.fixture
-def folder(command: str, tmp_path: Path) -> Path:
+def folder(page: str, command: str, tmp_path: Path) -> Path:
     """Where a command is to run: in a folder with the files of the page if it reads them."""
+    if page == PLUGINS.name:
+        install_example(tmp_path)
+        (net,) = [text for kind, text in blocks(PLUGINS) if kind == "json"]
+        (tmp_path / "cropped.json").write_text(net)
+        (sizes,) = re.findall(r"`digits\.dense`: `(.*)`", PLUGINS.read_text("utf-8"))
+        (tmp_path / "digits.dense").write_text(sizes)
+        return tmp_path
     if re.search(r"--plot[= ][^-\s]", command):
         pytest.importorskip("matplotlib", reason="needs Matplotlib")
         return tmp_path
@@ -87,6 +96,7 @@ def folder(command: str, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
 def test_commands_run(page: str, command: str, folder: Path) -> None:
     if "--plot" in command and "--plot -" not in command:
@@ -101,11 +111,13 @@ def test_commands_run(page: str, command: str, folder: Path) -> None:
         assert printed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "command", "shown"), SHOWN)
 def test_output_is_as_shown(page: str, command: str, shown: str, folder: Path) -> None:
     assert output(command, folder) == shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("page", "program"), PROGRAMS)
 def test_programs_run_and_print_what_their_comments_say(page: str, program: str) -> None:
     if "import plots" in program:
@@ -119,6 +131,28 @@ def test_programs_run_and_print_what_their_comments_say(page: str, program: str)
     assert [line for line in printed if line in said] == said
 
 
+EXAMPLES = [
+    example
+    for name in paleo.__all__
+    for example in doctest.DocTestFinder(recurse=False).find(
+        getattr(paleo, name), name, globs={"paleo": paleo}
+    )
+    if example.examples
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_examples_of_public_functions_give_what_they_say(example: doctest.DocTest) -> None:
+    said: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=said.append)
+    assert said == []
+
+
+def test_the_main_functions_have_examples() -> None:
+    main = {"load", "loads", "edit", "summarize", "simulate", "compare", "metrics", "footprint"}
+    assert main <= {example.name for example in EXAMPLES}
+
+
 def test_the_readme_counts_the_nets() -> None:
     text = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert f"one of {len(paleo.net_names())} predefined ones" in text
@@ -128,6 +162,13 @@ def test_there_is_something_to_run() -> None:
     assert len(COMMANDS) >= 10
     assert len(SHOWN) >= 2
     assert len(PROGRAMS) >= 3
+
+
+def test_the_page_on_plugins_shows_the_package_as_it_is() -> None:
+    page = PLUGINS.read_text("utf-8")
+    files = [EXAMPLE / "pyproject.toml", *(EXAMPLE / "paleo_example").glob("[!_]*.py")]
+    for path in files:
+        assert f"\n{path.read_text('utf-8')}```" in page, path.name
 
 
 def test_the_hardware_files_of_the_readme_work(tmp_path: Path) -> None:
@@ -151,6 +192,7 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert anchor in slugs, f"{path.name}: {target}"
 
 
+@pytest.mark.slow
 def test_help_fits_a_terminal_of_80_columns() -> None:
     for command in ("", *COMMAND_NAMES, "generate squeezenet"):
         lines = output(f"{sys.executable} -m paleo {command} --help").splitlines()

@@ -1,4 +1,4 @@
-"""The options that edit nets: --set, --remove, --scale_input, --vary."""
+"""The options that say how nets are read, and edited: --set, --remove, --scale_input, --vary."""
 
 from __future__ import annotations
 
@@ -8,45 +8,65 @@ from typing import Any, TypeVar
 
 import click
 
-from paleo.edit import Edits, variations
-from paleo.errors import Mistakes, PaleoError
-from paleo.importers import ImportOptions
-from paleo.load import load
-from paleo.netspec import NetSpec
-
-__all__ = ["NetEdits", "edit_options"]
+from paleo.cli.options import Parsed, is_given
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.net.edit import Edits, variations
+from paleo.net.importers import PHASES, UNKNOWN, ImportOptions, importer_of
+from paleo.net.importers.options import LOOKED_AT, not_looked_at, parse_dim, parse_input
+from paleo.net.load import load
+from paleo.net.spec import NetSpec
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True)
 class NetEdits:
-    """The edits that were asked for: one, or the series that --vary makes of it."""
+    """The nets of a command with the edits that were asked for: one, or the series of `vary`."""
 
-    def __init__(self, edits: Edits, vary: Sequence[str]) -> None:
-        self._edits = edits
-        self._vary = vary
+    targets: Sequence[str]
+    importing: ImportOptions
+    edits: Edits
+    vary: Sequence[str]
 
     def __bool__(self) -> bool:
-        return bool(self._edits or self._vary)
+        return bool(self.edits or self.vary)
 
-    def nets(self, targets: Sequence[str], importing: ImportOptions) -> list[NetSpec]:
-        """Return each net with each of the edits; raises PaleoError with all mistakes."""
+    def nets(self, first: int = 0) -> list[NetSpec]:
+        """Return each net, from a `first` one on, with each of the edits.
+
+        Raises PaleoError with all mistakes.
+        """
         mistakes = Mistakes()
-        loaded = [mistakes.check(load, target, importing) for target in targets]
-        series = mistakes.check(variations, self._vary, self._edits) or []
-        found = [mistakes.check(edits.apply, net) for net in loaded if net for edits in series]
+        loaded = mistakes.check_all(self._load, self.targets[first:])
+        series = mistakes.check(variations, self.vary, self.edits) or []
+        found = [mistakes.check(edits.apply, net) for net in loaded for edits in series]
         mistakes.raise_as(PaleoError)
         return [net for net in found if net]
 
-    def applied(
-        self, targets: Sequence[str], importing: ImportOptions
-    ) -> Sequence[str] | list[NetSpec]:
+    def applied(self) -> Sequence[str | NetSpec]:
         """Return the edited nets, or the targets as they are if there is nothing to edit."""
-        return self.nets(targets, importing) if self else targets
+        return self.nets() if self else self.targets
+
+    def beside(self) -> Sequence[str | NetSpec]:
+        """Return the first net as it is and the others edited; of one net, itself as edited."""
+        if not self:
+            return self.targets
+        mistakes = Mistakes()
+        reference = mistakes.check_all(self._load, self.targets[:1])
+        others = mistakes.check(self.nets, 1 if len(self.targets) > 1 else 0) or []
+        mistakes.raise_as(PaleoError)
+        return [*reference, *others]
+
+    def _load(self, target: str) -> NetSpec:
+        return load(target, self.importing)
 
 
-def edit_options(function: _F) -> _F:
-    """Add the options that edit nets, passed to the command as `edits`."""
+def net_options(function: _F) -> _F:
+    """Add the options that edit nets, and those for files of other frameworks.
+
+    They are passed to the command as `edits` and `importing`.
+    """
 
     @click.option(
         "--set",
@@ -77,6 +97,32 @@ def edit_options(function: _F) -> _F:
         "`paleo generate squeezenet` makes, its metaparameters: squeezenet.sr=0.125,0.5. If "
         "repeated, a net for each combination.",
     )
+    @click.option(
+        "--input",
+        type=Parsed("[NAME=]SHAPE", parse_input),
+        multiple=True,
+        help="Shape of an input of a prototxt, ONNX file or PyTorch module, as the framework "
+        "writes it, where it does not say. May be repeated, with names.",
+    )
+    @click.option(
+        "--dim",
+        type=Parsed("NAME=SIZE", parse_dim),
+        multiple=True,
+        help="Size of a dimension that an ONNX file leaves open. May be repeated.",
+    )
+    @click.option(
+        "--phase",
+        type=click.Choice(PHASES),
+        default="train",
+        help="Which layers of a prototxt to take; the mode of a PyTorch module.",
+    )
+    @click.option(
+        "--unknown",
+        type=click.Choice(UNKNOWN),
+        default="error",
+        help="What to do about operators of an imported net that are not understood: stop, or "
+        "count them as nothing and say so.",
+    )
     @functools.wraps(function)
     def command(
         settings: tuple[str, ...],
@@ -85,7 +131,20 @@ def edit_options(function: _F) -> _F:
         vary: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:
-        edits = NetEdits(Edits(settings, remove, scale_input), vary)
-        return function(edits=edits, **kwargs)
+        shapes, dims, phase, unknown = (kwargs.pop(name) for name in LOOKED_AT)
+        nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
+        _check_use({importer_of(net) for net in nets})
+        importing = ImportOptions(shapes, dict(dims), phase, unknown)
+        edits = NetEdits(nets, importing, Edits(settings, remove, scale_input), vary)
+        return function(edits=edits, importing=importing, **kwargs)
 
     return command  # type: ignore[return-value]
+
+
+def _check_use(importers: set[str | None]) -> None:
+    """Raise SettingError for options that nobody would look at."""
+    mistakes = Mistakes()
+    for option in LOOKED_AT:
+        if is_given(option) and (what := not_looked_at(option, importers)):
+            mistakes.add(f"--{option}: none of the nets is {what}")
+    mistakes.raise_as(SettingError)

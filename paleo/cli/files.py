@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
-from paleo.cli.options import is_verbose
-from paleo.errors import PaleoError
-from paleo.netspec import NetSpec
-from paleo.netwriter import dumps
+from paleo.cli.options import debug_option, is_verbose, several, verbose
+from paleo.core.errors import Mistakes, PaleoError
+from paleo.net.spec import NetSpec
+from paleo.net.writer import dumps
 
-__all__ = ["check_file", "write_file", "write_net"]
+#: The options of what writes a net file: where to, and what is said of it.
+file_option = click.option(
+    "-o",
+    "--output",
+    type=click.Path(readable=False),  # what is wrong with it, write_file says
+    help="The file to write.  [default: standard output]",
+)
+written_options = several(
+    (
+        click.option("--verbose", is_flag=True, help="Say on standard error what is written."),
+        debug_option,
+    )
+)
 
 
-def write_net(net: NetSpec, output: str | None, verbose: bool) -> None:
+def write_net(net: NetSpec, output: str | None, is_said: bool) -> None:
     """Write a net to a file, or to standard output if that is None or "-"."""
-    text = dumps(net)
+    write_text(dumps(net), output)
+    if is_said or is_verbose():
+        where = "standard output" if output in (None, "-") else output
+        click.echo(f"paleo: {where}: {net.name}, {len(net.layers)} layers", err=True)
+
+
+def write_text(text: str | bytes, output: str | None) -> None:
+    """Write a text to a file, or to standard output if that is None or "-"."""
     if output in (None, "-"):
         click.echo(text, nl=False)
     else:
         write_file(str(output), text)
-    if verbose or is_verbose():
-        where = "standard output" if output in (None, "-") else output
-        click.echo(f"paleo: {where}: {net.name}, {len(net.layers)} layers", err=True)
 
 
 def write_file(path: str | os.PathLike[str], text: str | bytes) -> None:
@@ -55,8 +73,14 @@ def check_file(path: str | os.PathLike[str]) -> None:
             raise OSError("the folder is write-protected")
 
 
+def check_apart(option: str, file: str | None, other: str, other_file: str | None) -> None:
+    """Raise UsageError if two options name the same file."""
+    if file and other_file and Path(file).resolve() == Path(other_file).resolve():
+        raise click.UsageError(f"--{option} and --{other} both name {other_file}")
+
+
 @contextmanager
-def _said(name: str) -> Iterator[None]:
+def _said(name: str, what: str = "written") -> Iterator[None]:
     """Raise PaleoError for what the system says of a file."""
     if not name:
         raise PaleoError("expected the name of a file to write, got an empty one")
@@ -64,7 +88,7 @@ def _said(name: str) -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:  # ValueError: a name with a NUL
         why = getattr(error, "strerror", None) or error
-        raise PaleoError(f"{name}: cannot be written: {why}") from None
+        raise PaleoError(f"{name}: cannot be {what}: {why}") from None
 
 
 def _place(name: str) -> tuple[Path, int | None]:
@@ -99,3 +123,54 @@ def _write(name: str, data: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+#: What a file's name is made of; anything else becomes a "_".
+_ODD = re.compile(r"[^A-Za-z0-9.+=-]+")
+#: File names are cut after so many characters: file systems take 255 bytes.
+_LONGEST = 200
+
+
+def write_nets(nets: Sequence[NetSpec], folder: Path) -> None:
+    """Write convolutions of nets into a folder, which is made if it is not there.
+
+    Raises PaleoError before anything is written if a file in the way is something else.
+    """
+    if not nets:
+        click.echo("paleo: note: there are no convolutions to extract", err=True)
+    files: dict[str, NetSpec] = {}
+    taken: set[str] = set()
+    for net in nets:
+        stem = _ODD.sub("_", net.name).lstrip(".")[:_LONGEST]
+        name, number = stem, 1
+        while name.casefold() in taken:  # file systems may not tell letters' cases apart
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name.casefold())
+        files[f"{name}.json"] = net
+    mistakes = Mistakes()
+    for file, net in files.items():
+        if (folder / file).exists() and not _is_extract(folder / file, net):
+            mistakes.add(f"{folder / file}: there is something else of this name; it is kept")
+    mistakes.raise_as(PaleoError)
+    with _said(str(folder), "made a folder"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        mistakes.check(check_file, folder / file)
+    if mistakes:
+        raise PaleoError(mistakes.found[:1])  # of a folder, one line says it
+    for file, net in files.items():
+        write_file(folder / file, dumps(net))
+        verbose(f"{folder / file}: {net.source}")
+
+
+def _is_extract(path: Path, net: NetSpec) -> bool:
+    """Tell whether a file is the net of this name and source, so that it may be replaced."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and (found.get("name"), found.get("source")) == (
+        net.name,
+        net.source,
+    )

@@ -15,10 +15,8 @@ from typing import Any, NoReturn
 
 import click
 
-from paleo.errors import PaleoError, printable
-from paleo.version import __version__
-
-__all__ = ["cli"]
+from paleo.core.errors import PaleoError, printable
+from paleo.core.version import __version__
 
 #: The commands, in the order of the help. Each is a module of this folder, imported on use.
 COMMANDS = (
@@ -50,7 +48,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"paleo.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"paleo.cli.commands.{cmd_name}").command
         return command
 
     def resolve_command(
@@ -59,9 +57,9 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
-            from paleo.errors import near
+            from paleo.core.errors import near_or_known
 
-            hint = near(args[0], COMMANDS) or f"; there are: {', '.join(COMMANDS)}"
+            hint = near_or_known(args[0], COMMANDS)
             raise click.UsageError(f"no such command {args[0]!r}{hint}", ctx) from None
 
     def main(  # type: ignore[override]
@@ -114,6 +112,7 @@ def _stop(status: int, messages: Sequence[str]) -> NoReturn:
     invoke_without_command=True,
     context_settings={
         "help_option_names": ["-h", "--help"],
+        "show_default": True,
         # Options may be written with hyphens or underscores.
         "token_normalize_func": lambda token: token.replace("-", "_"),
     },

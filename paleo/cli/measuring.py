@@ -1,60 +1,37 @@
-"""Options of the commands that measure, and what they say when they are done."""
+"""What the commands that measure share: their options, and what they say when they are done."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from paleo.cli.options import Names, Output, verbose
-from paleo.cli.plotting import Plot
-from paleo.costs.convolutions import DEFAULT
-from paleo.executors import EXECUTORS
-from paleo.profile import Case, Setting
-from paleo.profile.setting import Nets
-from paleo.report import Column, Table
+from paleo.cli.edits import net_options
+from paleo.cli.options import (
+    Names,
+    Output,
+    nets_argument,
+    output_options,
+    setting_options,
+    several,
+    verbose,
+)
+from paleo.cli.plan import CONVOLUTIONS, say_what_is_used
+from paleo.cli.plotting import Plot, plot_option_of
+from paleo.measure.executors import EXECUTORS
+from paleo.measure.profile.setup import MeasuringSettings, Nets
+from paleo.step.plan import RATED
+from paleo.views.table import Table
 
 if TYPE_CHECKING:
-    from paleo.charts.base import Chart
-
-__all__ = [
-    "NOT_RUN",
-    "PLACES",
-    "SETTING_COLUMNS",
-    "batch_size_option",
-    "executor_option",
-    "how_measured",
-    "num_iter_option",
-    "num_warmup_option",
-    "place_option",
-    "say_what_measures",
-    "setting_values",
-    "status",
-    "title",
-    "write_measured",
-]
+    from paleo.views.charts.base import Chart
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-#: What stands in the place of a time that an executor could not measure.
-NOT_RUN = "not run"
 #: Where an executor can run.
 PLACES = ("cpu", "cuda", "mps")
 
-batch_size_option = click.option(
-    "--batch_size", type=int, help="Samples in a batch.  [default: the file's]"
-)
-num_warmup_option = click.option(
-    "--num_warmup",
-    type=int,
-    default=10,
-    show_default=True,
-    help="Runs before those that are measured.",
-)
-num_iter_option = click.option(
-    "--num_iter", type=int, default=50, show_default=True, help="Runs that are measured."
-)
 place_option = click.option(
     "--place",
     type=click.Choice(PLACES),
@@ -75,73 +52,64 @@ def executor_option(default: Sequence[str], text: str) -> Callable[[_F], _F]:
     )
 
 
-#: What net it is and what is predicted, the same in all rows: for programs.
-SETTING_COLUMNS = tuple(
-    map(
-        Column,
+def measuring_options(
+    executors: Callable[[_F], _F],
+    what: Sequence[Callable[[_F], _F]],
+    files: Sequence[Callable[[_F], _F]] = (),
+) -> Callable[[_F], _F]:
+    """Return what adds the options of a command that measures nets.
+
+    `executors` is that of what measures, `what` are those of what is measured, `files` those of
+    what is written.
+    """
+    return several(
         (
-            *("net", "file", "batch_size", "dtype", "device", "cost_model", "ppp_comp"),
-            *DEFAULT.to_dict(),
-        ),
+            nets_argument,
+            setting_options(MeasuringSettings, "device"),
+            executors,
+            place_option,
+            setting_options(MeasuringSettings, "num_warmup", "num_iter"),
+            *what,
+            setting_options(MeasuringSettings, "batch_size"),
+            *files,
+            setting_options(MeasuringSettings, *RATED[1:], *CONVOLUTIONS, "dtype"),
+            net_options,
+            output_options,
+            plot_option_of("predicted and measured times"),
+        )
     )
-)
-
-
-def setting_values(case: Case, setting: Setting) -> dict[str, Any]:
-    """Return what is the same in all rows of a net, with where each executor ran."""
-    values = case.to_dict() | setting.to_dict()
-    for name, processor in values.pop("executors").items():
-        values |= {f"{name}_{key}": processor[key] for key in ("place", "hardware")}
-    return values
-
-
-def title(case: Case, setting: Setting, *what: str) -> str:
-    """Return the title of a net's table; `what` says what its rows are of."""
-    parts = [case.spec.name, f"batch {case.graph.batch_size}", setting.dtype, *what]
-    parts += [f"on {setting.device.name}", setting.cost_model.name]
-    parts += [f"ppp_comp {setting.target.ppp_comp:g}"]
-    return ", ".join(filter(None, (*parts, str(setting.target.convolutions))))
-
-
-def how_measured(setting: Setting, executor: str, *, complete: bool = True) -> str:
-    """Return how an executor measured, and on what; of an incomplete measurement, at most."""
-    on = next(each for each in setting.processors if each.executor == executor)
-    runs = f"{'' if complete else 'up to '}{setting.num_iter} runs"
-    after = f"after {setting.num_warmup} to warm up"
-    return f"{executor}: medians of {runs} {after}, on {on.hardware} ({on.place})"
-
-
-def say_what_measures(setting: Setting) -> None:
-    """Print what executors run on, for --verbose."""
-    for each in setting.processors:
-        versions = "".join(f", {name} {text}" for name, text in each.versions.items())
-        verbose(f"{each.executor}: {each.hardware} ({each.place}){versions}")
 
 
 def write_measured(
+    result: Nets[Any],
     output: Output,
     plot: Plot,
-    tables: Sequence[Table],
-    result: Nets[Any],
-    charts: Callable[[], Sequence[Chart]],
-) -> None:
-    """Print the tables; draw them unless an interrupt came before there was anything to draw."""
-    if result.runs and (result.measured_anything or not result.interrupted):
-        plot.write(output, tables, result.to_dict, lambda _: charts())
-    else:
-        output.write(tables, result.to_dict)
+    table: Callable[[Any], Table],
+    charts: Callable[[Any], Sequence[Chart]],
+    used: tuple[Sequence[str], Mapping[str, Any]],
+    *,
+    is_measured: bool = True,
+) -> int:
+    """Print and draw the times of nets, and return the exit status.
 
-
-def status(interrupted: bool, missed: Sequence[str], measured: bool) -> int:
-    """Return the exit status of a command that measures, and say on standard error why.
-
-    It is 130 after an interrupt, as of any command; 1 if nothing could be measured.
+    `used` is what `say_what_is_used` takes. Nothing is drawn if an interrupt came before there was
+    anything to draw. The status is 130 after an interrupt, as of any command; 1, with a line on
+    standard error, if nothing could be measured that was to be.
     """
-    if missed:
-        click.echo(f"paleo: note: interrupted before {', '.join(missed)}", err=True)
-    if interrupted:
+    say_what_is_used(*used)
+    for ran in result.runs[0].setting.processors if result.runs else ():
+        versions = "".join(f", {name} {text}" for name, text in ran.versions.items())
+        verbose(f"{ran.executor}: {ran.hardware} ({ran.place}){versions}")
+    tables = [table(run) for run in result.runs]
+    if result.runs and (result.measured_anything or not result.interrupted):
+        plot.write(output, tables, result.to_dict, charts)
+    elif result.runs or output.format == "json":
+        output.write(tables, result.to_dict)
+    if result.missed:
+        click.echo(f"paleo: note: interrupted before {', '.join(result.missed)}", err=True)
+    if result.interrupted:
         return 130
-    if not measured:
+    if is_measured and not result.measured_anything:
         click.echo("paleo: nothing could be measured", err=True)
         return 1
     return 0

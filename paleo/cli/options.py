@@ -10,31 +10,10 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from paleo.errors import Mistakes, SettingError
-from paleo.importers import PHASES, UNKNOWN, ImportOptions, importer_of
-from paleo.importers.options import LOOKED_AT, not_looked_at, parse_dim, parse_input
-from paleo.report import FORMATS, Table, to_json, to_markdown, to_separated, to_text
-from paleo.values import number
-
-__all__ = [
-    "DEVICE",
-    "NET",
-    "NETWORK",
-    "Names",
-    "Output",
-    "Parsed",
-    "cite",
-    "device_option",
-    "import_options",
-    "is_verbose",
-    "message_options",
-    "network_option",
-    "number",
-    "numbers",
-    "output_options",
-    "terminal_width",
-    "verbose",
-]
+from paleo.core.checks import number
+from paleo.net.load import net_names
+from paleo.step.settings import Setting, declared
+from paleo.views.table import FORMATS, Table, to_json, to_markdown, to_separated, to_text
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -56,6 +35,11 @@ class Output:
                 raise click.UsageError(f"--separator does not go with --format {output_format}")
         self.format = output_format or ("table" if separator is None else "csv")
         self.separator = separator or {"tsv": "\t", "csv": ","}.get(self.format, "")
+
+    @property
+    def for_people(self) -> bool:
+        """Whether it is a table that people read."""
+        return self.format in ("table", "markdown")
 
     def write(self, tables: Sequence[Table], values: Callable[[], Any]) -> None:
         """Print tables, or `values()` as JSON.
@@ -84,6 +68,42 @@ def terminal_width() -> int | None:
     return shutil.get_terminal_size().columns
 
 
+def several(options: Iterable[Callable[[Any], Any]]) -> Callable[[_F], _F]:
+    """Return what adds options, which the help lists in this order."""
+    listed = tuple(options)
+
+    def add(function: _F) -> _F:
+        for option in reversed(listed):
+            function = option(function)
+        return function
+
+    return add
+
+
+def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.obj = True
+
+
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+)
+#: What else is printed on standard error.
+message_options = several(
+    (
+        click.option(
+            "--verbose",
+            is_flag=True,
+            expose_value=False,
+            callback=_set_verbose,
+            is_eager=True,
+            help="Say on standard error what is read and used.",
+        ),
+        debug_option,
+    )
+)
+
+
 def output_options(function: _F) -> _F:
     """Add the options of output, passed to the command as one `output`."""
 
@@ -108,27 +128,6 @@ def output_options(function: _F) -> _F:
     return command  # type: ignore[return-value]
 
 
-def message_options(function: _F) -> _F:
-    """Add the options that say what else is printed on standard error."""
-    verbose = click.option(
-        "--verbose",
-        is_flag=True,
-        expose_value=False,
-        callback=_set_verbose,
-        is_eager=True,
-        help="Say on standard error what is read and used.",
-    )
-    debug = click.option(
-        "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
-    )
-    return verbose(debug(function))
-
-
-def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.obj = True
-
-
 def is_verbose() -> bool:
     """Tell whether --verbose was given."""
     return bool(click.get_current_context().obj)
@@ -140,38 +139,29 @@ def verbose(message: str) -> None:
         click.echo(f"paleo: {message}", err=True)
 
 
-def _device_names() -> list[str]:
-    from paleo.hardware import device_names
-
-    return device_names()
-
-
-def _network_names() -> list[str]:
-    from paleo.hardware import network_names
-
-    return network_names()
-
-
-def _net_names() -> list[str]:
-    from paleo.load import net_names
-
-    return net_names()
-
-
 class Names(click.ParamType):  # type: ignore[type-arg]
-    """Names separated by commas: the last of them is completed, from these or from a list."""
+    """Names separated by commas: the last of them is completed, from these or from a list.
 
-    name = "names"
+    Of `numbers`, what is none is the API's to refuse. Where one alone is asked for, which
+    `may_be_file`, files are completed, too.
+    """
 
-    def __init__(self, names: Iterable[str] | Callable[[], list[str]]) -> None:
-        self.names = names if callable(names) else lambda: list(names)
+    def __init__(
+        self,
+        names: Iterable[str] | Callable[[], Iterable[str]],
+        *,
+        numbers: bool = False,
+        may_be_file: bool = False,
+    ) -> None:
+        self.names = names if callable(names) else lambda: names
+        self.read: Callable[[str], Any] = number if numbers else str
+        self.may_be_file = may_be_file
+        self.name = "name or file" if may_be_file else "names"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> list[str]:
-        if isinstance(value, list):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, list) or self.may_be_file:
             return value
-        return [entry.strip() for entry in value.split(",")] if value.strip() else []
+        return [self.read(entry.strip()) for entry in value.split(",")] if value.strip() else []
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -179,60 +169,46 @@ class Names(click.ParamType):  # type: ignore[type-arg]
         from click.shell_completion import CompletionItem
 
         before, comma, last = incomplete.rpartition(",")
-        return [
-            CompletionItem(before + comma + name)
-            for name in self.names()
-            if name.lower().startswith(last.lower())
-        ]
+        files = [CompletionItem(incomplete, type="file")] if self.may_be_file else []
+        names = (name for name in self.names() if name.lower().startswith(last.lower()))
+        return [*(CompletionItem(before + comma + name) for name in names), *files]
 
 
-def numbers(entries: Iterable[str]) -> list[Any]:
-    """Return the entries of a list as numbers; what is none is the API's to refuse."""
-    return [number(entry) for entry in entries]
+def names_option(
+    name: str, told: Iterable[str] = (), *, completed: Iterable[str] = (), **settings: Any
+) -> Callable[[_F], _F]:
+    """Return an option for several names; those `told` stand at the end of its help.
+
+    Of a registry these are Paleo's own. All are completed, and those of `completed`.
+    """
+    if told:
+        settings["help"] += f": {', '.join(getattr(told, 'built_in', None) or told)}."
+    names = Names(completed or told)
+    return click.option(f"--{name}", type=names, **{"metavar": "NAME,..."} | settings)
 
 
-class _Name(click.ParamType):  # type: ignore[type-arg]
-    """A name or a file: completed as either."""
-
-    name = "name or file"
-
-    def __init__(self, names: Callable[[], list[str]]) -> None:
-        self.names = names
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        found = [
-            CompletionItem(name)
-            for name in self.names()
-            if name.lower().startswith(incomplete.lower())
-        ]
-        return [*found, CompletionItem(incomplete, type="file")]
+def choice_option(name: str, choices: Iterable[str], default: str, text: str) -> Callable[[_F], _F]:
+    """Return an option for one of a few words."""
+    return click.option(f"--{name}", type=click.Choice(tuple(choices)), default=default, help=text)
 
 
-NET = _Name(_net_names)
+def is_given(option: str) -> bool:
+    """Tell whether an option of this name was given."""
+    context = click.get_current_context()
+    names = (known.name for known in context.command.params if f"--{option}" in known.opts)
+    return context.get_parameter_source(next(names)) is not ParameterSource.DEFAULT
 
-DEVICE = _Name(_device_names)
-NETWORK = _Name(_network_names)
 
-device_option = click.option(
-    "--device_name",
-    "--device",
-    default="TITAN_X",
-    show_default=True,
-    type=DEVICE,
-    help="Device: a name of `paleo devices`, or a TOML file of your own.",
-)
-network_option = click.option(
-    "--network_name",
-    "--network",
-    default="ethernet",
-    show_default=True,
-    type=NETWORK,
-    help="Network: a name of `paleo networks`, or a TOML file of your own.",
-)
+def say_no_effect(only_for: str, *options: str) -> None:
+    """Print a note for each option that was given and that only another one lets do something."""
+    for option in filter(is_given, options):
+        said = f"--{option} is for {only_for}, it has no effect here"
+        click.echo(f"paleo: note: {said}", err=True)
+
+
+NET = Names(net_names, may_be_file=True)
+
+nets_argument = click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
@@ -251,66 +227,45 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]
             self.fail(str(error), param, ctx)
 
 
-def _check_use(importers: set[str | None]) -> None:
-    """Raise SettingError for options that nobody would look at."""
-    mistakes = Mistakes()
-    for option in LOOKED_AT:
-        source = click.get_current_context().get_parameter_source(option)
-        if source is not ParameterSource.DEFAULT and (what := not_looked_at(option, importers)):
-            mistakes.add(f"--{option}: none of the nets is {what}")
-    mistakes.raise_as(SettingError)
+_NUMBER_OR_TEXT = Parsed("text", number)
 
 
-def import_options(function: _F) -> _F:
-    """Add the options for files of other frameworks, passed to the command as `importing`."""
-
-    @click.option(
-        "--input",
-        type=Parsed("[NAME=]SHAPE", parse_input),
-        multiple=True,
-        help="Shape of an input of a prototxt, ONNX file or PyTorch module, as the framework "
-        "writes it, where it does not say. May be repeated, with names.",
-    )
-    @click.option(
-        "--dim",
-        type=Parsed("NAME=SIZE", parse_dim),
-        multiple=True,
-        help="Size of a dimension that an ONNX file leaves open. May be repeated.",
-    )
-    @click.option(
-        "--phase",
-        type=click.Choice(PHASES),
-        default="train",
-        show_default=True,
-        help="Which layers of a prototxt to take; the mode of a PyTorch module.",
-    )
-    @click.option(
-        "--unknown",
-        type=click.Choice(UNKNOWN),
-        default="error",
-        show_default=True,
-        help="What to do about operators of an imported net that are not understood: stop, or "
-        "count them as nothing and say so.",
-    )
-    @functools.wraps(function)
-    def command(**kwargs: Any) -> Any:
-        given = {name: kwargs.pop(name) for name in LOOKED_AT}
-        nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
-        _check_use({importer_of(net) for net in nets})
-        dims = dict(given["dim"])
-        importing = ImportOptions(given["input"], dims, given["phase"], given["unknown"])
-        return function(importing=importing, **kwargs)
-
-    return command  # type: ignore[return-value]
+def one_of(names: Any) -> dict[str, Any]:
+    """Return what an option says and completes that takes one name; of a registry, its own."""
+    return {
+        "metavar": "[" + "|".join(getattr(names, "built_in", None) or names) + "]",
+        "shell_complete": Names(names).shell_complete,
+    }
 
 
-def cite(
-    rows: Sequence[dict[str, Any]], sources: Sequence[Sequence[str]]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows, each with the numbers of its sources as "cited", and the sources."""
-    numbers: dict[str, int] = {}
-    cited = []
-    for row, texts in zip(rows, sources, strict=True):
-        own = [numbers.setdefault(text, len(numbers) + 1) for text in texts]
-        cited.append({**row, "cited": " ".join(f"[{number}]" for number in sorted(own))})
-    return cited, [f"[{number}] {text}" for text, number in numbers.items()]
+def setting_option(setting: Setting, **changes: Any) -> Callable[[_F], _F]:
+    """Return the option of a declared setting; `changes` are what is to be said otherwise.
+
+    The command gets it under the name of the setting.
+    """
+    said = f"  [default: {setting.shown_default}]" if setting.shown_default else ""
+    words: dict[str, Any] = {"default": setting.default, "help": setting.help + said}
+    if setting.type is bool:
+        words["is_flag"] = True
+    elif setting.metavar.endswith(",..."):
+        words["type"] = Names(setting.choices or (), numbers=setting.type in (int, float))
+        if isinstance(setting.default, tuple):
+            words["default"] = ",".join(map(str, setting.default))
+        elif setting.default is not None:
+            words["default"] = str(setting.default)
+    elif setting.may_be_file and setting.choices:
+        words["type"] = Names(setting.choices, may_be_file=True)
+    else:
+        words["type"] = _NUMBER_OR_TEXT if setting.type is object else setting.type
+        if setting.choices and "type" not in changes:
+            words |= one_of(setting.choices())
+    if setting.metavar:
+        words["metavar"] = setting.metavar
+    spellings = setting.options or (f"--{setting.name}",)
+    return click.option(*spellings, setting.name, **words | changes)
+
+
+def setting_options(kind: type, *names: str) -> Callable[[_F], _F]:
+    """Return what adds the options of these settings of a kind, in this order."""
+    settings = declared(kind)
+    return several(setting_option(settings[name]) for name in names)

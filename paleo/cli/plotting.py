@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from paleo.cli.edits import net_options
 from paleo.cli.files import check_file, write_file
-from paleo.cli.options import Output, terminal_width
-from paleo.extras import extra
-from paleo.report import Table
+from paleo.cli.options import Output, output_options, several, terminal_width
+from paleo.core.optional import extra
+from paleo.views.table import Table
 
 if TYPE_CHECKING:
-    from paleo.charts.base import Chart
-
-__all__ = ["Plot", "plot_option", "plot_option_of"]
+    from paleo.views.charts.base import Chart
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -40,10 +39,10 @@ class Plot:
     def __init__(self, target: str | None, output: Output) -> None:
         self.target = target
         if target == _TEXT:
-            if output.format not in ("table", "markdown"):
+            if not output.for_people:
                 raise click.UsageError(f"--plot {_TEXT} goes with tables only")
         elif target is not None:
-            from paleo.plots.formats import image_format
+            from paleo.views.plots.formats import image_format
 
             check_file(target)
             self.format = image_format(target)
@@ -57,7 +56,7 @@ class Plot:
     def check_number(self, charts: int) -> None:
         """Raise SettingError if a picture cannot have so many charts: before they are measured."""
         if self.file is not None:
-            from paleo.plots import check_number
+            from paleo.views.plots import check_number
 
             check_number(charts)
 
@@ -71,14 +70,14 @@ class Plot:
     ) -> None:
         """Print tables, or `values()` as JSON, and draw what `charts` finds.
 
-        It is called with the module paleo.charts.results. Drawing comes first, so that nothing is
-        printed where it cannot be. `figure` makes the picture of the charts, if `paleo.plots.draw`
-        is not to.
+        It is called with the module paleo.views.charts.results. Drawing comes first, so that
+        nothing is printed where it cannot be. `figure` makes the picture of the charts, if
+        `paleo.views.plots.draw` is not to.
         """
         if self.target is None:
             output.write(tables, values)
             return
-        from paleo.charts import results
+        from paleo.views.charts import results
 
         if self.target == _TEXT:
             drawn = _as_text(charts(results))
@@ -86,7 +85,7 @@ class Plot:
             is_markdown = output.format == "markdown"
             sys.stdout.write(f"\n```text\n{drawn}```\n" if is_markdown else f"\n{drawn}")
             return
-        from paleo.plots import draw, image
+        from paleo.views.plots import draw, image
 
         picture = image((figure or draw)(charts(results)), self.format)
         output.write(tables, values)
@@ -94,7 +93,7 @@ class Plot:
 
 
 def _as_text(charts: Sequence[Chart]) -> str:
-    from paleo.textchart import BLOCKS, text_chart
+    from paleo.views.charts_in_text import BLOCKS, text_chart
 
     try:
         "".join(BLOCKS).encode(sys.stdout.encoding or "ascii")
@@ -102,6 +101,13 @@ def _as_text(charts: Sequence[Chart]) -> str:
     except UnicodeEncodeError:
         has_blocks = False
     return text_chart(charts, terminal_width() or _WIDTH, unicode=has_blocks)
+
+
+def scattered(charts: Sequence[Chart]) -> Any:
+    """Return the picture of a chart of many points around a line."""
+    from paleo.views.plots.scatter import scatter
+
+    return scatter(*charts)
 
 
 def plot_option_of(what: str) -> Callable[[_F], _F]:
@@ -128,3 +134,5 @@ def plot_option_of(what: str) -> Callable[[_F], _F]:
 
 
 plot_option = plot_option_of("the result")
+#: How nets are read and edited, and how the result of them is shown.
+result_options = several((net_options, output_options, plot_option))

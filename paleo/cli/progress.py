@@ -8,9 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from paleo.errors import printable
-
-__all__ = ["progress"]
+from paleo.core.errors import printable
 
 _WIDTH = 20
 #: Puts the cursor at the begin of the line and clears it.

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from paleo.charts.numbers import counted
-from paleo.cli.files import check_file, write_file
+from paleo.cli.files import check_apart, check_file, write_text
 from paleo.cli.options import Output
 from paleo.cli.plotting import Plot
-from paleo.errors import SettingError
-from paleo.report import in_unit
-from paleo.rows import Run
-from paleo.simulate import NetLike
+from paleo.core.errors import SettingError
+from paleo.step.results import Run
+from paleo.step.scenario import NetLike
+from paleo.views.charts.numbers import counted
+from paleo.views.table import in_unit
 
 if TYPE_CHECKING:
-    from paleo.timeline import Timeline
-
-__all__ = ["Trace", "trace_option"]
+    from paleo.step.timeline.values import Timeline
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -42,37 +39,32 @@ class Trace:
                 )
         elif target is not None:
             check_file(target)
-            if plot.file is not None and Path(plot.file).resolve() == Path(target).resolve():
-                raise click.UsageError(f"--plot and --trace both name {target}")
+            check_apart("plot", plot.file, "trace", target)
 
     def check(self, nets: Sequence[NetLike]) -> None:
         """Raise SettingError if a timeline is asked for of several nets."""
         if self.target is not None and len(nets) > 1:
             raise SettingError(f"--trace: a timeline is of one net, here are {len(nets)}")
 
-    def write(self, net: NetLike, runs: Sequence[Run], settings: Mapping[str, Any]) -> bool:
+    def write(self, run: Run) -> bool:
         """Write the timeline of one step, and tell whether it was printed instead of a table.
 
-        It is that of the first run, with most workers and the best scheme. `settings` are those of
-        the runs.
+        It is that of a run with most workers and the best scheme.
         """
         if self.target is None:
             return False
-        from paleo import trace  # here, because most commands print a table alone
-        from paleo.timeline import timeline
+        from paleo.studies.timeline import timeline
+        from paleo.views import trace  # here, because most commands print a table alone
 
-        run, own = runs[0], dict(settings)
         said = [run.net, f"{run.parallel}-parallel"]
+        step: dict[str, Any] = {"workers": 1, "scaling": "weak"}
         if run.largest:
             scheme = run.best_scheme
-            own |= {"workers": run.largest.workers, "scaling": run.scaling, "scheme": scheme}
+            step = {"workers": run.largest.workers, "scaling": run.scaling, "scheme": scheme}
             said += [f"{run.scaling} scaling", scheme]
-        drawn = timeline(net, **own)
+        drawn = timeline(run.scenario, **step)
         text = trace.dumps(drawn)
-        if self.target == _OUTPUT:
-            click.echo(text, nl=False)
-        else:
-            write_file(self.target, text)
+        write_text(text, self.target)
         said += [*_devices(drawn), in_unit(drawn.seconds, "s")]
         where = "standard output" if self.target == _OUTPUT else self.target
         click.echo(f"paleo: {where}: {', '.join(said)}, {len(drawn.events):,} events", err=True)

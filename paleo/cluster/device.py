@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paleo.errors import HardwareError
-from paleo.hardware.figures import Figure, FileReader, given
-from paleo.hardware.prices import Price, read_prices
-from paleo.quantity import Quantity, maximum
-from paleo.tensor import DTYPES
+from paleo.cluster.figures import Figure, FileReader, Table, given
+from paleo.cluster.prices import Price, read_prices
+from paleo.core.errors import HardwareError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, maximum
+from paleo.core.tensor import DTYPES
 
 if TYPE_CHECKING:
-    from paleo.hardware.calibration import CalibrationRecord
-
-__all__ = ["ARCHITECTURES", "Device", "Rates2017"]
+    from paleo.cluster.calibration_record import CalibrationRecord
 
 #: The architectures of accelerators, those of one maker by age. CPUs have the names of cores.
 ARCHITECTURES = (
@@ -132,10 +132,7 @@ class Device:
         if not units:
             known = ", ".join(self.peaks) or "none"
             raise HardwareError(f"device {self.name} has no peak for {dtype}; it has: {known}")
-        fastest: Quantity = 0
-        for figure in units.values():
-            fastest = maximum(fastest, figure.value)
-        return fastest
+        return functools.reduce(maximum, [figure.value for figure in units.values()])
 
     @property
     def rates_2017(self) -> Rates2017:
@@ -151,64 +148,55 @@ class Device:
 
 def read_device(path: Path) -> Device:
     """Read a device file; raises HardwareError with every mistake in it."""
-    reader = FileReader(path)
-    root = reader.root
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    reader.only(root, (*known, "paleo2017", "price", "tiled", "calibration"))
-    name = reader.text(root, "name", path.stem)
-    kind = reader.text(root, "kind", "gpu")
+    root = FileReader(path, (*known, "paleo2017", "price", "tiled", "calibration"))
+    name, kind = root.text("name", path.stem), root.text("kind", "gpu")
     if kind not in KINDS:
-        reader.mistakes.add(f'expected "gpu", "cpu" or "tpu", got {kind!r}', key="kind")
+        root.note("kind", f'expected "gpu", "cpu" or "tpu", got {kind!r}')
 
-    figures = reader.figures(FIGURES, required="memory_bandwidth")
+    figures = root.table("figures").figures(FIGURES, required="memory_bandwidth")
 
-    peak_table = reader.table(root, "peak")
-    reader.only(peak_table, tuple(DTYPES), "peak.")
+    peak_table = root.table("peak").only(DTYPES)
     peaks = {}
-    for dtype in peak_table:
-        units = reader.table(peak_table, dtype, "peak.")
-        reader.only(units, UNITS, f"peak.{dtype}.")
-        peaks[dtype] = {
-            unit: reader.figure(value, "FLOP/s", f"peak.{dtype}.{unit}")
-            for unit, value in units.items()
-        }
+    for dtype in peak_table.values:
+        units = peak_table.table(dtype).only(UNITS)
+        peaks[dtype] = {unit: units.figure(unit, "FLOP/s") for unit in units.values}
     if not any(peaks.values()):
-        reader.mistakes.add(
-            'missing: a device needs a peak, such as [peak.fp32] vector = "5 TFLOP/s"', key="peak"
+        root.note(
+            "peak", 'missing: a device needs a peak, such as [peak.fp32] vector = "5 TFLOP/s"'
         )
 
     rates = None
-    if "paleo2017" in root:
-        old = reader.table(root, "paleo2017")
-        reader.only(old, ("clock", "peak", "memory_bandwidth", "note"), "paleo2017.")
+    if "paleo2017" in root.values:
+        old = root.table("paleo2017").only(("clock", "peak", "memory_bandwidth", "note"))
         rates = Rates2017(
-            reader.quantity(old.get("clock"), "Hz", "paleo2017.clock"),
-            reader.quantity(old.get("peak"), "FLOP/s", "paleo2017.peak"),
-            reader.quantity(old.get("memory_bandwidth"), "bytes/s", "paleo2017.memory_bandwidth"),
-            reader.text(old, "note", "", "paleo2017."),
+            old.quantity("clock", "Hz"),
+            old.quantity("peak", "FLOP/s"),
+            old.quantity("memory_bandwidth", "bytes/s"),
+            old.text("note"),
         )
     device = Device(
         name,
-        reader.text(root, "title", name),
+        root.text("title", name),
         kind,
-        reader.text(root, "architecture", ""),
+        root.text("architecture"),
         figures,
         peaks,
-        reader.names(root, "aliases"),
+        root.names("aliases"),
         rates,
-        reader.sources,
-        read_prices(reader),
-        reader.constants("tiled"),
-        _calibration(reader),
+        root.sources,
+        read_prices(root),
+        root.table("tiled").constants(),
+        _calibration(root),
     )
-    reader.finish()
+    root.finish()
     return device
 
 
-def _calibration(reader: FileReader) -> CalibrationRecord | None:
-    if "calibration" not in reader.root:
+def _calibration(root: Table) -> CalibrationRecord | None:
+    if "calibration" not in root.values:
         return None
     # Here, since few files have one and every command reads a device.
-    from paleo.hardware.calibration import read_calibration
+    from paleo.cluster.calibration_record import read_calibration
 
-    return read_calibration(reader)
+    return read_calibration(root.table("calibration"))

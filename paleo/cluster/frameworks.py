@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from paleo.registry import Registry
-
-__all__ = ["SOFTWARE", "Software"]
+from paleo.core.frozen import dataclass
+from paleo.core.registry import Registry
 
 
 @dataclass(frozen=True)

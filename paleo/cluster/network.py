@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
-from paleo.hardware.figures import Figure, FileReader, given
-from paleo.quantity import Quantity
-
-__all__ = ["Network"]
+from paleo.cluster.figures import Figure, FileReader, given
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity
 
 FIGURES = {"bandwidth": "bytes/s"}
 
@@ -44,25 +43,13 @@ class Network:
 
 def read_network(path: Path) -> Network:
     """Read a network file; raises HardwareError with every mistake in it."""
-    reader = FileReader(path)
-    root = reader.root
-    reader.only(root, ("name", "title", "aliases", "sources", "figures", "paleo2017"))
-    name = reader.text(root, "name", path.stem)
-    figures = reader.figures(FIGURES, required="bandwidth")
+    root = FileReader(path, ("name", "title", "aliases", "sources", "figures", "paleo2017"))
+    name = root.text("name", path.stem)
+    figures = root.table("figures").figures(FIGURES, required="bandwidth")
     bandwidth_2017, note = None, ""
-    if "paleo2017" in root:
-        old = reader.table(root, "paleo2017")
-        reader.only(old, ("bandwidth", "note"), "paleo2017.")
-        bandwidth_2017 = reader.quantity(old.get("bandwidth"), "bytes/s", "paleo2017.bandwidth")
-        note = reader.text(old, "note", "", "paleo2017.")
-    network = Network(
-        name,
-        reader.text(root, "title", name),
-        figures,
-        reader.names(root, "aliases"),
-        bandwidth_2017,
-        note,
-        reader.sources,
-    )
-    reader.finish()
-    return network
+    if "paleo2017" in root.values:
+        old = root.table("paleo2017").only(("bandwidth", "note"))
+        bandwidth_2017, note = old.quantity("bandwidth", "bytes/s"), old.text("note")
+    title, aliases = root.text("title", name), root.names("aliases")
+    root.finish()
+    return Network(name, title, figures, aliases, bandwidth_2017, note, root.sources)

@@ -7,13 +7,12 @@ In a file each is an entry of `[[price]]`, with an `amount` such as "0.90 USD/h"
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.hardware.figures import OWN, FileReader
-from paleo.values import shown
-
-__all__ = ["Price", "parse_price", "read_date", "read_prices"]
+from paleo.cluster.figures import Table
+from paleo.core.attributes import attributes
+from paleo.core.checks import shown
+from paleo.core.frozen import dataclass
 
 #: More for an hour is no price.
 _MOST = 1e12
@@ -41,10 +40,7 @@ class Price:
         return {
             "price_per_device_hour": self.amount,
             "price_currency": self.currency,
-            "provider": self.provider,
-            "what": self.what,
-            "date": self.date,
-            "source": self.source,
+            **attributes(self, "provider", "what", "date", "source"),
         } | ({"note": self.note} if self.note else {})
 
 
@@ -61,51 +57,39 @@ def parse_price(text: Any) -> tuple[float, str]:
     return amount, match[2]
 
 
-def read_prices(reader: FileReader) -> tuple[Price, ...]:
+def read_prices(root: Table) -> tuple[Price, ...]:
     """Return the entries of `[[price]]`, noting mistakes in them."""
-    entries = reader.root.get("price", [])
-    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        reader.mistakes.add("expected entries, each headed [[price]]", key="price")
-        return ()
-    return tuple(_price(reader, entry, f"price[{i}]") for i, entry in enumerate(entries))
+    return tuple(map(_price, root.tables("price", "entries, each headed [[price]]")))
 
 
-def _price(reader: FileReader, entry: dict[str, Any], where: str) -> Price:
+def _price(entry: Table) -> Price:
     texts = ("provider", "what", "source", "note")
-    reader.only(entry, (*texts, "amount", "date"), f"{where}.")
-    provider, what, source, note = (reader.text(entry, key, "", f"{where}.") for key in texts)
+    entry.only((*texts, "amount", "date"))
+    provider, what, _, note = map(entry.text, texts)
     amount, currency = 0.0, "USD"
     for key in ("provider", "amount", "date"):
-        if entry.get(key, "") == "":
-            reader.mistakes.add("missing", key=f"{where}.{key}")
-    if entry.get("amount", "") != "":
+        if entry.values.get(key, "") == "":
+            entry.note(key, "missing")
+    if entry.values.get("amount", "") != "":
         try:
-            amount, currency = parse_price(entry["amount"])
+            amount, currency = parse_price(entry.values["amount"])
         except ValueError as error:
-            reader.mistakes.add(str(error), key=f"{where}.amount")
-    return Price(
-        amount,
-        currency,
-        provider,
-        what,
-        read_date(reader, entry.get("date", "2000-01"), f"{where}.date"),
-        reader.cited(source, where) or OWN,
-        note,
-    )
+            entry.note("amount", str(error))
+    date = read_date(entry, "2000-01")
+    return Price(amount, currency, provider, what, date, entry.source, note)
 
 
-def read_date(reader: FileReader, value: Any, where: str) -> str:
-    """Return a date of TOML, or a text with one, as text."""
+def read_date(table: Table, default: str | None = None) -> str:
+    """Return the `date` of a table, one of TOML or a text with one, as text."""
     import datetime
 
+    value = table.values.get("date", default)
     text = value.isoformat() if type(value) is datetime.date else value
     try:
         if not isinstance(text, str) or not re.fullmatch(_DATE, text):
             raise ValueError
         datetime.date.fromisoformat(text if len(text) > len("2016-11") else f"{text}-01")
     except ValueError:
-        reader.mistakes.add(
-            f'expected a date such as 2016-11-28 or "2016-11", got {shown(value)}', key=where
-        )
+        table.note("date", f'expected a date such as 2016-11-28 or "2016-11", got {shown(value)}')
         return ""
     return text

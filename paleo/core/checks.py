@@ -5,23 +5,10 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
-from paleo.errors import SettingError
-from paleo.quantity import is_array
-
-__all__ = [
-    "MAX_COUNT",
-    "MAX_SIZE",
-    "check_choice",
-    "is_number",
-    "is_whole",
-    "listed",
-    "number",
-    "python_int",
-    "shown",
-    "whole",
-]
+from paleo.core.errors import SettingError
+from paleo.core.quantity import is_array
 
 #: No dimension, count or window may be larger: it is 2**31 - 1, as in most frameworks.
 MAX_SIZE = 2**31 - 1
@@ -42,9 +29,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def whole(value: Any, minimum: int = 1) -> int:
+def whole_number(value: Any, minimum: int = 1) -> int:
     """Return `value` if it is a whole number from `minimum` up to MAX_SIZE."""
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_whole(value):
         raise ValueError(f"expected a whole number, got {shown(value)}")
     if value < minimum:
         raise ValueError(f"expected {minimum} or more, got {shown(value)}")
@@ -69,18 +56,19 @@ def listed(name: str, values: Any, single: Any) -> list[Any]:
     return found
 
 
-def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Raise SettingError if the setting of this name is none of its choices."""
-    if value not in choices:
-        raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> Any:
+    """Return the value of a setting of this name; raises SettingError if it is no choice of it."""
+    if value in choices:
+        return value
+    raise SettingError(f"{name}: expected {' or '.join(choices)}, got {value!r}")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: Any) -> TypeGuard[int | float]:
     """Tell whether a value is a Python number, and no truth value."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Tell whether a value is a whole Python number, and no truth value."""
     return isinstance(value, int) and not isinstance(value, bool)
 

@@ -6,23 +6,10 @@ one `PaleoError`, so that a user mends them in one go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeVar, cast
 
-__all__ = [
-    "ExecutorError",
-    "HardwareError",
-    "MeasurementError",
-    "Mistake",
-    "Mistakes",
-    "NetSpecError",
-    "PaleoError",
-    "SettingError",
-    "UnknownNameError",
-    "near",
-    "printable",
-]
+from paleo.core.frozen import dataclass
 
 
 def printable(text: object) -> str:
@@ -40,6 +27,11 @@ def near(name: str, names: Iterable[str]) -> str:
     by_lower = {known.lower(): known for known in names}
     matches = difflib.get_close_matches(str(name).lower(), by_lower, n=1, cutoff=0.6)
     return f" (did you mean {by_lower[matches[0]]!r}?)" if matches else ""
+
+
+def near_or_known(name: str, names: Collection[str]) -> str:
+    """Return `near(name, names)`, or "; there are: ..." with all of `names`."""
+    return near(name, names) or f"; there are: {', '.join(names)}"
 
 
 @dataclass(frozen=True)
@@ -92,11 +84,16 @@ class SettingError(PaleoError):
     """A setting (batch size, workers, percent of peak, ...) outside its range."""
 
 
+class PluginError(PaleoError):
+    """What another package adds and cannot be used, or clashes with what is there."""
+
+
 class ExecutorError(PaleoError):
     """Something that an executor cannot build, or has no memory for."""
 
 
 _T = TypeVar("_T")
+_V = TypeVar("_V")
 _E = TypeVar("_E", bound=PaleoError)
 
 
@@ -110,12 +107,14 @@ class Mistakes:
     def __init__(self, file: str | None = None) -> None:
         self.file = file
         self.found: list[Mistake] = []
+        self._kinds: set[type[PaleoError]] = set()
 
     def __bool__(self) -> bool:
         return bool(self.found)
 
     def add(self, message: str, layer: str | None = None, key: str | None = None) -> None:
         """Note one mistake in this file."""
+        self._kinds.add(PaleoError)
         self.found.append(Mistake(message, self.file, layer, key))
 
     def near(self, name: str, names: Iterable[str]) -> str:
@@ -124,6 +123,7 @@ class Mistakes:
 
     def include(self, error: PaleoError) -> None:
         """Note the mistakes of an error that was caught, if they are new."""
+        self._kinds.add(type(error))
         known = set(self.found)
         self.found += [each for each in dict.fromkeys(error.mistakes) if each not in known]
 
@@ -135,7 +135,29 @@ class Mistakes:
             self.include(error)
             return None
 
-    def raise_as(self, error: type[_E]) -> None:
-        """Raise all mistakes as one `error`; do nothing if there are none."""
-        if self.found:
-            raise error(self.found)
+    def check_all(self, function: Callable[[_V], _T | None], values: Iterable[_V]) -> list[_T]:
+        """Return what `function` returns for values, but for those whose mistakes are noted."""
+        results = [self.check(function, value) for value in values]
+        return [result for result in results if result is not None]
+
+    def raise_as(self, error: type[_E], most: int | None = None) -> None:
+        """Raise all mistakes as one `error`, or as what all of them were caught as.
+
+        Behind the first `most` stands how many others there are. Do nothing if there are none.
+        """
+        if not self.found:
+            return
+        caught = next(iter(self._kinds)) if len(self._kinds) == 1 else error
+        said = self.found[:most]
+        if others := len(self.found) - len(said):
+            plural = "s" * (others != 1)
+            said.append(Mistake(f"and {others} other mistake{plural}", self.file))
+        raise (caught if issubclass(caught, error) else error)(said)
+
+
+def results_of(function: Callable[[_V], _T], values: Iterable[_V]) -> list[_T]:
+    """Return what `function` returns for values; raises one PaleoError with all mistakes."""
+    mistakes = Mistakes()
+    results = [mistakes.check(function, value) for value in values]
+    mistakes.raise_as(PaleoError)
+    return cast(list[_T], results)

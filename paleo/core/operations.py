@@ -10,40 +10,20 @@ priced by their bytes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import field, replace
+from typing import ClassVar, NamedTuple
 
-from paleo.quantity import Quantity, minimum, product
-from paleo.window import Axis
-
-__all__ = [
-    "PRODUCTS",
-    "Attention",
-    "BatchMatMul",
-    "Convolution",
-    "Fused",
-    "MatMul",
-    "Operation",
-    "Pass",
-    "Pooling",
-    "Stream",
-    "Unpriced",
-    "Update",
-    "Work",
-    "total_work",
-]
-
+from paleo.core.frozen import dataclass
+from paleo.core.kinds import LAYER_PASSES as LAYER_PASSES
+from paleo.core.kinds import READ, READ_WITH_WEIGHTS, WRITTEN, Operand
+from paleo.core.kinds import Kind as Kind
+from paleo.core.kinds import Pass as Pass
+from paleo.core.kinds import Role as Role
+from paleo.core.quantity import Quantity, minimum, product
+from paleo.core.window import Axis
 
 #: More keys than a tensor can have.
 _NO_WINDOW = 2**31
-
-
-class Pass(Enum):
-    """The three passes over the layers in a training step; the Update is once for the net."""
-
-    FORWARD = "forward"
-    INPUT_GRADIENT = "input_gradient"
-    WEIGHT_GRADIENT = "weight_gradient"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +53,33 @@ class Work:
 
 
 class Operation(ABC):
-    """One thing that a device is asked to do in one pass of one layer."""
+    """One thing that a device is asked to do in one pass of one layer.
+
+    Cost models go by its kind, its pass, the roles of its operands and its sizes. Its name is for
+    output alone.
+    """
 
     __slots__ = ()
 
     @property
     @abstractmethod
+    def kind(self) -> Kind:
+        """What it is."""
+
+    @property
     def name(self) -> str:
         """What it is called in output."""
+        return self.kind.value
+
+    @property
+    @abstractmethod
+    def direction(self) -> Pass:
+        """What it computes: what a pass gives, or an update."""
+
+    @property
+    def layer_pass(self) -> Pass:
+        """The pass of its layer in which it is done."""
+        return self.direction
 
     @property
     @abstractmethod
@@ -96,6 +95,24 @@ class Operation(ABC):
     @abstractmethod
     def writes(self) -> tuple[Quantity, ...]:
         """Bytes of each result written."""
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The role of each operand read, where that is not what is usual in its pass."""
+        return ()
+
+    @property
+    def read_roles(self) -> tuple[Role, ...]:
+        """The role of each operand read."""
+        first, other = READ[self.layer_pass]
+        return self.roles or (first, *[other] * len(self.reads))[: len(self.reads)]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """The operands, those read first."""
+        written = WRITTEN[self.layer_pass]
+        read = map(Operand, self.read_roles, self.reads)
+        return (*read, *(Operand(written, size) for size in self.writes))
 
     @property
     def magnitude(self) -> Quantity:
@@ -125,10 +142,12 @@ class MatMul(Operation):
     k: Quantity
     element_size: int
     output_size: int = 0
+    direction: Pass = Pass.FORWARD
+    kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
-    def name(self) -> str:
-        return "matmul"
+    def roles(self) -> tuple[Role, ...]:
+        return READ_WITH_WEIGHTS[self.direction]
 
     @property
     def flops(self) -> Quantity:
@@ -147,21 +166,21 @@ class MatMul(Operation):
 class BatchMatMul(Operation):
     """`count` products C[M, N] = A[M, K] B[K, N] of equal size: 2 M N K FLOPs each.
 
-    Each reads its operands: the steps of a recurrent layer read their weights again. `label`
-    names it. Where they are `dependent`, each waits for the one before.
+    Each reads its operands: the steps of a recurrent layer read their weights, B, again. `roles`
+    are those of A and B where they are not the usual ones, `name` is for output. Where they
+    are `dependent`, each waits for the one before.
     """
 
-    label: str
+    name: str = field(compare=False)
     count: Quantity
     m: Quantity
     n: Quantity
     k: Quantity
     element_size: int
     dependent: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.label
+    direction: Pass = Pass.FORWARD
+    roles: tuple[Role, ...] = ()
+    kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
     def flops(self) -> Quantity:
@@ -169,8 +188,8 @@ class BatchMatMul(Operation):
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        each = self.element_size * self.count * self.k
-        return (each * self.m, each * self.n)
+        row = self.element_size * self.count * self.k
+        return (row * self.m, row * self.n)
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
@@ -181,10 +200,14 @@ class BatchMatMul(Operation):
 
         Those of A wait for one another as the products do, in the other order; those of B do not.
         """
-        label, count, m, n, k = self.label, self.count, self.m, self.n, self.k
+        m, n, k = self.m, self.n, self.k
+        is_weight = self.read_roles[1] is Role.WEIGHT
+        to_b = Pass.WEIGHT_GRADIENT if is_weight else Pass.INPUT_GRADIENT
+        of_a = (Role.OUTPUT_GRADIENT, Role.WEIGHT if is_weight else Role.KEPT)
+        of_b = (Role.KEPT, Role.OUTPUT_GRADIENT)
         return (
-            BatchMatMul(label, count, m, k, n, self.element_size, self.dependent),
-            BatchMatMul(label, count, k, n, m, self.element_size),
+            replace(self, n=k, k=n, direction=Pass.INPUT_GRADIENT, roles=of_a),
+            replace(self, m=k, k=m, direction=to_b, roles=of_b, dependent=False),
         )
 
 
@@ -203,7 +226,7 @@ class Attention(Operation):
     `kv_size` is the bytes of an element of keys and values where they are kept in another type.
     """
 
-    direction: Pass
+    direction: Pass = field()
     heads: Quantity
     sharing: Quantity
     queries: Quantity
@@ -214,10 +237,13 @@ class Attention(Operation):
     causal: bool = False
     window: Quantity = 0
     kv_size: Quantity = 0
+    kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
-    def name(self) -> str:
-        return "attention"
+    def read_roles(self) -> tuple[Role, ...]:
+        if self.direction is Pass.FORWARD:
+            return (Role.INPUT, Role.EARLIER_INPUT, Role.EARLIER_INPUT)
+        return (*[Role.KEPT] * 4, Role.OUTPUT_GRADIENT)
 
     @property
     def flops(self) -> Quantity:
@@ -254,22 +280,19 @@ class Attention(Operation):
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        query, keys, values, output = self._tensors
-        if self.direction is Pass.FORWARD:
-            return (query, keys, values)
-        return (query, keys, values, output, output)
+        tensors = self._tensors
+        return tensors[:3] if self.direction is Pass.FORWARD else (*tensors, tensors[3])
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        query, keys, values, output = self._tensors
-        return (output,) if self.direction is Pass.FORWARD else (query, keys, values)
+        return self._tensors[3:] if self.direction is Pass.FORWARD else self._tensors[:3]
 
 
 @dataclass(frozen=True, slots=True)
 class _Windowed(Operation):
     """An operation whose windows slide along `axes` over `batch` images."""
 
-    direction: Pass
+    direction: Pass = field()
     batch: Quantity
     axes: tuple[Axis, ...]
     in_channels: int
@@ -279,20 +302,36 @@ class _Windowed(Operation):
     @property
     def window_elements(self) -> int:
         """R S."""
-        result: int = product(axis.window for axis in self.axes)
-        return result
+        return product(axis.window for axis in self.axes)
 
     @property
     def input_elements(self) -> Quantity:
         """N H W C."""
-        result: Quantity = product(axis.size for axis in self.axes)
-        return result * self.in_channels * self.batch
+        return product(axis.size for axis in self.axes) * self.in_channels * self.batch
 
     @property
     def output_elements(self) -> Quantity:
         """N P Q K."""
-        result: Quantity = product(axis.output for axis in self.axes)
-        return result * self.out_channels * self.batch
+        return product(axis.output for axis in self.axes) * self.out_channels * self.batch
+
+
+class InOrder(NamedTuple):
+    """What is of the input, of the filter and of the output of a convolution, in a pass' order.
+
+    The first two are read, the third is written.
+    """
+
+    first: Quantity
+    second: Quantity
+    result: Quantity
+
+
+#: Which pass of a transposed convolution which of the products of a convolution is.
+TURNED = {
+    Pass.FORWARD: Pass.INPUT_GRADIENT,
+    Pass.INPUT_GRADIENT: Pass.FORWARD,
+    Pass.WEIGHT_GRADIENT: Pass.WEIGHT_GRADIENT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +348,17 @@ class Convolution(_Windowed):
 
     transposed: bool = False
     groups: int = 1
+    kind: ClassVar[Kind] = Kind.CONVOLUTION
 
     @property
-    def name(self) -> str:
-        return "convolution"
+    def layer_pass(self) -> Pass:
+        return TURNED[self.direction] if self.transposed else self.direction
+
+    @property
+    def read_roles(self) -> tuple[Role, ...]:
+        if self.transposed and self.direction is Pass.WEIGHT_GRADIENT:
+            return (Role.OUTPUT_GRADIENT, Role.KEPT)
+        return READ_WITH_WEIGHTS[self.layer_pass]
 
     @property
     def filter_elements(self) -> int:
@@ -338,24 +384,27 @@ class Convolution(_Windowed):
         largest = max(images, self.filter_elements)
         return max(self.flops, dense, self.element_size * largest)
 
+    def in_order(self, input_: Quantity, filter_: Quantity, output: Quantity) -> InOrder:
+        """Return what is of each of the three tensors, what this product reads first."""
+        if self.direction is Pass.FORWARD:
+            return InOrder(input_, filter_, output)
+        if self.direction is Pass.INPUT_GRADIENT:
+            return InOrder(output, filter_, input_)
+        return InOrder(input_, output, filter_)
+
     @property
-    def reads(self) -> tuple[Quantity, ...]:
+    def _tensors(self) -> InOrder:
         size = self.element_size
         image, filters = size * self.input_elements, size * self.filter_elements
-        result = size * self.output_elements
-        if self.direction is Pass.FORWARD:
-            return (image, filters)
-        if self.direction is Pass.INPUT_GRADIENT:
-            return (result, filters)
-        return (image, result)
+        return self.in_order(image, filters, size * self.output_elements)
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return self._tensors[:2]
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        if self.direction is Pass.FORWARD:
-            return (self.element_size * self.output_elements,)
-        if self.direction is Pass.INPUT_GRADIENT:
-            return (self.element_size * self.input_elements,)
-        return (self.element_size * self.filter_elements,)
+        return self._tensors[2:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,8 +417,8 @@ class Pooling(_Windowed):
     maximum: bool = True
 
     @property
-    def name(self) -> str:
-        return "max_pooling" if self.maximum else "average_pooling"
+    def kind(self) -> Kind:
+        return Kind.MAX_POOLING if self.maximum else Kind.AVERAGE_POOLING
 
     @property
     def flops(self) -> Quantity:
@@ -385,68 +434,50 @@ class Pooling(_Windowed):
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        if self.direction is Pass.FORWARD:
-            return (self.element_size * self.output_elements,)
-        return (self.element_size * self.input_elements,)
+        forward = self.direction is Pass.FORWARD
+        return (self.element_size * (self.output_elements if forward else self.input_elements),)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream(Operation):
     """An operation that passes over tensors in memory: pointwise, normalization, copy.
 
-    `label` names it; `bytes_read` and `bytes_written` list its operands. One that sums over
-    rows of `row` bytes each before it writes them reads them `passes` times, unless the chip
-    keeps a row until then. `width` is the bytes that one lane moves at a time, where that is less
-    than the device can. `drawn` counts the random numbers that it draws.
+    `reads` and `writes` are the bytes of its operands, `roles` what those are that it reads where
+    that is not what is usual in its pass. One that sums over rows of `row` bytes each before it
+    writes them reads them `passes` times, unless the chip keeps a row until then. `width` is the
+    bytes that one lane moves at a time, where that is less than the device can. `drawn` counts the
+    random numbers that it draws. `function` says which one a Kind.FUNCTION computes, as in
+    paleo.net.layers. `label` is what it is called in output.
     """
 
-    label: str
-    bytes_read: tuple[Quantity, ...]
-    bytes_written: tuple[Quantity, ...]
-    num_flops: Quantity = 0
+    kind: Kind = field()
+    reads: tuple[Quantity, ...] = field()
+    writes: tuple[Quantity, ...] = field()
+    flops: Quantity = 0
     row: Quantity = 0
     passes: int = 1
     width: int = 0
     drawn: Quantity = 0
+    direction: Pass = Pass.FORWARD
+    roles: tuple[Role, ...] = ()
+    function: str = ""
+    label: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:
-        return self.label
-
-    @property
-    def flops(self) -> Quantity:
-        return self.num_flops
-
-    @property
-    def reads(self) -> tuple[Quantity, ...]:
-        return self.bytes_read
-
-    @property
-    def writes(self) -> tuple[Quantity, ...]:
-        return self.bytes_written
+        return self.label or self.function or self.kind.value
 
 
 @dataclass(frozen=True, slots=True)
 class Unpriced(Operation):
     """What an importer did not understand: no cost model prices it, every result lists it."""
 
-    label: str
-
-    @property
-    def name(self) -> str:
-        return self.label
-
-    @property
-    def flops(self) -> Quantity:
-        return 0
-
-    @property
-    def reads(self) -> tuple[Quantity, ...]:
-        return ()
-
-    @property
-    def writes(self) -> tuple[Quantity, ...]:
-        return ()
+    name: str
+    kind: ClassVar[Kind] = Kind.UNKNOWN
+    direction: ClassVar[Pass] = Pass.FORWARD
+    flops: ClassVar[Quantity] = 0
+    reads: ClassVar[tuple[Quantity, ...]] = ()
+    writes: ClassVar[tuple[Quantity, ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,10 +486,8 @@ class Update(Operation):
 
     num_params: Quantity
     element_size: int
-
-    @property
-    def name(self) -> str:
-        return "update"
+    kind: ClassVar[Kind] = Kind.UPDATE
+    direction: ClassVar[Pass] = Pass.UPDATE
 
     @property
     def flops(self) -> Quantity:
@@ -486,20 +515,41 @@ class Fused(Operation):
     tail: tuple[Stream, ...]
 
     @property
+    def parts(self) -> tuple[Operation, ...]:
+        """The head and the tail."""
+        return (self.head, *self.tail)
+
+    @property
+    def kind(self) -> Kind:
+        return self.head.kind
+
+    @property
+    def direction(self) -> Pass:
+        return self.head.direction
+
+    @property
+    def layer_pass(self) -> Pass:
+        return self.head.layer_pass
+
+    @property
     def name(self) -> str:
-        return " + ".join(each.name for each in (self.head, *self.tail))
+        return " + ".join(part.name for part in self.parts)
 
     @property
     def flops(self) -> Quantity:
-        return self.head.flops + sum(each.flops for each in self.tail)
+        return sum(part.flops for part in self.parts)
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        return self.head.reads + tuple(size for each in self.tail for size in each.reads)
+        return tuple(size for part in self.parts for size in part.reads)
+
+    @property
+    def read_roles(self) -> tuple[Role, ...]:
+        return tuple(role for part in self.parts for role in part.read_roles)
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        return self.head.writes + tuple(size for each in self.tail for size in each.writes)
+        return tuple(size for part in self.parts for size in part.writes)
 
 
 #: The operations that matrix units can do; all others run on general-purpose lanes.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+from pathlib import Path
 from types import ModuleType
 
-from paleo.errors import PaleoError
-
-__all__ = ["extra"]
+from paleo.core.errors import PaleoError
 
 
 def extra(module: str, what: str, package: str, of: str = "validate") -> ModuleType:
@@ -21,3 +20,12 @@ def extra(module: str, what: str, package: str, of: str = "validate") -> ModuleT
         raise PaleoError(
             f'{what} needs {package}; install it with: pip install "paleo[{of}]"'
         ) from None
+
+
+def package_folders(name: str) -> list[Path]:
+    """Return the folders of an installed package, without importing it; none if there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError):  # a module without a spec, such as __main__
+        return []
+    return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []

@@ -13,37 +13,30 @@ import operator
 import sys
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 if TYPE_CHECKING:
+    import numpy
     from numpy.typing import NDArray
 
-__all__ = [
-    "Array",
-    "Quantity",
-    "all_of",
-    "ceil_div",
-    "ceil_log2",
-    "every",
-    "has_arrays",
-    "identity",
-    "is_array",
-    "largest",
-    "maximum",
-    "minimum",
-    "power_of_two",
-    "product",
-    "root",
-    "smallest",
-    "some",
-    "total",
-    "where_positive",
-    "whole_array",
-]
+    np = numpy
+else:
+
+    class _NumPy:
+        """NumPy, imported when something of it is first used."""
+
+        def __getattr__(self, name):
+            import numpy
+
+            vars(self).update(vars(numpy))
+            return getattr(numpy, name)
+
+    np = _NumPy()
 
 Array: TypeAlias = "NDArray[Any]"
 #: One number, or an array of them that broadcasts against the others.
 Quantity: TypeAlias = "int | float | NDArray[Any]"
+_Q = TypeVar("_Q")
 #: The types of one number: unlike their union, made only once, and this is looked at often.
 _NUMBERS = (int, float)
 
@@ -75,8 +68,6 @@ def identity(value: Any) -> Any:
 def maximum(a: Quantity, b: Quantity) -> Quantity:
     """Return the larger of `a` and `b`, element by element."""
     if is_array(a) or is_array(b):
-        import numpy as np
-
         return cast(Quantity, np.maximum(a, b))
     return max(a, b)
 
@@ -84,15 +75,18 @@ def maximum(a: Quantity, b: Quantity) -> Quantity:
 def minimum(a: Quantity, b: Quantity) -> Quantity:
     """Return the smaller of `a` and `b`, element by element."""
     if is_array(a) or is_array(b):
-        import numpy as np
-
         return cast(Quantity, np.minimum(a, b))
     return min(a, b)
 
 
-def ceil_div(a: Any, b: Any) -> Any:
+def ceil_div(a: _Q, b: Any) -> _Q:
     """Return ceil(a / b), exactly for integers."""
-    return -(-a // b)
+    return -(-a // b)  # type: ignore[operator, no-any-return]
+
+
+def rounded_up(a: Quantity, step: int) -> Quantity:
+    """Return the least multiple of a step that is no less than `a`."""
+    return ceil_div(a, step) * step
 
 
 def ceil_log2(k: Quantity) -> Quantity:
@@ -101,8 +95,6 @@ def ceil_log2(k: Quantity) -> Quantity:
     It is the number of bits of k - 1: 0 for 1, 1 for 2, 2 for 3 and 4, ...
     """
     if is_array(k):
-        import numpy as np
-
         return cast(Quantity, np.frexp(np.asarray(k) - 1)[1])
     return (int(cast(int, k)) - 1).bit_length()
 
@@ -111,8 +103,6 @@ def power_of_two(k: Quantity) -> Any:
     """Return the least power of two that is no less than an integer k >= 1."""
     exponent: Any = ceil_log2(k)
     if is_array(k):
-        import numpy as np
-
         return np.int64(1) << exponent
     return 1 << exponent
 
@@ -135,22 +125,18 @@ def some(condition: Any) -> bool:
 def where_positive(condition: Quantity, value: Quantity) -> Quantity:
     """Return `value` where `condition` > 0, else 0."""
     if is_array(condition):
-        import numpy as np
-
         return np.where(np.asarray(condition) > 0, value, 0)
     return value if condition > 0 else 0
 
 
-def product(factors: Iterable[Any]) -> Any:
+def product(factors: Iterable[_Q]) -> _Q | int:
     """Return the product of `factors`; 1 if there are none."""
-    return math.prod(factors)
+    return math.prod(factors)  # type: ignore[arg-type]
 
 
 def root(x: Quantity) -> Quantity:
     """Return the square root, rounded the same for numbers and arrays."""
     if is_array(x):
-        import numpy as np
-
         return cast(Quantity, np.sqrt(x))
     return math.sqrt(x)
 
@@ -178,8 +164,6 @@ def smallest(value: Quantity) -> Quantity:
 
 def whole_array(value: Any, most: int) -> Array | None:
     """Return an array of whole numbers from 1 to `most` as int64; None if it is no such."""
-    import numpy as np
-
     array = np.asarray(value)
     if array.size and array.dtype.kind in "iu" and array.min() >= 1 and array.max() <= most:
         return array.astype(np.int64)

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from paleo.errors import SettingError, near
-from paleo.quantity import Quantity, product
-
-__all__ = [
-    "DTYPES",
-    "PRECISIONS",
-    "Precision",
-    "Shape",
-    "element_size",
-    "find_precision",
-    "format_shape",
-    "format_shapes",
-    "num_elements",
-]
+from paleo.core.errors import SettingError, near
+from paleo.core.quantity import Quantity, product
 
 Shape: TypeAlias = tuple[Quantity, ...]
+Shapes: TypeAlias = tuple[Shape, ...]
 
 #: Bytes of one element. Products of tf32 round their operands, which have 4 bytes in memory.
 DTYPES = {"fp64": 8, "fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2, "fp8": 1, "int8": 1}
@@ -85,11 +74,10 @@ def element_size(dtype: str) -> int:
 def num_elements(shape: Shape) -> Quantity:
     """Return the number of elements of a tensor of this shape."""
     batch, *others = shape
-    result: Quantity = product(others) * batch  # which alone may be an array
-    return result
+    return product(others) * batch  # which alone may be an array
 
 
-def format_shapes(shapes: tuple[Shape, ...]) -> str:
+def format_shapes(shapes: Shapes) -> str:
     """Return shapes as text, the first few of them where there are many."""
     texts = [format_shape(shape) for shape in shapes[:8]]
     return ", ".join(texts) + (f" ... ({len(shapes)} in all)" if len(shapes) > 8 else "")

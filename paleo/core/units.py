@@ -6,15 +6,12 @@ bytes/s. Capacity may be decimal (GB) or binary (GiB), as its source writes it.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable
 
 from six import ensure_str
 
-from paleo.errors import near
-
-__all__ = ["GIB", "GIB_PER_GB", "Scale", "parse", "scale_for"]
+from paleo.core.errors import near
 
 #: Bytes of one GiB.
 GIB = 2**30
@@ -25,19 +22,16 @@ _SI = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
-@functools.cache
-def _units() -> dict[str, dict[str, float]]:
-    capacity: dict[str, float] = {f"{p}B": f for p, f in (_SI | _BINARY).items()}
-    return {
-        "bytes": capacity,
-        "bytes/s": {f"{unit}/s": f for unit, f in capacity.items()}
-        | {f"{p}bit/s": f / 8 for p, f in _SI.items()},
-        "FLOP/s": {f"{p}FLOP/s": f for p, f in _SI.items()},
-        "Hz": {f"{p}Hz": f for p, f in _SI.items()},
-        "W": {"W": 1, "kW": 1e3, "mW": 1e-3},
-        "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
-    }
-
+_CAPACITY: dict[str, float] = {f"{p}B": f for p, f in (_SI | _BINARY).items()}
+_UNITS: dict[str, dict[str, float]] = {
+    "bytes": _CAPACITY,
+    "bytes/s": {f"{unit}/s": f for unit, f in _CAPACITY.items()}
+    | {f"{p}bit/s": f / 8 for p, f in _SI.items()},
+    "FLOP/s": {f"{p}FLOP/s": f for p, f in _SI.items()},
+    "Hz": {f"{p}Hz": f for p, f in _SI.items()},
+    "W": {"W": 1, "kW": 1e3, "mW": 1e-3},
+    "s": {"s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1e-9},
+}
 
 #: No figure is outside these, in any SI unit: less or more would make times infinite or zero.
 _LEAST, _MOST = 1e-15, 1e30
@@ -61,7 +55,7 @@ def parse(text: str | bytes, dimension: str) -> float:
     dimension's, or is not positive, or absurd.
     """
     string = ensure_str(text)
-    units = _units()[dimension]
+    units = _UNITS[dimension]
     match = _NUMBER.fullmatch(string)
     if not match or match[2] not in units:
         guess = near(match[2], units) if match else ""
@@ -93,12 +87,7 @@ _DAY = 86_400
 
 _SHOWN: dict[str, list[Scale]] = {
     "s": [Scale(1, "s"), Scale(1e-3, "ms"), Scale(1e-6, "us")],
-    "duration": [
-        Scale(_DAY, "d", 10 * _DAY),
-        Scale(3600, "h"),
-        Scale(60, "min"),
-        Scale(1, "s"),
-    ],
+    "duration": [Scale(_DAY, "d", 10 * _DAY), Scale(3600, "h"), Scale(60, "min"), Scale(1, "s")],
     "bytes": [Scale(2**30, "GiB"), Scale(2**20, "MiB"), Scale(2**10, "KiB"), Scale(1, "B")],
     "FLOP": [Scale(1e12, "TFLOP"), Scale(1e9, "GFLOP"), Scale(1e6, "MFLOP"), Scale(1, "FLOP")],
     "FLOP of a sample": [Scale(1e9, "GFLOP"), Scale(1e6, "MFLOP"), Scale(1, "FLOP")],
@@ -119,11 +108,8 @@ def scale_for(columns: Iterable[Iterable[float]], dimension: str) -> Scale:
     what is less than a millionth of the largest does not count.
     """
     scales = _SHOWN[dimension]
-    medians = []
-    for values in columns:
-        sizes = sorted(abs(value) for value in values if value)
-        if sizes:
-            medians.append(sizes[len(sizes) // 2])
+    sizes = (sorted(abs(value) for value in values if value) for values in columns)
+    medians = [column[len(column) // 2] for column in sizes if column]
     if not medians:
         return scales[min(1, len(scales) - 1)]
     least = min(median for median in medians if median >= max(medians) / 1e6)

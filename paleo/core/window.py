@@ -9,12 +9,10 @@ TensorFlow's arithmetic for the names, and that of Caffe, PyTorch and ONNX for n
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from paleo.quantity import ceil_div
-
-__all__ = ["Axis", "AxisPadding", "axes"]
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import ceil_div
 
 AxisPadding: TypeAlias = Literal["VALID", "SAME"] | tuple[int, int]
 
@@ -43,12 +41,11 @@ class Axis:
     def output(self) -> int:
         """P, the number of positions of the window; 0 or less where it does not fit."""
         if self.padding == "SAME":
-            result: int = ceil_div(self.size, self.stride)
-            return result
-        before, after = (0, 0) if self.padding == "VALID" else self.padding
+            return ceil_div(self.size, self.stride)
+        before, after = self._sides
         room = self.size + before + after - self.span
         if self.ceil:
-            positions: int = ceil_div(room, self.stride) + 1
+            positions = ceil_div(room, self.stride) + 1
             return positions - ((positions - 1) * self.stride >= self.size + before)
         return room // self.stride + 1
 
@@ -59,18 +56,21 @@ class Axis:
         It is negative for "SAME" where the window is so much smaller than the stride
         that the last elements are never looked at.
         """
-        if self.padding == "VALID":
-            return 0
-        if self.padding == "SAME":
-            return (self.output - 1) * self.stride + self.span - self.size
-        return self.padding[0] + self.padding[1]
+        return sum(self._sides)
 
     @property
     def padding_before(self) -> int:
         """Elements added before the first; for "SAME" the smaller half."""
+        return self._sides[0]
+
+    @property
+    def _sides(self) -> tuple[int, int]:
+        if isinstance(self.padding, tuple):
+            return self.padding
         if self.padding == "VALID":
-            return 0
-        return self.total_padding // 2 if self.padding == "SAME" else self.padding[0]
+            return 0, 0
+        both = (self.output - 1) * self.stride + self.span - self.size
+        return both // 2, both - both // 2
 
 
 @functools.lru_cache(maxsize=1024)

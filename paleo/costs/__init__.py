@@ -1,10 +1,14 @@
-"""Cost models. Importing this registers all of them."""
+"""Cost models: how long an operation takes on a device.
+
+In come operations (kind, pass, operands, geometry) and a target; out go times of computation,
+memory traffic and overhead, and error bands where errors were measured. Importing this registers
+all cost models.
+"""
 
 from __future__ import annotations
 
-from paleo.costs import paleo2017, roofline, tiled
-from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target
 from paleo.costs.convolutions import ConvolutionChoice, convolution_choice
+from paleo.costs.model import COST_MODELS, Conventions, CostModel, Explanation, Target
 from paleo.costs.times import Time, Times
 
 __all__ = [
@@ -19,7 +23,8 @@ __all__ = [
     "convolution_choice",
     "find_cost_model",
 ]
-del paleo2017, roofline, tiled
+
+COST_MODELS.discover(__name__)
 
 DEFAULT_COST_MODEL = "tiled"
 

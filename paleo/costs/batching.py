@@ -13,14 +13,20 @@ from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
 
-from paleo.costs.base import Target
+from paleo.core.operations import (
+    BatchMatMul,
+    Convolution,
+    Fused,
+    MatMul,
+    Operation,
+    Pooling,
+    Stream,
+)
+from paleo.core.quantity import Array, Quantity, has_arrays, identity, is_array, np, product, total
+from paleo.core.window import Axis
 from paleo.costs.convolutions.libraries import ASKED
+from paleo.costs.model import Target
 from paleo.costs.times import StackedTimes, Time, Times
-from paleo.quantity import Array, Quantity, has_arrays, identity, is_array, product, total
-from paleo.window import Axis
-from paleo.work import BatchMatMul, Convolution, Fused, MatMul, Operation, Pooling, Stream
-
-__all__ = ["Decides", "can_be_stacked", "price_stacked"]
 
 #: Returns what is the same of windows that the same formulas price: they are one form then, however
 #: large windows, channels and groups are.
@@ -57,7 +63,7 @@ _KINDS: dict[type[Any], _Fields] = {
     BatchMatMul: _fields(BatchMatMul, ("count", "m", "n", "k")),
     Convolution: _fields(Convolution, _WINDOWED),
     Pooling: _fields(Pooling, _WINDOWED),
-    Stream: _fields(Stream, ("bytes_read", "bytes_written", "num_flops", "row", "drawn")),
+    Stream: _fields(Stream, ("reads", "writes", "flops", "row", "drawn"), "label"),
 }
 #: Those of windows where a cost model says by what it decides.
 _DECIDED: dict[type[Any], _Fields] = {
@@ -79,7 +85,7 @@ def can_be_stacked(target: Target) -> bool:
 
     Rates must be numbers, and there must be no library that looks at each convolution by itself.
     """
-    varied = any(map(is_array, (target.ppp_comp, *target.constants.values())))
+    varied = any(map(is_array, (target.share, *target.constants.values())))
     return has_arrays() and not varied and target.convolutions.library != ASKED
 
 
@@ -93,8 +99,6 @@ def price_stacked(
     Without `decides`, only operations of equal windows and groups are of one form; with it, of many
     tensors that one reads or writes the last are priced as one.
     """
-    import numpy as np
-
     distinct = {id(each): each for each in operations}
     apart = [_apart(each, decides) for each in distinct.values()]
     forms: dict[Hashable, list[int]] = {}
@@ -144,15 +148,11 @@ def _priced(
 
 def _alone(time: Time) -> Array:
     """Return the parts of the time of a single operation."""
-    import numpy as np
-
     return _parts(time, (1, *np.broadcast_shapes(*map(np.shape, time))))
 
 
 def _parts(time: Time, shape: tuple[int, ...]) -> Array:
     """Return the parts of a time as one array, each of this shape."""
-    import numpy as np
-
     parts = np.empty((len(time), *shape))
     for i, part in enumerate(time):
         parts[i] = part
@@ -161,8 +161,6 @@ def _parts(time: Time, shape: tuple[int, ...]) -> Array:
 
 def _stacked(sizes: tuple[Any, ...], shape: tuple[int, ...]) -> Quantity:
     """Return sizes of this shape, or numbers, as one with one more dimension in front."""
-    import numpy as np
-
     types = set(map(type, sizes))
     if types <= _NUMBERS:
         first: Quantity = sizes[0]
@@ -179,7 +177,7 @@ def _apart(operation: Operation, decides: Decides | None) -> _Apart:
     form: Any
     if isinstance(operation, Stream):
         reads, writes, *others = _KINDS[kind].get_sizes(operation)
-        if decides:
+        if decides and not operation.roles:
             reads, writes = _told_apart(reads), _told_apart(writes)
         form = (kind, len(reads), len(writes), _KINDS[kind].get_form(operation))
         return _Apart(operation, form, (*reads, *writes, *others))
@@ -231,7 +229,7 @@ def _joined(like: Operation, sizes: Iterator[Any], decides: Decides | None) -> O
     for name in known[type(like)].sizes:
         old = getattr(like, name)
         if isinstance(old, tuple):
-            count = len(_told_apart(old) if decides else old)
+            count = len(_told_apart(old) if decides and not getattr(like, "roles", ()) else old)
             changed[name] = tuple(itertools.islice(sizes, count))
         else:
             changed[name] = next(sizes)

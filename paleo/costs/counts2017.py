@@ -12,15 +12,13 @@ output; in lower case those of a pass as such a convolution.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import Quantity, ceil_div, ceil_log2, product
+from paleo.core.window import Axis
 from paleo.costs.convolutions import ALGORITHMS, Counts, Kernel
 from paleo.costs.convolutions.fft import TILE
-from paleo.quantity import Quantity, ceil_div, ceil_log2, product
-from paleo.window import Axis
-from paleo.work import Convolution, Pass
-
-__all__ = ["Gemm", "counts_of", "gemm_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,11 @@ which are taken where the cost model has them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.quantity import Quantity
-from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
-
-__all__ = ["NET", "Band", "kind_of"]
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
+from paleo.core.quantity import Quantity
 
 #: The kind of a whole net's pass or step.
 NET = "net"

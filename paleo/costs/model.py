@@ -1,36 +1,25 @@
 """The contract of a cost model: an operation on a device becomes a time.
 
 To add one: a subclass of CostModel in a file of this folder, registered by
-`COST_MODELS.add(name, instance)`, and the file imported in `paleo/costs/__init__.py`.
+`COST_MODELS.add(name, instance)`. The folder finds its files by itself.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from dataclasses import field, replace
+from typing import Any, ClassVar, TypeAlias
 
-from paleo.costs.bands import Band
-from paleo.costs.convolutions.choice import DEFAULT as CHOICE
-from paleo.costs.convolutions.choice import ConvolutionChoice
+from paleo.cluster import Device
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Convolution, Fused, Operation
+from paleo.core.quantity import Quantity, identity, is_array, maximum, np
+from paleo.core.registry import Registry
+from paleo.costs.convolutions.settings import DEFAULT as CHOICE
+from paleo.costs.convolutions.settings import ConvolutionChoice
+from paleo.costs.error_bands import Band
 from paleo.costs.times import Time, Times
-from paleo.hardware import Device
-from paleo.quantity import Quantity, identity, is_array, maximum
-from paleo.registry import Registry
-from paleo.work import Convolution, Fused, Operation, Stream
-
-__all__ = [
-    "COST_MODELS",
-    "Conventions",
-    "CostModel",
-    "Explanation",
-    "Target",
-    "Time",
-    "explanation",
-    "only_where",
-    "quicker",
-]
 
 
 def quicker(a: Time, b: Time) -> tuple[Any, Time]:
@@ -38,8 +27,6 @@ def quicker(a: Time, b: Time) -> tuple[Any, Time]:
     if not (is_array(a.total) or is_array(b.total)):
         second = b.total < a.total
         return second, b if second else a
-    import numpy as np
-
     second = np.asarray(b.total < a.total)
     return second, Time(*(np.where(second, y, x) for x, y in zip(a, b, strict=True)))
 
@@ -48,8 +35,6 @@ def only_where(allowed: Any, time: Time) -> Time:
     """Return a time, of an array of them one that nobody takes where it is not allowed."""
     if not is_array(allowed):
         return time
-    import numpy as np
-
     return time._replace(total=np.where(allowed, time.total, np.inf))
 
 
@@ -57,12 +42,12 @@ def only_where(allowed: Any, time: Time) -> Time:
 class Target:
     """Where an operation runs: a device, the element type, and the share of peak reached.
 
-    `ppp_comp` (above 0, up to 1) is the percent of peak of computation and memory alike.
+    `share` (above 0, up to 1) is the share of peak of computation and memory alike.
     """
 
     device: Device
     dtype: str = "fp32"
-    ppp_comp: Quantity = 1.0
+    share: Quantity = 1.0
     #: Constants of the cost model in the place of those it has for the device: a fit's trial.
     constants: Mapping[str, Quantity] = field(default_factory=dict)
     #: Among which algorithms the quickest is taken for each convolution.
@@ -71,27 +56,27 @@ class Target:
     training: bool = True
 
 
+#: What went into a time: a name, a value, and its SI unit ("" for a count, a share or a text).
+Detail: TypeAlias = "tuple[str, Quantity | str, str]"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """Why an operation takes what it takes.
 
-    `algorithm` names how it is computed, `bound` what limits it ("compute", "memory" or
-    "overhead"; "" where it costs nothing), `why` says so in a sentence, and `details` are what
-    went into it: a name, a value, and its SI unit ("" for a count, a share or a text).
+    `algorithm` names how it is computed, `why` says in a sentence what limits it, and `details` are
+    what went into it.
     """
 
     algorithm: str
-    bound: str
     time: Time
+    details: tuple[Detail, ...] = ()
     why: str = ""
-    details: tuple[tuple[str, Quantity | str, str], ...] = ()
 
-
-def explanation(
-    algorithm: str, time: Time, *details: tuple[str, Quantity | str, str], why: str = ""
-) -> Explanation:
-    """Return an Explanation bound by the longest part of `time`."""
-    return Explanation(algorithm, time.bound, time, why, details)
+    @property
+    def bound(self) -> Any:
+        """What limits it: "compute", "memory" or "overhead"; "" where it costs nothing."""
+        return self.time.bound
 
 
 @dataclass(frozen=True)
@@ -172,11 +157,17 @@ class CostModel(ABC):
         """
         head, before = operation.head, price(operation.head)
         compute, memory = before.compute, before.memory
-        for each in operation.tail:
-            without = Stream(each.label, head.reads, head.writes)
-            reads, writes = head.reads + each.reads, head.writes + each.writes
-            more = price(Stream(each.label, reads, writes, each.flops))
-            less = price(without)
+        for part in operation.tail:
+            alone = replace(
+                part, reads=head.reads, writes=head.writes, roles=head.read_roles, flops=0
+            )
+            together = replace(
+                part,
+                reads=head.reads + part.reads,
+                writes=head.writes + part.writes,
+                roles=head.read_roles + part.read_roles,
+            )
+            less, more = price(alone), price(together)
             compute = compute + (more.compute - less.compute)
             memory = memory + (more.memory - less.memory)
         if self.pipelines:
@@ -189,26 +180,26 @@ class CostModel(ABC):
         """Return why `operation` takes what `price` says it does; for numbers, not arrays."""
         if isinstance(operation, Fused):
             return self.explain_fused(operation, target)
-        return explanation(operation.name, self.price(operation, target))
+        return Explanation(operation.name, self.price(operation, target))
 
     def explain_fused(self, operation: Fused, target: Target) -> Explanation:
         """Return why a kernel with a tail takes what it does: what there is to say of its head."""
         head = self.explain(operation.head, target)
-        found = explanation(head.algorithm, self.price(operation, target), *head.details)
+        time = self.price(operation, target)
         tail = ("in its kernel", ", ".join(each.name for each in operation.tail), "")
-        why = head.why if found.bound == head.bound else ""
-        return replace(found, details=(*found.details, tail), why=why)
+        why = head.why if time.bound == head.bound else ""
+        return Explanation(head.algorithm, time, (*head.details, tail), why)
 
     def band(self, kind: str, device: Device) -> Band | None:
         """Return the error band of a kind of operation on a device; None if none is known."""
         return None
 
-    @abstractmethod
     def counts(self, operation: Operation) -> bool:
         """Tell whether the model prices this operation at all, or leaves it out.
 
         It is not asked about what an importer did not understand, which nobody prices.
         """
+        return True
 
     def fetch(
         self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
@@ -217,16 +208,19 @@ class CostModel(ABC):
         seconds = num_bytes / (bandwidth * ppp_comm)
         return Time(overhead=seconds, total=seconds)
 
-    @abstractmethod
     def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
         """Return the figures of a device that the model uses for an element type.
 
-        Each is a name, a value, and its SI unit.
+        Each is a name, a value, and its SI unit; by default the data sheet's peak and bandwidth.
         """
+        return (
+            ("peak", device.peak(dtype), "FLOP/s"),
+            ("memory bandwidth", device.memory_bandwidth, "bytes/s"),
+        )
 
     def pipelined(self, time: Time) -> Quantity:
         """Return the seconds of a layer's pass if computation and memory traffic overlap."""
         return time.total
 
 
-COST_MODELS: Registry[CostModel] = Registry("cost model")
+COST_MODELS: Registry[CostModel] = Registry("cost model", "paleo.cost_models")

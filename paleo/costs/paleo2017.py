@@ -9,34 +9,34 @@ else costs nothing in it: see `counts`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-
-from paleo.costs.base import COST_MODELS, Conventions, CostModel, Explanation, Target, Time
-from paleo.costs.convolutions import ALGORITHMS, Counts, Kernel
-from paleo.costs.convolutions.chooser import Chooser
-from paleo.costs.convolutions.libraries import GEMM
+from paleo.cluster import Device
+from paleo.core.errors import SettingError
+from paleo.core.operations import (
+    Convolution,
+    Fused,
+    Kind,
+    MatMul,
+    Operation,
+    Pooling,
+    Stream,
+    Update,
+)
+from paleo.core.quantity import Quantity, maximum, where_positive
+from paleo.core.units import GIB_PER_GB
+from paleo.costs.choosing import ChoosingModel
+from paleo.costs.convolutions import Counts, Kernel
 from paleo.costs.counts2017 import counts_of
-from paleo.costs.stacks import can_be_stacked, price_stacked
-from paleo.costs.times import Times
-from paleo.errors import SettingError
-from paleo.hardware import Device
-from paleo.quantity import Quantity, maximum, where_positive
-from paleo.units import GIB_PER_GB
-from paleo.work import Convolution, Fused, MatMul, Operation, Pooling, Stream, Update
-
-__all__ = ["Paleo2017"]
+from paleo.costs.model import COST_MODELS, Conventions, Target
+from paleo.costs.times import Time
 
 #: Pooling counts two FLOPs for each element of a window.
 _POOLING_FLOPS = 2
-#: The only pass over memory that the model prices.
-_PRICED_STREAM = "dropout"
-#: The other operations that it prices. Later ones (attention, recurrent layers, products of
-#: two tensors) cost nothing in it.
+#: The operations that it prices. Later ones (attention, recurrent layers, products of two
+#: tensors) and other passes over memory than dropout's cost nothing in it.
 _PRICED = (Convolution, MatMul, Pooling, Update)
 
 
-class Paleo2017(CostModel):
+class Paleo2017(ChoosingModel):
     """See the module."""
 
     name = "paleo2017"
@@ -58,37 +58,25 @@ class Paleo2017(CostModel):
     def counts(self, operation: Operation) -> bool:
         if isinstance(operation, Fused):
             return any(map(self.counts, (operation.head, *operation.tail)))
-        if isinstance(operation, Stream):
-            return operation.name == _PRICED_STREAM
-        return isinstance(operation, _PRICED)
+        return isinstance(operation, _PRICED) or operation.kind is Kind.DROPOUT
 
     def price(self, operation: Operation, target: Target) -> Time:
         if target.dtype != "fp32":
             raise SettingError(f"the cost model paleo2017 knows fp32 only, not {target.dtype}")
-        if isinstance(operation, Fused):
-            return self.price_fused(operation, partial(self.price, target=target))
-        if isinstance(operation, Convolution):
-            return _chooser(operation, target).time()
+        return super().price(operation, target)
+
+    def price_alone(self, operation: Operation, target: Target) -> Time:
         if not self.counts(operation):
             return Time()
         # The update is priced at the peak, whatever share of it is reached elsewhere.
-        share = 1.0 if isinstance(operation, Update) else target.ppp_comp
+        share = 1.0 if isinstance(operation, Update) else target.share
         return _time(Counts((_kernel(operation),)), target.device, share)
 
-    def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
-        if not can_be_stacked(target):
-            return super().price_all(operations, target)
-        return price_stacked(operations, partial(self.price, target=target))
+    def price_algorithm(self, target: Target, name: str, operation: Convolution) -> Time:
+        return _time(self.counted(name, operation), target.device, target.share)
 
-    def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
-        if not ALGORITHMS[algorithm].applies(operation):
-            return None
-        return _chooser(operation, target).price(algorithm, operation)
-
-    def explain(self, operation: Operation, target: Target) -> Explanation:
-        if isinstance(operation, Convolution):
-            return _chooser(operation, target).explanation()
-        return super().explain(operation, target)
+    def counted(self, name: str, operation: Convolution) -> Counts:
+        return counts_of(name, operation)
 
     def fetch(
         self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
@@ -107,16 +95,6 @@ class Paleo2017(CostModel):
 
     def pipelined(self, time: Time) -> Quantity:
         return maximum(time.compute, time.memory)
-
-
-def _chooser(operation: Convolution, target: Target) -> Chooser:
-    def price(name: str, operation: Convolution) -> Time:
-        return _time(counts_of(name, operation), target.device, target.ppp_comp)
-
-    return Chooser(
-        operation, target.convolutions, target.dtype, {GEMM: True}, price,
-        counts_of,
-    )  # fmt: skip
 
 
 def _kernel(operation: Operation) -> Kernel:

@@ -6,12 +6,11 @@ them. Sums of arrays are of one after the other, too, so that they round alike.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
-from paleo.quantity import Array, Quantity, is_array, total
-
-__all__ = ["StackedTimes", "Time", "Times"]
+from paleo.core.quantity import Array, Quantity, is_array, np, total
 
 
 class Time(NamedTuple):
@@ -26,20 +25,11 @@ class Time(NamedTuple):
     total: Quantity = 0.0
 
     def __add__(self, other: Time) -> Time:  # type: ignore[override]
-        return Time(
-            self.compute + other.compute,
-            self.memory + other.memory,
-            self.overhead + other.overhead,
-            self.total + other.total,
-        )
+        return Time(*map(operator.add, self, other))
 
     def to_dict(self, of: str) -> dict[str, Quantity]:
         """Return the parts under the keys of the JSON output; `of` says what takes them."""
-        return {
-            f"{of}_compute_s": self.compute,
-            f"{of}_memory_s": self.memory,
-            f"{of}_overhead_s": self.overhead,
-        }
+        return {f"{of}_{part}_s": getattr(self, part) for part in _PARTS}
 
     @property
     def bound(self) -> Any:
@@ -49,8 +39,6 @@ class Time(NamedTuple):
         """
         parts = (self.compute, self.memory, self.overhead)
         if any(map(is_array, parts)):
-            import numpy as np
-
             stacked = np.stack(np.broadcast_arrays(*parts))
             return np.where(stacked.max(0) > 0, np.array(_PARTS)[stacked.argmax(0)], "")
         longest = max(parts)
@@ -119,8 +107,6 @@ class StackedTimes(Times):
         return StackedTimes(self._parts[:, list(places)])
 
     def sums(self, lengths: Sequence[int]) -> Times:
-        import numpy as np
-
         many = np.array(lengths, np.int64)
         first = np.cumsum(many) - many
         found = np.zeros((len(self._parts), len(many), *self._parts.shape[2:]))
@@ -144,7 +130,5 @@ def _time(parts: Array) -> Time:
 
 def _last_sum(values: Any, axis: int) -> Any:
     """Return the sum along an axis, one added to those before."""
-    import numpy as np
-
     found = np.take(np.add.accumulate(values, axis), -1, axis)
     return found if found.ndim else found.item()

@@ -14,29 +14,27 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from paleo.errors import Mistakes, NetSpecError, SettingError, near
-from paleo.graph import Node, infer_nodes
-from paleo.importers import ImportOptions
-from paleo.layers import Layer, ShapeError
-from paleo.layers.shaping import Input
-from paleo.load import load
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.tensor import Shape
-from paleo.values import MAX_SIZE, is_number, python_int, shown
-
-__all__ = ["MAX_SERIES", "Edits", "edit", "series", "variations"]
+from paleo.core.checks import MAX_SIZE, is_number, number, python_int, shown
+from paleo.core.errors import Mistakes, NetSpecError, SettingError, near
+from paleo.core.frozen import dataclass
+from paleo.core.tensor import Shape, Shapes
+from paleo.net.graph import Node, infer_nodes
+from paleo.net.importers import ImportOptions
+from paleo.net.layers import Layer, ShapeError
+from paleo.net.load import load
+from paleo.net.spec import LayerSpec, NetSpec
 
 #: The most nets that one series may have.
 MAX_SERIES = 1000
 
 NetLike = str | os.PathLike[str] | NetSpec
 
-_TARGET = re.compile(r"(?P<layer>.+)\.(?P<key>\w+)(?P<places>(\[[^\[\]]*\])*)", re.DOTALL)
 _PLACE = re.compile(r"\[\s*(-?\d{1,9})?\s*(:)?\s*(-?\d{1,9})?\s*\]")
+_TARGET = re.compile(rf"(?P<layer>.+)\.(?P<key>\w+)(?P<places>({_PLACE.pattern})*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class _Setting:
         """What the generator takes that is named in the place of a layer; None if none is."""
         import inspect  # with the generators, imported on use: few edits need them
 
-        from paleo.generators import GENERATORS
+        from paleo.net.generators import GENERATORS
 
         if self.layer not in GENERATORS:
             return None
@@ -119,6 +117,12 @@ def edit(
     """Return a net with edits, as `Edits` describes them; `importing` is as in `load`.
 
     Raises NetSpecError, SettingError or UnknownNameError.
+
+    >>> net = paleo.edit("alex_v2", set="fc8.filter[3]=10", remove="dropout*")
+    >>> [layer.name for layer in net.layers][-4:]
+    ['fc6', 'fc7', 'fc8', 'softmax']
+    >>> paleo.summarize(net).layers[-1].output
+    (128, 10)
     """
     edits = Edits(_texts("set", set), _texts("remove", remove), scale_input)
     return edits.apply(load(net, importing))
@@ -133,9 +137,9 @@ def series(
     """
     spec = load(net, importing)
     mistakes = Mistakes()
-    found = [mistakes.check(edits.apply, spec) for edits in variations(_texts("vary", vary))]
+    nets = mistakes.check_all(lambda edits: edits.apply(spec), variations(_texts("vary", vary)))
     mistakes.raise_as(NetSpecError)
-    return tuple(each for each in found if each is not None)
+    return tuple(nets)
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
@@ -165,8 +169,7 @@ def variations(vary: Sequence[str], base: Edits | None = None) -> list[Edits]:
                 f"got {shown(text)}"
             )
         elif target in ("scale_input", "scale-input"):
-            factors = [_number(entry) for entry in entries]
-            choices.append([("scale_input", factor) for factor in factors])
+            choices.append([("scale_input", number(entry)) for entry in entries])
         else:
             choices.append([("set", f"{target}={entry}") for entry in entries])
     if base.scale_input is not None and any(each[0][0] == "scale_input" for each in choices):
@@ -196,22 +199,11 @@ def _split(text: str) -> list[str]:
     return [entry.strip() for entry in entries]
 
 
-def _number(text: str) -> Any:
-    """Return a text as a number, or as it is: `Edits.apply` refuses that."""
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def _checked_scale(scale: Any, mistakes: Mistakes) -> float | None:
     """Return a factor for the inputs; notes what is no number above 0."""
-    if scale is None:
-        return None
-    scale = python_int(scale)
-    if is_number(scale) and 0 < scale <= MAX_SIZE:
-        found: float = scale
-        return found
+    factor: float | None = python_int(scale)
+    if factor is None or (is_number(factor) and 0 < factor <= MAX_SIZE):
+        return factor
     mistakes.add(f"scale_input: expected a number above 0, up to {MAX_SIZE}, got {shown(scale)}")
     return None
 
@@ -220,16 +212,13 @@ def _parsed(text: str, mistakes: Mistakes) -> _Setting | None:
     """Return what an entry of `Edits.set` says; None, the mistake noted, if it is none."""
     target, equals, value = text.partition("=")
     match = _TARGET.fullmatch(target.strip())
-    places = re.findall(r"\[[^\[\]]*\]", match["places"]) if match else []
-    parts = [_PLACE.fullmatch(place) for place in places]
-    if not match or not equals or not all(parts):
+    if not match or not equals:
         mistakes.add(
             f'an edit: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got {shown(text)}'
         )
         return None
     found: list[int | slice] = []
-    for place in parts:
-        assert place
+    for place in _PLACE.finditer(match["places"]):
         begin, end = (int(digits) if digits else None for digits in (place[1], place[3]))
         if place[2]:
             found.append(slice(begin, end))
@@ -247,7 +236,7 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         # ".5" is a number on a command line, and none in JSON.
-        return _number(text) if re.fullmatch(r"-?\.\d+", text) else text
+        return number(text) if re.fullmatch(r"-?\.\d+", text) else text
 
 
 def _made_again(net: NetSpec, settings: Sequence[_Setting], mistakes: Mistakes) -> NetSpec:
@@ -265,10 +254,10 @@ def _made_again(net: NetSpec, settings: Sequence[_Setting], mistakes: Mistakes) 
     generators = {setting.layer for setting in settings}
     if not generators or mistakes:
         return net
-    from paleo.generators import GENERATORS
+    from paleo.net.generators import GENERATORS
 
     name = generators.pop()
-    batch = next(spec.layer.tensor[0] for spec in net.layers if isinstance(spec.layer, Input))
+    batch = next(spec.layer.infer_shape(())[0] for spec in net.layers if spec.layer.is_input)
     if GENERATORS[name](batch_size=batch).layers != net.layers:
         mistakes.add(f"{settings[0].text}: only what `paleo generate {name}` makes has these")
         return net
@@ -282,7 +271,7 @@ class _Editor:
         self.net = net
         self.mistakes = mistakes
         self.specs = {spec.name: spec for spec in net.layers}
-        self.old = infer_nodes(net, None, Mistakes())
+        self.old = infer_nodes(net, Mistakes())
 
     def edit(
         self, settings: Sequence[_Setting], removed: Sequence[str], scale: float | None
@@ -320,7 +309,7 @@ class _Editor:
         if not any(spec.layer.is_input for spec in net.layers):
             self.mistakes.add("no Input is left", key="layers")
         else:
-            infer_nodes(net, None, self.mistakes)
+            infer_nodes(net, self.mistakes)
         self.mistakes.raise_as(NetSpecError)
         return net
 
@@ -328,7 +317,7 @@ class _Editor:
         """Note layers that had as many parameters as the one they share with, and no longer do."""
         old, new = (
             {node.name: node.layer.num_params(node.inputs) for node in nodes}
-            for nodes in (self.old, infer_nodes(net, None, Mistakes()))
+            for nodes in (self.old, infer_nodes(net, Mistakes()))
         )
         for name, owner in ((spec.name, spec.shares) for spec in net.layers):
             if owner and old[name] == old[owner] and new.get(name) != new.get(owner):
@@ -404,11 +393,7 @@ class _Editor:
             yield spec.name, replace(spec, parents=tuple(parents))
 
     def _layer(
-        self,
-        node: Node,
-        inputs: tuple[Shape, ...],
-        settings: Sequence[_Setting],
-        scale: float | None,
+        self, node: Node, inputs: Shapes, settings: Sequence[_Setting], scale: float | None
     ) -> Layer | None:
         """Return a layer as it follows from new inputs, then edited; None if an edit is wrong."""
         layer = node.layer
@@ -420,15 +405,15 @@ class _Editor:
                 if error.key not in chosen:
                     self.mistakes.add(f"no longer fits: {error}", node.name, error.key)
                     return None
-        if isinstance(layer, Input) and scale is not None:
-            layer = _scaled(layer, scale)
+        if layer.is_input and scale is not None:
+            layer = layer.of_shape(_scaled(layer.infer_shape(()), scale))
         for setting in settings:
             try:
                 layer = _with(layer, setting)
             except ValueError as error:
                 self.mistakes.add(str(error), node.name, setting.key)
                 return None
-        if isinstance(layer, Input) and layer.tensor[0] != node.output[0]:
+        if layer.is_input and layer.infer_shape(())[0] != node.output[0]:
             self.mistakes.add("the batch is no edit: batch_size sets it", node.name, "tensor")
             return None
         if not settings:
@@ -443,12 +428,10 @@ class _Editor:
         return followed
 
 
-def _scaled(layer: Input, scale: float) -> Input:
-    """Return an input whose dimensions between batch and channels are so many times as large."""
-    batch, *sizes = layer.tensor
-    channels = sizes[-1:]
-    larger = (max(1, int(size * scale + 0.5)) for size in sizes[:-1])
-    return layer.replace(tensor=(batch, *larger, *channels))
+def _scaled(shape: Shape, scale: float) -> Shape:
+    """Return a shape whose dimensions between batch and channels are so many times as large."""
+    batch, *sizes, channels = shape
+    return (batch, *(max(1, int(size * scale + 0.5)) for size in sizes), channels)
 
 
 def _with(layer: Layer, setting: _Setting) -> Layer:
@@ -470,8 +453,7 @@ def _placed(whole: Any, places: tuple[int | slice, ...], value: Any) -> Any:
         raise ValueError(f"{shown(whole)} is no list with entries")
     place, *inner = places
     if isinstance(place, int):
-        inside = -len(whole) <= place < len(whole)
-        positions = [place % len(whole)] if inside else []
+        positions = [place % len(whole)] if -len(whole) <= place < len(whole) else []
     else:
         positions = list(range(len(whole))[place])
     found = list(whole)

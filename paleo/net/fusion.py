@@ -22,31 +22,19 @@ The bytes that are left are those of the operations; cost models price them as F
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from paleo.graph import Graph, Node
-from paleo.layers import Layer
-from paleo.layers.base import Kept, is_one
-from paleo.layers.convolution import Filtered
-from paleo.layers.dense import Einsum, InnerProduct, MatMul
-from paleo.layers.normalization import BatchNorm, Scale
-from paleo.layers.parts import made_of
-from paleo.layers.pointwise import Activation, Dropout, Elementwise, Pointwise, PReLU, Sigmoid
-from paleo.layers.shaping import Flatten, Reshape
-from paleo.quantity import product
-from paleo.tensor import num_elements
-from paleo.work import Fused, Operation, Pass, Stream
+from paleo.core.operations import Fused, Operation, Pass, Stream
+from paleo.core.quantity import product
+from paleo.core.tensor import num_elements
+from paleo.net.graph import Graph, Node
+from paleo.net.layers import Layer
+from paleo.net.layers.base import MemoryNeeds, is_one
+from paleo.net.layers.pointwise import Activation
 
-__all__ = ["FusedPass", "fused_backward", "fused_forward", "inference_forward"]
-
-#: The layers that take each element by itself.
-_POINTWISE = (Activation, Dropout, Elementwise, PReLU, Scale, Sigmoid)
-#: The layers whose kernels take on what is behind them.
-_LEADING = (Filtered, InnerProduct, MatMul, Einsum, Pointwise, Elementwise)
 #: What stands for a bias among the parts of a layer.
 _BIAS = Activation(function="affine")
 
@@ -85,8 +73,14 @@ class _Taken(NamedTuple):
         reads, writes = operation.reads, operation.writes[1:]
         if self.between:
             writes = (element_size * num_elements(self.between.output), *writes)
-        left = tuple(reads[place] for place in self.others)
-        return Stream(operation.name, left, writes, operation.flops)
+        roles = operation.read_roles
+        assert isinstance(operation, Stream)  # as all pointwise ones are
+        return replace(
+            operation,
+            reads=tuple(reads[place] for place in self.others),
+            writes=writes,
+            roles=tuple(roles[place] for place in self.others),
+        )
 
 
 @dataclass(eq=False, slots=True)
@@ -96,15 +90,6 @@ class _Kernel:
     node: Node
     head: Operation
     tail: list[_Taken] = field(default_factory=list)
-
-    @property
-    def key(self) -> Hashable:
-        """What equal ones have in common."""
-        return id(self.head), *(each.key for each in self.tail)
-
-    def finished(self, element_size: int) -> Operation:
-        """Return the kernel as one operation."""
-        return Fused(self.head, tuple(each.stream(element_size) for each in self.tail))
 
 
 class _Kernels:
@@ -126,43 +111,29 @@ class _Kernels:
         def finished(kernel: _Kernel) -> Operation:
             if not kernel.tail:
                 return kernel.head
-            key = kernel.key
+            key = id(kernel.head), *(taken.key for taken in kernel.tail)
             if key not in known:
-                known[key] = kernel.finished(self._element_size)
+                tail = tuple(taken.stream(self._element_size) for taken in kernel.tail)
+                known[key] = Fused(kernel.head, tail)
             return known[key]
 
         return [tuple(map(finished, own)) for own in self._of]
 
 
-class _Nature(NamedTuple):
-    """What of a type of layer tells with which others it can be fused.
+class _Traits(NamedTuple):
+    """What of a node tells with which others it can be fused, in training or in inference.
 
-    `is_view` tells whether it hands its input on as it is, `leads` whether its kernels take on what
-    is behind them.
+    `is_view` tells whether it hands its input on as it is. `size` is the elements of a sample of
+    what it gives, and whether it gives those of one sample alone.
     """
 
     is_view: bool
-    leads: bool
     is_pointwise: bool
-
-
-class _Traits(NamedTuple):
-    """What of a node does so: its nature, and how large a sample's part of what it gives is.
-
-    `size` is the elements of a sample, and whether it gives those of one sample alone.
-    """
-
-    nature: _Nature
     size: tuple[int, bool]
 
 
-@functools.cache
-def _nature(kind: type[Layer], training: bool) -> _Nature:
-    return _Nature(
-        issubclass(kind, Reshape | Flatten) or (issubclass(kind, Dropout) and not training),
-        issubclass(kind, _LEADING),
-        issubclass(kind, _POINTWISE) or (issubclass(kind, BatchNorm) and not training),
-    )
+def _is_pointwise(layer: Layer, training: bool) -> bool:
+    return layer.is_pointwise or (layer.takes_statistics and not training)
 
 
 def _all_traits(graph: Graph, training: bool) -> list[_Traits]:
@@ -171,10 +142,12 @@ def _all_traits(graph: Graph, training: bool) -> list[_Traits]:
 
 
 def _traits(graph: Graph, node: Node, training: bool) -> _Traits:
-    nature = _nature(type(node.layer), training)
-    if isinstance(node.layer, Einsum) and len(node.parents) == 1:  # a sum
-        nature = nature._replace(leads=False)
-    return _Traits(nature, (product(node.output[1:]), is_one(node.output[0])))
+    layer = node.layer
+    return _Traits(
+        layer.is_view or (layer.is_training_only and not training),
+        _is_pointwise(layer, training),
+        (int(product(node.output[1:])), is_one(node.output[0])),
+    )
 
 
 @dataclass(eq=False, slots=True)
@@ -196,7 +169,7 @@ def _tensors(graph: Graph, training: bool) -> list[_Tensor]:
     """Return the tensor of each node, with those who read it."""
     found: list[_Tensor] = []
     for node, traits in zip(graph.nodes, graph.once(_all_traits, training), strict=True):
-        if traits.nature.is_view:
+        if traits.is_view:
             found.append(found[node.parents[0]])
             continue
         index = node.index
@@ -215,7 +188,7 @@ def inference_forward(graph: Graph) -> FusedPass:
     """
     kernels = _Kernels(graph)
     for node in graph.nodes:
-        if not isinstance(node.layer, Dropout):
+        if not node.layer.is_training_only:
             for step in graph.of_equal(_steps, node, False):
                 kernels.begin(node, step.operation)
     return FusedPass({Pass.FORWARD: kernels.finished()}, {})
@@ -240,31 +213,30 @@ def _forward(graph: Graph, training: bool) -> FusedPass:
     learning: list[bool] = []
     for node, traits in zip(graph.nodes, graph.once(_all_traits, training), strict=True):
         needed = tuple([training and learning[parent] for parent in node.parents])
-        kept, steps = graph.of_equal(_does, node, needed, training)
+        kept = graph.of_equal(_keeps, node, needed)
         learns = training and not kept.ends and (any(needed) or node.is_trained)
         learning.append(learns)
-        if traits.nature.is_view:
+        if traits.is_view:
             continue
         inputs = [tensors[parent] for parent in node.parents]
         kernel: _Kernel | None = None
-        for step in steps:
+        for step in graph.of_equal(_steps, node, training):
             operation = step.operation
             if not step.is_pointwise:
                 kernel = kernels.begin(node, operation)
             elif kernel:  # nobody else reads what is between the parts of a layer
-                between = node if learns and step.is_kept else None
-                kernel.tail.append(_Taken(operation, (), between))
+                kernel.tail.append(_Taken(operation, (), node if learns and step.is_kept else None))
             elif before := _before(node, traits, inputs, made_by):
                 kernel = made_by[before.node.index]
                 own = [each is before for each in inputs]
-                wanted = before.node.index in kept_outputs
-                wanted = wanted or (learns and any(own[k] for k in kept.inputs))
-                others = () if all(own) else tuple(k for k, is_own in enumerate(own) if not is_own)
+                is_kept = learns and any(own[k] for k in kept.inputs)
+                wanted = is_kept or before.node.index in kept_outputs
+                others = tuple(k for k, is_own in enumerate(own) if not is_own)
                 kernel.tail.append(_Taken(operation, others, before.node if wanted else None))
                 into[node.index] = kernel.node.index
             else:
                 kernel = kernels.begin(node, operation)
-        if traits.nature.leads and kernel:
+        if node.layer.leads and kernel:
             made_by[node.index] = kernel
             if learns and kept.output:
                 kept_outputs.add(node.index)
@@ -284,47 +256,31 @@ class _Step(NamedTuple):
 
 def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     """Return the operations of the forward pass of a node."""
-    operations, parts = graph.operations(node, Pass.FORWARD), made_of(node.layer)
+    operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
     layers = [node.layer] * len(operations)
-    if isinstance(node.layer, Filtered | InnerProduct):
-        num_biases = len(operations) - len(parts)
-        layers = [parts[0], *[_BIAS] * num_biases, *parts[1:]]
+    if node.layer.adds_bias:
+        layers = [parts[0], *[_BIAS] * (len(operations) - len(parts)), *parts[1:]]
     found: list[_Step] = []
     for layer, operation in zip(layers, operations, strict=True):
-        if isinstance(layer, BatchNorm) and not training:  # nothing is read for statistics
-            reads = operation.reads[:1]
-            operation = Stream(operation.name, reads, operation.writes, operation.flops)
-        pointwise = _nature(type(layer), training).is_pointwise
+        if layer.takes_statistics and not training:  # nothing is read for statistics
+            assert isinstance(operation, Stream)
+            operation = replace(operation, reads=operation.reads[:1], roles=operation.roles[:1])
+        pointwise = _is_pointwise(layer, training)
         kept = pointwise and found and layer is not _BIAS and _keeps_made(graph, node, layer).inputs
         found.append(_Step(operation, pointwise, bool(kept)))
     return found
 
 
-class _Keeps(NamedTuple):
-    """What a node keeps for its backward pass: of its inputs, by position, and what it gives."""
-
-    inputs: tuple[int, ...]
-    output: bool
-    ends: bool
-
-
-def _does(
-    graph: Graph, node: Node, needed: tuple[bool, ...], training: bool
-) -> tuple[_Keeps, list[_Step]]:
-    """Return what a node keeps for its backward pass, and what it does in the forward pass."""
-    return _keeps(graph, node, needed), graph.of_equal(_steps, node, training)
-
-
-def _keeps(graph: Graph, node: Node, needed: tuple[bool, ...]) -> _Keeps:
+def _keeps(graph: Graph, node: Node, needed: tuple[bool, ...]) -> MemoryNeeds:
     """Return what the first part of a node keeps of its inputs, and the last of its output."""
-    parts = made_of(node.layer)
+    parts = node.layer.parts
     first = last = parts[0].keeps(node.inputs, graph.element_size, needed)
     if len(parts) > 1:
         last = _keeps_made(graph, node, parts[-1])
-    return _Keeps(first.inputs, last.output, first.ends)
+    return MemoryNeeds(first.inputs, last.output, ends=first.ends)
 
 
-def _keeps_made(graph: Graph, node: Node, part: Layer) -> Kept:
+def _keeps_made(graph: Graph, node: Node, part: Layer) -> MemoryNeeds:
     """Return what a later part of a node, which reads what the node made, keeps."""
     return part.keeps((node.output,), graph.element_size, (True,))
 
@@ -356,8 +312,9 @@ def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...]) -> FusedPass:
     made_by: dict[int, _Kernel] = {}
     into: dict[int, int] = {}
     for node in reversed(graph.nodes):
-        wanted, traits = needed[node.index], all_traits[node.index]
-        inward, weights = graph.of_equal(_gradients, node, wanted)
+        wanted = needed[node.index]
+        inward = graph.operations(node, Pass.INPUT_GRADIENT, wanted)
+        weights = graph.operations(node, Pass.WEIGHT_GRADIENT)
         # The kernel that makes the gradient of what the node gives.
         kernel = made_by.get(node.index)
         if kernel and _has_pointwise_gradient(node, wanted, inward, all_traits):
@@ -366,7 +323,7 @@ def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...]) -> FusedPass:
             into[node.index] = kernel.node.index
             made = [kernel]
         else:
-            if kernel and isinstance(node.layer, Filtered) and node.layer.activation:
+            if kernel and any(part.is_pointwise for part in node.layer.parts[1:]):
                 active = weights[1]  # it stands behind the filter's gradient
                 weights = (weights[0], *weights[2:])
                 kernel.tail.append(_Taken(active, _but_first(active), None))
@@ -374,25 +331,14 @@ def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...]) -> FusedPass:
             made = [to_inputs.begin(node, operation) for operation in inward]
         for operation in weights:
             to_weights.begin(node, operation)
-        if traits.nature.leads:
+        if node.layer.leads:
             inputs = [tensors[parent] for parent in node.parents]
             read = list(itertools.compress(inputs, wanted))
             made_by.update(_makers(node, read, inward, made))
     return FusedPass(
-        {
-            Pass.INPUT_GRADIENT: to_inputs.finished(),
-            Pass.WEIGHT_GRADIENT: to_weights.finished(),
-        },
+        {Pass.INPUT_GRADIENT: to_inputs.finished(), Pass.WEIGHT_GRADIENT: to_weights.finished()},
         into,
     )
-
-
-def _gradients(
-    graph: Graph, node: Node, wanted: tuple[bool, ...]
-) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
-    """Return the operations that make the gradients of inputs, and those of parameters."""
-    inward = graph.operations(node, Pass.INPUT_GRADIENT, wanted)
-    return inward, graph.operations(node, Pass.WEIGHT_GRADIENT)
 
 
 def _but_first(operation: Operation) -> tuple[int, ...]:
@@ -408,7 +354,7 @@ def _has_pointwise_gradient(
 ) -> bool:
     """Tell whether the gradient of a node's inputs is one operation, element by element."""
     own = all_traits[node.index]
-    if len(inward) != 1 or not own.nature.is_pointwise:
+    if len(inward) != 1 or not own.is_pointwise:
         return False
     first = node.parents[wanted.index(True)]
     return len(inward[0].writes) == sum(wanted) and own.size == all_traits[first].size

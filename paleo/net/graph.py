@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import graphlib
 import heapq
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
-from paleo.errors import Mistakes, NetSpecError, SettingError
-from paleo.layers import Layer, ShapeError
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.quantity import Quantity, ceil_div, is_array, largest, maximum, whole_array
-from paleo.tensor import Precision, Shape, find_precision, num_elements
-from paleo.values import MAX_COUNT, shown
-from paleo.work import Operation, Pass, Unpriced, Work, total_work
-
-__all__ = [
-    "Graph",
-    "Node",
-    "build",
-    "infer_nodes",
-    "longest_path",
-    "of_net",
-    "typical",
-    "unpriced",
-]
+from paleo.core.checks import MAX_COUNT, shown
+from paleo.core.errors import Mistakes, NetSpecError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Operation, Pass, Unpriced, Work, total_work
+from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
+from paleo.core.tensor import Precision, Shape, Shapes, find_precision, num_elements
+from paleo.net.layers import Layer, ShapeError
+from paleo.net.spec import LayerSpec, NetSpec
 
 #: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
 _KEPT, _FEW = 8, 64
@@ -50,7 +41,7 @@ class Node:
     layer: Layer
     shard: int | None
     parents: tuple[int, ...]
-    inputs: tuple[Shape, ...]
+    inputs: Shapes
     output: Shape
     #: The index of the first node of an equal layer and inputs, which does the same.
     like: int
@@ -122,18 +113,16 @@ class Graph:
 
         What is found must not hold the graph, so that it is gone as soon as nobody has it.
         """
-        key = (what, *arguments)
-        found: _Found | None = self._known.get(key)
-        if found is None:
-            found = self._known[key] = what(self, *arguments)
-        return found
+        return self._remembered((what, *arguments), what, *arguments)
 
     def of_equal(self, what: Callable[..., _Found], node: Node, *arguments: Hashable) -> _Found:
         """Return `what(graph, node, *arguments)`, found once for all equal nodes; as `once`."""
-        key = (what, node.like, *arguments)
+        return self._remembered((what, node.like, *arguments), what, node, *arguments)
+
+    def _remembered(self, key: Hashable, what: Callable[..., _Found], *arguments: Any) -> _Found:
         found: _Found | None = self._known.get(key)
         if found is None:
-            found = self._known[key] = what(self, node, *arguments)
+            found = self._known[key] = what(self, *arguments)
         return found
 
     def work(self, node: Node, direction: Pass) -> Work:
@@ -148,6 +137,8 @@ def _operations(
         if not any(needed):
             return ()
         return node.layer.input_gradient(node.inputs, graph.element_size, needed)
+    if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
+        return ()
     return node.layer.operations(direction, node.inputs, graph.element_size)
 
 
@@ -161,13 +152,13 @@ def build(
 
     `batch_size` replaces the first dimension of every tensor; None keeps the file's. An
     array of batch sizes gives a graph of array-valued shapes. `dtype` is one of
-    paleo.tensor.PRECISIONS. `adapt` may put another layer in the place of each. Raises
+    paleo.core.tensor.PRECISIONS. `adapt` may put another layer in the place of each. Raises
     NetSpecError with every layer that does not fit, SettingError for an unknown dtype or a
     batch size that is not a whole number above 0.
     """
     find_precision(dtype)
     batch: Any = None if batch_size is None else checked_batch(batch_size)
-    adapt = of_net(_needed, net, adapt)
+    adapt = cached_for_net(_needed, net, adapt)
     if not is_array(batch):
         return _known_graph(net, batch, dtype, adapt)
     if batch.ndim == 1 and batch.size <= _FEW:
@@ -175,11 +166,11 @@ def build(
     return Graph(net.name, _nodes(net, batch, adapt), dtype)
 
 
-#: What was found of nets by `of_net`.
+#: What was found of nets by `cached_for_net`.
 _known_of_nets: WeakKeyDictionary[NetSpec, dict[Any, Any]] = WeakKeyDictionary()
 
 
-def of_net(what: Callable[..., _Found], net: NetSpec, *arguments: Hashable) -> _Found:
+def cached_for_net(what: Callable[..., _Found], net: NetSpec, *arguments: Hashable) -> _Found:
     """Return `what(net, *arguments)`, found once as long as the net is there.
 
     It is for what every question about a net begins with, whatever the batch and the device. What
@@ -209,7 +200,7 @@ def typical(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None = N
 
     (A batch of 1 is special, since dimensions of 1 are repeated.) Raises as `build`.
     """
-    return _typical_graph(net, dtype, of_net(_needed, net, adapt))
+    return _typical_graph(net, dtype, cached_for_net(_needed, net, adapt))
 
 
 @functools.lru_cache(maxsize=_KEPT)
@@ -234,8 +225,7 @@ class _Inferred:
 
         Raises ShapeError if a layer does not fit there, or if nodes that are alike here are not.
         """
-        growth = ceil_div(largest(batch), self.batch_size)
-        is_small = self.largest_count * growth <= _FAR_BELOW
+        is_small = self.largest_count * ceil_div(largest(batch), self.batch_size) <= _FAR_BELOW
         has_arrays = is_array(batch)
         nodes: list[Node] = []
         for old in self.nodes:
@@ -273,8 +263,8 @@ def _inferred(
 
 def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     """Return the nodes at the net's own batch size, or at 2 if that is 1."""
-    own = of_net(_inferred, net, None, adapt)
-    return own if own.batch_size > 1 else of_net(_inferred, net, 2, adapt)
+    own = cached_for_net(_inferred, net, None, adapt)
+    return own if own.batch_size > 1 else cached_for_net(_inferred, net, 2, adapt)
 
 
 def _nodes(
@@ -282,7 +272,7 @@ def _nodes(
 ) -> tuple[Node, ...]:
     """Return the nodes at a batch size, None the net's own; raises NetSpecError."""
     if batch is None:
-        return of_net(_inferred, net, None, adapt).nodes
+        return cached_for_net(_inferred, net, None, adapt).nodes
     # What is wrong, and where, is found layer by layer.
     with contextlib.suppress(ShapeError, NetSpecError):
         return _typical(net, adapt).at(batch)
@@ -297,11 +287,8 @@ def _known_graph(
     adapt: Callable[[Layer], Layer] | None,
 ) -> Graph:
     """Return the graph at one batch size, or an array of a few: it is asked for repeatedly."""
-    if not isinstance(batch, tuple):
-        return Graph(net.name, _nodes(net, batch, adapt), dtype)
-    import numpy as np
-
-    return Graph(net.name, _nodes(net, np.array(batch, np.int64), adapt), dtype)
+    sizes = np.array(batch, np.int64) if isinstance(batch, tuple) else batch
+    return Graph(net.name, _nodes(net, sizes, adapt), dtype)
 
 
 def checked_batch(batch_size: Any) -> Quantity:
@@ -316,16 +303,13 @@ def checked_batch(batch_size: Any) -> Quantity:
 
 
 def infer_nodes(
-    net: NetSpec,
-    batch: Quantity | None,
-    mistakes: Mistakes,
-    adapt: Callable[[Layer], Layer] | None = None,
+    net: NetSpec, mistakes: Mistakes, batch: Quantity | None = None
 ) -> tuple[Node, ...]:
     """Return the nodes of a net in order, noting cycles and layers that do not fit.
 
     A layer below a mistake is left out, so that each mistake is noted once.
     """
-    return _infer(net, batch, mistakes, adapt).nodes
+    return _infer(net, batch, mistakes).nodes
 
 
 def _infer(
@@ -379,7 +363,7 @@ def _by_identity(shape: Shape) -> tuple[Any, ...]:
     return tuple(("array", id(size)) if is_array(size) else size for size in shape)
 
 
-def _are_same(shapes: tuple[Shape, ...], others: tuple[Shape, ...]) -> bool:
+def _are_same(shapes: Shapes, others: Shapes) -> bool:
     return [*map(_by_identity, shapes)] == [*map(_by_identity, others)]
 
 
@@ -401,7 +385,7 @@ def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) ->
     return shape
 
 
-def _check_size(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> Quantity:
+def _check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
     """Return the largest count of this layer; raises ShapeError if it is too large."""
     most = largest(output[0])
 
@@ -425,50 +409,31 @@ def _check_size(layer: Layer, inputs: tuple[Shape, ...], output: Shape) -> Quant
 def _sorted(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
     """Return the layers parents first, else in the file's order; notes a cycle as a mistake."""
     position = {spec.name: i for i, spec in enumerate(net.layers)}
-    children: list[list[int]] = [[] for _ in net.layers]
-    waiting = [0] * len(net.layers)
-    for i, spec in enumerate(net.layers):
-        for parent in spec.parents:
-            if parent in position:  # a parent with a mistake is not there
-                children[position[parent]].append(i)
-                waiting[i] += 1
-    ready = [i for i, count in enumerate(waiting) if not count]
+    # A parent with a mistake is not there.
+    parents = [[position[p] for p in spec.parents if p in position] for spec in net.layers]
+    while True:
+        sorter = graphlib.TopologicalSorter(dict(enumerate(parents)))
+        try:
+            sorter.prepare()
+            break
+        except graphlib.CycleError as error:
+            cycle: list[int] = error.args[1][1:]
+        first = cycle.index(min(cycle))
+        specs = [net.layers[i] for i in cycle[first:] + cycle[:first]]
+        shown = [spec.name for spec in specs[:6]] + ["..."] * (len(specs) > 6)
+        path = " -> ".join([*shown, specs[0].name])
+        mistakes.add(f"a cycle: {path}", specs[0].name, "parents")
+        for i in cycle:  # go on behind the cycle: there may be another
+            parents[i] = []
+    ready: list[int] = []
     order: list[LayerSpec] = []
-    left = set(range(len(net.layers)))
-    while left:
-        while ready:
-            i = heapq.heappop(ready)
-            if i not in left:
-                continue
-            left.remove(i)
-            order.append(net.layers[i])
-            for child in children[i]:
-                waiting[child] -= 1
-                if not waiting[child]:
-                    heapq.heappush(ready, child)
-        if left:
-            # Go on behind the cycle: there may be another.
-            cycle = _cycle(net, left, position)
-            specs = [net.layers[i] for i in cycle]
-            shown = [spec.name for spec in specs[:6]] + ["..."] * (len(specs) > 6)
-            path = " -> ".join([*shown, specs[0].name])
-            mistakes.add(f"a cycle: {path}", specs[0].name, "parents")
-            ready = sorted(cycle)
+    while sorter.is_active():
+        for i in sorter.get_ready():
+            heapq.heappush(ready, i)
+        i = heapq.heappop(ready)
+        order.append(net.layers[i])
+        sorter.done(i)
     return order
-
-
-def _cycle(net: NetSpec, left: set[int], position: dict[str, int]) -> list[int]:
-    """Return one cycle among the layers that are `left`, each followed by a child of it."""
-    seen: dict[int, int] = {}
-    path: list[int] = []
-    i = min(left)
-    while i not in seen:
-        seen[i] = len(path)
-        path.append(i)
-        i = next(position[p] for p in net.layers[i].parents if position.get(p) in left)
-    cycle = path[seen[i] :][::-1]
-    first = cycle.index(min(cycle))
-    return cycle[first:] + cycle[:first]
 
 
 def unpriced(graph: Graph) -> tuple[Unpriced, ...]:
@@ -484,12 +449,8 @@ def unpriced(graph: Graph) -> tuple[Unpriced, ...]:
 
 def longest_path(graph: Graph, seconds: list[Quantity]) -> Quantity:
     """Return the largest sum of `seconds` (one for each node) along any path."""
-    longest: Quantity = 0.0
     until: list[Quantity] = []
     for node, own in zip(graph.nodes, seconds, strict=True):
-        before: Quantity = 0.0
-        for parent in node.parents:
-            before = maximum(before, until[parent])
+        before = functools.reduce(maximum, [0.0, *(until[parent] for parent in node.parents)])
         until.append(before + own)
-        longest = maximum(longest, until[-1])
-    return longest
+    return functools.reduce(maximum, [0.0, *until])

@@ -13,17 +13,15 @@ import os
 import re
 from pathlib import Path
 
-from paleo.errors import Mistakes, NetSpecError
-from paleo.graph import build, infer_nodes
-from paleo.importers import PYTHON, ImportOptions, hint, importer_of, read
-from paleo.netspec import NetSpec, parse
-from paleo.netwriter import dumps
-from paleo.registry import unknown
-from paleo.values import shown
+from paleo.core.checks import shown
+from paleo.core.errors import Mistakes, NetSpecError
+from paleo.core.registry import unknown
+from paleo.net.graph import build, infer_nodes
+from paleo.net.importers import PYTHON, ImportOptions, hint, importer_of, read
+from paleo.net.spec import NetSpec, parse
+from paleo.net.writer import dumps
 
-__all__ = ["load", "loads", "net_names", "net_path", "net_source"]
-
-_PACKAGE = Path(__file__).parent
+_PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
 
 
@@ -56,7 +54,7 @@ def net_path(net: str | os.PathLike[str]) -> Path:
     nets = _predefined()
     if text in nets:
         return nets[text]
-    if text and _exists(path):
+    if os.path.exists(text):  # noqa: PTH110  # False for what cannot be a path
         return path
     if path.suffix == ".json" and path.stem in nets and str(path.parent) in (".", "nets"):
         return nets[path.stem]
@@ -73,13 +71,6 @@ def net_source(net: str | os.PathLike[str]) -> str:
     return target if target.startswith(PYTHON) else os.fspath(net_path(target))
 
 
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long for a path, or with a NUL
-        return False
-
-
 def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None = None) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
@@ -89,6 +80,10 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
 
     Raises NetSpecError with every mistake of the file, UnknownNameError for a name that is
     not known.
+
+    >>> net = paleo.load("alex_v2")
+    >>> net.name, len(net.layers)
+    ('alex_v2', 15)
     """
     if isinstance(net, NetSpec):
         return net
@@ -118,11 +113,17 @@ def loads(text: str | bytes, file: str | None = None) -> NetSpec:
 
     `file` names it in messages. Raises NetSpecError with every mistake: of the format, of
     parents, and of shapes at the text's own batch size.
+
+    >>> net = paleo.loads('''{"name": "small", "layers": {
+    ...     "data": {"type": "Input", "tensor": [8, 28, 28, 1]},
+    ...     "scores": {"type": "InnerProduct", "parents": ["data"], "num_outputs": 10}}}''')
+    >>> [layer.name for layer in net.layers]
+    ['data', 'scores']
     """
     mistakes = Mistakes(file)
     net = parse(text, file, mistakes)
     if mistakes:
-        infer_nodes(net, None, mistakes)
+        infer_nodes(net, mistakes)
     mistakes.raise_as(NetSpecError)
     build(net)  # the nodes are kept: those at other batch sizes are made from them
     return net

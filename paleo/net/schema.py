@@ -1,17 +1,15 @@
 """The JSON Schema of net files, made from what the layer types declare.
 
-`paleo/net.schema.json` is this, written out for editors; a test holds them together.
+It is made when it is asked for, since plug-ins add layer types.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from paleo.layers import LAYERS, Layer
-from paleo.layers.keys import Whole
-from paleo.netspec import BLOCKS, LAYER_KEYS, MAX_SPLITS, ROOT_KEYS
-
-__all__ = ["net_schema"]
+from paleo.net.layers import LAYERS, Layer
+from paleo.net.layers.fields import Whole
+from paleo.net.spec import BLOCKS, LAYER_KEYS, MAX_SPLITS, ROOT_KEYS
 
 _PARENTS = {
     "description": "the layers that feed this one; empty for an Input, and in a block for the "
@@ -22,8 +20,15 @@ _PARENTS = {
 _LAYERS = {"$ref": "#/$defs/layers"}
 
 
-def _first_line(thing: Any) -> str:
-    return str(thing.__doc__ or "").splitlines()[0]
+def _object(description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    """Return the schema of an object that has these keys and no others."""
+    return {
+        "description": description,
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
 
 
 def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
@@ -43,13 +48,7 @@ def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
         properties[key] = schema
     if source:
         properties["parents"] = {**_PARENTS, "maxItems": 0}
-    return {
-        "description": _first_line(layer),
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return _object(str(layer.__doc__ or "").splitlines()[0], properties, required)
 
 
 def _block_schema(name: str) -> dict[str, Any]:
@@ -68,15 +67,11 @@ def _block_schema(name: str) -> dict[str, Any]:
         },
     }
     keys = BLOCKS[name]
-    return {
-        "description": "layers in a namespace of their own"
-        if name == "Block"
-        else "layers in a namespace of their own, each split over devices",
-        "type": "object",
-        "properties": {key: known[key] for key in keys},
-        "required": [key for key in keys if key != "endpoint"],
-        "additionalProperties": False,
-    }
+    description = "layers in a namespace of their own"
+    if "splits" in keys:
+        description += ", each split over devices"
+    required = [key for key in keys if key != "endpoint"]
+    return _object(description, {key: known[key] for key in keys}, required)
 
 
 def net_schema() -> dict[str, Any]:
@@ -94,19 +89,16 @@ def net_schema() -> dict[str, Any]:
         }
         for name in kinds
     ]
+    properties: dict[str, Any] = {
+        **{key: {"description": doc, "type": "string"} for key, doc in ROOT_KEYS.items()},
+        "name": {"description": ROOT_KEYS["name"], "type": "string", "minLength": 1},
+        "layers": {"description": ROOT_KEYS["layers"], **_LAYERS},
+    }
+    summary = "A deep neural network as layers and who feeds whom."
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Paleo net-spec",
-        "description": "A deep neural network as layers and who feeds whom.",
-        "type": "object",
-        "properties": {
-            "$schema": {"description": ROOT_KEYS["$schema"], "type": "string"},
-            "name": {"description": ROOT_KEYS["name"], "type": "string", "minLength": 1},
-            "source": {"description": ROOT_KEYS["source"], "type": "string"},
-            "layers": {"description": ROOT_KEYS["layers"], **_LAYERS},
-        },
-        "required": ["name", "layers"],
-        "additionalProperties": False,
+        **_object(summary, properties, ["name", "layers"]),
         "$defs": {
             "layers": {
                 "type": "object",

@@ -11,27 +11,16 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from six import ensure_str
 
-from paleo.errors import Mistakes, NetSpecError
-from paleo.layers import LAYERS, Layer, ShapeError
-from paleo.layers.shaping import Input
-from paleo.values import shown, whole
-
-__all__ = [
-    "BLOCKS",
-    "LAYER_KEYS",
-    "MAX_NESTING",
-    "MAX_SPLITS",
-    "ROOT_KEYS",
-    "LayerSpec",
-    "NetSpec",
-    "parse",
-]
+from paleo.core.checks import shown, whole_number
+from paleo.core.errors import Mistake, Mistakes, NetSpecError
+from paleo.core.frozen import dataclass
+from paleo.net.layers import LAYERS, Layer, ShapeError
 
 #: The keys of a net file, and what each is.
 ROOT_KEYS = {
@@ -102,25 +91,18 @@ class NetSpec:
     @property
     def splits(self) -> tuple[int, ...]:
         """The different numbers of slices that its layers are split into, none if unsplit."""
-        slices: dict[str, int] = {}
-        for spec in self.layers:
-            if spec.shard is not None:
-                slices[spec.origin] = slices.get(spec.origin, 0) + 1
+        slices = Counter(spec.origin for spec in self.layers if spec.shard is not None)
         return tuple(sorted(set(slices.values())))
 
     def with_batch(self, batch_size: int) -> NetSpec:
         """Return this net with another batch size of its own."""
         layers = tuple(
-            replace(spec, layer=spec.layer.replace(tensor=(batch_size, *spec.layer.tensor[1:])))
-            if isinstance(spec.layer, Input)
+            replace(spec, layer=spec.layer.of_shape((batch_size, *spec.layer.infer_shape(())[1:])))
+            if spec.layer.is_input
             else spec
             for spec in self.layers
         )
         return replace(self, layers=layers)
-
-
-class _FaultyError(Exception):
-    """A reference that cannot be followed; the mistake is noted already."""
 
 
 class _Object(dict[str, Any]):
@@ -157,7 +139,6 @@ class _Leaf:
     name: str
     scope: _Scope
     layer: Layer | None = None
-    type_name: str = ""
     #: Whether its type takes no parents.
     is_source: bool = False
     parents: list[str] | None = None
@@ -173,11 +154,7 @@ def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
     try:
         return _Reader(mistakes).read(_decode(text, file), file)
     except RecursionError:
-        raise NetSpecError(f"{_where(file)}not a net: nested too deeply") from None
-
-
-def _where(file: str | None) -> str:
-    return f"{file}: " if file else ""
+        raise NetSpecError(Mistake("not a net: nested too deeply", file)) from None
 
 
 def _whole_number(digits: str) -> int:
@@ -186,7 +163,6 @@ def _whole_number(digits: str) -> int:
 
 
 def _decode(text: str | bytes, file: str | None) -> _Object:
-    where = _where(file)
     try:
         value = json.loads(
             ensure_str(text, "utf-8").lstrip("\ufeff"),
@@ -194,13 +170,13 @@ def _decode(text: str | bytes, file: str | None) -> _Object:
             parse_int=_whole_number,
         )
     except json.JSONDecodeError as error:
-        raise NetSpecError(
-            f"{where}not JSON: {error.msg} at line {error.lineno}, column {error.colno}"
-        ) from None
+        place = f"line {error.lineno}, column {error.colno}"
+        raise NetSpecError(Mistake(f"not JSON: {error.msg} at {place}", file)) from None
     except UnicodeDecodeError:
-        raise NetSpecError(f"{where}not JSON: not text in UTF-8") from None
+        raise NetSpecError(Mistake("not JSON: not text in UTF-8", file)) from None
     if not isinstance(value, _Object):
-        raise NetSpecError(f"{where}not a net: expected a JSON object with name and layers")
+        message = "not a net: expected a JSON object with name and layers"
+        raise NetSpecError(Mistake(message, file))
     return value
 
 
@@ -215,27 +191,37 @@ class _Reader:
 
     def read(self, root: _Object, file: str | None) -> NetSpec:
         self._only(root, tuple(ROOT_KEYS), None)
-        name, source = root.get("name"), root.get("source", "")
-        if not isinstance(name, str) or not name:
-            found = f"got {shown(name)}" if "name" in root else "it is missing"
-            self.mistakes.add(f"expected the net's name, {found}", key="name")
-            name = ""
-        if not isinstance(source, str):
-            self.mistakes.add(f"expected a text, got {shown(source)}", key="source")
-            source = ""
+        name = self._text(root, "name", "the net's name")
+        if name == "":
+            self._expected("the net's name", root, "name")
+        source = self._text(root, "source", "a text") if "source" in root else ""
         self._declare_all(root, _Scope(), None, 0)
         layers = tuple(self._specs())
         if not self.mistakes and not any(spec.layer.is_input for spec in layers):
             self.mistakes.add("there is no Input", key="layers")
-        return NetSpec(name, layers, file, source)
+        return NetSpec(name or "", layers, file, source or "")
+
+    def _expected(self, what: str, body: _Object, key: str, layer: str | None = None) -> None:
+        """Note that what a key holds is not what is expected, or that it is missing."""
+        found = f"got {shown(body[key])}" if key in body else "it is missing"
+        self.mistakes.add(f"expected {what}, {found}", layer, key)
+
+    def _text(self, body: _Object, key: str, what: str, layer: str | None = None) -> str | None:
+        """Return the text that a key holds; None, which is noted, if it holds none."""
+        if isinstance(text := body.get(key), str):
+            return text
+        self._expected(what, body, key, layer)
+        return None
 
     def _only(self, body: _Object, known: tuple[str, ...], layer: str | None) -> None:
         for name in body.repeated:
             self.mistakes.add("given twice", layer, name)
         for name in body:
             if name not in known:
-                hint = self.mistakes.near(name, known) or f"; there are: {', '.join(known)}"
-                self.mistakes.add(f"unknown key{hint}", layer, name)
+                self.mistakes.add(f"unknown key{self._guess(name, known)}", layer, name)
+
+    def _guess(self, name: str, known: Sequence[str]) -> str:
+        return self.mistakes.near(name, known) or f"; there are: {', '.join(known)}"
 
     # Declaring
 
@@ -267,19 +253,13 @@ class _Reader:
         if not isinstance(body, _Object):
             self.mistakes.add(f"expected an object, got {shown(body)}", full)
             return
-        kind = body.get("type")
-        if not isinstance(kind, str):
-            found = f"got {shown(kind)}" if "type" in body else "it is missing"
-            self.mistakes.add(f"expected a layer type, {found}", full, "type")
+        kind = self._text(body, "type", "a layer type", full)
+        if kind is None:
             return
-        leaf.type_name = kind
         if kind in BLOCKS:
             self._declare_block(full, kind, body, scope, depth)
         elif kind not in LAYERS:
-            hint = (
-                self.mistakes.near(kind, [*LAYERS, *BLOCKS])
-                or f"; there are: {', '.join([*LAYERS, *BLOCKS])}"
-            )
+            hint = self._guess(kind, [*LAYERS, *BLOCKS])
             self.mistakes.add(f"unknown layer type {shown(kind)}{hint}", full, "type")
             leaf.parents = self._parents(body, full)
         else:
@@ -287,24 +267,17 @@ class _Reader:
             leaf.is_source = cls.is_source()
             leaf.parents = self._parents(body, full, required=not leaf.is_source)
             leaf.layer = self._layer(cls, body, full)
-            leaf.shares = self._shares(body, full)
+            if body.get("shares") is not None:
+                leaf.shares = self._text(body, "shares", "the name of a layer", full)
 
     def _parents(self, body: _Object, full: str, required: bool = True) -> list[str] | None:
         if "parents" not in body and not required:
             return []
         parents = body.get("parents")
         if not isinstance(parents, list) or not all(isinstance(p, str) for p in parents):
-            found = f"got {shown(parents)}" if "parents" in body else "it is missing"
-            self.mistakes.add(f"expected a list of layer names, {found}", full, "parents")
+            self._expected("a list of layer names", body, "parents", full)
             return None
         return parents
-
-    def _shares(self, body: _Object, full: str) -> str | None:
-        shares = body.get("shares")
-        if shares is None or isinstance(shares, str):
-            return shares
-        self.mistakes.add(f"expected the name of a layer, got {shown(shares)}", full, "shares")
-        return None
 
     def _layer(self, cls: type[Layer], body: _Object, full: str) -> Layer | None:
         """Return the layer that a body describes; None, its mistakes noted, if it is faulty."""
@@ -338,26 +311,13 @@ class _Reader:
             if outer.splits is not None:
                 self.mistakes.add("a ModelParallel cannot stand inside another", full, "type")
             try:
-                scope.splits = whole(body.get("splits"))
+                scope.splits = _checked_splits(body.get("splits"))
             except ValueError as error:
                 missing = "" if "splits" in body else "missing: "
                 self.mistakes.add(f"{missing}{error}", full, "splits")
                 scope.splits = 1
-            if scope.splits > MAX_SPLITS:
-                self.mistakes.add(
-                    f"{scope.splits} slices are too many to mean anything (at most {MAX_SPLITS})",
-                    full,
-                    "splits",
-                )
-                scope.splits = 1
         elif "endpoint" in body:
-            endpoint = body["endpoint"]
-            if isinstance(endpoint, str):
-                scope.endpoint = endpoint
-            else:
-                self.mistakes.add(
-                    f"expected the name of a layer, got {shown(endpoint)}", full, "endpoint"
-                )
+            scope.endpoint = self._text(body, "endpoint", "the name of a layer", full)
         if depth >= MAX_NESTING:
             self.mistakes.add(f"blocks are nested more than {MAX_NESTING} deep", full)
             return
@@ -380,27 +340,23 @@ class _Reader:
             if not isinstance(leaf, _Leaf):
                 continue
             splits = leaf.scope.splits
-            if splits is None:
-                parents = self._resolved_parents(leaf, None)
-                shares = self._resolved_shares(leaf)
-                if leaf.layer and parents is not None:
-                    yield LayerSpec(leaf.name, leaf.layer, parents, shares=shares)
-                continue
-            if leaf.shares is not None:
-                self.mistakes.add("a split layer cannot share parameters", leaf.name, "shares")
             layer = leaf.layer
-            if layer:
+            if splits is not None and leaf.shares is not None:
+                self.mistakes.add("a split layer cannot share parameters", leaf.name, "shares")
+            if splits is not None and layer:
                 try:
                     layer = layer.shard(splits)
                 except ShapeError as error:
                     self.mistakes.add(str(error), leaf.name, error.key)
                     layer = None
-            for shard in range(splits):
+            for shard in [None] if splits is None else range(splits):
                 parents = self._resolved_parents(leaf, shard)
+                shares = self._resolved_shares(leaf) if shard is None else None
                 if parents is None:
                     break
                 if layer:
-                    yield LayerSpec(f"{leaf.name}@{shard}", layer, parents, shard)
+                    name = leaf.name if shard is None else f"{leaf.name}@{shard}"
+                    yield LayerSpec(name, layer, parents, shard, shares)
 
     def _resolved_shares(self, leaf: _Leaf) -> str | None:
         """Return the full name of the layer whose parameters a layer uses too."""
@@ -446,15 +402,10 @@ class _Reader:
                 references, scope = scope.parents, scope.outer
         if references is None:
             return None
-        resolved: list[str] = []
-        faulty = False
-        for reference in references:
-            try:
-                resolved += self._resolve(reference, scope, shard, leaf)
-            except _FaultyError:
-                faulty = True
-        if faulty or leaf.layer is None:
+        named = [self._resolve(reference, scope, shard, leaf) for reference in references]
+        if None in named or leaf.layer is None:
             return None
+        resolved = [name for names in named for name in names or ()]
         least, most = leaf.layer.num_parents
         if not resolved and least:
             self.mistakes.add("it has no parents", leaf.name, "parents")
@@ -462,33 +413,35 @@ class _Reader:
         if len(resolved) < least or (most is not None and len(resolved) > most):
             takes = _takes(least, most)
             self.mistakes.add(
-                f"{leaf.type_name} takes {takes}, got {len(resolved)}", leaf.name, "parents"
+                f"{leaf.layer.type_name} takes {takes}, got {len(resolved)}", leaf.name, "parents"
             )
             return None
         return tuple(resolved)
 
-    def _resolve(self, reference: str, scope: _Scope, shard: int | None, leaf: _Leaf) -> list[str]:
-        """Return the layers, or slices, that a reference names; raises _FaultyError."""
+    def _resolve(
+        self, reference: str, scope: _Scope, shard: int | None, leaf: _Leaf
+    ) -> list[str] | None:
+        """Return the layers, or slices, that a reference names; None, which is noted, if none."""
 
-        def wrong(message: str) -> _FaultyError:
+        def wrong(message: str) -> list[str] | None:
             self.mistakes.add(message, leaf.name, "parents")
-            return _FaultyError()
+            return None
 
         base, marker = _split(reference)
         target = self._find(base, scope)
         if target is None:
-            raise wrong(self._missing(base, scope))
+            return wrong(self._missing(base, scope))
         if isinstance(target, _Scope):
             if target.endpoint is None:
                 suffix = "@all" if target.kind == "ModelParallel" else ""
-                raise wrong(
+                return wrong(
                     f"{shown(base)} is a {target.kind} without an endpoint: "
                     f'name one of its layers, as in "{base}/...{suffix}"'
                 )
             if target.prefix + _split(target.endpoint)[0] not in self.entries:
-                raise _FaultyError
+                return None  # as is noted already
             if marker and _split(target.endpoint)[1]:
-                raise wrong(
+                return wrong(
                     f'"@{marker}" of {shown(base)}, whose endpoint is {shown(target.endpoint)} '
                     f"already: write {shown(base)}"
                 )
@@ -498,18 +451,25 @@ class _Reader:
         if splits is None:
             if marker is None:
                 return [target.name]
-            raise wrong(f'"@{marker}" of {shown(base)}, a layer that is not split')
+            return wrong(f'"@{marker}" of {shown(base)}, a layer that is not split')
         if marker is None:
             ways = f'"{base}@all" or "{base}@{"0" if shard is None else "self"}"'
-            raise wrong(f"{shown(base)} is split: write {ways}")
+            return wrong(f"{shown(base)} is split: write {ways}")
         if marker == "all":
             return [f"{target.name}@{i}" for i in range(splits)]
         if marker == "self" and shard is None:
-            raise wrong(f'"{base}@self" in a layer that is not split: write "{base}@all"')
+            return wrong(f'"{base}@self" in a layer that is not split: write "{base}@all"')
         index = shard if marker == "self" else int(marker)
         if index is None or index >= splits:
-            raise wrong(f"there is no slice {index} of {shown(base)}: it has {splits}")
+            return wrong(f"there is no slice {index} of {shown(base)}: it has {splits}")
         return [f"{target.name}@{index}"]
+
+
+def _checked_splits(value: Any) -> int:
+    splits = whole_number(value)
+    if splits > MAX_SPLITS:
+        raise ValueError(f"{splits} slices are too many to mean anything (at most {MAX_SPLITS})")
+    return splits
 
 
 def _takes(least: int, most: int | None) -> str:

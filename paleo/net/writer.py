@@ -12,10 +12,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from paleo.errors import NetSpecError
-from paleo.netspec import MAX_NESTING, LayerSpec, NetSpec
-
-__all__ = ["dumps"]
+from paleo.core.errors import NetSpecError
+from paleo.net.spec import MAX_NESTING, LayerSpec, NetSpec
 
 _INDENT = "  "
 

@@ -4,42 +4,52 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import fields, replace
+from typing import Any
 
-from paleo.collectives import COLLECTIVES
+from paleo.cluster import Device, Network
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.checks import MAX_COUNT, shown
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Pass
+from paleo.core.quantity import Quantity, is_array, largest
+from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
-from paleo.errors import SettingError
-from paleo.estimate import (
+from paleo.costs.error_bands import Band
+from paleo.net.graph import Graph, build
+from paleo.net.layers import Layer
+from paleo.net.spec import NetSpec
+from paleo.step.passes import (
     BACKWARD,
     FORWARD,
+    Fetches,
+    Kernels,
     PassTime,
     adapter,
-    checked_share,
     checked_target,
     estimate_pass,
-    estimate_update,
     exchange_time,
+    kernels,
     link_bandwidth,
+    net_band,
     update_time,
 )
-from paleo.graph import Graph, build
-from paleo.hardware import Device, Network
-from paleo.layers import Layer
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, largest
-from paleo.tensor import find_precision
-from paleo.values import MAX_COUNT, shown
+from paleo.step.settings import PlanSettings, check_names, checked_share, declared, found_settings
 
-__all__ = ["Plan", "check_together"]
+#: The keys of JSON under which a plan says which kernels run.
+HOW = ("use_pipeline", "fuse", *ConvolutionChoice().to_dict(), "convolution_algorithm")
+#: Those that say what prices it, and at what share of peak.
+RATED = ("device", "cost_model", "ppp_comp")
+#: The shares of peak.
+SHARES = ("ppp_comp", "ppp_comm")
 
 
 @dataclass(frozen=True)
 class Plan:
     """The cluster and how it is used; everything of a step but net, batch and workers.
 
-    `dtype` is one of paleo.tensor.PRECISIONS; with `fuse`, pointwise operations run in the
-    kernels before them. `conv_library`, `workspace` and `use_only_gemm` say by which algorithm
-    convolutions are computed, as in `estimate_forward`. Raises SettingError or HardwareError for
+    Fields are settings of paleo.step.settings, found. Raises SettingError or HardwareError for
     what does not go together.
     """
 
@@ -50,7 +60,7 @@ class Plan:
     use_pipeline: bool = False
     ppp_comp: Quantity = 1.0
     ppp_comm: Quantity = 1.0
-    schemes: tuple[str, ...] = tuple(COLLECTIVES)
+    schemes: tuple[str, ...] = COLLECTIVES.built_in
     fuse: bool = False
     conv_library: str | None = None
     workspace: int | str | None = None
@@ -82,30 +92,98 @@ class Plan:
         return convolution_choice(self.conv_library, self.workspace, self.use_only_gemm)
 
     @property
+    def convolution_algorithm(self) -> str:
+        """How convolutions are computed: as "gemm", by the "quickest" of several, as "cudnn"."""
+        return self.convolutions.algorithm(self.cost_model.convolution_algorithm)
+
+    @property
+    def convolution_note(self) -> str:
+        """What a reader should know of how convolutions are priced; "" for nothing."""
+        return self.convolutions.note(self.cost_model.convolution_algorithm)
+
+    @property
     def adapt(self) -> Callable[[Layer], Layer] | None:
         """How the cost model wants layers changed when the graph is built."""
         return adapter(self.cost_model)
+
+    @property
+    def band(self) -> Band | None:
+        """How far the truth may be from times of computation; None where that is not known."""
+        return net_band(self.cost_model, self.target, not (self.fuse or self.use_pipeline))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the settings has no effect."""
+        if self.use_pipeline and not self.cost_model.pipelines:
+            return (f"{self.cost_model.name} overlaps by itself: use_pipeline has no effect",)
+        return ()
+
+    @property
+    def in_turn(self) -> Plan:
+        """The plan in which a layer's computation and memory traffic do not overlap."""
+        return replace(self, use_pipeline=False) if self.use_pipeline else self
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The fields by their names, as a scenario is found from."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def said(self, *, on_network: bool = True) -> dict[str, str]:
+        """Return what a title says of how a step is priced, by setting; "" for nothing."""
+        return {
+            "cost_model": f"cost model {self.cost_model.name}",
+            "ppp_comp": f"ppp_comp {self.ppp_comp:g}",
+            "ppp_comm": f"ppp_comm {self.ppp_comm:g}" if on_network else "",
+            "use_pipeline": "pipelined" if self.use_pipeline else "",
+            "fuse": "fused" if self.fuse else "",
+            "convolutions": str(self.convolutions),
+        }
+
+    def to_dict(self, *keys: str) -> dict[str, Any]:
+        """Return the values under these keys of the JSON output, or under all that there are."""
+        values = {
+            "device": self.device.name,
+            "network": self.network.name,
+            "cost_model": self.cost_model.name,
+            "dtype": self.dtype,
+            "use_pipeline": self.use_pipeline,
+            "fuse": self.fuse,
+            **self.convolutions.to_dict(),
+            "convolution_algorithm": self.convolution_algorithm,
+            "ppp_comp": _plain(self.ppp_comp),
+            "ppp_comm": _plain(self.ppp_comm),
+        }
+        return {key: values[key] for key in keys or values}
 
     def graph(self, net: NetSpec, batch_size: Quantity | None) -> Graph:
         """Return the graph of a net as the cost model sees it; None takes the file's batch."""
         return build(net, batch_size, self.dtype, self.adapt)
 
-    def passes(
+    def kernels(
+        self, graph: Graph, directions: tuple[Pass, ...], *, training: bool = True
+    ) -> Kernels:
+        """Return what the device does for each node in these passes; see `passes.kernels`."""
+        return kernels(graph, directions, self.cost_model, fuse=self.fuse, training=training)
+
+    def estimate(
         self,
         graph: Graph,
-        fetches: Mapping[int, Time] | None = None,
+        directions: tuple[Pass, ...],
+        fetches: Fetches | None = None,
         *,
-        use_pipeline: bool | None = None,
-    ) -> tuple[PassTime, PassTime]:
-        """Return the time of the forward and of the backward pass; see `estimate_pass`."""
-        pipelined = self.use_pipeline if use_pipeline is None else use_pipeline
-        forward, backward = (
-            estimate_pass(
-                graph, each, self.target, self.cost_model, pipelined, fetches, fuse=self.fuse
-            )
-            for each in (FORWARD, BACKWARD)
-        )
-        return forward, backward
+        training: bool = True,
+    ) -> PassTime:
+        """Return the time of these passes together; see `passes.estimate_pass`."""
+        how = (self.target, self.cost_model, self.use_pipeline, fetches)
+        return estimate_pass(graph, directions, *how, fuse=self.fuse, training=training)
+
+    def passes(self, graph: Graph, fetches: Fetches | None = None) -> tuple[PassTime, PassTime]:
+        """Return the time of the forward and of the backward pass."""
+        return self.estimate(graph, FORWARD, fetches), self.estimate(graph, BACKWARD, fetches)
+
+    def inference(self, graph: Graph) -> PassTime:
+        """Return the time of a forward pass alone, in which a plain one is the training step's."""
+        return self.estimate(graph, FORWARD, training=not self.fuse)
 
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""
@@ -119,20 +197,42 @@ class Plan:
         """Bytes/s of the network, as far as they are reached."""
         return link_bandwidth(self.network, self.cost_model) * self.ppp_comm
 
-    def update(self, num_params: Quantity, use_pipeline: bool | None = None) -> Quantity:
+    def update(self, num_params: Quantity) -> Quantity:
         """Return the seconds to update so many parameters."""
-        return estimate_update(
-            num_params,
-            self.device,
-            cost_model=self.cost_model,
-            ppp_comp=self.ppp_comp,
-            use_pipeline=self.use_pipeline if use_pipeline is None else use_pipeline,
-            dtype=self.dtype,
-        )
+        return self.seconds(self.update_time(num_params))
 
     def update_time(self, num_params: Quantity) -> Time:
         """Return what takes the time to update so many parameters."""
         return update_time(num_params, self.target, self.cost_model, self.dtype)
+
+    def seconds(self, time: Time) -> Quantity:
+        """Return the seconds of a layer's pass, or of the update, that takes this time."""
+        return self.cost_model.pipelined(time) if self.use_pipeline else time.total
+
+
+def _plain(share: Quantity) -> Quantity:
+    return share if is_array(share) else float(share)
+
+
+def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
+    """Return the plan of settings that were found; None, which is noted, if they do not go."""
+    parts = {field.name: found[field.name] for field in fields(Plan)}
+    return mistakes.check(lambda: Plan(**parts))
+
+
+def found_plan(kind: type, given: Mapping[str, Any], **others: Any) -> Plan:
+    """Return the plan of settings of a kind, and of others; numbers may be arrays.
+
+    Raises a PaleoError with every mistake.
+    """
+    mistakes = Mistakes()
+    check_names(declared(kind), given, mistakes)
+    found = found_settings(PlanSettings, {**given, **others}, mistakes, arrays=True)
+    mistakes.raise_as(PaleoError)
+    plan = plan_of(found, mistakes)
+    mistakes.raise_as(PaleoError)
+    assert plan
+    return plan
 
 
 def check_together(batch_size: Quantity, workers: Quantity) -> None:

@@ -5,14 +5,12 @@ To add a dataset: its name, its size and the source of that, registered here by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.errors import Mistakes, PaleoError
-from paleo.registry import Registry
-from paleo.values import MAX_COUNT, is_number, is_whole, shown
-
-__all__ = ["DATASETS", "Dataset", "Schedule"]
+from paleo.core.checks import MAX_COUNT, is_number, is_whole, shown
+from paleo.core.errors import Mistakes, PaleoError
+from paleo.core.frozen import dataclass
+from paleo.core.registry import Registry
 
 #: More epochs mean nothing.
 _MOST = 1e12

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
-from paleo.costs import CostModel, Explanation, Target, Time
-from paleo.costs.bands import Band, kind_of
+from paleo.core.attributes import attributes
+from paleo.core.errors import Mistakes, SettingError, near
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Operation, Pass, Unpriced
+from paleo.core.quantity import Quantity, is_array
+from paleo.costs import Explanation, Time
 from paleo.costs.convolutions import DEFAULT
-from paleo.errors import Mistakes, SettingError, near
-from paleo.estimate import BACKWARD, FORWARD, kernels
-from paleo.graph import Graph
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, is_array
-from paleo.work import Operation, Pass, Unpriced
-
-__all__ = ["ExplainedLayer", "ExplainedOperation", "explain_layers", "find_layers"]
+from paleo.costs.error_bands import Band, kind_of
+from paleo.net.graph import Graph
+from paleo.net.spec import NetSpec
+from paleo.step.passes import BACKWARD, FORWARD
+from paleo.step.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -36,26 +36,21 @@ class ExplainedOperation:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         why, time, work = self.explanation, self.explanation.time, self.operation.work
-        return {
+        values = {
             "pass": self.direction.value,
             "operation": self.operation.name,
             "counted": self.is_counted,
-            "algorithm": why.algorithm,
-            "bound": why.bound,
-            "compute_s": _plain(time.compute),
-            "memory_s": _plain(time.memory),
-            "overhead_s": _plain(time.overhead),
-            "total_s": _plain(time.total),
-            "band": self.band.to_dict() if self.band else None,
-            "flops": _plain(work.flops),
-            "bytes_read": _plain(work.bytes_read),
-            "bytes_written": _plain(work.bytes_written),
+            **attributes(why, "algorithm", "bound"),
+            **attributes(time, "compute", "memory", "overhead", "total", unit="s"),
+            **attributes(self, "band"),
+            **attributes(work, "flops", "bytes_read", "bytes_written"),
             "why": why.why,
             "details": [
                 {"name": name, "value": _plain(value), "unit": unit}
                 for name, value, unit in why.details
             ],
         }
+        return {key: _plain(value) for key, value in values.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -83,12 +78,8 @@ class ExplainedLayer:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            "name": self.name,
-            "type": self.type_name,
-            "runs_in": dict(self.runs_in),
-            "operations": [each.to_dict() for each in self.operations],
-        }
+        values = {"name": self.name, "type": self.type_name, "runs_in": dict(self.runs_in)}
+        return values | attributes(self, "operations")
 
 
 def find_layers(net: NetSpec, patterns: Sequence[str]) -> list[str]:
@@ -118,28 +109,21 @@ def _matching(net: NetSpec, pattern: str) -> Iterator[str]:
             yield spec.name
 
 
-def explain_layers(
-    graph: Graph,
-    names: Sequence[str],
-    target: Target,
-    cost_model: CostModel,
-    *,
-    fuse: bool = False,
-) -> tuple[ExplainedLayer, ...]:
+def explain_layers(graph: Graph, names: Sequence[str], plan: Plan) -> tuple[ExplainedLayer, ...]:
     """Return why these layers take what they take in a training step, without the update.
 
-    It is for a graph of one batch size and rates that are numbers. `fuse` is that of `kernels`.
+    It is for a graph of one batch size and rates that are numbers.
     """
     passes = {
-        "forward": kernels(graph, FORWARD, cost_model, fuse=fuse),
-        "backward": kernels(graph, BACKWARD, cost_model, fuse=fuse),
+        "forward": plan.kernels(graph, FORWARD),
+        "backward": plan.kernels(graph, BACKWARD),
     }
     return tuple(
         ExplainedLayer(
             node.name,
             node.type_name,
             tuple(
-                _explained(direction, operation, target, cost_model)
+                _explained(direction, operation, plan)
                 for found in passes.values()
                 for direction, operation in found.of[node.index]
             ),
@@ -154,14 +138,12 @@ def explain_layers(
     )
 
 
-def _explained(
-    direction: Pass, operation: Operation, target: Target, cost_model: CostModel
-) -> ExplainedOperation:
+def _explained(direction: Pass, operation: Operation, plan: Plan) -> ExplainedOperation:
     if isinstance(operation, Unpriced):
-        return ExplainedOperation(direction, operation, Explanation("", "", Time()), False)
-    kind = kind_of(operation)
+        return ExplainedOperation(direction, operation, Explanation("", Time()), False)
+    kind, target, cost_model = kind_of(operation), plan.target, plan.cost_model
     # Errors were of predictions at the peak, of convolutions by the device's own library.
-    as_measured = target.ppp_comp == 1 and (kind != "convolution" or target.convolutions == DEFAULT)
+    as_measured = target.share == 1 and (kind != "convolution" or target.convolutions == DEFAULT)
     return ExplainedOperation(
         direction,
         operation,

@@ -13,10 +13,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from paleo.parallelism import DataParallel, divided
-from paleo.quantity import ceil_div
-
-__all__ = ["LIMIT", "Curve", "balance", "curve", "knee", "own_batches"]
+from paleo.core.quantity import ceil_div
+from paleo.step.parallelism import DataParallel, divided
 
 #: Workers are counted up to here: a power of 2, so that a binary tree of them is complete.
 LIMIT = 65_536
@@ -53,14 +51,13 @@ class Curve(NamedTuple):
 
 def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Curve:
     """Return the curve of a net under data parallelism and one scheme."""
-
-    def compute(own: int) -> float:
-        return float(data.computing(own))
-
-    def communicate(workers: int) -> float:
-        return float(data.exchange(workers, scheme))
-
-    return Curve(compute, communicate, batch_size, scaling, data.plan.cost_model.grows)
+    return Curve(
+        compute=lambda own: float(data.computing(own)),
+        communicate=lambda workers: float(data.exchange(workers, scheme)),
+        batch_size=batch_size,
+        scaling=scaling,
+        grows=data.plan.cost_model.grows,
+    )
 
 
 def own_batches(batch_size: int) -> list[int]:

@@ -3,50 +3,29 @@
 from __future__ import annotations
 
 import functools
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import Any, TypeVar, Unpack
 
-from paleo.costs import (
-    DEFAULT_COST_MODEL,
-    ConvolutionChoice,
-    CostModel,
-    Target,
-    Time,
-    convolution_choice,
-    find_cost_model,
-)
-from paleo.costs.bands import Band
-from paleo.costs.convolutions import DEFAULT
-from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.estimate import (
-    BACKWARD,
-    FORWARD,
-    DeviceLike,
-    Kernels,
-    PassTime,
-    adapter,
-    checked_share,
-    checked_target,
-    estimate_pass,
-    kernels,
-    net_band,
-    not_counted,
-)
-from paleo.explain import ExplainedLayer, explain_layers, find_layers
-from paleo.graph import Graph, build, unpriced
-from paleo.hardware import find_device
-from paleo.importers import ImportOptions
-from paleo.layers.convolution import Filtered
-from paleo.load import load
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, is_array, minimum, total
-from paleo.tensor import Shape, find_precision, num_elements
-from paleo.work import Pass, Unpriced, Work, total_work
+from paleo.core.attributes import attributes
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Operation, Pass, Unpriced, Work, total_work
+from paleo.core.quantity import Quantity, is_array, minimum, total
+from paleo.core.tensor import PRECISIONS, Shape, num_elements
+from paleo.costs import CostModel, Time
+from paleo.net.graph import Graph, build, unpriced
+from paleo.net.importers import ImportOptions
+from paleo.net.load import load
+from paleo.net.spec import NetSpec
+from paleo.step.passes import Kernels, PassTime, not_counted
+from paleo.step.plan import HOW, RATED, Plan
+from paleo.step.scenario import Scenario, ScenarioLike, asked
+from paleo.step.settings import SummarySettings, TimedSettings, check_names, declared
+from paleo.studies.explain import ExplainedLayer, explain_layers, find_layers
 
-__all__ = ["LayerSummary", "NetSummary", "Reached", "Roof", "TimedOn", "summarize"]
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True)
@@ -111,40 +90,35 @@ class Reached:
 
 @dataclass(frozen=True)
 class TimedOn:
-    """What the times of a summary are of: one device, by a cost model.
+    """What the times of a summary are of: one device, as the plan of a scenario prices it.
 
-    `pipelines` tells whether `use_pipeline` matters to the cost model, `not_counted` names the
-    operations that it leaves out.
+    `not_counted` names the operations that the cost model leaves out.
     """
 
-    device: str
-    cost_model: str
-    ppp_comp: Quantity
-    use_pipeline: bool
-    pipelines: bool
+    scenario: Scenario
     not_counted: tuple[str, ...]
-    fuse: bool = False
-    #: How far the truth may be from the times of a whole pass; None where that is not known.
-    band: Band | None = None
-    #: How convolutions are computed, as in `Run`.
-    convolution_algorithm: str = "gemm"
-    convolutions: ConvolutionChoice = DEFAULT
-    #: What a reader should know of that.
-    said: str = ""
-    #: What the device computes at most.
-    roof: Roof | None = None
+
+    @property
+    def plan(self) -> Plan:
+        """The device, and how operations are priced on it."""
+        return self.scenario.plan
+
+    @property
+    def roof(self) -> Roof:
+        """What the device computes at most."""
+        model, target = self.plan.cost_model, self.plan.target
+        rates = {name: value for name, value, _ in model.rates(target.device, target.dtype)}
+        return Roof(rates["peak"], rates["memory bandwidth"])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of the settings."""
+        said = self.plan.convolution_note if self.scenario.has_convolutions else ""
+        return (*filter(None, [said]), *self.plan.notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            "device": self.device,
-            "cost_model": self.cost_model,
-            "ppp_comp": self.ppp_comp,
-            "use_pipeline": self.use_pipeline,
-            "fuse": self.fuse,
-            **self.convolutions.to_dict(),
-            "convolution_algorithm": self.convolution_algorithm,
-        }
+        return self.plan.to_dict(*RATED, *HOW)
 
 
 @dataclass(frozen=True)
@@ -176,17 +150,19 @@ class LayerSummary:
         return {
             "name": self.name,
             "type": self.type_name,
-            "parents": list(self.parents),
-            "output": list(self.output),
-            "params": self.num_params,
-            "forward_flops": self.forward_flops,
-            "weights_bytes": self.weights_bytes,
-            "activations_bytes": self.activations_bytes,
-            **_timed_values(self),
+            **attributes(self, "parents", "output"),
+            **counts(self),
+            **timed_values(self),
         }
 
 
-def _timed_values(of: LayerSummary | NetSummary) -> dict[str, Any]:
+def counts(net: LayerSummary | NetSummary) -> dict[str, Any]:
+    """Return what there is to count in a layer or a net."""
+    others = attributes(net, "forward_flops", "weights_bytes", "activations_bytes")
+    return {"params": net.num_params, **others}
+
+
+def timed_values(of: LayerSummary | NetSummary) -> dict[str, Any]:
     """Return what there is to say of the times of a layer or a net, nothing without a device."""
     if of.forward_time is None or of.backward_time is None:
         return {}
@@ -217,7 +193,7 @@ class NetSummary:
     explained: tuple[ExplainedLayer, ...] = ()
 
     #: Finds what `reached` is, when somebody asks.
-    find_work: Callable[[], tuple[tuple[Work, ...], ...]] | None = field(
+    find_work: Callable[[], list[list[Work]]] | None = field(
         default=None, compare=False, repr=False
     )
 
@@ -272,16 +248,10 @@ class NetSummary:
             return ()
         if is_array(self.batch_size):
             raise SettingError("reached: it is for one batch size, not an array of them")
-        seconds = (
-            [layer.forward or 0.0 for layer in self.layers],
-            [layer.backward or 0.0 for layer in self.layers],
-        )
         return tuple(
-            Reached(layer.name, name, work.flops, work.num_bytes, taken)
-            for name, works, times in zip(
-                ("forward", "backward"), self.find_work(), seconds, strict=True
-            )
-            for layer, work, taken in zip(self.layers, works, times, strict=True)
+            Reached(layer.name, name, work.flops, work.num_bytes, getattr(layer, name) or 0.0)
+            for name, works in zip(("forward", "backward"), self.find_work(), strict=True)
+            for layer, work in zip(self.layers, works, strict=True)
         )
 
     def _time(self, times: Iterable[Time | None]) -> Time | None:
@@ -302,109 +272,99 @@ class NetSummary:
             counts = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
             notes.append(f"not understood, and so not counted: {counts}")
         if on := self.timed_on:
-            notes += [on.said] if on.said else []
-            if on.use_pipeline and not on.pipelines:
-                notes.append(f"{on.cost_model} overlaps by itself: use_pipeline has no effect")
+            notes += on.notes
             if free := [name for name in on.not_counted if name not in self.unknown]:
-                notes.append(f"not counted by {on.cost_model}: {', '.join(free)}")
+                notes.append(f"not counted by {on.plan.cost_model.name}: {', '.join(free)}")
         return tuple(notes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         return {
-            "name": self.name,
-            "source": self.source,
-            "batch_size": self.batch_size,
-            "dtype": self.dtype,
-            "layers": [layer.to_dict() for layer in self.layers],
-            "params": self.num_params,
-            "forward_flops": self.forward_flops,
-            "weights_bytes": self.weights_bytes,
-            "activations_bytes": self.activations_bytes,
+            **attributes(self, "name", "source", "batch_size", "dtype", "layers"),
+            **counts(self),
             **({} if self.timed_on is None else self._times(self.timed_on)),
             "not_counted": sorted(self.unknown),
-            **(
-                {"explained": [each.to_dict() for each in self.explained]} if self.explained else {}
-            ),
+            **(attributes(self, "explained") if self.explained else {}),
         }
 
     def _times(self, timed_on: TimedOn) -> dict[str, Any]:
         not_timed = list(timed_on.not_counted)
-        band = timed_on.band
+        band = timed_on.plan.band
         ends: dict[str, Any] = {"band": band.to_dict() if band else None}
         if band and self.forward is not None and self.backward is not None:
             ends |= band.ends(self.forward, "forward") | band.ends(self.backward, "backward")
-        return {**timed_on.to_dict(), **_timed_values(self), **ends, "not_timed": not_timed}
+        return {**timed_on.to_dict(), **timed_values(self), **ends, "not_timed": not_timed}
 
 
 def summarize(
-    net: str | os.PathLike[str] | NetSpec,
+    net: ScenarioLike,
     batch_size: Quantity | None = None,
     importing: ImportOptions | None = None,
     *,
-    device: DeviceLike | None = None,
-    cost_model: str | CostModel = DEFAULT_COST_MODEL,
-    ppp_comp: Quantity = 1.0,
-    use_pipeline: bool = False,
-    dtype: str = "fp32",
-    fuse: bool = False,
     explain: str | Iterable[str] = (),
-    conv_library: str | None = None,
-    workspace: int | str | None = None,
-    use_only_gemm: bool = False,
+    **settings: Unpack[TimedSettings],
 ) -> NetSummary:
     """Return the summary of a net at this batch size; None takes the file's.
 
     With a `device`, each layer has the times of its passes there: by this cost model, at the
     share `ppp_comp` of peak, computation and memory traffic overlapped with `use_pipeline`,
-    pointwise operations in the kernels before them with `fuse` (see paleo.fusion), and those
+    pointwise operations in the kernels before them with `fuse` (see paleo.net.fusion), and those
     that `explain` names, or means as a pattern, with why; convolutions by an algorithm of
     `conv_library` within `workspace`, or a product, as in `estimate_forward`. `dtype` is one of
-    paleo.tensor.PRECISIONS. `importing` is for files of other frameworks, as in `load`. Raises
+    paleo.core.tensor.PRECISIONS. `importing` is for files of other frameworks, as in `load`. A
+    Scenario has a device and settings already, of which those that are given replace some. Raises
     NetSpecError, UnknownNameError or SettingError; with a device, a PaleoError with every
     mistake.
+
+    >>> summary = paleo.summarize("alex_v2")
+    >>> summary.batch_size, summary.num_params
+    (128, 50303912)
+    >>> summary.layers[1].name, summary.layers[1].output
+    ('conv1', (128, 54, 54, 64))
     """
     patterns = [explain] if isinstance(explain, str) else list(explain)
-    if device is None:
+    given: dict[str, Any] = {**settings, "importing": importing}
+    if batch_size is not None or not isinstance(net, Scenario):
+        given["batch_size"] = batch_size
+    mistakes = Mistakes()
+    if given.get("device") is None and not isinstance(net, Scenario):
         if patterns:
             raise SettingError("explain: it needs a device")
-        spec = load(net, importing)
-        return _summary(spec, build(spec, batch_size, dtype))
-    mistakes = Mistakes()
-    found = mistakes.check(load, net, importing)
-    if mistakes.check(find_precision, dtype) is None:
-        dtype = "fp32"  # to find more mistakes
-    counted = mistakes.check(build, found, batch_size, dtype) if found else None
-    names = mistakes.check(find_layers, found, patterns) if found else None
-    found_device = mistakes.check(find_device, device)
-    model = mistakes.check(find_cost_model, cost_model)
-    mistakes.check(checked_share, ppp_comp, "ppp_comp")
-    choice = mistakes.check(convolution_choice, conv_library, workspace, use_only_gemm)
-    if found_device and model:
-        mistakes.check(checked_target, found_device, model, dtype, 1.0, choice or DEFAULT)
+        check_names(declared(SummarySettings), given, mistakes)
+        mistakes.raise_as(SettingError)
+        plain = load(net, importing)
+        return _summary(plain, build(plain, batch_size, given.get("dtype", "fp32")))
+    spec: NetSpec | None
+    spec = net.net if isinstance(net, Scenario) else mistakes.check(load, net, importing)
+    counted = names = None
+    if spec:
+        before = net.settings if isinstance(net, Scenario) else {"dtype": "fp32"}
+        batch, dtype = (({**before, **given})[name] for name in ("batch_size", "dtype"))
+        known = dtype if dtype in PRECISIONS else "fp32"  # to find more mistakes
+        counted = mistakes.check(build, spec, batch, known)
+        names = mistakes.check(find_layers, spec, patterns)
+    (found, _) = asked(
+        net if isinstance(net, Scenario) else spec or net,
+        SummarySettings,
+        given,
+        mistakes,
+        arrays=True,
+    )
     mistakes.raise_as(PaleoError)
-    assert found
+    (scenario,) = found
     assert counted
-    assert found_device
-    assert model
-    graph = build(found, batch_size, dtype, adapter(model))
-    target = checked_target(found_device, model, dtype, ppp_comp, choice or DEFAULT)
-    done = {each: kernels(graph, each, model, fuse=fuse) for each in (FORWARD, BACKWARD)}
-    passes = [
-        estimate_pass(graph, directions, target, model, use_pipeline, found=own)
-        for directions, own in done.items()
-    ]
+    plan, graph = scenario.plan, scenario.graph()
+    passes = plan.passes(graph)
     timed = replace(
-        _summary(found, counted, passes),
-        timed_on=_timed_on(graph, target, model, use_pipeline, fuse),
-        find_work=functools.partial(_work, tuple(done.values()), model),
+        _summary(scenario.net, counted, passes),
+        timed_on=TimedOn(scenario, not_counted(graph, plan.cost_model)),
+        find_work=functools.partial(_work, [one.kernels for one in passes], plan.cost_model),
     )
     if not names:
         return timed
     if is_array(graph.batch_size):
         raise SettingError("explain: it is for one batch size, not an array of them")
-    explained = explain_layers(graph, names, target, model, fuse=fuse)
-    return replace(timed, explained=explained)
+    return replace(timed, explained=explain_layers(graph, names, plan))
 
 
 def _summary(spec: NetSpec, graph: Graph, passes: Sequence[PassTime] = ()) -> NetSummary:
@@ -445,48 +405,21 @@ def _layers(graph: Graph, passes: Sequence[PassTime]) -> Iterator[LayerSummary]:
         )
 
 
-def _timed_on(
-    graph: Graph, target: Target, model: CostModel, use_pipeline: bool, fuse: bool
-) -> TimedOn:
-    has_convolutions = any(isinstance(node.layer, Filtered) for node in graph.nodes)
-    choice, by_default = target.convolutions, model.convolution_algorithm
-    return TimedOn(
-        target.device.name,
-        model.name,
-        target.ppp_comp,
-        use_pipeline,
-        model.pipelines,
-        not_counted(graph, model),
-        fuse,
-        net_band(model, target, not (fuse or use_pipeline)),
-        choice.algorithm(by_default),
-        choice,
-        choice.note(by_default) if has_convolutions else "",
-        _roof(model, target),
-    )
+def of_each(what: Callable[[Any], _Found], values: Sequence[Any]) -> list[_Found]:
+    """Return `what` of each of these values: equal layers have the same ones, so it is found once.
+
+    They are told apart by what they are, not by what they equal: they may have arrays in them.
+    """
+    distinct = {id(value): value for value in values}
+    found = {which: what(value) for which, value in distinct.items()}
+    return [found[id(value)] for value in values]
 
 
-def _roof(model: CostModel, target: Target) -> Roof:
-    rates = {name: value for name, value, _ in model.rates(target.device, target.dtype)}
-    return Roof(rates["peak"], rates["memory bandwidth"])
-
-
-def _work(passes: Sequence[Kernels], model: CostModel) -> tuple[tuple[Work, ...], ...]:
+def _work(passes: Sequence[Kernels], model: CostModel) -> list[list[Work]]:
     """Return the work of each node in each pass, of operations that a model counts."""
-    return tuple(tuple(_work_of(found, model)) for found in passes)
 
+    def work(operations: Iterable[tuple[Pass, Operation]]) -> Work:
+        priced = (each for _, each in operations if not isinstance(each, Unpriced))
+        return total_work(tuple(each for each in priced if model.counts(each)))
 
-def _work_of(found: Kernels, model: CostModel) -> Iterator[Work]:
-    """Yield the work of each node in a pass; equal ones share what they do, summed up once."""
-    distinct = {id(own): own for own in found.of}
-    works = {
-        which: total_work(
-            tuple(
-                operation
-                for _, operation in own
-                if not isinstance(operation, Unpriced) and model.counts(operation)
-            )
-        )
-        for which, own in distinct.items()
-    }
-    return (works[id(own)] for own in found.of)
+    return [of_each(work, kernels.of) for kernels in passes]

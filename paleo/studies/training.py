@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
 
-from paleo.datasets import Schedule
-from paleo.errors import SettingError
-from paleo.hardware import Price, parse_price
-from paleo.rows import WholeStep
-from paleo.values import is_number, shown
-
-__all__ = ["Training", "checked_price", "times"]
+from paleo.cluster import Price, parse_price
+from paleo.core.checks import is_number, python_int, shown
+from paleo.core.errors import Mistakes, SettingError
+from paleo.core.frozen import dataclass
+from paleo.step.memory import OPTIMIZERS
+from paleo.step.pieces import WholeStep
+from paleo.step.settings import Setting, name_in
+from paleo.studies.datasets import DATASETS, Schedule
 
 #: What a price is in that is a number alone.
 _CURRENCY = "USD"
@@ -55,6 +56,65 @@ class Training:
             "training_time_s": self.seconds,
             "training_cost": self.cost,
         }
+
+
+OPTIMIZER = Setting(
+    default="sgd",
+    check=name_in(OPTIMIZERS),
+    help="Rule of the update, for the memory that it takes.",
+    label="Optimizer",
+    choices=lambda: OPTIMIZERS,
+)
+
+
+class TrainingSettings(TypedDict, total=False):
+    """How long a net is trained, by which rule, at what price."""
+
+    epochs: Annotated[
+        float | None,
+        Setting(
+            default=None,
+            check=lambda value: Schedule(epochs=python_int(value)).epochs,
+            help="How often training goes through the dataset.",
+            label="Epochs",
+        ),
+    ]
+    dataset: Annotated[
+        str | None,
+        Setting(
+            default=None,
+            check=lambda value: Schedule(dataset=value).dataset,
+            help="Dataset of the training.",
+            label="Dataset",
+            choices=lambda: DATASETS,
+        ),
+    ]
+    dataset_size: Annotated[
+        int | None,
+        Setting(
+            default=None,
+            check=lambda value: Schedule(dataset_size=python_int(value)).dataset_size,
+            help="Samples in the dataset, where it is another.",
+            label="Samples",
+        ),
+    ]
+    optimizer: Annotated[str, OPTIMIZER]
+    price: Annotated[
+        float | str | Price | None,
+        Setting(
+            default=None,
+            check=lambda value: checked_price(value),
+            help="Price of one device for an hour: dollars, or a text such as '0.90 EUR/h'.",
+            label="Price",
+            shown_default="the newest of the device's file",
+        ),
+    ]
+
+
+def schedule_of(found: Mapping[str, Any], mistakes: Mistakes) -> Schedule | None:
+    """Return the schedule of settings that were found; notes what does not go together."""
+    keys = ("epochs", "dataset", "dataset_size")
+    return mistakes.check(lambda: Schedule(**{key: found[key] for key in keys}))
 
 
 def times(value: float | None, factor: float | None) -> float | None:

@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from paleo.charts.base import Chart, Series
-from paleo.charts.numbers import plain, shown
-from paleo.errors import printable
-from paleo.report import columns_of, cut, wrapped
-
-__all__ = ["BLOCKS", "text_chart"]
+from paleo.core.errors import printable
+from paleo.views.charts.base import Chart, Series
+from paleo.views.charts.numbers import plain, shown
+from paleo.views.table import columns_of, cut, wrapped
 
 #: What bars are made of: a character for each layer of a stack, one for references, and what ends a
 #: bar, by eighths of a character.
@@ -52,8 +50,7 @@ class _Text:
         self.chart, self.width = chart, width
         self.fills, self.light, self.eighths = BLOCKS if unicode else _ASCII
         self.full = self.fills[0]
-        self.own = [series for series in chart.series if not series.is_reference]
-        self.references = [series for series in chart.series if series.is_reference]
+        self.own, self.references = chart.predictions, chart.references
 
     def text(self) -> str:
         chart = self.chart
@@ -77,10 +74,6 @@ class _Text:
         if fill != self.full or not self.eighths:
             return fill * round(eighths / 8)
         return fill * (eighths // 8) + self.eighths[eighths % 8].strip()
-
-    def _rows(self, rows: Sequence[_Row], most: float) -> list[str]:
-        """Return lines of names, values and bars."""
-        return self._blocks([("", rows)], most, "")
 
     def _blocks(
         self, blocks: Sequence[tuple[str, Sequence[_Row]]], most: float, between: str | None = None
@@ -132,9 +125,8 @@ class _Text:
         every = (*self.own, *self.references)
         if len(every) == 1:
             own = every[0]
-            return self._rows(
-                [_Row(str(x), y, self.full) for x, y in zip(own.x, own.y, strict=True)], most
-            )
+            rows = [_Row(str(x), y, self.full) for x, y in zip(own.x, own.y, strict=True)]
+            return self._blocks([("", rows)], most)
         blocks = [
             (
                 cut(printable(category), self.width),

@@ -12,26 +12,11 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.errors import printable
-from paleo.units import Scale, scale_for
-
-__all__ = [
-    "FORMATS",
-    "Column",
-    "Table",
-    "columns_of",
-    "cut",
-    "in_unit",
-    "to_cells",
-    "to_json",
-    "to_markdown",
-    "to_separated",
-    "to_text",
-    "wrapped",
-]
+from paleo.core.errors import printable
+from paleo.core.frozen import dataclass
+from paleo.core.units import Scale, scale_for
 
 #: The scales of dimensions that have but one: of what has no unit, and of ratios.
 _FIXED = {"": Scale(1.0, ""), "percent": Scale(0.01, "%")}
@@ -45,7 +30,7 @@ FORMATS = ("table", "tsv", "csv", "markdown", "json")
 class Column:
     """One column. `key` is its name in rows and for programs; `title` that for people.
 
-    `dimension`, one of paleo.units such as "s" or "bytes", is for numbers that are shown in
+    `dimension`, one of paleo.core.units such as "s" or "bytes", is for numbers that are shown in
     a unit which the columns of this dimension share, so that they compare; "percent" for
     ratios. A column without a title is for programs alone, one `for_people` for them alone.
     Line breaks in the title are kept where the table is text. Numbers align at the right; so
@@ -62,6 +47,11 @@ class Column:
     right: bool = False
     digits: int = 0
     group: str = ""
+
+
+def plain(*keys: str) -> tuple[Column, ...]:
+    """Return columns for programs alone."""
+    return tuple(map(Column, keys))
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from paleo.timeline import Event, Part, Timeline
-
-__all__ = ["dumps"]
+from paleo.step.timeline.values import Event, StepPart, Timeline
 
 #: The process, and its first thread: in viewers, 0 is the idle one of the system.
 _STEP = 1
@@ -102,7 +100,7 @@ def _named(what: str, thread: int, name: str) -> Iterator[str]:
         yield _json({**event, "args": {key: value}})
 
 
-def _start(event: Event | Part) -> str:
+def _start(event: Event | StepPart) -> str:
     return _json({"name": event.name, "cat": event.category})[1:-1]
 
 

@@ -1,7 +1,8 @@
 """Answers: what the Python API says of some settings, put together for the page.
 
-What does not depend on a control that changed is kept: one `paleo.overview.Study` for each net on
-a device, and whole answers. Both are bounded, so that a server that runs for long stays as it is.
+What does not depend on a control that changed is kept: one `paleo.studies.overview.Study` for each
+net on a device, and whole answers. Both are bounded, so that a server that runs for long stays as
+it is.
 """
 
 from __future__ import annotations
@@ -12,32 +13,28 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from paleo.charts.base import Chart
-from paleo.charts.layers import footprint_by_layer, time_by_layer
-from paleo.charts.memory import memory_chart
-from paleo.charts.roofline import roofline
-from paleo.charts.scaling import scaling_charts
-from paleo.charts.training import training_charts
-from paleo.errors import SettingError
-from paleo.estimate import NetworkLike
-from paleo.netspec import NetSpec
-from paleo.overview import Overview, Study
-from paleo.report import Table, to_cells, to_json, to_separated
-from paleo.rows import Simulation
-from paleo.tables.memory import memory_table
-from paleo.tables.overview import headlines, hints, memory_headline, overview_table
-from paleo.tables.summary import summary_table
-from paleo.values import number
+from paleo.core.checks import number
+from paleo.core.errors import SettingError
+from paleo.net.spec import NetSpec
+from paleo.step.results import Simulation
+from paleo.step.settings import NetworkLike
+from paleo.studies.overview import Overview, Study
+from paleo.views.charts.base import Chart
+from paleo.views.charts.layers import footprint_by_layer, time_by_layer
+from paleo.views.charts.memory import memory_chart
+from paleo.views.charts.roofline import roofline
+from paleo.views.charts.scaling import scaling_charts
+from paleo.views.charts.training import training_charts
+from paleo.views.table import Table, to_cells, to_json, to_separated
+from paleo.views.tables.memory import memory_table
+from paleo.views.tables.overview import headlines, hints, memory_headline, overview_table
+from paleo.views.tables.summary import summary_table
+from paleo.web import predefined
+from paleo.web.cache import Cache
 from paleo.web.commands import command_lines
-from paleo.web.kept import Kept
-from paleo.web.predefined import device as _device
-from paleo.web.predefined import net as _net
-from paleo.web.predefined import network as _network
-from paleo.web.settings import DEPENDS, PRICED, Settings
-from paleo.web.turns import Turns
+from paleo.web.fair_lock import Turns
+from paleo.web.settings import DEPENDS, PLANNED, PRICED, PageSettings
 from paleo.web.uploads import Uploaded
-
-__all__ = ["EXPORTS", "KINDS", "Answers", "answer", "overview_of"]
 
 #: Layers of all nets that are kept on a device, and characters of answers.
 _MOST_LAYERS = 20_000
@@ -55,11 +52,9 @@ class _Net:
         self.study = study
         self.lock = threading.Lock()
         #: What `overview_of` says of settings.
-        self.overview = functools.lru_cache(_MOST_OVERVIEWS)(functools.partial(_seen, study))
-
-
-def _seen(study: Study, settings: Settings) -> Overview:
-    return overview_of(study, settings, _network(settings.network))
+        self.overview = functools.lru_cache(_MOST_OVERVIEWS)(
+            lambda settings: overview_of(study, settings, predefined.network(settings.network))
+        )
 
 
 class Answers:
@@ -67,13 +62,13 @@ class Answers:
 
     def __init__(self, layers: int = _MOST_LAYERS, characters: int = _MOST_CHARACTERS) -> None:
         """Keep nets of `layers` layers together, and as many characters of answers and of parts."""
-        self._nets: Kept[_Net] = Kept(layers)
-        self._texts: Kept[str] = Kept(characters)
+        self._nets: Cache[_Net] = Cache(layers)
+        self._texts: Cache[str] = Cache(characters)
         #: The parts of answers that do not depend on the cluster.
-        self._parts: Kept[str] = Kept(characters)
+        self._parts: Cache[str] = Cache(characters)
         self._turns = Turns()
 
-    def text(self, what: str, settings: Settings, uploaded: Uploaded | None = None) -> str:
+    def text(self, what: str, settings: PageSettings, uploaded: Uploaded | None = None) -> str:
         """Return an answer, one of KINDS as JSON, or an export, one of EXPORTS.
 
         Raises a PaleoError with every mistake.
@@ -88,20 +83,20 @@ class Answers:
             # Another thread may have answered the same while this one waited for the net.
             return self._texts.get(asked, lambda: self._made(what, key, net, settings), len)
 
-    def _made(self, what: str, key: Hashable, net: _Net, settings: Settings) -> str:
+    def _made(self, what: str, key: Hashable, net: _Net, settings: PageSettings) -> str:
         overview = net.overview(settings)
         if what in EXPORTS:
             return EXPORTS[what](overview)
         if what not in DEPENDS:
             return answer(what, settings, overview)
-        of = (what, key, overview.worker_batch_size, *settings.values_of(DEPENDS[what]))
+        of = (what, key, overview.worker_batch_size, *settings.given(*DEPENDS[what]).values())
         part = self._parts.get(of, lambda: _part(what, overview), len)
         return answer(what, settings, overview, part)
 
-    def _net(self, key: Hashable, settings: Settings, uploaded: Uploaded | None) -> _Net:
-        plan: dict[str, Any] = dict(zip(PRICED, settings.values_of(PRICED), strict=True))
-        spec: NetSpec = uploaded.net if uploaded else _net(settings.net)
-        device = _device(settings.device)
+    def _net(self, key: Hashable, settings: PageSettings, uploaded: Uploaded | None) -> _Net:
+        plan = settings.given(*PRICED)
+        spec: NetSpec = uploaded.net if uploaded else predefined.net(settings.net)
+        device = predefined.device(settings.device)
         return self._nets.get(
             (key, *plan.values()),
             lambda: _Net(Study(spec, **{**plan, "device": device})),
@@ -113,28 +108,22 @@ def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def overview_of(study: Study, settings: Settings, network: NetworkLike | None = None) -> Overview:
+def overview_of(
+    study: Study, settings: PageSettings, network: NetworkLike | None = None
+) -> Overview:
     """Return what there is to see of a study under these settings.
 
     `network` is the one that they name, if it is at hand. Raises a PaleoError with every mistake.
     """
-    return study.overview(
-        network=settings.network if network is None else network,
-        batch_size=settings.batch_size,
-        workers=settings.workers,
-        counts=settings.num_workers,
-        scaling=settings.scaling,
-        scheme=settings.scheme or None,
-        ppp_comm=settings.ppp_comm,
-        epochs=settings.epochs,
-        dataset=settings.dataset or None,
-        dataset_size=settings.dataset_size,
-        price=number(settings.price) if settings.price else None,
-        optimizer=settings.optimizer,
-    )
+    plan = settings.given(*PLANNED)
+    if settings.price:
+        plan["price"] = number(settings.price)
+    if network is not None:
+        plan["network"] = network
+    return study.overview(counts=settings.num_workers, **plan)
 
 
-def answer(kind: str, settings: Settings, overview: Overview, part: str | None = None) -> str:
+def answer(kind: str, settings: PageSettings, overview: Overview, part: str | None = None) -> str:
     """Return an answer, one of KINDS, as JSON, with the command lines that print the same.
 
     `part` is what KINDS says of the overview, if it is at hand as JSON.

@@ -10,21 +10,19 @@ import hashlib
 import json
 import mimetypes
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.errors import PaleoError, SettingError, printable
-from paleo.extras import extra
-from paleo.values import shown
-from paleo.web import MAX_UPLOAD
+from paleo.core.checks import shown
+from paleo.core.errors import PaleoError, SettingError, printable
+from paleo.core.frozen import dataclass
+from paleo.core.optional import extra
 from paleo.web.answers import EXPORTS, KINDS, Answers
 from paleo.web.choices import choices
+from paleo.web.limits import MAX_UPLOAD
 from paleo.web.page import STATIC, page_with
 from paleo.web.security import JSON, headers, is_foreign, is_own_host, source_hash
-from paleo.web.settings import Settings, parse_query, read_settings
+from paleo.web.settings import PageSettings, parse_query, read_settings
 from paleo.web.uploads import BusyError, Uploaded, Uploads
-
-__all__ = ["create_app", "error_text", "too_large"]
 
 #: No answer has more lines about mistakes.
 _MOST_LINES = 100
@@ -163,20 +161,15 @@ class _Demo:
 
     def refuse(self, status: int, line: str, more: Any = ()) -> Any:
         """Return an error of one line."""
-        response = self.flask.Response(error_text([line]), status, content_type=JSON)
-        for name, value in more:
-            if name.lower() in ("allow", "retry-after"):
-                response.headers[name] = value
-        return response
+        sent = {key: value for key, value in more if key.lower() in ("allow", "retry-after")}
+        return self.flask.Response(error_text([line]), status, sent, content_type=JSON)
 
     def refuse_mistakes(self, error: PaleoError) -> Any:
         """Return an error with a line for each mistake."""
         status = _STATUS.get(type(error), 400)
         lines = [printable(each) for each in error.mistakes]
-        response = self.flask.Response(error_text(lines), status, content_type=JSON)
-        if status == 503:
-            response.headers["Retry-After"] = "1"
-        return response
+        sent = {"Retry-After": "1"} if status == 503 else {}
+        return self.flask.Response(error_text(lines), status, sent, content_type=JSON)
 
     def answering(self, what: str) -> Any:
         """Return the function that answers with one of KINDS or EXPORTS."""
@@ -205,7 +198,7 @@ class _Demo:
         if self.flask.request.mimetype != kind:
             raise _TypeError(f"expected Content-Type: {kind}")
 
-    def _asked(self) -> tuple[Settings, Uploaded | None]:
+    def _asked(self) -> tuple[PageSettings, Uploaded | None]:
         """Return what the request asks about."""
         if self.flask.request.method != "POST":
             return read_settings(self._query()), None

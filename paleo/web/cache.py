@@ -7,12 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Generic, TypeVar
 
-__all__ = ["Kept"]
-
 _T = TypeVar("_T")
 
 
-class Kept(Generic[_T]):
+class Cache(Generic[_T]):
     """The most recent things by key, as long as their weights are no more than `most` together.
 
     A thing that weighs more by itself is not kept.

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.collectives import COLLECTIVES
+from paleo.cluster import ARCHITECTURES
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.frameworks import SOFTWARE
+from paleo.core.tensor import PRECISIONS
+from paleo.core.version import __version__
 from paleo.costs import COST_MODELS
-from paleo.datasets import DATASETS
-from paleo.hardware import ARCHITECTURES
-from paleo.memory import OPTIMIZERS
-from paleo.report import in_unit
-from paleo.software import SOFTWARE
-from paleo.tensor import PRECISIONS
-from paleo.version import __version__
+from paleo.step.memory import OPTIMIZERS
+from paleo.studies.datasets import DATASETS
+from paleo.views.table import in_unit
 from paleo.web import predefined
 from paleo.web.answers import EXPORTS
-from paleo.web.settings import DEPENDS, Settings
-
-__all__ = ["choices", "depends"]
+from paleo.web.settings import DEPENDS, PageSettings
 
 Choice = dict[str, Any]
 
@@ -44,7 +42,7 @@ def choices() -> dict[str, Any]:
             {"name": each.name, "ppp_comp": each.ppp_comp, "ppp_comm": each.ppp_comm}
             for each in SOFTWARE.values()
         ],
-        "defaults": Settings().to_dict(),
+        "defaults": PageSettings().to_dict(),
         "exports": list(EXPORTS),
         "depends": depends(),
     }

@@ -6,29 +6,20 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from paleo.costs import DEFAULT_COST_MODEL
-from paleo.simulate import DEFAULT_WORKERS
-from paleo.web.settings import PRICED, Settings
+from paleo.step.settings import DEFAULT_WORKERS
+from paleo.web.settings import DECLARED, PRICED, PageSettings
 
-__all__ = ["DEFAULTS", "command_lines"]
-
-#: The defaults of the commands' options, which need not be said.
+#: The defaults of the commands' options, which need not be said; a training has to be.
 DEFAULTS: dict[str, Any] = {
-    "device": "TITAN_X",
-    "network": "ethernet",
-    "cost_model": DEFAULT_COST_MODEL,
-    "dtype": "fp32",
+    **{key: setting.default for key, setting in DECLARED.items() if key != "batch_size"},
     "num_workers": ",".join(map(str, DEFAULT_WORKERS)),
-    "ppp_comp": 1.0,
-    "ppp_comm": 1.0,
-    "use_pipeline": False,
-    "fuse": False,
-    "optimizer": "sgd",
 }
+#: What times on a device depend on, without the device.
+_PRICED = tuple(key for key in PRICED if key != "device")
 _REPORT = "report.html"
 
 
-def command_lines(settings: Settings, kind: str, own_batch: int) -> list[dict[str, str]]:
+def command_lines(settings: PageSettings, kind: str, own_batch: int) -> list[dict[str, str]]:
     """Return the command lines, each with a label, of an answer of this kind.
 
     `own_batch` is the batch of one worker, whose layers and memory are shown.
@@ -37,24 +28,15 @@ def command_lines(settings: Settings, kind: str, own_batch: int) -> list[dict[st
     return [{"label": label, "text": text} for label, text in makers[kind](settings, own_batch)]
 
 
-def _scaling(settings: Settings, own_batch: int) -> Iterable[tuple[str, str]]:
+def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
     counts = ",".join(map(str, settings.counts))
-    cluster: dict[str, Any] = {
-        "device": settings.device,
-        "network": settings.network,
-        "batch_size": settings.batch_size,
+    cluster = {
+        **settings.given("device", "network", "batch_size"),
         "num_workers": counts,
-        "ppp_comm": settings.ppp_comm,
-        **_priced(settings),
+        **settings.given("ppp_comm", *_PRICED),
     }
-    looked_at: dict[str, Any] = {"scaling": settings.scaling, "scheme": settings.scheme or None}
-    training: dict[str, Any] = {
-        "dataset": settings.dataset or None,
-        "dataset_size": settings.dataset_size,
-        "epochs": settings.epochs,
-        "price": settings.price or None,
-        "optimizer": settings.optimizer,
-    }
+    looked_at = settings.given("scaling", "scheme")
+    training = settings.given("dataset", "dataset_size", "epochs", "price", "optimizer")
     yield "the table", _line(settings, "simulate", **cluster, **looked_at)
     yield (
         "time and cost of the training",
@@ -65,28 +47,22 @@ def _scaling(settings: Settings, own_batch: int) -> Iterable[tuple[str, str]]:
     yield "a page like this in one file", f"{report} -o {_REPORT}"
 
 
-def _layers(settings: Settings, own_batch: int) -> Iterable[tuple[str, str]]:
-    options = {"device": settings.device, "batch_size": own_batch, **_priced(settings)}
+def _layers(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
+    options = {"device": settings.device, "batch_size": own_batch, **settings.given(*_PRICED)}
     # Without a device, there is none in a summary.
     yield "the layers", _line(settings, "summary", said=("device",), **options)
 
 
-def _memory(settings: Settings, own_batch: int) -> Iterable[tuple[str, str]]:
+def _memory(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
     options = {
         "device": settings.device,
         "batch_size": own_batch,
-        "dtype": settings.dtype,
-        "optimizer": settings.optimizer,
+        **settings.given("dtype", "optimizer"),
     }
     yield "the memory", _line(settings, "memory", said=("device",), **options)
 
 
-def _priced(settings: Settings) -> dict[str, Any]:
-    """Return what times on a device depend on, without the device."""
-    return {key: getattr(settings, key) for key in PRICED if key != "device"}
-
-
-def _line(settings: Settings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
+def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
     """Return a command line for a POSIX shell, without what its defaults say."""
     words = ["paleo", command, _net(settings), *shlex.split(settings.options)]
     for key, value in options.items():
@@ -96,7 +72,7 @@ def _line(settings: Settings, command: str, said: tuple[str, ...] = (), **option
     return shlex.join(words)
 
 
-def _net(settings: Settings) -> str:
+def _net(settings: PageSettings) -> str:
     """Return the net as a command takes it: a file's name that means something else as a path."""
     if settings.is_uploaded and settings.net.startswith(("-", "python:")):
         return f"./{settings.net}"

@@ -6,8 +6,6 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-__all__ = ["Turns"]
-
 
 class Turns:
     """Lets one thread after the other compute.

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["STATIC", "data_block", "page_with"]
-
 #: The folder of the page's files.
 STATIC = Path(__file__).parent / "static"
 #: Where the page has its data.

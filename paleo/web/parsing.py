@@ -13,17 +13,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from paleo.errors import NetSpecError, PaleoError, printable
-from paleo.importers import hint, importer_of, read_bytes
-from paleo.importers.options import parse_options
-from paleo.load import loads
-from paleo.netspec import MAX_SPLITS, NetSpec
-from paleo.netwriter import dumps
-
-__all__ = ["ENDINGS", "Job", "main", "read"]
+from paleo.core.errors import NetSpecError, PaleoError, printable
+from paleo.core.frozen import dataclass
+from paleo.net.importers import hint, importer_of, read_bytes
+from paleo.net.importers.options import parse_options
+from paleo.net.load import loads
+from paleo.net.spec import MAX_SPLITS, NetSpec
+from paleo.net.writer import dumps
 
 #: The files that can be uploaded, by the end of the name.
 ENDINGS = (".json", ".prototxt", ".pbtxt", ".prototext", ".onnx")

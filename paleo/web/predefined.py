@@ -5,23 +5,13 @@ They are part of the package, so that none changes while a server runs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, lru_cache
+from typing import Any
 
-from paleo import hardware
-from paleo.load import load
-from paleo.load import net_names as _net_names
-
-__all__ = [
-    "device",
-    "device_aliases",
-    "device_names",
-    "net",
-    "net_names",
-    "network",
-    "network_aliases",
-    "network_names",
-]
+from paleo import cluster as hardware
+from paleo.net.load import load
+from paleo.net.load import net_names as _net_names
 
 net = lru_cache(256)(load)
 device = lru_cache(256)(hardware.find_device)
@@ -31,13 +21,10 @@ device_names = cache(hardware.device_names)
 network_names = cache(hardware.network_names)
 
 
-@cache
-def device_aliases() -> Mapping[str, str]:
-    """Return the further names of devices, each with the name it stands for."""
-    return {alias: name for name in device_names() for alias in device(name).aliases}
+def _aliases(names: Iterable[str], find: Callable[[str], Any]) -> Mapping[str, str]:
+    """Return the further names of things, each with the name it stands for."""
+    return {alias: name for name in names for alias in find(name).aliases}
 
 
-@cache
-def network_aliases() -> Mapping[str, str]:
-    """Return the further names of networks, each with the name it stands for."""
-    return {alias: name for name in network_names() for alias in network(name).aliases}
+device_aliases = cache(lambda: _aliases(device_names(), device))
+network_aliases = cache(lambda: _aliases(network_names(), network))

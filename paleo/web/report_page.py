@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
 import re
@@ -10,40 +11,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.collectives import COLLECTIVES
-from paleo.importers import ImportOptions, importer_of
-from paleo.importers.options import option_words
-from paleo.overview import Overview, Study
-from paleo.training import checked_price
-from paleo.values import number
-from paleo.version import __version__
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.checks import number
+from paleo.core.errors import Mistakes
+from paleo.core.version import __version__
+from paleo.net.importers import ImportOptions, importer_of
+from paleo.net.importers.options import option_words
+from paleo.net.spec import NetSpec
+from paleo.studies.overview import Study
+from paleo.studies.training import checked_price
 from paleo.web.answers import EXPORTS, answer, overview_of
 from paleo.web.choices import depends
 from paleo.web.page import STATIC, page_with
 from paleo.web.security import policy, source_hash
-from paleo.web.settings import Settings
-
-__all__ = ["report_page"]
+from paleo.web.settings import DECLARED, PageSettings
 
 #: The best scheme, and each of them.
 _SCHEMES = ("", *COLLECTIVES)
 #: Settings that no control of the report changes, with the page's labels.
-_SAID = {
-    "device": "Device",
-    "network": "Network",
-    "batch_size": "Batch size",
-    "cost_model": "Cost model",
-    "dtype": "Data type",
-    "optimizer": "Optimizer",
-    "use_pipeline": "Pipelined",
-    "fuse": "Fused",
-    "ppp_comp": "Share of peak, computing",
-    "ppp_comm": "Share of peak, network",
-    "dataset": "Dataset",
-    "dataset_size": "Samples",
-    "epochs": "Epochs",
-    "price": "Price",
-}
+_SAID = {key: setting.label for key, setting in DECLARED.items() if setting.label}
 #: What can be taken from a report: by scheme, and by the number of workers that is looked at.
 _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
@@ -64,9 +50,24 @@ class _Pool:
         return self._places[key]
 
 
+def studies_of(
+    nets: Iterable[str | NetSpec], make: Callable[[Any], Study], mistakes: Mistakes
+) -> dict[str, Study]:
+    """Return the studies that are made of nets, by their names; notes what is wrong with them."""
+    studies: dict[str, Study] = {}
+    for net in nets:
+        study = mistakes.check(make, net)
+        name = net if isinstance(net, str) else net.name
+        if name in studies:
+            mistakes.add(f"{name}: given twice")
+        elif study:
+            studies[name] = study
+    return studies
+
+
 def report_page(
     studies: Mapping[str, Study],
-    settings: Settings,
+    settings: PageSettings,
     scalings: Sequence[str],
     importing: ImportOptions | None = None,
     *,
@@ -111,44 +112,37 @@ def report_page(
 
 
 def _view(
-    study: Study, settings: Settings, answers: _Pool, texts: _Pool, *, with_commands: bool
+    study: Study, settings: PageSettings, answers: _Pool, texts: _Pool, *, with_commands: bool
 ) -> dict[str, Any]:
     """Return where the answers and exports of a net under one scaling are."""
+    view: dict[str, Any] = {"scaling": {}, "layers": {}, "memory": {}}
+    exports: dict[str, dict[str, int]] = {name: {} for name in (*_BY_SCHEME, *_BY_WORKERS)}
 
-    def add(kind: str, key: Any, asked: Settings, overview: Overview) -> int:
-        def make() -> dict[str, Any]:
+    def add(asked: PageSettings, choice: str, kinds: Iterable[str], names: Iterable[str]) -> None:
+        overview = overview_of(study, asked)
+        of_step, batch = (asked.scaling, asked.scheme), overview.worker_batch_size
+        key = of_step if "scaling" in kinds else batch  # what the answer depends on
+
+        def made(kind: str) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(answer(kind, asked, overview))
             found["hints"] = []  # there is nothing to give it in
             return found if with_commands else {**found, "commands": []}
 
-        return answers.add((settings.net, kind, key), make)
-
-    view: dict[str, Any] = {"scaling": {}, "layers": {}, "memory": {}}
-    exports: dict[str, dict[str, int]] = {name: {} for name in (*_BY_SCHEME, *_BY_WORKERS)}
-
-    def export(name: str, choice: str, key: Any, overview: Overview) -> None:
-        place = texts.add((settings.net, name, key), lambda: EXPORTS[name](overview))
-        exports[name][choice] = place
+        for kind in kinds:
+            make = functools.partial(made, kind)
+            view[kind][choice] = answers.add((asked.net, kind, key), make)
+        for name in names:
+            export = functools.partial(EXPORTS[name], overview)
+            exports[name][choice] = texts.add((asked.net, name, key), export)
 
     for scheme in _SCHEMES:
-        asked = replace(settings, scheme=scheme)
-        overview = overview_of(study, asked)
-        key = (settings.scaling, scheme)
-        view["scaling"][scheme] = add("scaling", key, asked, overview)
-        for name in _BY_SCHEME:
-            export(name, scheme, key, overview)
+        add(replace(settings, scheme=scheme), scheme, ["scaling"], _BY_SCHEME)
     for workers in settings.counts:
-        asked = replace(settings, workers=workers)
-        overview = overview_of(study, asked)
-        batch = overview.worker_batch_size
-        for kind in ("layers", "memory"):
-            view[kind][str(workers)] = add(kind, batch, asked, overview)
-        for name in _BY_WORKERS:
-            export(name, str(workers), batch, overview)
+        add(replace(settings, workers=workers), str(workers), ["layers", "memory"], _BY_WORKERS)
     return {**view, "exports": exports}
 
 
-def _said(settings: Settings) -> list[dict[str, str]]:
+def _said(settings: PageSettings) -> list[dict[str, str]]:
     """Return the settings that stay, as texts; those that are off or not known are left out."""
     values = settings.to_dict()
     price = checked_price(number(settings.price)) if settings.price else None

@@ -7,8 +7,6 @@ import hashlib
 import ipaddress
 from collections.abc import Collection, Mapping
 
-__all__ = ["JSON", "headers", "is_foreign", "is_loopback", "is_own_host", "policy", "source_hash"]
-
 #: The type of answers, errors among them.
 JSON = "application/json"
 

@@ -16,16 +16,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from paleo.errors import PaleoError
-from paleo.extras import extra
-from paleo.values import is_whole, shown
-from paleo.web import MAX_UPLOAD, THREADS
+from paleo.core.checks import is_whole, shown
+from paleo.core.errors import PaleoError
+from paleo.core.optional import extra
 from paleo.web.answers import Answers
 from paleo.web.app import create_app, error_text, too_large
-from paleo.web.preparing import Preparation, pieces
+from paleo.web.limits import MAX_UPLOAD, THREADS
 from paleo.web.security import JSON, headers, is_loopback
-
-__all__ = ["Server"]
+from paleo.web.warmup import Preparation, pieces
 
 _MOST_THREADS = 64
 #: Seconds in which a request must have come in, and seconds without a byte of it.
@@ -82,7 +80,8 @@ class Server:
         address = listening.getsockname()[0]
         self.is_loopback: bool = is_loopback(address)
         #: What stands for all addresses of this machine is none that can be opened.
-        self._opened = _LOOPBACK[listening.family] if _is_unspecified(address) else host
+        is_any = ipaddress.ip_address(address.partition("%")[0]).is_unspecified
+        self._opened = _LOOPBACK[listening.family] if is_any else host
         try:
             answers = Answers()
             self.app = create_app(
@@ -120,11 +119,6 @@ class Server:
         """Stop listening, from any thread."""
         self.preparation.stop()
         self._server.close()
-
-
-def _is_unspecified(address: str) -> bool:
-    """Tell whether a numeric address stands for all those of a machine."""
-    return ipaddress.ip_address(address.partition("%")[0]).is_unspecified
 
 
 def _listening(host: str, port: int) -> socket.socket:

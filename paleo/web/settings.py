@@ -8,28 +8,20 @@ the predefined: elsewhere such a name may be a file, or code to import.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from paleo.collectives import COLLECTIVES
-from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
-from paleo.datasets import Schedule
-from paleo.errors import Mistake, Mistakes, PaleoError, SettingError
-from paleo.estimate import checked_share, checked_workers
-from paleo.graph import checked_batch
-from paleo.memory import OPTIMIZERS
-from paleo.parallelism import SCALINGS
-from paleo.registry import unknown
-from paleo.simulate import DEFAULT_WORKERS
-from paleo.software import SOFTWARE
-from paleo.tensor import find_precision
-from paleo.training import checked_price
-from paleo.values import check_choice, number, shown
+from paleo.cluster.frameworks import SOFTWARE
+from paleo.core.checks import number, shown
+from paleo.core.errors import Mistake, Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.registry import unknown
+from paleo.costs import DEFAULT_COST_MODEL
+from paleo.step.settings import DEFAULT_WORKERS, declared
+from paleo.studies.datasets import Schedule
+from paleo.studies.overview import OverviewSettings, StudySettings
 from paleo.web import predefined
-
-__all__ = ["DEPENDS", "KEYS", "PRICED", "Settings", "parse_query", "read_settings"]
 
 #: No setting is a longer text, and no query has more of them.
 _MOST_CHARACTERS = 200
@@ -41,14 +33,13 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class Settings:
+class PageSettings:
     """What the page shows. The defaults are those of a page without an address.
 
     `net` is a predefined one, or the file of an uploaded one if `is_uploaded`, which commands read
-    with `options`. `workers` are those
-    looked at, `scheme` is "" for the best, `software` is "" if both shares of peak are one's own.
-    The curves have `num_workers` too. A training has `epochs` of a `dataset`, or of `dataset_size`
-    samples. `price` is "" for that of the device's file.
+    with `options`. `workers` are those looked at, `scheme` is "" for the best, `software` is "" if
+    both shares of peak are one's own. The curves have `num_workers` too. A training has `epochs`
+    of a `dataset`, or of `dataset_size` samples. `price` is "" for that of the device's file.
     """
 
     net: str = "inception_v3"
@@ -78,9 +69,10 @@ class Settings:
         """Return every setting under its key."""
         return {key: getattr(self, key) for key in KEYS}
 
-    def values_of(self, keys: Iterable[str]) -> tuple[Any, ...]:
-        """Return the values of some settings."""
-        return tuple(getattr(self, key) for key in keys)
+    def given(self, *keys: str) -> dict[str, Any]:
+        """Return some settings by their keys, None where there is an empty text."""
+        values = {key: getattr(self, key) for key in keys}
+        return {key: None if value == "" else value for key, value in values.items()}
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -91,12 +83,18 @@ class Settings:
 #: The keys of settings.
 KEYS = tuple(
     field.name
-    for field in dataclasses.fields(Settings)
+    for field in dataclasses.fields(PageSettings)
     if field.name not in ("is_uploaded", "options", "num_workers")
 )
-_DEFAULTS = Settings()
+_DEFAULTS = PageSettings()
+_ALL = declared(StudySettings) | declared(OverviewSettings)
+#: What the API says of them, in their order.
+DECLARED = {key: _ALL[key] for key in KEYS if key in _ALL}
 #: What the times of a net on a device depend on.
-PRICED = ("device", "cost_model", "dtype", "ppp_comp", "use_pipeline", "fuse")
+PRICED = tuple(key for key in KEYS if key in declared(StudySettings))
+#: What is trained in a cluster, and how.
+PLANNED = tuple(key for key in KEYS if key in declared(OverviewSettings))
+_SCHEDULE = ("dataset", "dataset_size", "epochs")
 #: What an answer depends on besides the net and a worker's batch, where that is not everything.
 DEPENDS = {"layers": PRICED, "memory": ("device", "dtype", "optimizer")}
 
@@ -131,12 +129,11 @@ def parse_query(query: bytes) -> dict[str, str]:
 
 def read_settings(
     values: Mapping[str, Any], file: str | None = None, options: str = ""
-) -> Settings:
+) -> PageSettings:
     """Return the settings that these values, texts of a query or of JSON, say.
 
     `file` is the name of an uploaded net, which stands for `net`, and `options` those that a
-    command needs to read it. Raises SettingError with every
-    mistake, each with its key.
+    command needs to read it. Raises SettingError with every mistake, each with its key.
     """
     reader = _Reader(values)
     settings = dataclasses.replace(reader.read(file), options=options)
@@ -156,26 +153,23 @@ class _Reader:
         self.values = values
         self.mistakes = Mistakes()
 
-    def read(self, file: str | None) -> Settings:
+    def read(self, file: str | None) -> PageSettings:
         self._check_keys()
-        return Settings(
-            net=self._net(file),
-            device=self._one_of("device", predefined.device_names(), predefined.device_aliases),
-            network=self._one_of("network", predefined.network_names(), predefined.network_aliases),
-            cost_model=self._named("cost_model", COST_MODELS),
-            dtype=self._precision(),
-            batch_size=self._number("batch_size", _checked_samples),
-            workers=self._number("workers", checked_workers, "workers"),
-            scaling=self._scaling(),
-            scheme=self._named("scheme", COLLECTIVES, or_none=True),
-            **self._software(),
-            use_pipeline=self._flag("use_pipeline"),
-            fuse=self._flag("fuse"),
-            **self._schedule(),
-            price=self._price(),
-            optimizer=self._named("optimizer", OPTIMIZERS),
-            is_uploaded=file is not None,
-        )
+        found: dict[str, Any] = {"net": self._net(file), "is_uploaded": file is not None}
+        for key, names, aliases in (
+            ("device", predefined.device_names(), predefined.device_aliases),
+            ("network", predefined.network_names(), predefined.network_aliases),
+        ):
+            found[key] = self._one_of(key, names, aliases)
+        others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]
+        found |= {key: self._value(key) for key in others}
+        if found["batch_size"] > _MOST_SAMPLES:
+            self.mistakes.add(
+                f"batch_size: {_MOST_SAMPLES:,} are the most that are answered here, "
+                f"got {found['batch_size']}"
+            )
+        found |= self._software(found)
+        return PageSettings(**found, **self._schedule(), price=self._price())
 
     def _check_keys(self) -> None:
         if len(self.values) > _MOST_KEYS:
@@ -228,27 +222,17 @@ class _Reader:
         self.mistakes.add(f"{key}: {unknown(key, text, list(names))}")
         return str(getattr(_DEFAULTS, key))
 
-    def _named(self, key: str, known: Mapping[str, Any], or_none: bool = False) -> str:
-        """Return a name of a registry."""
-        text = self._text(key)
-        if not (or_none and not text) and self._check(key, known.__getitem__, text) is None:
-            return str(getattr(_DEFAULTS, key))
-        return text
-
-    def _precision(self) -> str:
-        text = self._text("dtype")
-        return text if self._check("dtype", find_precision, text) else _DEFAULTS.dtype
-
-    def _scaling(self) -> str:
-        text = self._text("scaling")
-        self._check("scaling", check_choice, "scaling", text, SCALINGS)
-        return text
-
-    def _number(self, key: str, check: Callable[..., Any], *more: Any) -> int:
-        """Return a number that this check lets pass."""
-        value = self.values.get(key, getattr(_DEFAULTS, key))
-        found = self._check(key, check, _as_number(value), *more)
-        return int(getattr(_DEFAULTS, key) if found is None else found)
+    def _value(self, key: str) -> Any:
+        """Return the value of a setting that its check lets pass."""
+        setting, default = DECLARED[key], getattr(_DEFAULTS, key)
+        if setting.type is bool:
+            return self._flag(key)
+        if setting.type is str:
+            text = self._text(key)
+            passed = not text and setting.default is None
+            return text if passed or self._check(key, setting.check, text) else default
+        found = self._check(key, setting.check, _as_number(self.values.get(key, default)))
+        return default if found is None else type(default)(found)
 
     def _flag(self, key: str) -> bool:
         value = self.values.get(key, False)
@@ -259,16 +243,12 @@ class _Reader:
             self.mistakes.add(f"{key}: expected true or false, got {_shown(value)}")
         return value is True
 
-    def _software(self) -> dict[str, Any]:
+    def _software(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return the software and both shares of peak, which are the software's if there is one."""
-        shares = {}
-        for key in ("ppp_comp", "ppp_comm"):
-            value = _as_number(self.values.get(key, getattr(_DEFAULTS, key)))
-            found = self._check(key, checked_share, value, key)
-            shares[key] = float(found) if found is not None else 1.0
-        name = self._named("software", SOFTWARE, or_none=True)
-        if not name:
-            return {"software": "", **shares}
+        shares = {key: found[key] for key in ("ppp_comp", "ppp_comm")}
+        name = self._text("software")
+        if not name or self._check("software", SOFTWARE.__getitem__, name) is None:
+            return {"software": ""}
         of = SOFTWARE[name]
         for key, share in shares.items():
             own = getattr(of, key)
@@ -300,17 +280,8 @@ class _Reader:
             return ""
         text = value.strip()
         if text:
-            self._check("price", checked_price, number(text))
+            self._check("price", DECLARED["price"].check, number(text))
         return text
-
-
-def _checked_samples(value: Any) -> int:
-    """Return a batch size; raises SettingError if it is none, or too large for an answer."""
-    if int(checked_batch(value)) > _MOST_SAMPLES:
-        raise SettingError(
-            f"batch_size: {_MOST_SAMPLES:,} are the most that are answered here, got {shown(value)}"
-        )
-    return int(value)
 
 
 def _shown(value: Any) -> str:

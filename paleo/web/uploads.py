@@ -12,19 +12,18 @@ import shlex
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
-from paleo.errors import NetSpecError, PaleoError, SettingError
-from paleo.importers import PYTHON, importer_of
-from paleo.importers.options import option_words, parse_options
-from paleo.load import loads
-from paleo.netspec import NetSpec
-from paleo.values import shown
-from paleo.web.kept import Kept
+from paleo.core.checks import shown
+from paleo.core.errors import NetSpecError, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.net.importers import PYTHON, importer_of
+from paleo.net.importers.options import option_words, parse_options
+from paleo.net.load import loads
+from paleo.net.spec import NetSpec
+from paleo.web.cache import Cache
 from paleo.web.parsing import ENDINGS, Job
-
-__all__ = ["BusyError", "Uploaded", "Uploads", "checked_file"]
 
 _MOST_CHARACTERS = 200
 _MOST_OPTIONS = 1000
@@ -97,9 +96,9 @@ class Uploads:
 
     def __init__(self, *, at_once: int = 2, most: int = 16 << 20) -> None:
         self._places = threading.BoundedSemaphore(at_once)
-        self._answers: Kept[dict[str, Any]] = Kept(most)
+        self._answers: Cache[dict[str, Any]] = Cache(most)
         #: Nets that a process of ours has read and found right, by the hash of their text.
-        self._nets: Kept[NetSpec] = Kept(most)
+        self._nets: Cache[NetSpec] = Cache(most)
 
     def read(self, data: bytes, name: Any, options: Any = "") -> dict[str, Any]:
         """Return the net of a file's bytes: name, file, options, text (a net-spec), layers, notes.
@@ -134,7 +133,8 @@ class Uploads:
         net = self._nets.find(key)
         if net is None:
             # What was a prototxt or an ONNX file is a net-spec by now.
-            text = self.read(text.encode(), f"{file}.json" if _is_imported(file) else file)["text"]
+            name = file if file.lower().endswith(".json") else f"{file}.json"
+            text = self.read(text.encode(), name)["text"]
             net = self._nets.keep(key, self._net(text, file), len(text))
         return Uploaded(file, said, key, net)
 
@@ -159,10 +159,6 @@ class Uploads:
             mistakes = [NetSpecError(line).mistakes[0] for line in found["errors"]]
             raise NetSpecError(mistakes)
         return found
-
-
-def _is_imported(file: str) -> bool:
-    return not file.lower().endswith(".json")
 
 
 def _hash(*parts: bytes) -> str:

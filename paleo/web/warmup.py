@@ -15,14 +15,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from paleo.estimate import keep_shape
-from paleo.graph import typical
-from paleo.memory import largest_batch
+from paleo.net.graph import typical
+from paleo.step.memory import largest_batch
+from paleo.step.passes import keep_shape
 from paleo.web.answers import KINDS, Answers
 from paleo.web.predefined import net, net_names
-from paleo.web.settings import Settings
-
-__all__ = ["Preparation", "collect_seldom", "pieces"]
+from paleo.web.settings import PageSettings
 
 #: After a piece comes a pause of so many times what the piece took.
 _PAUSE = 2.0
@@ -38,7 +36,7 @@ def pieces(answers: Answers) -> Iterator[Callable[[], object]]:
     Of `answers` the first view of the page is asked, which then are kept there.
     """
     yield functools.partial(importlib.import_module, "numpy")
-    for settings in (Settings(net=_SMALL), Settings()):
+    for settings in (PageSettings(net=_SMALL), PageSettings()):
         for kind in KINDS:
             yield functools.partial(answers.text, kind, settings)
     for name in net_names():

@@ -12,12 +12,14 @@ import click.testing
 import numpy as np
 import pytest
 from modelled_executor import POINTS, Modelled
+from validation import device_file, hide, write
 
 import paleo
-from paleo.calibrate import calibrate_from, calibration, system
 from paleo.cli import cli
-from paleo.validate import cases_of, predict, read_measurements
-from tests.validation import device_file, hide, write
+from paleo.core.operations import Pass
+from paleo.costs import Target
+from paleo.measure.calibrate import calibrate_from, calibration, system
+from paleo.measure.validate import cases_of, predict, read_measurements
 
 pytest.importorskip("scipy", reason="needs SciPy")
 
@@ -60,6 +62,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, folder: Path, **options: Any) -> Mo
 # Measuring.
 
 
+@pytest.mark.slow
 def test_the_device_file_works_wherever_a_device_does(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
@@ -94,6 +97,7 @@ def test_the_device_file_works_wherever_a_device_does(
     assert found["tiled"]["launch"]["value"] == pytest.approx(7e-6, rel=0.03)
 
 
+@pytest.mark.slow
 def test_separated_values_have_a_row_for_each_point_and_json_has_it_all(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
@@ -121,6 +125,7 @@ def test_separated_values_have_a_row_for_each_point_and_json_has_it_all(
     assert found["versions"] == {"modelled": "1.0"}
 
 
+@pytest.mark.slow
 def test_a_busy_machine_is_refused_and_nothing_is_written(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
@@ -137,6 +142,7 @@ def test_a_busy_machine_is_refused_and_nothing_is_written(
     assert record.spread > 0.1
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_with_130_and_a_file_only_if_there_is_enough(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
@@ -154,6 +160,7 @@ def test_an_interrupt_ends_with_130_and_a_file_only_if_there_is_enough(
     assert any("was interrupted: " in note for note in record.notes)
 
 
+@pytest.mark.slow
 def test_wrong_settings_are_said_before_anything_is_measured(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ) -> None:
@@ -221,6 +228,7 @@ def adds(count: int) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.slow
 def test_thirty_rows_find_the_constants_that_made_them(folder: Path) -> None:
     file = rows(folder, [*gemms(15), *adds(15)], noise=0.02)
     found = calibrate_from(file, name="mine")
@@ -297,6 +305,8 @@ def test_too_few_rows_are_refused(folder: Path) -> None:
     assert refused("--from=nosuch.csv") == "nosuch.csv: No such file or directory"
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_whole_nets_can_be_fitted_to(folder: Path) -> None:
     nets = [
         {"quantity": "forward_s", "network": net, "batch_per_device": batch}
@@ -317,18 +327,19 @@ PROFILE = (
 )
 
 
+@pytest.mark.slow
 def test_rows_of_a_profile_are_read(folder: Path) -> None:
     device = paleo.find_device(device_file(folder))
     graph = paleo.build(paleo.load("alexnet"), 4)
     lines = [PROFILE]
     for node in graph.nodes[1:]:
-        for direction in (paleo.Pass.FORWARD, paleo.Pass.WEIGHT_GRADIENT):
+        for direction in (Pass.FORWARD, Pass.WEIGHT_GRADIENT):
             operations = graph.operations(node, direction)
             # One layer's gradients are made at once.
-            joined = node.name == "conv3" and direction is paleo.Pass.WEIGHT_GRADIENT
+            joined = node.name == "conv3" and direction is Pass.WEIGHT_GRADIENT
             if joined:
-                operations += graph.operations(node, paleo.Pass.INPUT_GRADIENT)
-            target = paleo.Target(device, constants=TRUE)
+                operations += graph.operations(node, Pass.INPUT_GRADIENT)
+            target = Target(device, constants=TRUE)
             model = paleo.COST_MODELS["tiled"]
             seconds = sum(float(model.price(each, target).total) for each in operations)
             measured = repr(seconds) if operations else ""

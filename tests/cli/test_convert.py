@@ -217,7 +217,7 @@ BAD_FILES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "a solver": ("e.prototxt", text('net: "train.prototxt"\nbase_lr: 0.01\n')),
     "a million layers": (
         "f.prototxt",
-        lambda path: path.write_text(PROTOTXT + LAYER % 1 * 1_000_000) and None,
+        text(PROTOTXT + LAYER % 1 * 1_000_000),
     ),
     "a truncated ONNX file": ("g.onnx", truncated_onnx),
     "garbage as ONNX": ("h.onnx", garbage),

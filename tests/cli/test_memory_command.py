@@ -12,7 +12,7 @@ import click.testing
 import pytest
 
 from paleo.cli import cli
-from paleo.memory import footprint, largest_batch
+from paleo.step.memory import footprint, largest_batch
 
 
 def call(*arguments: str, status: int = 0) -> click.testing.Result:

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from validation import call, device_file, hide, write
 
-from paleo.charts.validation import validation_chart
-from paleo.validate import validate
-from tests.validation import call, device_file, hide, write
+from paleo.measure.validate import validate
+from paleo.views.charts.validation import validation_chart
 
 FOUR = ("rows", "median_error", "mean_error", "bias")
 
@@ -167,6 +167,7 @@ def test_options_without_effect_are_noted(measured: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "begins"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )

@@ -12,9 +12,9 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.cluster import ARCHITECTURES
+from paleo.core.tensor import DTYPES
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.hardware import ARCHITECTURES
-from paleo.tensor import DTYPES
 
 DEVICES = {name: paleo.find_device(name) for name in paleo.device_names()}
 NVIDIA = ARCHITECTURES[: ARCHITECTURES.index("Blackwell RTX") + 1]

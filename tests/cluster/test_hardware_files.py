@@ -13,9 +13,9 @@ import pytest
 
 import paleo
 from paleo.cli import cli
-from paleo.hardware import Figure
+from paleo.cluster import Figure
 
-FOLDER = Path(paleo.__file__).parent / "hardware"
+FOLDER = Path(paleo.__file__).parent / "cluster"
 
 #: From ../shared/reference/paleo2017_equations.md, section 2, "The 2017 figures": clock in
 #: MHz, peak in GFLOP/s, memory bandwidth in GB/s.
@@ -171,6 +171,7 @@ def test_a_whole_k80_costs_what_two_of_its_dies_do() -> None:
     assert prices == [("2016-11", 2 * 0.90), ("2017-07", 2 * 0.745), ("2017-11-28", 2 * 0.4975)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", NAMES)
 def test_names_and_aliases_are_exact_and_unique(kind: str) -> None:
     things = [FIND[kind](name) for name in NAMES[kind]]
@@ -249,7 +250,7 @@ def test_an_own_file_may_have_sources_notes_and_2017_figures(folder: Path) -> No
     device = paleo.find_device("my.toml")
     assert (device.name, device.title, device.kind) == ("mine", "Mine", "cpu")
     assert device.figures["base_clock"] == Figure(1.5e9, "Hz", "The data sheet", "turbo")
-    assert device.rates_2017 == paleo.hardware.Rates2017(1e9, 2e12, 3e9)
+    assert device.rates_2017 == paleo.cluster.Rates2017(1e9, 2e12, 3e9)
     assert device.memory_bandwidth == 900e9
 
 

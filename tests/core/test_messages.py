@@ -141,6 +141,7 @@ def test_a_byte_order_mark_is_accepted() -> None:
     assert paleo.loads(b"\xef\xbb\xbf" + net().encode()).name == "net"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "message"), LAYERS, ids=[message for _, message in LAYERS])
 def test_a_faulty_layer_is_named_with_its_key(said: Any, body: Any, message: str) -> None:
     (line,) = said(net(c=body))
@@ -148,7 +149,7 @@ def test_a_faulty_layer_is_named_with_its_key(said: Any, body: Any, message: str
 
 
 #: Layers beside "data", and the lines: the layer, its key and the message.
-NETS: list[tuple[dict[str, Any], *tuple[str, ...]]] = [
+NETS: list[tuple[dict[str, Any], str, *tuple[str, ...]]] = [
     (
         {"c": conv(), "e": layer("Elementwise", parents=["data", "c"])},
         "e: its parents differ in shape: 2x8x8x3, 2x8x8x4",
@@ -312,6 +313,7 @@ def test_blocks_nested_too_deeply_are_one_mistake(said: Any) -> None:
     assert line.endswith(": blocks are nested more than 50 deep")
 
 
+@pytest.mark.slow
 def test_a_file_of_3000_faulty_layers_says_all_of_them(said: Any) -> None:
     layers = {f"layer{i}": layer("Flaten", parents=["lost"], x=1) for i in range(1500)}
     lines = said(net(**layers, **{f"other{i}": flat(f"othr{i}") for i in range(1500)}))
@@ -406,6 +408,7 @@ def test_a_share_too_small_to_mean_anything_is_refused() -> None:
         refused("simulate", "alex_v2", f"--{name}=1e-320")
 
 
+@pytest.mark.slow
 def test_a_process_says_the_same_without_a_traceback(tmp_path: Path) -> None:
     (tmp_path / "my.json").write_text(net(**{"a\nb": conv(padding=3), "é": flat("x")}), "utf-8")
     (tmp_path / "folder").mkdir()
@@ -428,6 +431,7 @@ def test_a_process_says_the_same_without_a_traceback(tmp_path: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_has_no_traceback() -> None:
     nets = ["inception_v3"] * 24
     whole = click.testing.CliRunner().invoke(cli, ["summary", *nets]).stdout
@@ -437,6 +441,7 @@ def test_a_closed_pipe_has_no_traceback() -> None:
     assert (done.stdout, done.stderr) == (whole.splitlines(keepends=True)[0], "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["/dev/full", "&-"])
 def test_an_output_that_cannot_be_written_is_one_line(target: str) -> None:
     if target == "/dev/full" and not Path(target).exists():

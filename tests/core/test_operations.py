@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from paleo.quantity import ceil_log2, product
-from paleo.window import Axis
-from paleo.work import Pass, Work
+from paleo.core.operations import Pass, Work
+from paleo.core.quantity import ceil_log2, product
+from paleo.core.window import Axis
 
 FORWARD, TO_INPUT, TO_WEIGHTS = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT
 
@@ -173,7 +173,7 @@ def test_pooling_counts_one_flop_a_window_element(one_layer: Any, kind: str, ext
 
 
 # Reads and writes of tensors of the input's size: forward, and for the input's gradient.
-PASSES_OVER_MEMORY = {
+PASSES_OVER_MEMORY: dict[str, tuple[dict[str, Any], tuple[int, int], tuple[int, int]]] = {
     "Dropout": ({"dropout_keep_prob": 0.5}, (1, 1), (1, 1)),
     "Activation": ({"function": "relu"}, (1, 1), (2, 1)),
     "BatchNorm": ({}, (2, 1), (4, 1)),

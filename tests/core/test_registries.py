@@ -1,6 +1,6 @@
-"""Registries: a snapshot of all names, and a contract for everything registered.
+"""Registries: names that stay, and a contract for everything registered.
 
-A new layer type, cost model, scheme, device, network or net appears here on arrival.
+Whatever is added is held to its contract on arrival.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from layer_examples import EXAMPLES, Example
 
 import paleo
 from paleo.cli.main import COMMANDS
+from paleo.cluster.frameworks import SOFTWARE
+from paleo.core.operations import Operation, Pass
+from paleo.core.registry import Registry
 from paleo.costs.convolutions import ALGORITHMS
 from paleo.costs.convolutions.libraries import LIBRARIES
-from paleo.executors import EXECUTORS
-from paleo.generators import GENERATORS
-from paleo.importers import IMPORTERS
-from paleo.registry import Registry
-from paleo.software import SOFTWARE
-from paleo.work import Operation
+from paleo.measure.executors import EXECUTORS
+from paleo.net.generators import GENERATORS
+from paleo.net.importers import IMPORTERS
 
-SNAPSHOT = {
+#: Names that files and programs of users have.
+NAMES = {
     "layer types": """Convolution Deconvolution InnerProduct Activation Sigmoid Dropout LRN
         BatchNorm Scale Softmax Elementwise Pooling AvgPool UpSampling2D Input Concatenate
         Reshape Flatten Parameter Embedding MatMul Einsum Attention RNN GRU LSTM PReLU
@@ -73,8 +74,8 @@ SNAPSHOT = {
 }
 
 
-def test_the_names_are_these() -> None:
-    found = {
+def test_no_name_that_users_have_is_gone() -> None:
+    there = {
         "layer types": list(paleo.LAYERS),
         "cost models": list(paleo.COST_MODELS),
         "schemes": list(paleo.COLLECTIVES),
@@ -91,9 +92,8 @@ def test_the_names_are_these() -> None:
         "datasets": list(paleo.DATASETS),
         "software": list(SOFTWARE),
     }
-    assert {kind: sorted(names) for kind, names in found.items()} == {
-        kind: sorted(names.split()) for kind, names in SNAPSHOT.items()
-    }
+    gone = {kind: set(names.split()) - set(there[kind]) for kind, names in NAMES.items()}
+    assert set().union(*gone.values()) == set(), gone
 
 
 def test_a_registry_refuses_duplicates_and_suggests_near_names() -> None:
@@ -131,9 +131,9 @@ def test_every_layer_type_keeps_the_contract(example: Example) -> None:
     assert isinstance(node.num_params, int)
     assert node.num_params >= 0
     for direction in (
-        paleo.Pass.FORWARD,
-        paleo.Pass.INPUT_GRADIENT,
-        paleo.Pass.WEIGHT_GRADIENT,
+        Pass.FORWARD,
+        Pass.INPUT_GRADIENT,
+        Pass.WEIGHT_GRADIENT,
     ):
         for operation in graph.operations(node, direction):
             assert isinstance(operation, Operation)
@@ -143,7 +143,7 @@ def test_every_layer_type_keeps_the_contract(example: Example) -> None:
                 assert count >= 0
             assert operation.magnitude >= operation.flops
     # What has parameters has a gradient for them, and the other way round.
-    assert bool(graph.operations(node, paleo.Pass.WEIGHT_GRADIENT)) == (node.num_params > 0)
+    assert bool(graph.operations(node, Pass.WEIGHT_GRADIENT)) == (node.num_params > 0)
     if "groups" not in example.keys:
         assert isinstance(node.layer.shard(2), cls)
     assert node.layer.shard(1).infer_shape(node.inputs) == node.layer.infer_shape(node.inputs)
@@ -164,6 +164,8 @@ def test_every_collective_keeps_the_contract(name: str) -> None:
     assert collective.exact == (collective.transfers(64) > 1)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("name", paleo.net_names())
 def test_every_net_keeps_the_contract(name: str) -> None:
     net = paleo.load(name)
@@ -176,4 +178,5 @@ def test_every_net_keeps_the_contract(name: str) -> None:
     layers = paleo.summarize(net, 3).layers
     assert {layer.output[0] for layer in layers} - {1} == {3}
     assert layers[-1].output[0] == 3
-    assert len(paleo.simulate(net, workers=[1, 2], cost_model="roofline").runs) == 2
+    (run,) = paleo.simulate(net, workers=[1, 2], cost_model="roofline").runs
+    assert [step.workers for step in run.rows] == [1, 2]

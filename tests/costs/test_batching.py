@@ -10,15 +10,13 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.costs import Target, Time, Times
-from paleo.costs.times import StackedTimes
-from paleo.quantity import has_arrays
-from paleo.window import Axis
-from paleo.work import (
+from paleo.core.operations import (
+    LAYER_PASSES,
     Attention,
     BatchMatMul,
     Convolution,
     Fused,
+    Kind,
     MatMul,
     Operation,
     Pass,
@@ -26,6 +24,11 @@ from paleo.work import (
     Stream,
     Update,
 )
+from paleo.core.quantity import has_arrays
+from paleo.core.window import Axis
+from paleo.costs import Target, Time, Times
+from paleo.costs.times import StackedTimes
+from paleo.step.memory import footprints
 
 SIZES = (1, 2, 3, 7, 16, 31, 64, 100, 256, 1000, 4096)
 CHANNELS = (1, 3, 4, 8, 17, 64, 192, 512)
@@ -37,10 +40,11 @@ def stream(rng: random.Random, batch: Any) -> Stream:
     if rng.random() < 0.2:
         pieces = tuple(batch * rng.choice(SIZES) * 4 for _ in range(rng.choice((3, 6, 40))))
         both = (pieces, (size,))
-        return Stream("concatenate", *rng.choice((both, both[::-1])))
+        return Stream(Kind.COPY, *rng.choice((both, both[::-1])))
+    kind = rng.choice((Kind.FUNCTION, Kind.BATCH_NORM, Kind.SOFTMAX))
     return Stream(
-        rng.choice(("relu", "batchnorm", "softmax")), (size,) * rng.choice((1, 2)), (size,),
-        row=rng.choice(SIZES) * 4, passes=rng.choice((1, 2, 3)),
+        kind, (size,) * rng.choice((1, 2)), (size,), row=rng.choice(SIZES) * 4,
+        passes=rng.choice((1, 2, 3)), function="relu" if kind is Kind.FUNCTION else "",
     )  # fmt: skip
 
 
@@ -62,12 +66,14 @@ def windowed(rng: random.Random, batch: Any, kind: type[Any]) -> Any:
     if kind is Pooling:
         if rng.random() < 0.2:
             axes = (Axis(size, size, 1, "VALID"),) * rank
-        return kind(rng.choice(tuple(Pass)[:2]), batch, axes, 16, 16, 4, maximum=rng.random() < 0.5)
+        return kind(
+            rng.choice(LAYER_PASSES[:2]), batch, axes, 16, 16, 4, maximum=rng.random() < 0.5
+        )
     groups = rng.choice((1, 1, 1, 4, 32))
     c, k = (rng.choice(CHANNELS) * groups for _ in range(2))
     if groups > 1 and rng.random() < 0.5:
         c = k = groups  # depthwise
-    return kind(rng.choice(tuple(Pass)), batch, axes, c, k, 4, groups=groups)
+    return kind(rng.choice(LAYER_PASSES), batch, axes, c, k, 4, groups=groups)
 
 
 def operation(rng: random.Random, batch: Any) -> Operation:
@@ -88,7 +94,7 @@ def operation(rng: random.Random, batch: Any) -> Operation:
         return stream(rng, batch)
     if kind == 6:
         moved = (batch * m * 4,)
-        return Stream("dropout", moved, moved, num_flops=batch * m, drawn=batch * m)
+        return Stream(Kind.DROPOUT, moved, moved, flops=batch * m, drawn=batch * m)
     found: Operation = windowed(rng, batch, Pooling if kind == 7 else Convolution)
     return found
 
@@ -97,6 +103,8 @@ def parts(time: Time) -> list[Any]:
     return [np.asarray(x).tolist() for x in (time.compute, time.memory, time.overhead, time.total)]
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("batch", [32, np.array([1, 2, 32, 77])], ids=["number", "array"])
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("cost_model", ["tiled", "roofline", "paleo2017"])
@@ -128,7 +136,7 @@ def test_windows_of_any_sides_are_priced_together(device: str) -> None:
             each, batch, (Axis(28, rows, 1, "SAME"), Axis(28, columns, 1, "SAME")), c, k, 4,
             groups=groups,
         )
-        for each in Pass
+        for each in LAYER_PASSES
         for rows, columns in ((1, 1), (5, 1), (1, 5), (3, 3), (1, 3), (40, 40))
         for c, k, groups in ((8, 8, 8), (32, 32, 32), (64, 16, 8), (64, 64, 4), (64, 32, 1))
     ]  # fmt: skip
@@ -136,6 +144,7 @@ def test_windows_of_any_sides_are_priced_together(device: str) -> None:
         assert parts(found) == parts(model.price(each, target))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [16, np.array([1, 16, 300])], ids=["number", "array"])
 @pytest.mark.parametrize("library", ["any", "cudnn5"])
 @pytest.mark.parametrize("cost_model", ["tiled", "roofline", "paleo2017"])
@@ -170,7 +179,7 @@ def test_convolutions_of_any_window_are_priced_as_few(monkeypatch: pytest.Monkey
 
 
 def test_rates_that_are_arrays_are_priced_one_operation_after_the_other() -> None:
-    target = Target(paleo.find_device("K40"), ppp_comp=np.array([1.0, 0.5]))
+    target = Target(paleo.find_device("K40"), share=np.array([1.0, 0.5]))
     model = paleo.find_cost_model("tiled")
     operations = [MatMul(64, n, 256, 4) for n in (32, 64, 128, 256)]
     together = list(map(parts, model.price_all(operations, target)))
@@ -189,8 +198,8 @@ def test_few_operations_of_numbers_do_without_numpy(monkeypatch: pytest.MonkeyPa
     model, target = paleo.find_cost_model("tiled"), Target(paleo.find_device("K40"))
     operations = [operation(rng, 8) for _ in range(40)]
     with_numpy = list(map(parts, model.price_all(operations, target)))
-    monkeypatch.setattr("paleo.costs.stacks.has_arrays", lambda: False)
-    monkeypatch.setattr("paleo.costs.stacks.price_stacked", None)
+    monkeypatch.setattr("paleo.costs.batching.has_arrays", lambda: False)
+    monkeypatch.setattr("paleo.costs.batching.price_stacked", None)
     assert list(map(parts, model.price_all(operations, target))) == with_numpy
 
 
@@ -234,7 +243,7 @@ def test_nodes_of_an_equal_layer_and_inputs_are_known_as_alike() -> None:
 def test_footprints_of_several_batches_are_those_of_each(net: str, training: bool) -> None:
     spec = paleo.load(net)
     batches = [64, 1, 2, 7, 64]
-    found = paleo.memory.footprints(spec, batches, training=training, dtype="mixed_fp16")
+    found = footprints(spec, batches, training=training, dtype="mixed_fp16")
     assert found == {
         batch: paleo.footprint(spec, batch, training=training, dtype="mixed_fp16")
         for batch in batches

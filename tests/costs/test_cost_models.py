@@ -8,14 +8,23 @@ from typing import Any
 import pytest
 
 import paleo
+from paleo.core.operations import (
+    LAYER_PASSES,
+    Kind,
+    MatMul,
+    Operation,
+    Pass,
+    Pooling,
+    Stream,
+    Update,
+)
+from paleo.core.operations import Convolution as ConvolutionWork
+from paleo.core.units import GIB
+from paleo.core.window import axes
 from paleo.costs import COST_MODELS, Target, Time
 from paleo.costs.counts2017 import gemm_of
-from paleo.estimate import estimate_pass, not_counted
-from paleo.layers.convolution import Convolution
-from paleo.units import GIB
-from paleo.window import axes
-from paleo.work import Convolution as ConvolutionWork
-from paleo.work import MatMul, Operation, Pass, Pooling, Stream, Update
+from paleo.net.layers import LAYERS
+from paleo.step.passes import estimate_pass, not_counted
 
 PALEO2017, ROOFLINE = COST_MODELS["paleo2017"], COST_MODELS["roofline"]
 #: 1 GHz, 1 TFLOP/s, 100 GB/s.
@@ -25,7 +34,7 @@ GIB_100 = 100 * GIB
 
 
 def test_paleo2017_adds_compute_and_each_transfer() -> None:
-    time = PALEO2017.price(MatMul(1000, 2000, 3000, 4), Target(ROUND, ppp_comp=0.5))
+    time = PALEO2017.price(MatMul(1000, 2000, 3000, 4), Target(ROUND, share=0.5))
     assert time.compute == pytest.approx(2 * 1000 * 2000 * 3000 / 0.5e12)
     moved = 4 * (1000 * 3000 + 3000 * 2000 + 1000 * 2000)
     assert time.memory == pytest.approx(moved / (0.5 * GIB_100))
@@ -39,7 +48,7 @@ def test_paleo2017_takes_a_clock_at_least_for_a_pass_and_for_each_transfer() -> 
 
 
 def test_paleo2017_updates_at_the_peak_whatever_the_percent() -> None:
-    time = PALEO2017.price(Update(10**9, 4), Target(ROUND, ppp_comp=0.1))
+    time = PALEO2017.price(Update(10**9, 4), Target(ROUND, share=0.1))
     assert time.compute == pytest.approx(2e9 / 1e12)
     assert time.memory == pytest.approx(3 * 4e9 / GIB_100)
     nothing = PALEO2017.price(Update(0, 4), Target(ROUND))
@@ -63,7 +72,7 @@ def test_paleo2017_knows_fp32_only() -> None:
 def test_roofline_is_the_longer_of_compute_and_memory() -> None:
     compute_bound = ROOFLINE.price(MatMul(4096, 4096, 4096, 4), Target(ROUND))
     assert compute_bound.total == compute_bound.compute == pytest.approx(2 * 4096**3 / 1e12)
-    memory_bound = ROOFLINE.price(Stream("relu", (4e9,), (4e9,)), Target(ROUND, ppp_comp=0.5))
+    memory_bound = ROOFLINE.price(Stream(Kind.FUNCTION, (4e9,), (4e9,)), Target(ROUND, share=0.5))
     assert memory_bound.total == memory_bound.memory == pytest.approx(8e9 / 0.5e11)
 
 
@@ -89,6 +98,7 @@ PADDINGS = ("VALID", "SAME", (0, 0), (2, 2), (0, 3), (2, 1))
 SIZES = list(itertools.product((1, 4, 7, 13), (1, 2, 3, 5), (1, 2, 3, 4), PADDINGS, (1, 2)))
 
 
+@pytest.mark.slow  # so many
 @pytest.mark.parametrize(("size", "window", "stride", "padding", "dilation"), SIZES)
 def test_gradients_have_the_shape_of_what_they_are_gradients_of(
     size: int, window: int, stride: int, padding: Any, dilation: int
@@ -98,7 +108,7 @@ def test_gradients_have_the_shape_of_what_they_are_gradients_of(
     along = axes((size, size), (window, window), (stride, stride), pads, (dilation, dilation))
     if along[0].output < 1:
         with pytest.raises(ValueError, match="larger than its padded input"):
-            Convolution(
+            LAYERS["Convolution"](
                 filter=(window, window, 3, 5),
                 strides=(stride, stride),
                 padding=pads,
@@ -202,12 +212,12 @@ def test_a_sigmoid_has_one_output_in_2017_and_keeps_its_shape_since(net: Any) ->
 ALONG = axes((14, 14), (3, 3), (2, 2), "SAME")
 OPERATIONS: list[Operation] = [
     MatMul(64, 64, 64, 4),
-    Stream("dropout", (4000,), (4000,), 1000),
-    Stream("relu", (4000,), (4000,)),
+    Stream(Kind.DROPOUT, (4000,), (4000,), 1000),
+    Stream(Kind.FUNCTION, (4000,), (4000,)),
     Update(1000, 4),
-    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4) for d in Pass),
-    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4, transposed=True) for d in Pass),
-    *(Pooling(d, 8, ALONG, 16, 16, 4, m) for d in list(Pass)[:2] for m in (True, False)),
+    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4) for d in LAYER_PASSES),
+    *(ConvolutionWork(d, 8, ALONG, 16, 32, 4, transposed=True) for d in LAYER_PASSES),
+    *(Pooling(d, 8, ALONG, 16, 16, 4, m) for d in LAYER_PASSES[:2] for m in (True, False)),
 ]
 
 
@@ -223,7 +233,7 @@ def test_every_model_keeps_the_contract(name: str, operation: Operation) -> None
         return
     assert time.total >= operation.flops / 1e12
     assert time.total >= max(time.compute, time.memory)
-    slower = model.price(operation, Target(ROUND, ppp_comp=0.5))
+    slower = model.price(operation, Target(ROUND, share=0.5))
     assert slower.total >= time.total
     assert model.summary
     assert model.name == name

@@ -10,23 +10,24 @@ from click.testing import CliRunner
 
 import paleo
 from paleo.cli import cli
-from paleo.costs import COST_MODELS, Target
-from paleo.costs.bands import NET, Band, kind_of
-from paleo.costs.tiled.constants import CONSTANTS, constants_of, families
-from paleo.costs.tiled.errors import find_band
-from paleo.hardware import ARCHITECTURES
-from paleo.validate.places import library_of
-from paleo.window import axes
-from paleo.work import (
+from paleo.cluster import ARCHITECTURES
+from paleo.core.operations import (
     BatchMatMul,
     Convolution,
     Fused,
+    Kind,
     MatMul,
     Operation,
     Pass,
     Pooling,
     Stream,
 )
+from paleo.core.window import axes
+from paleo.costs import COST_MODELS, Target
+from paleo.costs.error_bands import NET, Band, kind_of
+from paleo.costs.tiled.constants import CONSTANTS, constants_of, families
+from paleo.costs.tiled.error_bands import find_band
+from paleo.measure.validate.spellings import library_of
 
 TILED = COST_MODELS["tiled"]
 
@@ -49,8 +50,8 @@ KINDS: list[tuple[Operation, str]] = [
     (BatchMatMul("product", 4, 8, 8, 8, 4), "bmm"),
     (BatchMatMul("gru", 4, 8, 8, 8, 4, dependent=True), "recurrent"),
     (Convolution(Pass.FORWARD, 2, axes((8,), (3,), (1,), "SAME"), 4, 4, 4), "convolution"),
-    (Stream("relu", (8,), (8,)), "stream"),
-    (Fused(MatMul(8, 8, 8, 4), (Stream("relu", (), ()),)), "gemm"),
+    (Stream(Kind.FUNCTION, (8,), (8,)), "stream"),
+    (Fused(MatMul(8, 8, 8, 4), (Stream(Kind.FUNCTION, (), ()),)), "gemm"),
 ]
 
 
@@ -84,7 +85,7 @@ def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
     assert paleo.simulate("resnet18", device=device).runs[0].band == band
     # The errors were those of plain nets at the full share of peak, by this cost model.
     for settings in ({"fuse": True}, {"ppp_comp": 0.5}, {"cost_model": "roofline"}):
-        found: Any = paleo.simulate("resnet18", device=device, **settings)  # type: ignore[arg-type]
+        found: Any = paleo.simulate("resnet18", device=device, **settings)
         assert found.runs[0].band is None
         assert found.to_dict()["runs"][0]["band"] is None
 
@@ -156,7 +157,7 @@ def test_pooling_loads_its_windows_and_old_libraries_normalize_in_more_passes() 
     rate = device.memory_bandwidth * constants_of(device)["memory_share"].value
     assert TILED.price(forward, Target(device)).memory == pytest.approx(num_bytes / rate)
     size = 10**9
-    normalized = Stream("batchnorm", (size, size), (size,))
+    normalized = Stream(Kind.BATCH_NORM, (size, size), (size,))
     for library, times in ((4, 2.2), (7, 1.8), (9, 1.4)):
         target = Target(device, constants={"library": library})
         assert TILED.price(normalized, target).memory == pytest.approx(3 * size * times / rate)

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from layer_examples import Example, works
 
 import paleo
+from paleo.core.operations import Attention, Kind, Pass, Stream
 from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled import attention, stream
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.work import Attention, Pass, Stream
 
 TILED = COST_MODELS["tiled"]
 #: 100 multiprocessors of 1 TFLOP/s and 16 exponentials a ns each; 1 TB/s; nothing is free of
@@ -336,7 +336,7 @@ def test_measured_attention_of_a_server_is_near(device: str, phase: str) -> None
     # Before attention itself the new keys and values are written into the cache, and for
     # prompts a kernel plans the tiles.
     new = 2 * 2 * batch * shared * queries * features
-    operations = [Stream("cache", (new,), (new,)), Stream("plan", (), ())]
+    operations = [Stream(Kind.COPY, (new,), (new,)), Stream(Kind.COPY, (), ())]
     constants = {"attention_share": 1.12, "attention_fill": 2.4e-6}
     found = machine_for(Target(paleo.find_device(device), "bf16", constants=constants))
     fused = Attention(

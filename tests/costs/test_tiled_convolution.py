@@ -16,20 +16,23 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiled_ways import ways
 
+from paleo.cluster import find_device
+from paleo.core.operations import LAYER_PASSES, Convolution, Pass
+from paleo.core.window import Axis
 from paleo.costs import Target, Time
 from paleo.costs.convolutions import ALGORITHMS
-from paleo.costs.tiled import convolution, fft, implicit, winograd
+from paleo.costs.convolutions.fft import FFT, TILED_FFT
+from paleo.costs.convolutions.winograd import WINOGRAD_4X4, WINOGRAD_5X5
+from paleo.costs.tiled import convolution, implicit_gemm, transforms
 from paleo.costs.tiled.constants import find_family
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.hardware import find_device
-from paleo.window import Axis
-from paleo.work import Convolution, Pass
 
 #: What every generation has for a plain forward pass.
 PRODUCTS = {"implicit_gemm", "precomputed_gemm", "explicit_gemm"}
-DEEPBENCH = Path(__file__).parents[2] / "shared" / "measured" / "deepbench.csv"
+DEEPBENCH = Path(__file__).parents[3] / "shared" / "measured" / "deepbench.csv"
 
 
 def machine(device: str = "V100_SXM2_16GB", dtype: str = "fp32", library: int = 8) -> Machine:
@@ -59,8 +62,8 @@ def test_the_three_passes_are_products_of_their_own_shapes() -> None:
     # 16 images of 28 x 28, 32 channels, 48 filters of 3 x 3: N P Q = 16 * 28 * 28 = 12,544,
     # R S C = 9 * 32 = 288 and R S K = 9 * 48 = 432.
     shapes = {
-        direction: implicit.implicit(conv(direction, c=32, k=48, size=28), machine())
-        for direction in Pass
+        direction: implicit_gemm.implicit(conv(direction, c=32, k=48, size=28), machine())
+        for direction in LAYER_PASSES
     }
     found = {key: (way.m, way.n, way.k) for key, way in shapes.items() if way}
     assert found == {
@@ -75,7 +78,7 @@ def test_a_product_reads_an_image_once_though_windows_overlap() -> None:
     # were read: 9 times the image.
     device = machine("A100_SXM_80GB", "fp16")
     op = conv(n=256, element_size=2)
-    way = implicit.implicit(op, device)
+    way = implicit_gemm.implicit(op, device)
     assert way
     assert way.choice
     # Image 256 * 56 * 56 * 64 * 2 bytes = 102,760,448, as much as the output, filters of
@@ -87,7 +90,7 @@ def test_one_by_one_is_the_product_of_its_channels() -> None:
     # A window of one element overlaps with nothing: N P Q x C times C x K, at a convolution's
     # share of the speed, with the kernels that a convolution has beside its product.
     device, op = machine(), conv(window=1, c=256, k=128, size=14)
-    way = implicit.implicit(op, device)
+    way = implicit_gemm.implicit(op, device)
     assert way
     product = choose(
         16 * 14 * 14, 128, 256, device,
@@ -100,7 +103,7 @@ def test_one_by_one_is_the_product_of_its_channels() -> None:
 def test_groups_are_as_many_products() -> None:
     device = machine()
     op = conv(c=128, k=128, groups=32)
-    way = implicit.implicit(op, device)
+    way = implicit_gemm.implicit(op, device)
     assert way
     # 32 products of 16 * 56 * 56 = 50,176 positions, 4 filters and 9 * 4 = 36 terms.
     assert (way.m, way.n, way.k, way.products) == (50176, 4, 36, 32)
@@ -114,9 +117,9 @@ def test_groups_are_as_many_products() -> None:
 
 def test_before_the_seventh_generation_groups_follow_one_another() -> None:
     op = conv(c=128, k=128, groups=32, n=1, size=7)
-    at_once = implicit.implicit(op, machine(library=7))
-    in_turn = implicit.implicit(op, machine(library=6))
-    one = implicit.implicit(conv(c=4, k=4, n=1, size=7), machine(library=6))
+    at_once = implicit_gemm.implicit(op, machine(library=7))
+    in_turn = implicit_gemm.implicit(op, machine(library=6))
+    one = implicit_gemm.implicit(conv(c=4, k=4, n=1, size=7), machine(library=6))
     assert at_once
     assert in_turn
     assert one
@@ -127,7 +130,7 @@ def test_before_the_seventh_generation_groups_follow_one_another() -> None:
 def test_winograd_in_one_kernel_multiplies_2_25_times_less() -> None:
     # F(2 x 2, 3 x 3): 16 products of C K for 4 outputs, which take 36: 2.25 times fewer.
     op = conv(n=16, c=128, k=128, size=56)
-    way = winograd.fused(op, machine())
+    way = transforms.fused_winograd(op, machine())
     assert way
     assert way.m == 16 * 28 * 28
     assert 2 * way.m * way.n * way.k * way.products == op.flops / 2.25
@@ -138,10 +141,10 @@ def test_winograd_in_steps_multiplies_4_times_less_and_moves_transforms() -> Non
     # 36 elements and 128 channels, transformed in and out: 3136 * 36 * 128 * 4 bytes each, and
     # filters of 36 * 128 * 128 * 4 bytes.
     op = conv(n=16, c=128, k=128, size=56)
-    way = winograd.in_steps(op, machine())
+    way = transforms.in_steps(WINOGRAD_4X4, op, machine())
     assert way
     assert 2 * way.m * way.n * way.k * way.products == op.flops / 4
-    workspace = ALGORITHMS["winograd_4x4"].counts(op).workspace
+    workspace = ALGORITHMS["winograd_4x4"].counts(op).workspace_bytes
     assert workspace == 2 * (3136 * 36 * 128 * 4) + 36 * 128 * 128 * 4
     # The passes go through memory one after another: at least the workspace and the operands.
     device = machine()
@@ -152,7 +155,7 @@ def test_winograd_in_steps_multiplies_4_times_less_and_moves_transforms() -> Non
 def test_winograd_of_five_by_five_has_36_products_for_100() -> None:
     # F(2 x 2, 5 x 5) has tiles of 6 x 6 too: 36 products for 4 outputs, which take 100.
     op = conv(n=16, c=128, k=128, size=56, window=5)
-    way = winograd.in_steps(op, machine())
+    way = transforms.in_steps(WINOGRAD_5X5, op, machine())
     assert way
     assert 2 * way.m * way.n * way.k * way.products == op.flops * 36 / 100
 
@@ -165,13 +168,14 @@ def test_winograd_of_five_by_five_has_36_products_for_100() -> None:
 )  # fmt: skip
 def test_transforms_need_dense_square_windows_of_one_group(other: dict[str, int]) -> None:
     op = conv(**other)  # type: ignore[arg-type]
-    for run in (winograd.fused, winograd.in_steps, fft.by_images, fft.by_tiles):
-        assert run(op, machine()) is None
+    assert transforms.fused_winograd(op, machine()) is None
+    for algorithm in (WINOGRAD_4X4, WINOGRAD_5X5, FFT, TILED_FFT):
+        assert transforms.in_steps(algorithm, op, machine()) is None
 
 
 def test_transforms_are_for_the_lanes() -> None:
     op, device = conv(element_size=2), machine(dtype="fp16")
-    assert set(convolution.ways(op, device)) == PRODUCTS
+    assert set(ways(op, device)) == PRODUCTS
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ def test_transforms_are_for_the_lanes() -> None:
     ],
 )
 def test_a_library_has_the_algorithms_of_its_generation(library: int, expected: set[str]) -> None:
-    found = convolution.ways(conv(), machine(library=library))
+    found = ways(conv(), machine(library=library))
     assert set(found) == PRODUCTS | expected
 
 
@@ -192,12 +196,12 @@ def test_fft_of_images_fills_them_up_to_a_power_of_two() -> None:
     # 27 x 27 with a window of 9 and no padding: 32 x 32, of which 32 * 17 = 544 frequencies
     # differ, each a complex product: 4 real ones, as 2 C terms and 2 K columns.
     op = conv(n=128, c=64, k=96, size=27, window=9, pad=0)
-    way = fft.by_images(op, machine())
+    way = transforms.in_steps(FFT, op, machine())
     assert way
     assert (way.m, way.n, way.k, way.products) == (128, 192, 128, 544)
     # The image, the filters and the result at 544 frequencies, complex: 8 bytes each.
     elements = 128 * 64 + 64 * 96 + 128 * 96
-    assert ALGORITHMS["fft"].counts(op).workspace == 544 * 8 * elements
+    assert ALGORITHMS["fft"].counts(op).workspace_bytes == 544 * 8 * elements
 
 
 def test_fft_wins_for_large_filters() -> None:
@@ -218,13 +222,13 @@ def test_three_channels_are_filled_up_to_eight_on_tensor_cores() -> None:
     # Rows of operands are 16 bytes: 8 halves. 7 x 7 * 8 = 392 terms instead of 147.
     op = conv(c=3, k=64, size=224, window=7, stride=2, element_size=2)
     device = replace(machine("A100_SXM_80GB", "fp16"), vector_peak=None)
-    way = implicit.implicit(op, device)
+    way = implicit_gemm.implicit(op, device)
     assert way
     assert way.k == 392
     # Where the lanes can do it, the quicker is taken.
     lanes = replace(machine("A100_SXM_80GB", "fp16"), matrix_peak=None)
     assert convolution.price(op, machine("A100_SXM_80GB", "fp16")).total == min(
-        way.time.total, convolution.ways(op, lanes)["implicit_gemm"].time.total
+        way.time.total, ways(op, lanes)["implicit_gemm"].total
     )
 
 
@@ -232,20 +236,20 @@ def test_phases_leave_out_the_zeros_of_a_strided_gradient() -> None:
     # 4 x 4 windows in steps of 2 over 32 x 32: 4 places of 16 x 16 inputs, each reached by 2 x 2
     # of the window: 4 products of 16 * 256 rows and 4 * 64 terms, a quarter of the dense FLOPs.
     op = conv(Pass.INPUT_GRADIENT, size=32, window=4, stride=2, pad=1)
-    dense, phases = implicit.implicit(op, machine()), implicit.by_phases(op, machine())
+    dense, phases = implicit_gemm.implicit(op, machine()), implicit_gemm.by_phases(op, machine())
     assert dense
     assert phases
     assert (phases.m, phases.n, phases.k, phases.products) == (4096, 64, 256, 4)
     assert dense.m * dense.n * dense.k == 4 * (4 * 4096 * 64 * 256)
-    assert "phased_gemm" in convolution.ways(op, machine(library=7))
-    assert "phased_gemm" not in convolution.ways(op, machine(library=6))
+    assert "phased_gemm" in ways(op, machine(library=7))
+    assert "phased_gemm" not in ways(op, machine(library=6))
     assert phases.time.total < dense.time.total
 
 
 def test_strides_that_skip_inputs_scatter() -> None:
     # Three quarters of the inputs have no window: a dense product would be of zeros with them.
     op = conv(Pass.INPUT_GRADIENT, c=512, k=1024, size=28, window=1, stride=2, pad=0)
-    assert implicit.by_phases(op, machine()) is None
+    assert implicit_gemm.by_phases(op, machine()) is None
     found = convolution.explain(op, machine())
     assert found.algorithm == "scattered_gemm"
 
@@ -253,7 +257,7 @@ def test_strides_that_skip_inputs_scatter() -> None:
 def test_the_filters_gradient_is_cut_into_parts() -> None:
     # C is 64 x 27: without parts one or two multiprocessors would do all.
     op = conv(Pass.WEIGHT_GRADIENT, c=3, k=64, size=224)
-    way = implicit.implicit(op, machine())
+    way = implicit_gemm.implicit(op, machine())
     assert way
     assert way.choice
     assert way.choice.split >= 64
@@ -262,7 +266,7 @@ def test_the_filters_gradient_is_cut_into_parts() -> None:
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_any_number_of_dimensions(rank: int) -> None:
     op = conv(rank=rank, size=16)
-    way = implicit.implicit(op, machine())
+    way = implicit_gemm.implicit(op, machine())
     assert way
     assert (way.m, way.k) == (16 * 16**rank, 64 * 3**rank)
 
@@ -276,14 +280,14 @@ def test_a_transposed_convolution_costs_what_its_gradient_does() -> None:
 
 def test_explain_says_what_price_says_and_lists_the_others() -> None:
     device = machine()
-    for direction in Pass:
+    for direction in LAYER_PASSES:
         op = conv(direction)
         found = convolution.explain(op, device)
         assert found.time == convolution.price(op, device)
         others = {name for name, _, unit in found.details if unit == "s"}
-        ways = convolution.ways(op, device)
-        best = min(ways, key=lambda name: ways[name].time.total)
-        assert others == {f"by {name}" for name in ways if name != best}
+        times = ways(op, device)
+        best = min(times, key=lambda name: times[name].total)
+        assert others == {f"by {name}" for name in times if name != best}
         assert found.algorithm == best
         assert ("units", "vector", "") in found.details
         assert "waves" in found.why or "wave," in found.why
@@ -291,7 +295,7 @@ def test_explain_says_what_price_says_and_lists_the_others() -> None:
 
 SHAPES = st.fixed_dictionaries(
     {
-        "direction": st.sampled_from(Pass),
+        "direction": st.sampled_from(LAYER_PASSES),
         "c": st.sampled_from([1, 3, 8, 24, 64, 256]),
         "k": st.sampled_from([8, 32, 96, 512]),
         "size": st.sampled_from([7, 14, 33]),
@@ -307,7 +311,7 @@ CASES = st.sampled_from(
 def parts(time: Time, count: int = 1) -> list[list[float]]:
     """Return the parts of `count` times, each a list of its own."""
     found = (time.compute, time.memory, time.overhead, time.total)
-    return np.array([np.broadcast_to(part, count) for part in found]).T.tolist()  # type: ignore[no-any-return]
+    return np.array([np.broadcast_to(part, count) for part in found]).T.tolist()
 
 
 @given(SHAPES, CASES)
@@ -402,8 +406,8 @@ def test_deepbench(
     if find_family(target.device) is None:
         pytest.skip(f"nothing is known of {target.device.architecture}")
     own = machine_for(target)
-    errors: dict[Pass, list[float]] = {direction: [] for direction in Pass}
+    errors: dict[Pass, list[float]] = {direction: [] for direction in LAYER_PASSES}
     for op, seconds in rows(measured, precision):
         errors[op.direction].append(abs(float(convolution.price(op, own).total) / seconds - 1))
-    found = [median(errors[direction]) for direction in Pass]
+    found = [median(errors[direction]) for direction in LAYER_PASSES]
     assert all(one <= bound for one, bound in zip(found, bounds, strict=True)), found

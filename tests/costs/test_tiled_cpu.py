@@ -10,22 +10,25 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.costs import COST_MODELS, Target
-from paleo.costs.tiled import cores, onednn
-from paleo.costs.tiled.constants import CONSTANTS, constants_of
-from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.window import axes
-from paleo.work import (
+from paleo.core.operations import (
+    LAYER_PASSES,
     Attention,
     BatchMatMul,
     Convolution,
+    Kind,
     MatMul,
     Operation,
     Pass,
     Pooling,
+    Role,
     Stream,
     Update,
 )
+from paleo.core.window import axes
+from paleo.costs import COST_MODELS, Target
+from paleo.costs.tiled import cpu, onednn
+from paleo.costs.tiled.constants import CONSTANTS, constants_of
+from paleo.costs.tiled.machine import Machine, machine_for
 
 TILED = COST_MODELS["tiled"]
 #: 2 cores of 100 GFLOP/s together, 10 GB/s, a cache of 1 GB that is twice as fast, 1 us for a
@@ -54,7 +57,7 @@ def machine(**changes: Any) -> Machine:
 
 
 def seconds(operation: Operation, **changes: Any) -> float:
-    return float(cores.price(operation, machine(**changes)).total)
+    return float(cpu.price(operation, machine(**changes)).total)
 
 
 def convolution(
@@ -73,7 +76,7 @@ def way(name: str, operation: Convolution, **changes: Any) -> Any:
 @pytest.mark.parametrize(("size", "rate"), [(SMALL, 2e10), (LARGE, 1e10)])
 def test_a_line_that_is_written_is_read_first(size: int, rate: float) -> None:
     # One byte read and one written are three bytes that move.
-    copy = Stream("copy", (size,), (size,))
+    copy = Stream(Kind.COPY, (size,), (size,))
     assert seconds(copy) == pytest.approx(3 * size / rate + 1e-6)
 
 
@@ -81,9 +84,9 @@ def test_what_was_not_used_for_long_is_in_the_cache_if_more_of_it_fits() -> None
     # 200 MB fit the cache, six times as much do not. In training the result's memory is as old as
     # the second operand; in inference it was freed just before.
     size = 100_000_000
-    both = Stream("mul", (size, size), (size,))
-    assert seconds(both) == pytest.approx(size / 2e10 + 3 * size / 1e10 + 3e-6)
-    assert seconds(both, training=False) == pytest.approx(3 * size / 2e10 + size / 1e10 + 3e-6)
+    both = Stream(Kind.ELEMENTWISE, (size, size), (size,))
+    assert seconds(both) == pytest.approx(size / 2e10 + 3 * size / 1e10 + 1e-6)
+    assert seconds(both, training=False) == pytest.approx(3 * size / 2e10 + size / 1e10 + 1e-6)
 
 
 def test_an_update_writes_lines_that_it_has_read() -> None:
@@ -93,25 +96,25 @@ def test_an_update_writes_lines_that_it_has_read() -> None:
 
 def test_statistics_of_batch_normalization_take_a_step_an_element_on_all_cores() -> None:
     size = LARGE
-    training = Stream("batchnorm", (size, size), (size,))
-    inference = Stream("batchnorm", (size,), (size,))
+    training = Stream(Kind.BATCH_NORM, (size, size), (size,), roles=(Role.INPUT, Role.AGAIN))
+    inference = Stream(Kind.BATCH_NORM, (size,), (size,))
     # Training reads once more (4 GB, 0.4 s), takes 1e9 steps of 1 ns on two cores (0.5 s), and
     # starts for three launches longer.
     assert seconds(training) - seconds(inference) == pytest.approx(0.4 + 0.5 + 3e-6)
 
 
 def test_random_numbers_are_drawn_by_one_core() -> None:
-    forward = Stream("dropout", (SMALL,), (SMALL,), 10**6, drawn=10**6)
-    backward = Stream("dropout", (SMALL,), (SMALL,), 10**6)
+    forward = Stream(Kind.DROPOUT, (SMALL,), (SMALL,), 10**6, drawn=10**6)
+    backward = Stream(Kind.DROPOUT, (SMALL,), (SMALL,), 10**6)
     # 1e6 numbers, 5 steps of 1 ns each.
     assert seconds(forward) - seconds(backward) == pytest.approx(5e-3)
 
 
 def test_dropout_draws_in_its_forward_pass_alone() -> None:
-    from paleo.layers.pointwise import Dropout
+    from paleo.net.layers.pointwise import Dropout
 
     layer = Dropout(dropout_keep_prob=0.5)
-    drawn = [layer.operations(each, ((4, 10),), 4)[0] for each in list(Pass)[:2]]
+    drawn = [layer.operations(each, ((4, 10),), 4)[0] for each in LAYER_PASSES[:2]]
     assert [each.drawn for each in drawn if isinstance(each, Stream)] == [40, 0]
 
 
@@ -140,7 +143,7 @@ def test_windows_that_overlap_have_less_that_is_new() -> None:
     def compute(stride: int) -> float:
         along = axes((99, 99), (3, 3), (stride, stride), "SAME")
         pooling = Pooling(Pass.FORWARD, 1, along, 1, 1, 4)
-        return float(cores.price(pooling, machine()).compute) / float(pooling.output_elements)
+        return float(cpu.price(pooling, machine()).compute) / float(pooling.output_elements)
 
     # 4.5 steps of looking, 2 for each that is new, on two cores.
     expected = [(4.5 + 2 * new) * 0.5e-9 for new in (9, 6, 3)]
@@ -179,14 +182,18 @@ def test_attention_multiplies_twice_and_exponentiates_in_between() -> None:
 
 def test_the_gradient_of_a_function_starts_later_than_the_function() -> None:
     none = {"bandwidth": 1e30}
-    assert seconds(Stream("relu", (8,), (8,)), **none) == pytest.approx(1e-6)
-    assert seconds(Stream("relu", (8, 8), (8,)), **none) == pytest.approx(3e-6)
-    # A sum of two tensors reads as much, and is no gradient.
-    assert seconds(Stream("elementwise", (8, 8), (8,)), **none) == pytest.approx(1e-6)
+    forward = Stream(Kind.FUNCTION, (8,), (8,), function="relu")
+    assert seconds(forward, **none) == pytest.approx(1e-6)
+    backward = replace(forward, reads=(8, 8), direction=Pass.INPUT_GRADIENT)
+    assert seconds(backward, **none) == pytest.approx(3e-6)
+    # What needs nothing of the forward pass starts as soon, and what two tensors are joined by.
+    assert seconds(replace(backward, reads=(8,)), **none) == pytest.approx(1e-6)
+    assert seconds(Stream(Kind.COPY, (8, 8), (16,)), **none) == pytest.approx(1e-6)
+    assert seconds(Stream(Kind.ELEMENTWISE, (8, 8), (8,)), **none) == pytest.approx(1e-6)
 
 
 def test_a_bias_is_added_in_the_kernel_before() -> None:
-    assert cores.price(Stream("bias", (SMALL,), (SMALL,)), machine()).total == 0
+    assert cpu.price(Stream(Kind.BIAS, (SMALL,), (SMALL,)), machine()).total == 0
 
 
 def test_a_convolution_is_brought_into_blocks_and_back() -> None:
@@ -250,7 +257,7 @@ def test_filters_of_few_channels_are_learned_by_writing_the_windows_out() -> Non
         assert way("direct", convolution(back, c=64, k=64, window=window, groups=groups))
 
 
-@pytest.mark.parametrize("direction", list(Pass))
+@pytest.mark.parametrize("direction", list(LAYER_PASSES))
 @pytest.mark.parametrize("groups", [1, 4, 64])
 def test_convolutions_of_many_batches_are_those_of_each(direction: Pass, groups: int) -> None:
     target = Target(paleo.find_device("EPYC_7742"))
@@ -267,8 +274,8 @@ def test_convolutions_of_many_batches_are_those_of_each(direction: Pass, groups:
 
 def test_products_of_many_sizes_are_those_of_each() -> None:
     rows = [1, 2, 100]
-    together = cores.price(MatMul(np.array(rows), 500, 800, 4), machine())
-    alone = [cores.price(MatMul(m, 500, 800, 4), machine()).total for m in rows]
+    together = cpu.price(MatMul(np.array(rows), 500, 800, 4), machine())
+    alone = [cpu.price(MatMul(m, 500, 800, 4), machine()).total for m in rows]
     assert list(np.asarray(together.total)) == alone
 
 
@@ -286,7 +293,8 @@ def test_no_band_is_claimed_for_cpus() -> None:
 @pytest.mark.parametrize(
     "operation",
     [
-        MatMul(64, 64, 64, 4), Stream("relu", (SMALL,), (SMALL,)), Stream("bias", (8,), (8,)),
+        MatMul(64, 64, 64, 4), Stream(Kind.FUNCTION, (SMALL,), (SMALL,), function="relu"),
+        Stream(Kind.BIAS, (8,), (8,)),
         BatchMatMul("lstm", 10, 20, 40, 10, 4, dependent=True), convolution(),
         convolution(Pass.WEIGHT_GRADIENT, groups=64, c=64, k=64, window=5),
         Pooling(Pass.FORWARD, 10, axes((8, 8), (2, 2), (2, 2), "VALID"), 4, 4, 4), Update(10, 4),

@@ -8,12 +8,21 @@ import numpy as np
 import pytest
 
 import paleo
+from paleo.core.operations import (
+    Attention,
+    BatchMatMul,
+    Convolution,
+    Fused,
+    Kind,
+    MatMul,
+    Pass,
+    Stream,
+)
+from paleo.core.tensor import element_size
+from paleo.core.window import axes
 from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.estimate import BACKWARD, FORWARD, estimate_pass
-from paleo.tensor import element_size
-from paleo.window import axes
-from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Pass, Stream
+from paleo.step.passes import BACKWARD, FORWARD, estimate_pass
 
 TILED = COST_MODELS["tiled"]
 DEVICES = paleo.device_names()
@@ -55,8 +64,8 @@ def test_each_constant_alone_may_be_an_array_of_trials(name: str) -> None:
         BatchMatMul("gru", 7, 64, 96, 32, 2, dependent=True),
         Convolution(Pass.WEIGHT_GRADIENT, 8, along, 32, 64, 2),
         Attention(Pass.FORWARD, 32, 4, 128, 128, 64, 64, 2),
-        Stream("relu", (4000,), (4000,)),
-        Fused(MatMul(300, 200, 4000, 2), (Stream("relu", (), (), 60_000),)),
+        Stream(Kind.FUNCTION, (4000,), (4000,)),
+        Fused(MatMul(300, 200, 4000, 2), (Stream(Kind.FUNCTION, (), (), 60_000),)),
     ):
         together = TILED.price(operation, Target(device, "fp16", constants={name: trials})).total
         for i, trial in enumerate(trials.tolist()):
@@ -80,7 +89,7 @@ def test_what_moves_nothing_costs_nothing_in_arrays_as_in_numbers() -> None:
 
 def test_a_kernel_with_a_tail_is_handed_over_once() -> None:
     device = paleo.find_device("A100_SXM_80GB")
-    fused = Fused(MatMul(64, 64, 64, 2), (Stream("relu", (), (), 4096),))
+    fused = Fused(MatMul(64, 64, 64, 2), (Stream(Kind.FUNCTION, (), (), 4096),))
     target = Target(device, "fp16", constants={"host": 50e-6})
     assert TILED.price(fused, target).total == 50e-6
     assert TILED.explain(fused, target).time == TILED.price(fused, target)

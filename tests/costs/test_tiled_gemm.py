@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import paleo
+from paleo.core.operations import MatMul
 from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled import gemm
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.work import MatMul
 
 TILED = COST_MODELS["tiled"]
 #: Whole numbers that make the arithmetic short: 100 multiprocessors of 1 TFLOP/s each, which
@@ -161,7 +161,7 @@ def test_the_device_and_its_type_say_what_a_machine_is() -> None:
     assert h100.cache == 50 * 2**20
     # A share of 64 bytes a clock of 1980 MHz.
     assert h100.load_rate == pytest.approx(h100.load_share * 64 * 1980e6)
-    half = machine_for(Target(paleo.find_device("H100_SXM"), "bf16", ppp_comp=0.5))
+    half = machine_for(Target(paleo.find_device("H100_SXM"), "bf16", share=0.5))
     assert half.matrix_peak == 989.4e12 / 2
     # The lanes of a P100 have twice the rate in fp16, of which products have nothing.
     p100 = paleo.find_device("P100_PCIE")
@@ -177,7 +177,7 @@ def test_the_device_and_its_type_say_what_a_machine_is() -> None:
     st.sampled_from(["H100_SXM", "V100_SXM2_16GB", "TITAN_X", "APPLE_M1", "XEON_8280"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_arrays_give_what_numbers_give(shapes: list[tuple[int, ...]], name: str) -> None:
+def test_arrays_give_what_numbers_give(shapes: list[tuple[int, int, int, int]], name: str) -> None:
     device = paleo.find_device(name)
     own = machine_for(Target(device, "fp16" if "fp16" in device.peaks else "fp32"))
     m, n, k, count = (np.array(column) for column in zip(*shapes, strict=True))

@@ -14,16 +14,16 @@ from statistics import median
 import numpy as np
 import pytest
 
+from paleo.cluster import find_device
+from paleo.core.operations import LAYER_PASSES, BatchMatMul, Pass
 from paleo.costs import Target, Time, find_cost_model
 from paleo.costs.tiled import recurrent
 from paleo.costs.tiled.constants import find_family
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.hardware import find_device
-from paleo.layers.recurrent import GRU, LSTM, RNN
-from paleo.work import BatchMatMul, Pass
+from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
-SHARED = Path(__file__).parents[2] / "shared" / "measured"
+SHARED = Path(__file__).parents[3] / "shared" / "measured"
 DEEPBENCH, NEUSIGHT = SHARED / "deepbench.csv", SHARED / "neusight_ops.csv"
 
 
@@ -78,7 +78,7 @@ def test_layers_say_which_products_wait(layer: type[RNN], gates: int) -> None:
             for op in made.operations(direction, shape, 4)
             if isinstance(op, BatchMatMul)
         ]
-        for direction in Pass
+        for direction in LAYER_PASSES
     }
     g = gates * 32
     assert found == {
@@ -155,10 +155,11 @@ def test_deepbench(measured: str, device: str, bound: float) -> None:
             )
             # Without the product with the inputs (cuDNN's CUDNN_SKIP_INPUT).
             forward = made.operations(Pass.FORWARD, ((n, t, h),), 4)[1:]
-            back = made.operations(Pass.WEIGHT_GRADIENT, ((n, t, h),), 4)
+            first, *_ = back = made.operations(Pass.WEIGHT_GRADIENT, ((n, t, h),), 4)
+            assert isinstance(first, BatchMatMul)
             operations = {
                 "forward": forward,
-                "backward_input": (replace(back[0], count=t), *back[2:-1]),
+                "backward_input": (replace(first, count=t), *back[2:-1]),
                 "backward_weight": back[1:2],
             }[row["direction"]]
             seconds = sum(float(model.price(op, target).total) for op in operations)

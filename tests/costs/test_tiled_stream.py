@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from layer_examples import Example, node_of
 
 import paleo
+from paleo.core.operations import Kind, Pass, Pooling, Stream, Update
+from paleo.core.tensor import element_size
+from paleo.core.window import axes
 from paleo.costs import COST_MODELS, Explanation, Target
 from paleo.costs.tiled import stream
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.tensor import element_size
-from paleo.window import axes
-from paleo.work import Pass, Pooling, Stream, Update
 
 TILED = COST_MODELS["tiled"]
 #: 100 multiprocessors at 1 GHz, 1 TB/s, a cache of 10 MB that is four times as fast; 100 kB near
@@ -55,7 +55,7 @@ def details(explanation: Explanation) -> dict[str, Any]:
 
 def copy(num_bytes: Any, **fields: Any) -> Stream:
     """A stream of so many bytes in all, half of them read."""
-    return Stream("copy", (num_bytes / 2,), (num_bytes / 2,), **fields)
+    return Stream(Kind.COPY, (num_bytes / 2,), (num_bytes / 2,), **fields)
 
 
 def test_a_long_stream_runs_at_its_share_of_the_bandwidth() -> None:
@@ -65,7 +65,7 @@ def test_a_long_stream_runs_at_its_share_of_the_bandwidth() -> None:
 
 def test_a_kernel_that_moves_nothing_takes_its_start() -> None:
     # Three quarters of what a product's kernel takes.
-    time = stream.price(Stream("plan", (), ()), machine(launch=4e-6))
+    time = stream.price(Stream(Kind.COPY, (), ()), machine(launch=4e-6))
     assert (time.overhead, time.total) == (3e-6, 3e-6)
     assert seconds(copy(1e9), launch=4e-6) == pytest.approx(1.003e-3)
 
@@ -84,7 +84,7 @@ def test_what_fits_into_the_cache_passes_at_its_speed() -> None:
 def test_a_normalization_reads_rows_again_that_the_chip_cannot_keep() -> None:
     # 16 rows are under way, of two thirds (0.66) of 100 kB: 4,125 bytes each.
     def rows(row: float) -> Stream:
-        return Stream("layernorm", (1e9,), (1e9,), row=row, passes=2)
+        return Stream(Kind.LAYER_NORM, (1e9,), (1e9,), row=row, passes=2)
 
     assert seconds(rows(4125)) == pytest.approx(2e-3)
     # Of rows of 1.5 times as much, half are lost by the second pass; of twice as much all.
@@ -96,7 +96,7 @@ def test_a_normalization_reads_rows_again_that_the_chip_cannot_keep() -> None:
 def test_a_softmax_keeps_longer_rows_and_reads_the_longest_three_times() -> None:
     # 4 rows are under way: 16,500 bytes each.
     def rows(row: float) -> Stream:
-        return Stream("softmax", (1e9,), (1e9,), row=row, passes=3)
+        return Stream(Kind.SOFTMAX, (1e9,), (1e9,), row=row, passes=3)
 
     assert seconds(rows(16_500)) == pytest.approx(2e-3)
     assert seconds(rows(33_000)) == pytest.approx(4e-3)
@@ -114,7 +114,7 @@ def test_lanes_that_move_little_at_a_time_leave_the_memory_waiting() -> None:
     # Of 16 bytes they are 5,440 GB/s, more than the memory has.
     assert seconds(copy(6.8e9, width=16)) == pytest.approx(6.8e-3)
     # 1,024 lanes walk over one row of 20,480 elements in 20 steps of 0.6 us.
-    row = Stream("gated", (40960.0,), (40960.0,), row=40960, width=2)
+    row = Stream(Kind.ELEMENTWISE, (40960.0,), (40960.0,), row=40960, width=2)
     assert seconds(row) == pytest.approx(12e-6)
 
 
@@ -171,7 +171,7 @@ def test_nothing_is_quicker_than_its_bytes_and_more_is_never_quicker(
     target = Target(device, "fp16", constants=constants)
 
     def price(more: int) -> Any:
-        operation = Stream("s", (read + more,), (written,), 0, row + more, passes, width)
+        operation = Stream(Kind.COPY, (read + more,), (written,), 0, row + more, passes, width)
         return TILED.price(operation, target)
 
     time = price(0)
@@ -186,20 +186,23 @@ def test_arrays_give_what_each_gives_alone(sizes: list[int], passes: int) -> Non
     many = np.array(sizes)
 
     def price(size: Any) -> Any:
-        return TILED.price(Stream("s", (size,), (size,), 0, size // 7, passes, 2), target).total
+        return TILED.price(
+            Stream(Kind.COPY, (size,), (size,), 0, size // 7, passes, 2), target
+        ).total
 
     assert list(np.asarray(price(many))) == [price(size) for size in sizes]
 
 
-MEASURED = Path(__file__).parents[2] / "shared" / "measured"
+MEASURED = Path(__file__).parents[3] / "shared" / "measured"
 #: Reads of whole tensors by operator, and passes over rows.
 _OPERATORS = {
-    **dict.fromkeys(("add", "mul", "div", "pow"), (2, 1)),
-    **dict.fromkeys(("addu", "mulu", "divu", "powu", "relu", "gelu", "tanh"), (1, 1)),
-    "silu_mul_act": (2, 1),
-    "layernorm": (1, 2),
-    "rmsnorm": (1, 2),
-    "softmax": (1, 3),
+    **dict.fromkeys(("add", "mul", "div", "pow"), (Kind.ELEMENTWISE, 2, 1)),
+    **dict.fromkeys(("addu", "mulu", "divu", "powu"), (Kind.FUNCTION, 1, 1)),
+    **dict.fromkeys(("relu", "gelu", "tanh"), (Kind.FUNCTION, 1, 1)),
+    "silu_mul_act": (Kind.ELEMENTWISE, 2, 1),
+    "layernorm": (Kind.LAYER_NORM, 1, 2),
+    "rmsnorm": (Kind.NORMALIZATION, 1, 2),
+    "softmax": (Kind.SOFTMAX, 1, 3),
 }
 #: What long streams reach on each device, and how fast its cache is beside its memory; first-level
 #: cache and shared memory of a multiprocessor by NVIDIA's architecture papers.
@@ -218,7 +221,7 @@ def _error(row: dict[str, str]) -> float | None:
     operator = row["network"].removeprefix("op:")
     if operator not in _OPERATORS:
         return None
-    reads, passes = _OPERATORS[operator]
+    kind, reads, passes = _OPERATORS[operator]
     shape = json.loads(row["op_shape"])
     dtype = row["precision"]
     line = element_size(dtype) * shape["cols"]
@@ -226,12 +229,14 @@ def _error(row: dict[str, str]) -> float | None:
     # vLLM's kernels of 2023 move one element at a time.
     narrow = element_size(dtype) if operator in ("silu_mul_act", "rmsnorm") else 0
     summed = line if passes > 1 or narrow else 0
-    operation = Stream(operator, (tensor,) * reads, (tensor,), 0, summed, passes, narrow)
+    operation = Stream(kind, (tensor,) * reads, (tensor,), 0, summed, passes, narrow)
     target = Target(paleo.find_device(row["device"]), dtype, constants=_DEVICES[row["device"]])
     predicted = float(stream.price(operation, machine_for(target)).total)
     return abs(predicted / (float(row["value"]) * 1e-3) - 1)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.skipif(not MEASURED.is_dir(), reason="the shared measurements are not here")
 @pytest.mark.parametrize("source", _BOUNDS)
 def test_measured_streams_are_near(source: str) -> None:

@@ -25,7 +25,7 @@ OPTIONS = [
 PATIENCE = 10_000
 
 #: A small net as a net file.
-NET = {
+NET: dict[str, Any] = {
     "name": "small",
     "layers": {
         "data": {"type": "Input", "parents": [], "tensor": [4, 8, 8, 3]},

@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-
-from tests.browser import OPTIONS, PATIENCE, View, executable, watch
+from browser import OPTIONS, PATIENCE, View, executable, watch
 
 
 @pytest.fixture(scope="session")

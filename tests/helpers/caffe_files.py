@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import paleo
-from paleo.importers import ImportOptions
-from paleo.work import Pass
+from paleo.core.operations import Pass
+from paleo.net.importers import ImportOptions
 
 __all__ = ["IMAGE", "Faults", "Read", "data", "faults", "layer", "multiply_adds", "outputs"]
 __all__ += ["params", "read", "read_file"]
@@ -33,7 +33,7 @@ IMAGE = data(2, 8, 9, 9)
 
 
 def read_file(file: Path, **options: Any) -> paleo.Graph:
-    from paleo.importers import caffe
+    from paleo.net.importers import caffe
 
     return paleo.build(caffe.read(str(file), ImportOptions(**options)))
 

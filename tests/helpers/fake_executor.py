@@ -10,10 +10,10 @@ from functools import partial
 
 import pytest
 
-from paleo.errors import ExecutorError, Mistake, SettingError
-from paleo.executors import EXECUTORS, Executor, LayerRun, NetRun
-from paleo.graph import Graph, Node
-from paleo.work import Pass
+from paleo.core.errors import ExecutorError, Mistake, SettingError
+from paleo.core.operations import Pass
+from paleo.measure.executors import EXECUTORS, Executor, LayerRun, NetRun
+from paleo.net.graph import Graph, Node
 
 #: Seconds of each pass of a layer, by its name; others take what "" does.
 SECONDS = {"": 0.001, "fc": 0.004, "relu": 0.002}
@@ -64,11 +64,7 @@ class Fake(Executor):
     def __init__(self, place: str | None = None, dtype: str = "fp32") -> None:
         if place == "mps":
             raise SettingError(f"{self.name}: there is no mps here")
-        self._place = place or "cpu"
-
-    @property
-    def place(self) -> str:
-        return self._place
+        self.place = place or "cpu"
 
     @property
     def hardware(self) -> str:
@@ -148,6 +144,6 @@ def register(monkeypatch: pytest.MonkeyPatch) -> Clock:
     for each in (Fake, Slow, Missing):
         monkeypatch.setitem(EXECUTORS, each.name, ("fake_executor", each.__name__))
     CLOCK.reset()
-    for module in ("layers", "whole"):
-        monkeypatch.setattr(f"paleo.profile.{module}.perf_counter", CLOCK)
+    for module in ("layers", "steps"):
+        monkeypatch.setattr(f"paleo.measure.profile.{module}.perf_counter", CLOCK)
     return CLOCK

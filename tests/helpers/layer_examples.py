@@ -1,12 +1,19 @@
-"""Layers of every type, with a value other than the default for every key in one of them."""
+"""Layers of every type, with a value other than the default for every key in one of them.
+
+Those of a type that is not here are the examples of its own docstring.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import paleo
-from paleo.work import Pass, Work
+from paleo.core.operations import Pass, Work
+from paleo.net.graph import Node
 
 PASSES = (Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
 IMAGE, SEQUENCE, VOLUME = [2, 6, 6, 4], [2, 6, 4], [2, 4, 6, 6, 4]
@@ -151,7 +158,23 @@ EXAMPLES = [
 ]
 
 
-def node_of(example: Example, batch: Any = None) -> tuple[paleo.Graph, paleo.Node]:
+def documented() -> Iterator[Example]:
+    """Yield the layers of the ```json blocks in docstrings of layer types, of that type."""
+    for kind, layer in paleo.LAYERS.items():
+        text = inspect.getdoc(layer) or ""
+        for block in re.findall(r"^```json\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            given = json.loads(block)["layers"]
+            for node in paleo.build(paleo.loads(block)).nodes:
+                body = given.get(node.name, {})
+                if body.get("type") == kind:
+                    keys = {key: body[key] for key in layer.keys if key in body}
+                    yield Example(kind, keys, tuple([*map(int, shape)] for shape in node.inputs))
+
+
+EXAMPLES += documented()
+
+
+def node_of(example: Example, batch: Any = None) -> tuple[paleo.Graph, Node]:
     graph = paleo.build(example.net(), batch)
     return graph, next(node for node in graph.nodes if node.name == "x")
 

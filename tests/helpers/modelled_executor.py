@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from paleo.calibrate import Point
-from paleo.calibrate.points import in_turn
+from paleo.cluster import Device
+from paleo.core.errors import ExecutorError, Mistake
+from paleo.core.operations import LAYER_PASSES, Pass
 from paleo.costs import Target, find_cost_model
-from paleo.errors import ExecutorError, Mistake
-from paleo.estimate import BACKWARD, estimate_pass, update_time
-from paleo.estimate import FORWARD as FORWARDS
-from paleo.executors import Executor, LayerRun, NetRun
-from paleo.graph import Graph, Node
-from paleo.hardware import Device
-from paleo.work import Pass
+from paleo.measure.calibrate import Point
+from paleo.measure.calibrate.points import in_turn
+from paleo.measure.executors import Executor, LayerRun, NetRun
+from paleo.net.graph import Graph, Node
+from paleo.step.passes import BACKWARD, estimate_pass, update_time
+from paleo.step.passes import FORWARD as FORWARDS
 
 #: The forward pass, and all passes.
-FORWARD, ALL = ("forward",), tuple(each.value for each in Pass)
+FORWARD, ALL = ("forward",), tuple(each.value for each in LAYER_PASSES)
 
 
 def point(kind: str, layer: Mapping[str, Any], *inputs: tuple[int, ...], **more: Any) -> Point:
@@ -99,7 +99,7 @@ class Modelled(Executor):
     ) -> None:
         self.target = Target(device, dtype, 1.0, constants)
         self.noise = noise
-        self._place = place
+        self.place = place
         self._hardware = hardware or device.title
         self.slow_from, self.slow_until = slow_from, slow_until
         self.interrupt_at = interrupt_at
@@ -109,15 +109,11 @@ class Modelled(Executor):
         self.runs = 0
 
     def make(self, place: str | None, dtype: str) -> Executor:
-        """Return this executor: what `paleo.calibrate.calibrate` wants."""
+        """Return this executor: what `paleo.measure.calibrate.calibrate` wants."""
         return self
 
     def clock(self) -> float:
         return self.now
-
-    @property
-    def place(self) -> str:
-        return self._place
 
     @property
     def hardware(self) -> str:
@@ -149,7 +145,7 @@ class Modelled(Executor):
 
         directions = [Pass.FORWARD, Pass.INPUT_GRADIENT]
         if node.num_params:
-            directions = [Pass.FORWARD, Pass.WEIGHT_GRADIENT] if self.joins else list(Pass)
+            directions = [Pass.FORWARD, Pass.WEIGHT_GRADIENT] if self.joins else list(LAYER_PASSES)
         update = float(update_time(node.num_params, self.target, model).total)
         return LayerRun(
             {direction: timed(direction) for direction in directions},

@@ -15,8 +15,8 @@ onnx = pytest.importorskip("onnx")
 import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from paleo.importers.base import ImportOptions  # noqa: E402
-from paleo.importers.onnx import read  # noqa: E402
+from paleo.net.importers.base import ImportOptions  # noqa: E402
+from paleo.net.importers.onnx import read  # noqa: E402
 
 __all__ = ["FLOAT", "IMAGE", "INT", "NEWEST", "Read", "last", "load", "node", "types"]
 
@@ -77,7 +77,7 @@ def load(tmp_path: Path) -> Read:
     return write_and_read
 
 
-def last(net: paleo.NetSpec) -> tuple[str, tuple[int, ...], int, int]:
+def last(net: paleo.NetSpec) -> tuple[str, tuple[Any, ...], int, Any]:
     """Return type, output, parameters and forward FLOPs of the last layer."""
     layer = paleo.summarize(net).layers[-1]
     return layer.type_name, tuple(layer.output), layer.num_params, layer.forward_flops

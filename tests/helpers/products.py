@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import paleo
+from paleo.core.operations import LAYER_PASSES, Attention, BatchMatMul, Convolution, MatMul, Pass
 from paleo.costs import find_cost_model
-from paleo.estimate import needed_gradients
-from paleo.work import Attention, BatchMatMul, Convolution, MatMul, Pass
+from paleo.step.passes import needed_gradients
 
 _PRODUCTS = (Attention, BatchMatMul, Convolution, MatMul)
 
@@ -13,10 +13,10 @@ _PRODUCTS = (Attention, BatchMatMul, Convolution, MatMul)
 def counts(net: paleo.NetSpec, batch_size: int = 1) -> tuple[int, int, int]:
     """Return the parameters of a net, and the FLOPs of its products, forward and backward."""
     graph = paleo.build(net, batch_size)
-    flops = dict.fromkeys(Pass, 0)
+    flops = dict.fromkeys(LAYER_PASSES, 0)
     needed = needed_gradients(graph, find_cost_model("roofline"))
     for node, inputs in zip(graph.nodes, needed, strict=True):
-        for direction in Pass:
+        for direction in LAYER_PASSES:
             flops[direction] += sum(
                 int(operation.flops)
                 for operation in graph.operations(node, direction, inputs)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 import paleo
-from paleo.executors import LayerRun
-from paleo.work import Pass
+from paleo.core.operations import Pass
+from paleo.measure.executors import LayerRun
 
 Array = Any
 _RANDOM = np.random.default_rng(5)
@@ -52,12 +52,12 @@ def computed(
     kind: str, *xs: Array, ws: tuple[Array, ...] = (), training: bool = True, **keys: Any
 ) -> Array:
     """Return what a layer gives for these inputs and parameters."""
-    import_module("paleo.executors.tensorflow")  # registers what layers are
-    blocks: Any = import_module("paleo.executors.tensorflow_blocks")
+    import_module("paleo.measure.executors.tensorflow.executor")  # registers what layers are
+    blocks: Any = import_module("paleo.measure.executors.tensorflow.builders")
     tf: Any = import_module("tensorflow")
     shapes = tuple(x.shape for x in xs)
     layer = made(kind, *shapes, **keys)
-    block = blocks.block_of(layer, shapes)
+    block = blocks.block_of(tf, tf.float32, layer, shapes)
     assert [each.shape for each in block.parameters] == [w.shape for w in ws]
     states = [tf.Variable(tf.fill(each.shape, each.start)) for each in block.statistics]
     scene = blocks.Scene(tf, tf.float32, training)

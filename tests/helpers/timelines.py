@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from conftest import make_net
 from hypothesis import strategies as st
+from nets_of_tests import make_net
 
 import paleo
 

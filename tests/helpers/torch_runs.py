@@ -12,7 +12,7 @@ import paleo
 
 torch = pytest.importorskip("torch", reason="needs PyTorch")
 
-from paleo.executors import find_executor  # noqa: E402
+from paleo.measure.executors import find_executor  # noqa: E402
 
 RNG = np.random.default_rng(6)
 EXECUTOR: Any = find_executor("torch", "cpu", "fp64")

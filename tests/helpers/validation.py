@@ -1,4 +1,4 @@
-"""What the tests of `paleo.validate` share: a device of round figures, files, and the command."""
+"""What tests of paleo.measure.validate share: a device of round figures, files, the command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click.testing
 import pytest
 
 from paleo.cli import cli
-from paleo.validate import Cases, cases_of, read_measurements
+from paleo.measure.validate import Cases, cases_of, read_measurements
 
 #: 1 TFLOP/s, in fp16 2 TFLOP/s, and 100 GB/s: a FLOP is 1e-12 s, a byte 1e-11 s.
 DEVICE = """

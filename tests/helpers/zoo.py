@@ -1,4 +1,4 @@
-"""The predefined nets that are written by the importers, and how: `python tests/zoo.py`.
+"""The predefined nets that are written by the importers, and how: `python tests/helpers/zoo.py`.
 
 Most come from the PyTorch definitions in `torch_nets`, which are written from the
 publications; two from Caffe files that are not ours to ship. SqueezeNet has a generator.
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import paleo
-from paleo.importers import ImportOptions
-from paleo.layers.convolution import Convolution
-from paleo.layers.pointwise import Activation
-from paleo.load import load
-from paleo.netwriter import dumps
+from paleo.net.importers import ImportOptions
+from paleo.net.layers.convolution import Convolution
+from paleo.net.layers.pointwise import Activation
+from paleo.net.load import load
+from paleo.net.writer import dumps
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 CAFFE = ROOT.parent / "shared" / "reference" / "caffe"
 
 
@@ -238,7 +238,7 @@ def join_activations(net: paleo.NetSpec) -> paleo.NetSpec:
             (parent,) = spec.parents
             if isinstance(before[parent].layer, Convolution) and readers[parent] == 1:
                 joined[spec.name] = parent
-    functions = {joined[name]: before[name].layer.function for name in joined}
+    functions = {joined[name]: vars(before[name].layer)["function"] for name in joined}
     layers = tuple(
         replace(
             spec,
@@ -272,7 +272,7 @@ def text(name: str) -> str:
 
 def main() -> None:
     """Write all files."""
-    sys.path.insert(0, str(ROOT / "tests"))
+    sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     for name in ZOO:
         path = ROOT / "nets" / f"{name}.json"
         path.write_text(text(name), "utf-8")

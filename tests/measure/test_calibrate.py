@@ -12,16 +12,17 @@ import pytest
 from modelled_executor import ALL, POINTS, Modelled, point
 
 import paleo
-from paleo.calibrate import Calibration, calibrate, points, system
-from paleo.calibrate.file import to_toml
-from paleo.calibrate.measuring import ENOUGH
-from paleo.calibrate.points import COPY, PRODUCT, in_turn
-from paleo.calibrate.problem import ORDER, Problem, solved
+from paleo.cluster import Device, Figure
+from paleo.cluster.calibration_record import CalibrationRecord
+from paleo.core.errors import ExecutorError
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.executors import Executor
-from paleo.hardware import Device, Figure
-from paleo.hardware.calibration import CalibrationRecord
-from paleo.profile.setting import no_progress
+from paleo.measure.calibrate import Calibration, calibrate, points, system
+from paleo.measure.calibrate.file import to_toml
+from paleo.measure.calibrate.measuring import ENOUGH
+from paleo.measure.calibrate.points import COPY, PRODUCT, in_turn
+from paleo.measure.calibrate.problem import ORDER, Problem, solved
+from paleo.measure.executors import Executor
+from paleo.measure.profile.setup import no_progress
 
 pytest.importorskip("scipy", reason="needs SciPy")
 
@@ -67,6 +68,7 @@ def whole() -> Calibration:
     return calibrated(executor(), device=BASE, name="mine")
 
 
+@pytest.mark.slow
 def test_a_fit_finds_the_constants_that_made_the_times(whole: Calibration) -> None:
     found = {each.name: each.value for each in whole.constants}
     # The median of 30 runs is off by 1.25 x 2 % / sqrt(30) = 0.5 %; a constant rests on several.
@@ -85,6 +87,7 @@ def test_a_fit_finds_the_constants_that_made_the_times(whole: Calibration) -> No
     assert {each.name for each in whole.constants} <= set(ORDER)
 
 
+@pytest.mark.slow
 def test_errors_on_shapes_left_out_are_small_and_counted(whole: Calibration) -> None:
     errors = {each.kind: each for each in whole.record.errors}
     assert set(errors) == {"product", "convolution", "copy", "pointwise", "launch", "all"}
@@ -116,6 +119,7 @@ def test_every_point_is_recorded_with_its_shape_pass_time_and_prediction(
     assert len(whole.record.points) == planned
 
 
+@pytest.mark.slow
 def test_rates_that_no_data_sheet_gives_are_the_best_that_were_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -145,6 +149,7 @@ def test_rates_that_no_data_sheet_gives_are_the_best_that_were_measured(
     assert all(each.held_out is not None and each.held_out < 0.03 for each in record.errors)
 
 
+@pytest.mark.slow
 def test_a_constant_outside_its_bounds_is_flagged() -> None:
     slow = executor(true={"launch": 45e-6})
     found = calibrated(slow, device=BASE)
@@ -154,6 +159,7 @@ def test_a_constant_outside_its_bounds_is_flagged() -> None:
     assert found.device.constants["launch"].value <= CONSTANTS["launch"].high
 
 
+@pytest.mark.slow
 def test_a_floor_below_all_times_stays_as_it_was(whole: Calibration) -> None:
     # Half and one and a half times as much of it would move everything, but the fit did not.
     assert "host" in ORDER
@@ -291,6 +297,7 @@ def test_a_machine_that_changes_its_pace_is_refused() -> None:
     assert "--force" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_with_force_the_file_records_that_the_machine_was_busy() -> None:
     found = calibrated(
         executor(place="cpu", slow_from=4000), device=BASE, force=True, busy=lambda: 0.4
@@ -310,6 +317,7 @@ def test_where_others_use_the_cpus_nothing_is_measured() -> None:
     assert busy.runs == 0
 
 
+@pytest.mark.slow
 def test_what_others_do_to_the_cpus_is_nothing_to_a_gpu() -> None:
     found = calibrated(executor(), device=BASE, busy=lambda: 0.4)
     assert not found.record.forced
@@ -319,6 +327,7 @@ def test_what_others_do_to_the_cpus_is_nothing_to_a_gpu() -> None:
 # Time.
 
 
+@pytest.mark.slow
 def test_a_measurement_without_time_has_enough_of_every_kind() -> None:
     hurried = executor()
     found = calibrated(hurried, device=BASE, seconds=1e-6, force=True)
@@ -331,6 +340,7 @@ def test_a_measurement_without_time_has_enough_of_every_kind() -> None:
     assert len(left) == 1
 
 
+@pytest.mark.slow
 def test_a_measurement_takes_about_the_time_that_it_is_given() -> None:
     machine = executor()
     calibrated(machine, device=BASE, seconds=2.0)
@@ -343,6 +353,7 @@ def test_an_interrupt_before_there_is_enough_is_raised() -> None:
         calibrated(executor(interrupt_at=500), device=BASE)
 
 
+@pytest.mark.slow
 def test_an_interrupt_leaves_what_there_is_if_that_is_enough() -> None:
     machine = executor(interrupt_at=20000)
     found = calibrated(machine, device=BASE)
@@ -354,6 +365,7 @@ def test_an_interrupt_leaves_what_there_is_if_that_is_enough() -> None:
     assert len(found.record.points) < sum(len(each.parts) for each in POINTS)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_run_is_said_and_the_rest_goes_on() -> None:
     found = calibrated(executor(unknown=("Concatenate",)), device=BASE)
     said = [note for note in found.record.notes if note.startswith("not measured: Concatenate")]
@@ -362,6 +374,7 @@ def test_what_cannot_be_run_is_said_and_the_rest_goes_on() -> None:
     assert not any(each.what.startswith("Concatenate") for each in found.record.points)
 
 
+@pytest.mark.slow
 def test_gradients_that_are_made_at_once_are_predicted_at_once() -> None:
     found = calibrated(executor(joins=True, noise=0.0), device=BASE)
     parts = {(each.kind, each.part) for each in found.record.points}
@@ -373,8 +386,8 @@ def test_gradients_that_are_made_at_once_are_predicted_at_once() -> None:
 
 
 def test_where_nothing_can_be_run_the_first_reason_is_said() -> None:
-    unknown = tuple({each.node.type_name for each in POINTS})
-    with pytest.raises(paleo.errors.ExecutorError, match=r"InnerProduct.*modelled knows no Inner"):
+    unknown = tuple({each.graph().nodes[-1].type_name for each in POINTS})
+    with pytest.raises(ExecutorError, match=r"InnerProduct.*modelled knows no Inner"):
         calibrated(executor(unknown=unknown), device=BASE)
 
 
@@ -433,6 +446,8 @@ def test_operands_are_as_many_sets_as_a_point_says_unless_one_fills_any_cache() 
     assert all(needed == (True,) * len(inputs) for _, inputs, needed in machine.asked)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_two_element_types_have_a_peak_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "figures", lambda executor: {"multiprocessors": (10, "")})
     both = dataclasses.replace(
@@ -526,14 +541,14 @@ def test_a_fit_that_is_of_no_use_to_other_shapes_says_so() -> None:
 
 
 def test_of_two_rounds_the_quicker_counts() -> None:
-    from paleo.calibrate.measuring import measured
-    from paleo.profile.setting import no_progress
+    from paleo.measure.calibrate.measuring import Measuring
+    from paleo.measure.profile.setup import no_progress
 
     # All is slower by half from some run of the first round on, until the second has begun.
     machine = executor(slow_from=4000, slow_until=14000)
     steady = executor()
     found, known = (
-        measured({"fp32": each}, POINTS, 60.0, progress=no_progress, clock=each.clock)
+        Measuring({"fp32": each}, POINTS, 60.0, each.clock).run(no_progress)
         for each in (machine, steady)
     )
     ratios = [
@@ -544,7 +559,8 @@ def test_of_two_rounds_the_quicker_counts() -> None:
 
 
 def test_nets_of_blocks_are_measured_whole() -> None:
-    from paleo.calibrate.points import INFERENCE, STEP, points
+    from paleo.measure.calibrate.points import points
+    from paleo.measure.executors.executor import INFERENCE, STEP
 
     nets = [each for each in points("cpu") if each.net]
     assert nets
@@ -561,8 +577,10 @@ def test_nets_of_blocks_are_measured_whole() -> None:
     assert {len(each.reads) for each in forward if each.name == "batchnorm"} == {1}
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_what_a_net_takes_is_predicted_of_inference_and_of_a_step() -> None:
-    from paleo.calibrate.points import points
+    from paleo.measure.calibrate.points import points
 
     net = next(each for each in points("cpu") if each.net)
     machine = executor(noise=0.0)

@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from layer_examples import EXAMPLES, Example, node_of
 
+from paleo.core.errors import ExecutorError, SettingError
+from paleo.core.operations import LAYER_PASSES, Convolution, Pass
+from paleo.core.window import Axis, axes
 from paleo.costs.convolutions import cudnn as choice
-from paleo.errors import ExecutorError, SettingError
-from paleo.executors import cudnn, find_executor
-from paleo.executors.cudnn import Cudnn, Kernel, algorithm_of
-from paleo.executors.pytorch import PyTorch
-from paleo.window import Axis, axes
-from paleo.work import Convolution, Pass
+from paleo.measure.executors import cudnn, find_executor
+from paleo.measure.executors.cudnn import Cudnn, Kernel, algorithm_of
+from paleo.measure.executors.torch.executor import PyTorch
 
-FORWARD, TO_INPUT, TO_FILTER = Pass
+FORWARD, TO_INPUT, TO_FILTER = LAYER_PASSES
 
 
 def convolution(
@@ -536,7 +536,7 @@ def test_a_layer_has_its_passes_and_their_algorithms(
     monkeypatch.setattr(cudnn, "_kernels", kernels)
     graph, node = node_of(CONVOLUTIONS[1])  # with normalization and activation
     run = on_cpu.layer(graph, node, (True,))
-    assert set(run.passes) == set(Pass)
+    assert set(run.passes) == set(LAYER_PASSES)
     assert run.update is None
     assert run.algorithms == {FORWARD: "implicit_gemm", TO_FILTER: "x"}
     for call in run.passes.values():

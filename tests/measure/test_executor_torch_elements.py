@@ -14,8 +14,9 @@ import pytest
 from torch_runs import close, normal, run
 
 import paleo
-from paleo.executors import find_executor
-from paleo.layers.pointwise import FUNCTIONS as NAMES
+from paleo.core.errors import ExecutorError
+from paleo.measure.executors import find_executor
+from paleo.net.layers.functions import FUNCTIONS as NAMES
 
 X = np.array([[-2.0, -0.5, 0.25, 4.0]])
 ERF = np.vectorize(math.erf)
@@ -92,13 +93,13 @@ def test_a_softmax_adds_up_to_one_along_its_dimension() -> None:
 
 
 def test_scores_that_are_not_as_many_as_the_classes_are_refused() -> None:
-    with pytest.raises(paleo.errors.ExecutorError) as caught:
+    with pytest.raises(ExecutorError) as caught:
         run("Softmax", {"num_classes": 10}, normal(2, 3, 4, 5))
     assert str(caught.value) == (
         'layer "x": executor torch cannot build Softmax: PyTorch gives 2x60, the net format 2x10'
     )
     close(run("Sigmoid", {}, normal(3, 1) * 0), np.full((3, 1), 0.5))
-    with pytest.raises(paleo.errors.ExecutorError, match="an Activation keeps the shape"):
+    with pytest.raises(ExecutorError, match="an Activation keeps the shape"):
         run("Sigmoid", {}, normal(2, 3))
 
 

@@ -72,22 +72,23 @@ def convolved(
     groups: int,
 ) -> np.ndarray:
     """Return sums over windows, element by element: x is N x ... x C, weight K x C/g x ..."""
-    x = np.pad(x, [(0, 0), *margins, (0, 0)])
+    padded: Any = np.pad(x, [(0, 0), *margins, (0, 0)])
     k, seen, *window = weight.shape
+    kernels: Any = weight
     sizes = [
         (size - (r - 1) * d - 1) // s + 1
-        for size, r, s, d in zip(x.shape[1:-1], window, strides, dilations, strict=True)
+        for size, r, s, d in zip(padded.shape[1:-1], window, strides, dilations, strict=True)
     ]
-    found = np.zeros((x.shape[0], *sizes, k))
+    found: Any = np.zeros((x.shape[0], *sizes, k))
     for place in itertools.product(*map(range, sizes)):
         for offset in itertools.product(*map(range, window)):
             where = tuple(
                 p * s + o * d for p, s, o, d in zip(place, strides, offset, dilations, strict=True)
             )
-            pixel = x[(slice(None), *where)]
+            pixel = padded[(slice(None), *where)]
             for out in range(k):
                 first = out // (k // groups) * seen
-                term = pixel[:, first : first + seen] @ weight[(out, slice(None), *offset)]
+                term = pixel[:, first : first + seen] @ kernels[(out, slice(None), *offset)]
                 found[(slice(None), *place, out)] += term
     return found
 
@@ -312,7 +313,7 @@ def test_a_second_direction_and_a_second_layer_read_what_they_should() -> None:
     keys = {"num_outputs": 5, "num_biases": 0, "num_layers": 2, "bidirectional": True}
     wanted = x
     for i in (0, 4):
-        forth = steps("RNN", wanted, *weights[i : i + 2], 0, 0)
-        back = steps("RNN", wanted[:, ::-1], *weights[i + 2 : i + 4], 0, 0)[:, ::-1]
+        forth = steps("RNN", wanted, weights[i], weights[i + 1], 0, 0)
+        back = steps("RNN", wanted[:, ::-1], weights[i + 2], weights[i + 3], 0, 0)[:, ::-1]
         wanted = np.concatenate([forth, back], 2)
     close(run("RNN", keys, x, parameters=weights), wanted)

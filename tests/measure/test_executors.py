@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from paleo.errors import SettingError, UnknownNameError
-from paleo.executors import EXECUTORS, Timing, find_executor, machine, measure
+from paleo.core.errors import SettingError, UnknownNameError
+from paleo.measure.executors import EXECUTORS, Timing, find_executor, host, measure
 
 
 class Clock:
@@ -108,43 +108,43 @@ def test_executors_can_be_listed_without_their_frameworks() -> None:
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Stand a folder in for /proc and for the control groups' folder."""
-    monkeypatch.setattr(machine, "_PROC", tmp_path)
-    monkeypatch.setattr(machine, "_CGROUP", tmp_path)
+    monkeypatch.setattr(host, "_PROC", tmp_path)
+    monkeypatch.setattr(host, "_CGROUP", tmp_path)
     return tmp_path
 
 
 def test_the_cpu_has_the_name_that_linux_gives_it(system: Path) -> None:
     lines = "processor\t: 0\nmodel name\t: AMD EPYC  7763 64-Core Processor\nmodel name\t: other\n"
     (system / "cpuinfo").write_text(lines)
-    assert machine.cpu_name() == "AMD EPYC 7763 64-Core Processor"
+    assert host.cpu_name() == "AMD EPYC 7763 64-Core Processor"
 
 
 def test_a_cpu_without_a_name_has_that_of_its_architecture(
     system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(machine, "_sysctl", lambda name: "")
+    monkeypatch.setattr(host, "sysctl_text", lambda name: "")
     monkeypatch.setattr("platform.processor", lambda: "")
     monkeypatch.setattr("platform.machine", lambda: "aarch64")
-    assert machine.cpu_name() == "aarch64"
-    monkeypatch.setattr(machine, "_sysctl", lambda name: "Apple M2 Pro")
-    assert machine.cpu_name() == "Apple M2 Pro"
+    assert host.cpu_name() == "aarch64"
+    monkeypatch.setattr(host, "sysctl_text", lambda name: "Apple M2 Pro")
+    assert host.cpu_name() == "Apple M2 Pro"
 
 
 def test_free_memory_is_what_linux_says_is_available(system: Path) -> None:
     (system / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable:    48 kB\n")
-    assert machine.free_memory() == 48 * 1024
+    assert host.free_memory() == 48 * 1024
 
 
 def test_a_container_leaves_less(system: Path) -> None:
     (system / "meminfo").write_text("MemAvailable:    48 kB\n")
     (system / "memory.max").write_text("max\n")
     (system / "memory.current").write_text("20000\n")
-    assert machine.free_memory() == 48 * 1024
+    assert host.free_memory() == 48 * 1024
     (system / "memory.max").write_text("30000\n")
-    assert machine.free_memory() == 10_000
+    assert host.free_memory() == 10_000
     # Files that nobody uses can go.
     (system / "memory.stat").write_text("anon 7\ninactive_file 500\n")
-    assert machine.free_memory() == 10_500
+    assert host.free_memory() == 10_500
 
 
 def test_elsewhere_memory_is_what_the_system_calls_free(
@@ -152,7 +152,7 @@ def test_elsewhere_memory_is_what_the_system_calls_free(
 ) -> None:
     sizes = {"SC_AVPHYS_PAGES": 10, "SC_PHYS_PAGES": 100, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr("os.sysconf", sizes.__getitem__, raising=False)
-    assert machine.free_memory() == 40_960
+    assert host.free_memory() == 40_960
 
     def unknown(name: str) -> int:
         if name == "SC_AVPHYS_PAGES":
@@ -160,10 +160,10 @@ def test_elsewhere_memory_is_what_the_system_calls_free(
         return sizes[name]
 
     monkeypatch.setattr("os.sysconf", unknown, raising=False)
-    assert machine.free_memory() == 50 * 4096  # half of all
+    assert host.free_memory() == 50 * 4096  # half of all
 
     def nothing(name: str) -> int:
         raise ValueError(name)
 
     monkeypatch.setattr("os.sysconf", nothing, raising=False)
-    assert machine.free_memory() is None
+    assert host.free_memory() is None

@@ -20,8 +20,9 @@ from fake_executor import INFERENCE, PARTS, STOP, Clock
 import paleo
 from paleo.cli import cli
 from paleo.cli.progress import progress
-from paleo.estimate import estimate_backward, estimate_forward, estimate_update
-from paleo.profile import FullPass, fullpass
+from paleo.measure.executors import EXECUTORS
+from paleo.measure.profile import FullPass, fullpass, profile
+from paleo.step.estimates import estimate_backward, estimate_forward, estimate_update
 
 SMALL = {
     "data": {"type": "Input", "parents": [], "tensor": [2, 3]},
@@ -94,6 +95,7 @@ def test_inference_is_measured_and_predicted_as_such(clock: Clock, net: Any) -> 
     assert part.name == "inference"
     assert part.seconds("fake") == pytest.approx(INFERENCE + STOP)
     graph = paleo.build(net(SMALL))
+    assert part.predicted is not None
     assert part.predicted == pytest.approx(estimate_forward(graph, "K40", training=False).upper)
     assert part.predicted < estimate_forward(graph, "K40").upper  # dropout does nothing
 
@@ -147,7 +149,7 @@ def test_several_executors_stand_beside_each_other(clock: Clock, file: Any) -> N
 
 def test_the_defaults_are_those_of_2017(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     # Section 2 of the equations of the 2017 model: TITAN_X, 10, 50, the file's batch.
-    monkeypatch.setitem(fake_executor.EXECUTORS, "torch", ("fake_executor", "Fake"))
+    monkeypatch.setitem(EXECUTORS, "torch", ("fake_executor", "Fake"))
     (found,) = json.loads(call("alex_v2", "--format=json").stdout)["nets"]
     assert (found["device"], found["batch_size"]) == ("TITAN_X", 128)
     assert (found["num_warmup"], found["num_iter"]) == (10, 50)
@@ -218,14 +220,15 @@ def lines_of(text: str) -> list[str]:
 
 
 def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
     now = iter([0.0, 0.0, 30.0, 60.0, 90.0])
     monkeypatch.setattr("paleo.cli.progress.time.monotonic", lambda: next(now))
     monkeypatch.setenv("COLUMNS", "80")
     with progress("measuring", 4) as advance:
         for name in ("a", "b", "c", "d\n"):
             advance(name)
-    assert lines_of(sys.stderr.getvalue()) == [  # type: ignore[attr-defined]
+    assert lines_of(stderr.getvalue()) == [
         "measuring [....................] 0/4  a",
         "measuring [#####...............] 1/4, 1:30 left  b",
         "measuring [##########..........] 2/4, 1:00 left  c",
@@ -235,16 +238,18 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_narrow_terminal_cuts_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("COLUMNS", "30")
     with progress("measuring", 2) as advance:
         advance("a very long name of a layer")
-    first, last = lines_of(sys.stderr.getvalue())  # type: ignore[attr-defined]
+    first, last = lines_of(stderr.getvalue())
     assert (len(first), last) == (29, "")
 
 
 def test_the_line_is_gone_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
 
     def measure() -> None:
         with progress("measuring", 2) as advance:
@@ -253,23 +258,25 @@ def test_the_line_is_gone_after_an_error(monkeypatch: pytest.MonkeyPatch) -> Non
 
     with pytest.raises(KeyboardInterrupt):
         measure()
-    assert sys.stderr.getvalue().endswith("\r\x1b[K")  # type: ignore[attr-defined]
+    assert stderr.getvalue().endswith("\r\x1b[K")
 
 
 def test_what_is_no_terminal_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
     with progress("measuring", 2) as advance:
         advance("a")
-    assert sys.stderr.getvalue() == ""  # type: ignore[attr-defined]
+    assert stderr.getvalue() == ""
 
 
 def test_commands_show_it_step_by_step(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, net: Any
 ) -> None:
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    stderr = Terminal()
+    monkeypatch.setattr(sys, "stderr", stderr)
     fullpass(net(SMALL), executors="fake", num_iter=2, progress=progress)
-    paleo.profile.profile(net(SMALL), executors="fake", num_iter=1, progress=progress)
-    said = lines_of(sys.stderr.getvalue())  # type: ignore[attr-defined]
+    profile(net(SMALL), executors="fake", num_iter=1, progress=progress)
+    said = lines_of(stderr.getvalue())
     texts = [line.split("]")[1] for line in said if line]
     assert texts[0] == " 0/4  net: step 1"
     assert texts[3].endswith("left  net: in parts 2")

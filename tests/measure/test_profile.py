@@ -19,8 +19,8 @@ from fake_executor import SECONDS, STOP, Clock
 
 import paleo
 from paleo.cli import cli
-from paleo.profile import GRADIENTS, JOINED, Profile, convolutions, profile
-from paleo.work import Pass
+from paleo.core.operations import LAYER_PASSES, Pass
+from paleo.measure.profile import GRADIENTS, JOINED, Profile, convolutions, profile
 
 #: A product with bias and a ReLU: 2 samples of 3 features, 4 outputs.
 SMALL = {
@@ -304,8 +304,8 @@ def test_settings_that_make_no_sense_are_said_together(clock: Clock) -> None:
     said = [str(mistake) for mistake in caught.value.mistakes]
     starts = (
         "unknown net 'nim'",
-        "unknown dtype 'fp33'",
         "unknown device 'TITAN_Y'",
+        "unknown dtype 'fp33'",
         "num_warmup: expected 0 or more, got -1",
         "num_iter: expected 1 or more, got 0",
         "batch_size: expected a whole number of 1 or more, got 0",
@@ -555,7 +555,7 @@ def test_pytorch_measures_every_layer(file: Any) -> None:
     (found,) = json.loads(result.stdout)["nets"]
     assert set(found["executors"]["torch"]["versions"]) >= {"torch"}
     rows = [row for row in found["rows"] if row["type"] != "Input"]
-    assert {row["pass"] for row in rows} == {each.value for each in Pass} | {"update"}
+    assert {row["pass"] for row in rows} == {each.value for each in LAYER_PASSES} | {"update"}
     for row in rows:
         assert (row["torch_missing"], row["torch_runs"]) == (None, 2)
         assert row["torch_s"] > 0

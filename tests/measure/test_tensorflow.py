@@ -15,13 +15,12 @@ from layer_examples import EXAMPLES, Example, node_of
 from tensorflow_layers import PERCEPTRON, graph_of, one, run_all
 
 import paleo
-from paleo.errors import ExecutorError, SettingError
-from paleo.executors import Executor, find_executor, measure
-from paleo.executors import tensorflow as executors
-from paleo.executors.tensorflow_blocks import Scene
-from paleo.executors.tensorflow_elements import index_limit
-from paleo.executors.tensorflow_graph import Traced
-from paleo.work import Pass
+from paleo.core.errors import ExecutorError, SettingError
+from paleo.core.operations import LAYER_PASSES, Pass
+from paleo.measure.executors import Executor, find_executor, measure
+from paleo.measure.executors.tensorflow import runtime
+from paleo.measure.executors.tensorflow.builders import BUILDERS, Scene
+from paleo.measure.executors.tensorflow.trace import Traced
 
 tf: Any = pytest.importorskip("tensorflow", reason="needs TensorFlow")
 
@@ -94,9 +93,7 @@ def test_a_layer_of_another_shape_than_the_graph_says_is_an_error(
     executor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = one({"type": "Activation", "function": "relu"}, [2, 3])
-    block = executor.block(graph.nodes[1])
-    wrong = type(block)(lambda scene, xs, ws, states: tf.nn.relu(xs[0][:, :2]))
-    monkeypatch.setattr(executors, "block_of", lambda layer, inputs: wrong)
+    monkeypatch.setitem(BUILDERS, "Activation", lambda call: tf.nn.relu(call.x[:, :2]))
     with pytest.raises(ExecutorError, match="Activation: TensorFlow gives 2x2, the net format 2x3"):
         executor.layer(graph, graph.nodes[1], (True,))
 
@@ -174,7 +171,7 @@ def test_gradients_are_those_that_a_tape_computes(example: Example, executor: An
     graph, node = node_of(example)
     block = executor.block(node)
     xs = [
-        executor.random(shape, 1 + k, index_limit(node.layer, k, node.inputs))
+        executor.random(shape, 1 + k, node.layer.index_limit(k, node.inputs))
         for k, shape in enumerate(node.inputs)
     ]
     ws = executor.values(block.parameters)
@@ -191,7 +188,7 @@ def test_gradients_are_those_that_a_tape_computes(example: Example, executor: An
         return [tf.convert_to_tensor(each) for each in found if each is not None]
 
     given = run_all(executor.layer(graph, node, (True,) * len(xs)))
-    known = [each.numpy() for direction in list(Pass)[1:] for each in given.get(direction, [])
+    known = [each.numpy() for direction in LAYER_PASSES[1:] for each in given.get(direction, [])
              if each.dtype.is_floating]  # fmt: skip
     handed_on = start.numpy()
     for wanted in gradients():
@@ -330,7 +327,7 @@ def test_a_layer_or_net_larger_than_memory_is_refused_before_it_is_made(
     executor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = one({"type": "InnerProduct", "num_outputs": 1024}, [64, 1024])
-    monkeypatch.setattr(executors, "free_memory", lambda: 2**20)
+    monkeypatch.setattr(executor, "free_memory", lambda: 2**20)
     # Two times 4 bytes of 64 x 1024 in, 64 x 1024 out and 1024 x 1025 parameters: 9 445 376 bytes,
     # 0.0088 GiB; 2**20 bytes are 0.000977 GiB.
     message = r'layer "x": it needs 0.0088 GiB, 0.000977 GiB are free'
@@ -338,10 +335,10 @@ def test_a_layer_or_net_larger_than_memory_is_refused_before_it_is_made(
         executor.layer(graph, graph.nodes[1], (True,))
     with pytest.raises(ExecutorError, match=r"^the net needs .* GiB, 0\.000977 GiB are free"):
         executor.net(graph)
-    monkeypatch.setattr(executors, "free_memory", lambda: 2**40)
+    monkeypatch.setattr(executor, "free_memory", lambda: 2**40)
     net = executor.net(graph)
     net.infer()
-    monkeypatch.setattr(executors, "free_memory", lambda: 0)
+    monkeypatch.setattr(executor, "free_memory", lambda: 0)
     net.infer()
     with pytest.raises(ExecutorError, match=r"^the net needs"):
         net.step()
@@ -351,13 +348,23 @@ def test_memory_that_runs_out_while_it_runs_is_an_error_of_the_layer(
     executor: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = one(CONVOLUTION, [2, 6, 6, 4])
+    original, is_full = Traced.call, False
+
+    def call_of(self: Traced, operators: Any, fetched: Any) -> Any:
+        run = original(self, operators, fetched)
+
+        def call() -> Any:
+            if is_full:
+                raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+            return run()
+
+        return call
+
+    monkeypatch.setattr(Traced, "call", call_of)
     run = executor.layer(graph, graph.nodes[1], (True,))
-
-    def full(*values: Any) -> None:
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-
+    is_full = True
+    assert len(run.passes) == 3
     for call in run.passes.values():
-        monkeypatch.setattr(call, "_run", full)
         with pytest.raises(ExecutorError) as caught:
             call()
         assert str(caught.value) == (
@@ -387,7 +394,7 @@ SAID = {
 
 @pytest.mark.parametrize("line", list(SAID))
 def test_what_tensorflow_says_is_brought_down_to_one_line(line: str) -> None:
-    assert executors._reason(ValueError(SAID[line])) == line
+    assert runtime._reason(ValueError(SAID[line])) == line
 
 
 def test_an_array_of_batches_is_refused(executor: Any) -> None:
@@ -408,7 +415,7 @@ def test_what_runs_leaves_no_trace_in_the_process(executor: Any) -> None:
 
 def test_while_it_is_imported_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
     os.write(2, b"before ")
-    with executors._quiet():
+    with runtime._quiet():
         os.write(2, b"while ")
     os.write(2, b"after")
     assert capfd.readouterr().err == "before after"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tensorflow_layers import Array, close, computed, normal, normalized, sigmoid
 
-from paleo.layers.pointwise import ELEMENTWISE, FUNCTIONS
+from paleo.net.layers.functions import ELEMENTWISE, FUNCTIONS
 
 pytest.importorskip("tensorflow", reason="needs TensorFlow")
 

@@ -124,7 +124,12 @@ def test_a_pooling_takes_the_largest_or_the_mean_of_each_window(kind: str, name:
 
 def test_a_last_window_that_hangs_over_counts_where_sizes_are_rounded_up() -> None:
     x = np.arange(6, dtype=np.float32).reshape(1, 6, 1)
-    keys = {"ksize": [1, 3, 1], "strides": [1, 2, 1], "padding": "VALID", "rounding": "ceil"}
+    keys: dict[str, Any] = {
+        "ksize": [1, 3, 1],
+        "strides": [1, 2, 1],
+        "padding": "VALID",
+        "rounding": "ceil",
+    }
     # Windows 0 1 2, 2 3 4 and 4 5.
     assert computed("Pooling", x, **keys).ravel().tolist() == [2, 4, 5]
     assert computed("AvgPool", x, **keys).ravel().tolist() == [1, 3, 4.5]
@@ -132,7 +137,7 @@ def test_a_last_window_that_hangs_over_counts_where_sizes_are_rounded_up() -> No
 
 def test_frames_of_a_video_are_a_batch() -> None:
     x, w, b = normal(2, 3, 5, 5, 2), normal(3, 3, 2, 4), normal(4)
-    keys = {"filter": [3, 3, 2, 4], "strides": [1, 1, 1, 1], "padding": "SAME"}
+    keys: dict[str, Any] = {"filter": [3, 3, 2, 4], "strides": [1, 1, 1, 1], "padding": "SAME"}
     found = computed("Convolution", x, ws=(w, b), **keys)
     frames = computed("Convolution", x.reshape(6, 5, 5, 2), ws=(w, b), **keys)
     assert close(found.reshape(frames.shape), frames)
@@ -201,7 +206,7 @@ def test_products_with_parameters() -> None:
     ],
 )
 def test_products_of_two_tensors(
-    a: tuple[int, ...], b: tuple[int, ...], keys: dict[str, bool]
+    a: tuple[int, ...], b: tuple[int, ...], keys: dict[str, Any]
 ) -> None:
     x, y = normal(*a), normal(*b)
     left = x.swapaxes(-1, -2) if keys.get("transpose_a") else x
@@ -244,7 +249,7 @@ def test_attention_is_a_softmax_of_products_and_a_sum() -> None:
     assert close(computed("Attention", q, k, v, causal=True, window=2), attended(q, k, v, two))
     for_all = k[:1], v[:1]
     found = computed("Attention", q, *for_all)
-    assert close(found, attended(q, *(np.repeat(each, 2, 0) for each in for_all), everything))
+    assert close(found, attended(q, np.repeat(k[:1], 2, 0), np.repeat(v[:1], 2, 0), everything))
 
 
 # ---- Recurrent layers --------------------------------------------------------------------------
@@ -290,8 +295,8 @@ def test_recurrent_layers_go_through_their_steps(
         *(normal(gates * h) for _ in range(num_biases)),
         *[normal(h, out)] * (projection > 0),
     )
-    keys = {"num_outputs": h, "num_biases": num_biases}
-    found = computed(kind, x, ws=ws, **keys, **({"projection": 3} if projection else {}))
+    keys: dict[str, Any] = {"num_outputs": h, "num_biases": num_biases}
+    found = computed(kind, x, ws=ws, **keys | ({"projection": 3} if projection else {}))
     assert close(found, stepped(kind, x, ws, num_biases, h))
 
 
@@ -299,7 +304,12 @@ def test_recurrent_layers_run_backwards_and_on_top_of_each_other() -> None:
     x, h = normal(2, 4, 3), 5
     lower = [(normal(3, h), normal(h, h), normal(h)) for _ in range(2)]
     upper = [(normal(2 * h, h), normal(h, h), normal(h)) for _ in range(2)]
-    keys = {"num_outputs": h, "num_biases": 1, "bidirectional": True, "num_layers": 2}
+    keys: dict[str, Any] = {
+        "num_outputs": h,
+        "num_biases": 1,
+        "bidirectional": True,
+        "num_layers": 2,
+    }
     found = computed("RNN", x, ws=sum((*lower, *upper), ()), **keys)
     y = x
     for forth, back in (lower, upper):

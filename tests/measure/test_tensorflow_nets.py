@@ -9,10 +9,10 @@ import pytest
 from tensorflow_layers import PERCEPTRON, graph_of
 
 import paleo
-from paleo.estimate import keep_shape
-from paleo.executors import find_executor
-from paleo.executors.base import PARTS
-from paleo.work import Pass
+from paleo.core.operations import Pass
+from paleo.measure.executors import find_executor
+from paleo.measure.executors.executor import PARTS
+from paleo.step.passes import keep_shape
 
 tf: Any = pytest.importorskip("tensorflow", reason="needs TensorFlow")
 
@@ -47,7 +47,7 @@ def test_a_step_descends_along_the_gradient_of_the_weighted_results(
     executor: Any, in_parts: bool
 ) -> None:
     net = executor.net(graph_of(PERCEPTRON))
-    x, counts = net._training.there.values()
+    x, counts = net._training.traced.given.values()
     matrix, bias = weights(net)
     net.step(*[lambda part: None] * in_parts)
     new_matrix, new_bias = weights(net)
@@ -77,7 +77,7 @@ def test_shared_parameters_are_one_variable_and_their_gradients_add_up(executor:
     net = executor.net(graph_of(layers))
     # The matrix, and the bias that `b` has for itself.
     assert [each.shape for each in weights(net)] == [(3, 3), (3,)]
-    x, of_a, of_b = net._training.there.values()
+    x, of_a, of_b = net._training.traced.given.values()
     before = weights(net)[0]
     net.step()
     gradient = x.numpy().T @ (of_a.numpy() + of_b.numpy())
@@ -110,7 +110,7 @@ def test_a_parameter_is_trained_and_a_constant_is_not(executor: Any) -> None:
         "x": {"type": "Elementwise", "parents": ["sum", "mask"], "function": "product"},
     }
     net = executor.net(graph_of(layers))
-    _, counts = net._training.there.values()
+    _, counts = net._training.traced.given.values()
     (place,), mask = weights(net), net._states[2][0].numpy()
     assert place.shape == mask.shape == (1, 3)
     net.step()
@@ -165,6 +165,20 @@ def test_words_are_whole_numbers_below_the_tables_length(executor: Any) -> None:
     words = net._inputs[0].numpy()
     assert words.dtype == np.int64
     assert set(words.ravel()) == set(range(7))  # of 240 numbers
+    net.step()
+
+
+def test_words_that_are_moved_and_joined_are_still_words(executor: Any) -> None:
+    layers = {
+        "words": {"type": "Input", "tensor": [4, 60]},
+        "more": {"type": "Input", "tensor": [4, 20]},
+        "rolled": {"type": "Rearrange", "parents": ["words"]},
+        "all": {"type": "Concatenate", "parents": ["rolled", "more"]},
+        "table": {"type": "Embedding", "parents": ["all"], "num_embeddings": 7, "num_outputs": 2},
+    }
+    net = executor.net(graph_of(layers))
+    assert [net._inputs[i].dtype for i in (0, 1)] == [tf.int64, tf.int64]
+    assert set(net._inputs[0].numpy().ravel()) == set(range(7))
     net.step()
 
 

@@ -13,20 +13,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation import cases, device_file, reasons, write
 
 import paleo
-from paleo.validate import KEYS, Statistics, join, predict, read_measurements, statistics, validate
-from paleo.validate.measured import COLUMNS
-from paleo.validate.names import NETS
-from paleo.validate.places import UnmappedError
-from paleo.validate.protocols import PROTOCOLS
-from paleo.validate.quantities import QUANTITIES
-from paleo.validate.sequences import with_length
-from paleo.validate.shapes import OPERATORS, read_shape
-from paleo.work import Attention, BatchMatMul, MatMul, Pass
-from tests.validation import cases, device_file, reasons, write
+from paleo.core.operations import Attention, BatchMatMul, MatMul, Pass
+from paleo.measure.validate import (
+    KEYS,
+    Statistics,
+    join,
+    predict,
+    read_measurements,
+    statistics,
+    validate,
+)
+from paleo.measure.validate.measured import COLUMNS
+from paleo.measure.validate.names import NETS
+from paleo.measure.validate.protocols import PROTOCOLS
+from paleo.measure.validate.quantities import QUANTITIES
+from paleo.measure.validate.sequences import with_length
+from paleo.measure.validate.shapes import OPERATORS, read_shape
+from paleo.measure.validate.spellings import UnmappedError
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 GEMM = {"M": 100, "N": 200, "K": 300}
 CONV = {"N": 1, "C": 2, "H": 4, "W": 4, "K": 3, "R": 3, "S": 3, "pad": 1}
@@ -143,7 +151,7 @@ def test_shapes_of_one_operator_are_one_array_and_as_if_alone(tmp_path: Path) ->
 
 
 def test_constants_may_be_arrays_of_trials(tmp_path: Path) -> None:
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"network": "op:gemm", "op_shape": json.dumps(GEMM)},
         {"network": "op:conv2d", "op_shape": json.dumps(CONV)},
         {"network": "lenet5", "quantity": "step_ms", "batch_per_device": 4},
@@ -173,14 +181,15 @@ def simulated(tmp_path: Path, workers: int = 1, network: str = "nvlink3") -> Any
 
 def test_a_net_takes_what_simulate_says(tmp_path: Path) -> None:
     row = simulated(tmp_path)
+    both = row["forward"] + row["backward"]
     for columns, expected in (
-        ({"quantity": "forward_ms"}, row.forward),
-        ({"quantity": "latency_ms"}, row.forward),
-        ({"quantity": "backward_ms"}, row.backward),
+        ({"quantity": "forward_ms"}, row["forward"]),
+        ({"quantity": "latency_ms"}, row["forward"]),
+        ({"quantity": "backward_ms"}, row["backward"]),
         ({"quantity": "step_ms"}, row.compute),
         ({"quantity": "step_ms", "direction": "train"}, row.compute),
-        ({"quantity": "step_ms", "direction": "forward+backward"}, row.forward + row.backward),
-        ({"quantity": "images_per_s", "direction": "inference"}, row.forward),
+        ({"quantity": "step_ms", "direction": "forward+backward"}, both),
+        ({"quantity": "images_per_s", "direction": "inference"}, row["forward"]),
         ({"quantity": "images_per_s"}, row.compute),
     ):
         found = net_rows(tmp_path, **columns)
@@ -199,7 +208,7 @@ def test_a_rate_is_the_time_of_what_it_counts(tmp_path: Path) -> None:
     four = net_rows(tmp_path, quantity="samples_per_s", value=200, global_batch=64)
     assert four.measured == pytest.approx([0.32])
     row = simulated(tmp_path)
-    expected = 4 * (row.forward + row.backward) + row.update
+    expected = 4 * (row["forward"] + row["backward"]) + row["update"]
     assert predict(four, "roofline") == pytest.approx([expected])
     # 16 sequences of 10 tokens at 1000 a second.
     tokens = cases(
@@ -220,7 +229,7 @@ def test_times_are_in_the_unit_of_their_name(tmp_path: Path) -> None:
 def test_several_devices_exchange_gradients_over_their_link(tmp_path: Path) -> None:
     found = net_rows(tmp_path, quantity="step_ms", n_devices=4, interconnect="NVLink3")
     row = simulated(tmp_path, workers=4)
-    assert predict(found, "roofline") == pytest.approx([row.step(row.best_scheme)])
+    assert predict(found, "roofline") == pytest.approx([row.total(row.best_scheme)])
 
 
 def test_sequences_have_the_length_of_the_row(tmp_path: Path) -> None:

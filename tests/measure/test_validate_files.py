@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from validation import HEADER, call
 
 import paleo
-from paleo.validate import read_measurements
-from tests.validation import HEADER, call
+from paleo.measure.validate import read_measurements
 
 GOOD = 'op_ms,1,op:gemm,"{""M"":1,""N"":1,""K"":1}",,T4'
 

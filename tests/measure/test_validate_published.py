@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from validation import reasons
 
-from paleo.validate import cases_of, operator_cases, predict, read_measurements, validate
-from paleo.validate.measured import COLUMNS
-from tests.validation import reasons
+from paleo.measure.validate import cases_of, operator_cases, predict, read_measurements, validate
+from paleo.measure.validate.measured import COLUMNS
 
-MEASURED = Path(__file__).parents[2] / "shared" / "measured"
+MEASURED = Path(__file__).parents[3] / "shared" / "measured"
 pytestmark = [
     pytest.mark.alike,
     pytest.mark.skipif(
@@ -55,6 +55,7 @@ def test_every_file_of_measurements_is_listed_here() -> None:
     assert found <= {*SHARES, *NOTHING}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted([*SHARES, *NOTHING]))
 def test_rows_are_read_and_either_predicted_or_counted(name: str) -> None:
     path = MEASURED / f"{name}.csv"
@@ -79,6 +80,7 @@ def test_columns_of_the_files_are_known() -> None:
             assert set(header) <= {*COLUMNS, *passed_over}
 
 
+@pytest.mark.slow
 def test_a_report_of_several_files_adds_up() -> None:
     files = [MEASURED / f"{name}.csv" for name in ("u39kun", "llmcompass", "vidur_collectives")]
     report = validate(files, cost_models=("roofline", "tiled"))
@@ -95,7 +97,7 @@ def test_installed_operator_tables_are_read() -> None:
     pytest.importorskip("pyarrow", reason="needs pyarrow")
     if importlib.util.find_spec("aiconfigurator_core") is None:
         pytest.skip("needs aiconfigurator-core")
-    from paleo.validate import Selection
+    from paleo.measure.validate import Selection
 
     found = operator_cases(
         "aiconfigurator_core",

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from validation import call, hide, reasons
 
 import paleo
-from paleo.validate import Selection, operator_cases, predict, validate
-from tests.validation import call, hide, reasons
+from paleo.measure.validate import Selection, operator_cases, predict, validate
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -22,7 +22,7 @@ GEMM = {
     "k": [4096, 4096, 4096, 4096],
     "latency": [0.02, 0.03, 0.02, 0.02],
 }
-ATTENTION = {
+ATTENTION: dict[str, list[Any]] = {
     "batch_size": [2, 2, 2, 2],
     "isl": [128, 128, 128, 128],
     "num_heads": [32, 32, 32, 7],

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from conftest import make_net
+from nets_of_tests import make_net
 
 import paleo
-from paleo.compare import change_of
+from paleo.studies.compare.change import change_of
 
 DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}
 

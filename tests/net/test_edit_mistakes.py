@@ -9,11 +9,11 @@ from typing import Any
 
 import click.testing
 import pytest
-from test_edit import DATA, conv, layer, refused
 
 import paleo
-import paleo.generators
+import paleo.net.generators
 from paleo.cli import cli
+from tests.net.test_edit import DATA, conv, layer, refused
 
 Net = Callable[..., paleo.NetSpec]
 
@@ -145,7 +145,7 @@ def test_only_what_a_generator_makes_has_metaparameters() -> None:
         with pytest.raises(paleo.NetSpecError) as caught:
             paleo.edit(net, set=["squeezenet.sr=0.5"])
         assert str(caught.value).endswith(said)
-    made = paleo.generators.squeezenet(batch_size=7, name="mine")
+    made = paleo.net.generators.squeezenet(batch_size=7, name="mine")
     assert layer(paleo.edit(made, set="squeezenet.sr=0.5"), "data").tensor[0] == 7
 
 

@@ -8,7 +8,7 @@ import pytest
 from layer_examples import EXAMPLES, Example, node_of, over
 
 import paleo
-from paleo.layers import Layer, ShapeError
+from paleo.net.layers import Layer, ShapeError
 
 
 def example_of(kind: str, shape: list[int], **keys: Any) -> Any:

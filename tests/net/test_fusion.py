@@ -13,10 +13,10 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.core.operations import Convolution, Fused, Kind, MatMul, Operation, Pass, Role, Stream
 from paleo.costs import COST_MODELS, Target
-from paleo.estimate import BACKWARD, FORWARD, keep_shape, kernels, needed_gradients
-from paleo.fusion import fused_backward, fused_forward
-from paleo.work import Convolution, Fused, MatMul, Operation, Pass, Stream
+from paleo.net.fusion import fused_backward, fused_forward
+from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels, needed_gradients
 
 ROOFLINE, PALEO2017, TILED = (COST_MODELS[name] for name in ("roofline", "paleo2017", "tiled"))
 #: 1 TFLOP/s and 100 GB/s.
@@ -25,6 +25,8 @@ ROUND = paleo.Device.from_rates("round", clock=1e9, peak=1e12, memory_bandwidth=
 DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 4]}
 #: 2 x 8 x 8 x 4 elements of 4 bytes.
 SIZE = 2 * 8 * 8 * 4 * 4
+#: A batch normalization that knows its statistics.
+NORMALIZED = Stream(Kind.BATCH_NORM, (SIZE,), (SIZE,), roles=(Role.INPUT,))
 
 
 def conv(parent: str = "data", **keys: Any) -> dict[str, Any]:
@@ -162,11 +164,11 @@ def test_in_inference_statistics_are_known_and_dropout_does_nothing(net: Any) ->
     )
     assert trained == [list(graph.operations(node, Pass.FORWARD)) for node in graph.nodes]
     assert inferred[:2] == trained[:2]
-    assert inferred[2] == [Stream("batchnorm", (SIZE,), (SIZE,))]
+    assert inferred[2] == [NORMALIZED]
     assert inferred[3] == []
-    assert inferred[4] == [trained[4][0], Stream("batch_norm", (SIZE,), (SIZE,))]
+    assert inferred[4] == [trained[4][0], NORMALIZED]
     # A kernel of its own reads it once, too.
-    assert forward(graph, training=False)["n"] == (Stream("batchnorm", (SIZE,), (SIZE,)),)
+    assert forward(graph, training=False)["n"] == (NORMALIZED,)
     seconds = [
         paleo.estimate_forward(graph, ROUND, cost_model="roofline", training=each).upper
         for each in (True, False)
@@ -400,12 +402,12 @@ def test_the_roofline_of_a_kernel_is_that_of_all_its_flops_and_bytes() -> None:
     # then 160,000 more, 3.2 us.
     product = MatMul(100, 100, 100, 4)
     for extra, total in ((40_000, 2e-6), (200_000, 3.2e-6)):
-        fused = Fused(product, (Stream("elementwise", (extra,), ()),))
+        fused = Fused(product, (Stream(Kind.ELEMENTWISE, (extra,), ()),))
         time = ROOFLINE.price(fused, Target(ROUND))
         assert time.compute == pytest.approx(2e-6)
         assert time.memory == pytest.approx((120_000 + extra) / 1e11)
         assert time.total == pytest.approx(total)
-    assert ROOFLINE.price(Fused(product, (Stream("relu", (), ()),)), Target(ROUND)) == (
+    assert ROOFLINE.price(Fused(product, (Stream(Kind.FUNCTION, (), ()),)), Target(ROUND)) == (
         ROOFLINE.price(product, Target(ROUND))
     )
 
@@ -413,7 +415,9 @@ def test_the_roofline_of_a_kernel_is_that_of_all_its_flops_and_bytes() -> None:
 def test_paleo2017_prices_of_a_tail_what_it_prices_otherwise() -> None:
     product = MatMul(100, 100, 100, 4)
     alone = PALEO2017.price(product, Target(ROUND))
-    fused = Fused(product, (Stream("relu", (), (40_000,)), Stream("dropout", (), (), 10_000)))
+    fused = Fused(
+        product, (Stream(Kind.FUNCTION, (), (40_000,)), Stream(Kind.DROPOUT, (), (), 10_000))
+    )
     assert PALEO2017.counts(fused)
     time = PALEO2017.price(fused, Target(ROUND))
     # Dropout: 10,000 FLOPs at 1 TFLOP/s; its transfers are gone.
@@ -424,13 +428,13 @@ def test_paleo2017_prices_of_a_tail_what_it_prices_otherwise() -> None:
 
 def test_tiled_saves_launches_and_traffic() -> None:
     device = paleo.find_device("V100_SXM2_16GB")
-    product, tail = MatMul(4096, 4096, 64, 4), Stream("relu", (4 * 4096**2,), (4 * 4096**2,))
+    product, tail = MatMul(4096, 4096, 64, 4), Stream(Kind.FUNCTION, (4 * 4096**2,), (4 * 4096**2,))
     target = Target(device)
     first, second = TILED.price(product, target), TILED.price(tail, target)
-    fused = TILED.price(Fused(product, (Stream("relu", (), ()),)), target)
+    fused = TILED.price(Fused(product, (Stream(Kind.FUNCTION, (), ()),)), target)
     assert fused == first
     assert fused.total < first.total + second.total
-    written = TILED.price(Fused(product, (Stream("gelu", (), (4 * 4096**2,)),)), target)
+    written = TILED.price(Fused(product, (Stream(Kind.FUNCTION, (), (4 * 4096**2,)),)), target)
     assert written.overhead == first.overhead
     assert first.memory < written.memory < first.memory + second.memory
 
@@ -501,7 +505,7 @@ def test_every_kind_of_parallelism_fuses(parallel: str) -> None:
         ).runs[0]
         for fuse in (False, True)
     )
-    assert (plain.fuse, fused.fuse) == (False, True)
+    assert (plain.scenario.plan.fuse, fused.scenario.plan.fuse) == (False, True)
     assert plain.rows != fused.rows
 
 

@@ -25,12 +25,13 @@ from hypothesis import strategies as st
 
 import paleo
 from paleo.cli import cli
+from paleo.cli.commands.generate import command
 from paleo.cli.files import write_file
-from paleo.cli.generate import command
-from paleo.generators import GENERATORS, squeezenet
-from paleo.netwriter import dumps
+from paleo.net.generators import GENERATORS, squeezenet
+from paleo.net.graph import Node
+from paleo.net.writer import dumps
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT.parent / "shared" / "reference" / "thesis" / "table_5_1.csv"
 
 #: Table 5.1: layer, output, squeeze 1x1, expand 1x1 and expand 3x3 filters, parameters.
@@ -84,7 +85,7 @@ def generated(*arguments: str) -> str:
     return call("generate", "squeezenet", *arguments).stdout
 
 
-def nodes(net: paleo.NetSpec) -> dict[str, paleo.Node]:
+def nodes(net: paleo.NetSpec) -> dict[str, Node]:
     return {node.name: node for node in paleo.build(net).nodes}
 
 
@@ -306,6 +307,7 @@ SETTINGS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(SETTINGS)
 def test_any_net_of_the_design_space(values: dict[str, Any]) -> None:

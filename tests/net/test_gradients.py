@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import paleo
+from paleo.core.operations import Pass, Work, total_work
 from paleo.costs import find_cost_model
-from paleo.estimate import needed_gradients
-from paleo.work import Pass, Work, total_work
+from paleo.step.passes import needed_gradients
 
 LAYERS: dict[str, Any] = {
     "x": {"type": "Input", "tensor": [2, 3, 4]},

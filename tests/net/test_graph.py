@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.errors import Mistakes
-from paleo.estimate import FORWARD, kernels
-from paleo.fusion import fused_forward
-from paleo.graph import Graph, Node, infer_nodes, of_net
-from paleo.layers import Layer
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.tensor import Shape
-from paleo.work import Pass
+from paleo.core.errors import Mistakes
+from paleo.core.operations import LAYER_PASSES, Pass
+from paleo.core.tensor import Shape
+from paleo.net.fusion import fused_forward
+from paleo.net.graph import Graph, Node, cached_for_net, infer_nodes
+from paleo.net.layers import Layer
+from paleo.net.spec import LayerSpec, NetSpec
+from paleo.step.passes import FORWARD, kernels
 
 RELU = {"type": "Activation", "function": "relu"}
 
@@ -40,13 +40,14 @@ def test_any_names_any_order_several_inputs_and_outputs(net: Any) -> None:
     assert names == ["left/bild", "右", "sum of both", "right end", "right.end@2x"]
 
 
+@pytest.mark.slow
 def test_a_chain_of_thousands_of_layers_needs_no_recursion(net: Any) -> None:
     layers = {"0": data([1, 4])}
     layers |= {str(i): {**RELU, "parents": [str(i - 1)]} for i in range(1, 5000)}
     graph = paleo.build(net(dict(reversed(layers.items()))))
     assert [node.name for node in graph.nodes] == [str(i) for i in range(5000)]
     assert paleo.estimate_forward(graph, "K40", cost_model="roofline").lower > 0
-    assert len(paleo.simulate(net(layers)).runs) == 2
+    assert len(paleo.simulate(net(layers), scaling=("weak", "strong")).runs) == 2
 
 
 def test_parallel_branches_give_each_pass_a_lower_bound(net: Any) -> None:
@@ -107,7 +108,7 @@ def test_an_array_of_batches_too_large_to_count_is_refused() -> None:
 def test_element_types_change_bytes_only() -> None:
     single, half = (paleo.build(paleo.load("nin"), 4, dtype) for dtype in ("fp32", "fp16"))
     for one, other in zip(single.nodes, half.nodes, strict=True):
-        work, less = single.work(one, paleo.Pass.FORWARD), half.work(other, paleo.Pass.FORWARD)
+        work, less = single.work(one, Pass.FORWARD), half.work(other, Pass.FORWARD)
         assert (work.flops, work.num_bytes) == (less.flops, 2 * less.num_bytes)
     with pytest.raises(paleo.SettingError, match=r"unknown dtype 'fp31' \(did you mean"):
         paleo.build(paleo.load("nin"), 4, "fp31")
@@ -208,7 +209,7 @@ def facts(nodes: tuple[Node, ...]) -> list[Any]:
 def test_nodes_at_every_batch_are_those_found_layer_by_layer(name: str, batch: Any) -> None:
     spec, mistakes = paleo.load(name), Mistakes()
     found = paleo.build(spec, batch).nodes
-    assert facts(found) == facts(infer_nodes(spec, batch, mistakes))
+    assert facts(found) == facts(infer_nodes(spec, mistakes, batch))
     assert not mistakes
     for node in found:
         like = found[node.like]
@@ -221,7 +222,7 @@ def test_a_batch_is_too_large_where_layers_one_by_one_say_so(name: str) -> None:
     outcomes = set()
     for bits in range(8, 50):
         mistakes = Mistakes(spec.file)
-        infer_nodes(spec, 2**bits, mistakes)
+        infer_nodes(spec, mistakes, 2**bits)
         outcomes.add(bool(mistakes))
         said = Mistakes()
         said.check(paleo.build, spec, 2**bits)
@@ -249,7 +250,7 @@ def test_layers_that_are_alike_at_one_batch_alone_are_told_apart(net: Any, batch
 
 
 def test_a_net_without_inputs_has_nodes_at_any_batch() -> None:
-    constant = paleo.layers.LAYERS["Parameter"](shape=(3,))
+    constant = paleo.LAYERS["Parameter"](shape=(3,))
     spec = paleo.NetSpec("net", (LayerSpec("constant", constant, ()),))
     assert [node.output for node in paleo.build(spec, 7).nodes] == [(1, 3)]
 
@@ -276,7 +277,7 @@ def test_what_is_found_of_a_graph_is_found_once_and_of_equal_nodes_too() -> None
     graph = paleo.build(paleo.load("resnet50"), 4)
     like = next(node for node in graph.nodes if node.like < node.index)
     first = graph.nodes[like.like]
-    for direction in Pass:
+    for direction in LAYER_PASSES:
         assert graph.operations(like, direction) is graph.operations(first, direction)
     assert graph.operations(first, Pass.INPUT_GRADIENT, (False,)) == ()
     assert fused_forward(graph) is fused_forward(graph)
@@ -304,13 +305,13 @@ def test_what_is_found_of_a_net_is_found_once_as_long_as_the_net_is_there() -> N
         return Found()
 
     spec = NetSpec("of this test alone", ())
-    there = [weakref.ref(of_net(find, spec, which)) for which in (1, 2, 1)]
+    there = [weakref.ref(cached_for_net(find, spec, which)) for which in (1, 2, 1)]
     assert asked == [1, 2]
     assert there[0]() is there[2]() is not None
     for which in range(100):
-        of_net(find, spec, which)
+        cached_for_net(find, spec, which)
     assert there[0]() is None  # no more than some
-    last = weakref.ref(of_net(find, spec, 99))
+    last = weakref.ref(cached_for_net(find, spec, 99))
     assert last() is not None
     del spec
     assert last() is None

@@ -8,6 +8,7 @@ billion multiply-adds and less than 25 million parameters for Inception v3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def pooling(parent: str) -> Any:
 
 
 @pytest.fixture
-def torchvision_alexnet(net: Any) -> paleo.NetSpec:
+def torchvision_alexnet(net: Callable[..., paleo.NetSpec]) -> paleo.NetSpec:
     return net(
         {
             "image": {"type": "Input", "parents": [], "tensor": [1, 224, 224, 3]},

@@ -12,10 +12,10 @@ from jsonschema_rs import Draft202012Validator
 from layer_examples import EXAMPLES, Example
 
 import paleo
-from paleo.netspec import MAX_NESTING, LayerSpec, NetSpec
-from paleo.netwriter import dumps
-from paleo.schema import net_schema
-from paleo.work import Pass
+from paleo.core.operations import LAYER_PASSES
+from paleo.net.schema import net_schema
+from paleo.net.spec import MAX_NESTING, LayerSpec, NetSpec
+from paleo.net.writer import dumps
 
 VALIDATOR = Draft202012Validator(net_schema())
 DATA = {"type": "Input", "parents": [], "tensor": [2, 6, 4]}
@@ -53,6 +53,7 @@ def check(spec: NetSpec, ordered: bool = True) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_predefined_net_is_read_as_it_was_written(name: str) -> None:
     spec = paleo.load(name)
@@ -141,6 +142,7 @@ NAMES = st.lists(PARTS, min_size=1, max_size=4).map("/".join).filter(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(NAMES, min_size=2, max_size=12, unique=True), st.data())
 def test_a_random_net_is_read_as_it_was_written(names: list[str], data: Any) -> None:
@@ -214,7 +216,7 @@ def test_shared_parameters_are_counted_once() -> None:
     assert paleo.summarize(net(layers)).weights_bytes == 4 * 155
     alone = graph_of({name: {**body, "shares": None} for name, body in layers.items()})
     for node, other in zip(graph.nodes, alone.nodes, strict=True):
-        for direction in Pass:
+        for direction in LAYER_PASSES:
             # It computes with them, and their gradient, all the same.
             assert graph.work(node, direction) == alone.work(other, direction)
         assert node.is_trained == other.is_trained == (node.name != "data")

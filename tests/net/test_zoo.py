@@ -29,6 +29,7 @@ def num_params(net: paleo.NetSpec) -> int:
     return counts(net)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NETS if name not in OTHER_FORMS])
 def test_a_net_has_what_was_published(name: str) -> None:
     net, published = paleo.load(name), PUBLISHED[name]
@@ -39,6 +40,7 @@ def test_a_net_has_what_was_published(name: str) -> None:
         assert products(net) == pytest.approx(published.macs, rel=published.macs_within)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in NETS if name not in OTHER_FORMS])
 def test_a_net_has_what_pytorchs_counter_finds(name: str) -> None:
     """FlopCounterMode and the module's own parameters, as the definitions' test has them."""

@@ -6,27 +6,28 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_net
 from layer_examples import EXAMPLES, Example
+from nets_of_tests import make_net
 
 import paleo
-from paleo.estimate import keep_shape
-from paleo.graph import typical
-from paleo.layers import Layer
-from paleo.layers.base import Kept
-from paleo.memory import OPTIMIZERS, footprint, largest_batch
-from paleo.memory.schedule import Schedule, scheduled
-from paleo.memory.step import Step
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.tensor import Shape
+from paleo.core.tensor import Shape
+from paleo.net.graph import typical
+from paleo.net.layers import Layer
+from paleo.net.layers.base import MemoryNeeds
+from paleo.net.spec import LayerSpec, NetSpec
+from paleo.step.memory import OPTIMIZERS, footprint, largest_batch
+from paleo.step.memory.liveness import Schedule, scheduled
+from paleo.step.memory.usage import Step
+from paleo.step.passes import keep_shape
 
 ADAM = OPTIMIZERS["adam"]
 
 
 def schedule_of(net: NetSpec, dtype: str, training: bool) -> Schedule:
-    return scheduled(net, typical(net, dtype, keep_shape), training=training)
+    return scheduled(typical(net, dtype, keep_shape), training=training)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["densenet40", "alex_v2_4gpu", "gpt2", "lstm_lm", "unet", "ssd300_resnet50"]
 )
@@ -41,10 +42,10 @@ def test_a_schedule_holds_at_other_batches_and_in_other_types(
     schedule, optimizer = schedule_of(net, own, training), ADAM if training else None
     for batch in (2, 5, np.array([1, 2, 9])):
         graph = paleo.build(net, batch, other, keep_shape)
-        step, anew = Step(net, graph, optimizer, schedule), Step(net, graph, optimizer)
+        step, anew = Step(graph, optimizer, schedule), Step(graph, optimizer)
         assert step.schedule is schedule
         assert np.array_equal(step.sums(), anew.sums())
-        assert step.points == anew.points
+        assert step.schedule.points == anew.schedule.points
         for point in (0, schedule.last_forward, len(schedule.points) - 1):
             assert all(map(np.array_equal, step.activations(point), anew.activations(point)))
 
@@ -57,8 +58,8 @@ def test_a_schedule_holds_for_every_type_of_layer(example: Example) -> None:
         for batch in (1, 2, 3, 40):
             graph = paleo.build(net, batch, "fp16", keep_shape)
             optimizer = ADAM if training else None
-            found = Step(net, graph, optimizer, schedule).sums()
-            assert found == Step(net, graph, optimizer).sums()
+            found = Step(graph, optimizer, schedule).sums()
+            assert found == Step(graph, optimizer).sums()
 
 
 def test_a_batch_of_one_has_tensors_of_its_own() -> None:
@@ -74,8 +75,8 @@ def test_a_batch_of_one_has_tensors_of_its_own() -> None:
     assert schedule.sizes(two)
     # Of one sample, nothing is repeated: the shift has the gradient of the output as it is.
     assert schedule.sizes(one) is None
-    assert Step(net, one, ADAM, schedule).schedule is not schedule
-    assert footprint(net, 1, optimizer="adam").peak == max(Step(net, one, ADAM).sums())
+    assert Step(one, ADAM, schedule).schedule is not schedule
+    assert footprint(net, 1, optimizer="adam").peak == max(Step(one, ADAM).sums())
 
 
 class Fickle(Layer):
@@ -84,8 +85,10 @@ class Fickle(Layer):
     def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
         return inputs[0]
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(inputs=(0,) if inputs[0][0] > 4 else (), forward=element_size)
+    def keeps(
+        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+    ) -> MemoryNeeds:
+        return MemoryNeeds(inputs=(0,) if inputs[0][0] > 4 else (), forward=element_size)
 
 
 def test_a_layer_that_keeps_something_else_at_another_batch_is_followed_there() -> None:

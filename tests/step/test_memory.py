@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import make_net
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_examples import EXAMPLES, Example
+from nets_of_tests import make_net
 
 import paleo
-from paleo.memory import OPTIMIZERS, Footprint, footprint, largest_batch
-from paleo.memory.step import Step
+from paleo.step.memory import OPTIMIZERS, Footprint, footprint, largest_batch
+from paleo.step.memory.usage import Step
 
 ONE = [1, 1, 1, 1]
 
@@ -43,10 +43,10 @@ def product(parent: str, outputs: int, **keys: Any) -> dict[str, Any]:
 
 def timeline(net: paleo.NetSpec, optimizer: str | None = "sgd") -> list[tuple[str, str, int]]:
     """Return the layer, the pass and the bytes alive at each point."""
-    step = Step(net, paleo.build(net), OPTIMIZERS[optimizer] if optimizer else None)
+    step = Step(paleo.build(net), OPTIMIZERS[optimizer] if optimizer else None)
     return [
-        (node.name, direction, bytes_)
-        for (node, direction), bytes_ in zip(step.points, step.sums(), strict=True)
+        (step.graph.nodes[node].name, direction, bytes_)
+        for (node, direction), bytes_ in zip(step.schedule.points, step.sums(), strict=True)
     ]
 
 
@@ -147,7 +147,9 @@ def test_what_is_joined_in_a_convolution_works_in_its_memory() -> None:
     # A function whose gradient takes its input leaves that as it is.
     smooth = make_net({"data": data(1, 2, 2, 1), "conv": conv("data", 1, 2, activation_fn="gelu")})
     assert footprint(smooth).layers[1].activations == 32 + 32
-    unknown = make_net({"data": data(1, 2, 2, 1), "conv": conv("data", 1, 2, activation_fn="my")})
+    unknown = make_net(
+        {"data": data(1, 2, 2, 1), "conv": conv("data", 1, 2, activation_fn="other")}
+    )
     assert footprint(unknown).layers[1].activations == 32 + 32
 
 
@@ -407,6 +409,7 @@ def test_in_inference_masks_and_statistics_are_not_made() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 @pytest.mark.parametrize("training", [True, False])
 def test_every_layer_has_a_footprint(example: Example, training: bool) -> None:
@@ -423,7 +426,7 @@ SOME = ["lenet5", "inception_v3", "resnet18", "densenet40", "lstm_lm", "alex_v2_
 @pytest.mark.parametrize("training", [True, False])
 def test_an_array_of_batch_sizes_gives_the_same_as_one_by_one(name: str, training: bool) -> None:
     batches = [1, 2, 5, 300]
-    many = footprint(name, np.array(batches), optimizer="adam", training=training)
+    many: Any = footprint(name, np.array(batches), optimizer="adam", training=training)
     for i, batch in enumerate(batches):
         one = footprint(name, batch, optimizer="adam", training=training)
         assert isinstance(one.peak, int)
@@ -435,6 +438,8 @@ def test_an_array_of_batch_sizes_gives_the_same_as_one_by_one(name: str, trainin
             assert np.broadcast_to(all_.output, 4)[i] == single.output
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("name", paleo.net_names())
 def test_the_footprint_of_every_net_adds_up(name: str) -> None:
     found = footprint(name, 4, optimizer="momentum")
@@ -450,6 +455,7 @@ def test_the_footprint_of_every_net_adds_up(name: str) -> None:
     assert inference.peak_pass == "forward"
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(SOME),
@@ -469,7 +475,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(
 
 
 def test_the_largest_batch_of_one_sample_or_none() -> None:
-    one = footprint("vgg16", 1).peak
+    one = int(footprint("vgg16", 1).peak)
     assert largest_batch("vgg16", one) == 1
     assert largest_batch("vgg16", one - 1) == 0
     assert largest_batch("vgg16", one + 0.5) == 1
@@ -486,7 +492,7 @@ def test_where_a_parameter_is_added_to_every_sample_one_fits_too() -> None:
     }
     net = make_net(layers)
     for batch in (1, 2, 3):
-        assert largest_batch(net, footprint(net, batch).peak) == batch
+        assert largest_batch(net, int(footprint(net, batch).peak)) == batch
 
 
 def test_workspace_is_added_at_every_point() -> None:

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 import paleo
-from paleo.memory import OPTIMIZERS, footprint
+from paleo.step.memory import OPTIMIZERS, footprint
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def _module() -> Any:
@@ -73,6 +73,7 @@ def test_the_page_has_nets_of_the_zoo_at_three_batch_sizes_each() -> None:
     assert [(c.net, c.batch_size) for c in INFERENCE] == list(benchmark.INFERENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [*TRAINING, *OTHERS, *INFERENCE], ids=lambda c: f"{c.net}-{c.batch_size}-{c.optimizer}"
 )

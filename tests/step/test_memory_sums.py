@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import make_net
+from nets_of_tests import make_net
 
 import paleo
-from paleo.memory import OPTIMIZERS, footprint, largest_batch
-from paleo.memory.step import Step
+from paleo.step.memory import OPTIMIZERS, footprint, largest_batch
+from paleo.step.memory.usage import Step
 
 
 def data(*shape: int) -> dict[str, Any]:
@@ -32,8 +32,9 @@ def product(parent: str, outputs: int, **keys: Any) -> dict[str, Any]:
 def check(layers: dict[str, Any], expected: list[tuple[str, str, int]]) -> None:
     """Compare layer, pass and bytes alive at each point of a step, and the peak."""
     net = make_net(layers)
-    step = Step(net, paleo.build(net), OPTIMIZERS["sgd"])
-    points = [(node.name, direction) for node, direction in step.points]
+    step = Step(paleo.build(net), OPTIMIZERS["sgd"])
+    nodes = step.graph.nodes
+    points = [(nodes[node].name, direction) for node, direction in step.schedule.points]
     assert [(*point, size) for point, size in zip(points, step.sums(), strict=True)] == expected
     found = footprint(net)
     name, direction, size = max(expected, key=lambda point: point[2])

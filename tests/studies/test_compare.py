@@ -10,13 +10,13 @@ from typing import Any
 
 import click.testing
 import pytest
-from conftest import make_net
+from nets_of_tests import make_net
 
 import paleo
 from paleo.cli import cli, options
-from paleo.compare import MAX_VARIANTS, Comparison, Figures, compare
-from paleo.memory import footprint
-from paleo.report import FORMATS
+from paleo.step.memory import footprint
+from paleo.studies.compare.comparison import MAX_VARIANTS, Comparison, Figures, compare
+from paleo.views.table import FORMATS
 
 DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]}
 POOL = {"type": "Pooling", "ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
@@ -117,7 +117,6 @@ def test_the_time_of_a_layer_is_both_passes_and_of_the_net_the_update_too() -> N
     assert difference.other.total.update == update
     assert difference.other.total.time == pytest.approx(sum(expected.values()) + update)
     (row,) = paleo.simulate(small(8), batch_size=2, workers=1, scaling="weak").runs[0].rows
-    assert isinstance(row, paleo.DataRow)
     assert difference.other.total.time == row.compute
 
 
@@ -126,11 +125,12 @@ def test_one_net_is_compared_with_itself_under_other_settings() -> None:
     found = compare(
         small(4, **layers), device=["K40", "K80"], cost_model="roofline", ppp_comp=[1, 0.5]
     )
-    names = [
-        (each.other.settings.device, each.other.settings.ppp_comp) for each in found.differences
+    reference, *others = [
+        (variant.settings.plan.device.name, variant.settings.plan.ppp_comp)
+        for variant in (found.reference, *(each.other for each in found.differences))
     ]
-    assert (found.reference.settings.device, found.reference.settings.ppp_comp) == ("K40", 1)
-    assert names == [("K40", 0.5), ("K80", 1), ("K80", 0.5)]
+    assert reference == ("K40", 1)
+    assert others == [("K40", 0.5), ("K80", 1), ("K80", 0.5)]
     # roofline: a ReLU takes what memory takes, at 288 GB/s or 480 GB/s, at half of it twice that.
     factors = [each.layers[-1].factors() for each in found.differences]
     assert [each["time_factor"] for each in factors] == pytest.approx([2, 0.6, 1.2])
@@ -456,15 +456,17 @@ def test_programs_are_told_what_is_wrong_with_settings_too() -> None:
     for wrong in ({"device": []}, {"batch_size": 3.5}, {"ppp_comp": [None]}, {"optimizer": 3}):
         with pytest.raises(paleo.PaleoError):
             compare(["nin", "nin"], **wrong)
+    wrong = [np.array([1, 2]), 3]
     with pytest.raises(paleo.PaleoError, match="batch_size: expected one number, got"):
-        compare("nin", batch_size=[np.array([1, 2]), 3])
-    found = compare("nin", batch_size=np.array([1, 2]), ppp_comp=np.array([0.5]))
+        compare("nin", batch_size=wrong)
+    arrays: dict[str, Any] = {"batch_size": np.array([1, 2]), "ppp_comp": np.array([0.5])}
+    found = compare("nin", **arrays)
     assert [only(found).other.settings.batch_size] == [2]
     json.dumps(found.to_dict(), allow_nan=False)
 
 
 def test_a_device_of_ones_own_may_be_in_the_list(tmp_path: Path) -> None:
-    source = Path(paleo.__file__).parent / "hardware" / "devices" / "K40.toml"
+    source = Path(paleo.__file__).parent / "cluster" / "devices" / "K40.toml"
     own = tmp_path / "own.toml"
     own.write_text(source.read_text("utf-8").replace("K40", "MINE"), "utf-8")
     found = as_json("nin", f"--device=K40,{own}")["comparisons"][0]

@@ -13,10 +13,10 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.core.operations import Fused, Kind, MatMul, Stream, Update
 from paleo.costs import COST_MODELS, Target, Time
-from paleo.explain import find_layers
-from paleo.report import in_unit, to_text
-from paleo.work import Fused, MatMul, Stream, Update
+from paleo.studies.explain import find_layers
+from paleo.views.table import in_unit, to_text
 
 #: 1 TFLOP/s and 100 GB/s: ten FLOPs a byte.
 ROUND = paleo.Device.from_rates("round", clock=1e9, peak=1e12, memory_bandwidth=1e11)
@@ -85,7 +85,6 @@ def test_the_parts_of_a_summary_and_a_simulation_agree(model: str) -> None:
             "alex_v2", device="K80", batch_size=8, workers=workers, scaling="weak", cost_model=model
         ).runs
         row = run.rows[0]
-        assert isinstance(row, paleo.DataRow)
         values, expected = row.to_dict(), summary.to_dict()
         for of in ("forward", "backward"):
             for part in ("compute", "memory", "overhead"):
@@ -114,15 +113,15 @@ def test_every_cost_model_explains_what_it_prices(model: str) -> None:
     product = MatMul(512, 512, 512, 4)
     for operation in (
         product,
-        Stream("relu", (1_000_000,), (1_000_000,)),
-        Fused(product, (Stream("bias", (), ()), Stream("elementwise", (1_000_000,), ()))),
+        Stream(Kind.FUNCTION, (1_000_000,), (1_000_000,)),
+        Fused(product, (Stream(Kind.BIAS, (), ()), Stream(Kind.ELEMENTWISE, (1_000_000,), ()))),
         Update(1000, 4),
     ):
         found = COST_MODELS[model].explain(operation, target)
         assert found.time == COST_MODELS[model].price(operation, target)
         assert found.bound == found.time.bound
         assert found.algorithm
-    fused = COST_MODELS[model].explain(Fused(product, (Stream("bias", (), ()),)), target)
+    fused = COST_MODELS[model].explain(Fused(product, (Stream(Kind.BIAS, (), ()),)), target)
     assert fused.details[-1] == ("in its kernel", "bias", "")
     assert fused.algorithm == COST_MODELS[model].explain(product, target).algorithm
 
@@ -278,7 +277,7 @@ def test_separated_values_have_a_row_for_each_operation() -> None:
 
 
 def test_a_table_fits_a_narrow_terminal() -> None:
-    from paleo.tables.summary import explanation_table
+    from paleo.views.tables.summary import explanation_table
 
     summary = paleo.summarize(
         "alex_v2", device="V100_SXM2_16GB", cost_model="tiled", explain=["conv1"], fuse=True

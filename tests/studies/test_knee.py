@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 
 import paleo
 from paleo.cli import cli
-from paleo.datasets import DATASETS, Schedule
-from paleo.memory import largest_batch
-from paleo.parallelism import DataParallel
-from paleo.quantity import ceil_log2
-from paleo.scaling import LIMIT, Curve, balance, curve, knee, own_batches
+from paleo.core.quantity import ceil_log2
+from paleo.step.memory import largest_batch
+from paleo.step.parallelism import DataParallel
+from paleo.step.results import Run
+from paleo.studies.datasets import DATASETS, Schedule
+from paleo.studies.knee import LIMIT, Curve, balance, curve, knee, own_batches
 
 FAST = settings(max_examples=200, deadline=None)
 
@@ -115,6 +116,7 @@ def curves(draw: Any) -> tuple[Curve, int]:
     return made, limit
 
 
+@pytest.mark.slow
 @FAST
 @given(curves())
 def test_the_knee_is_that_of_looking_at_every_count(case: tuple[Curve, int]) -> None:
@@ -132,6 +134,7 @@ def test_the_knee_is_that_of_looking_at_every_count(case: tuple[Curve, int]) -> 
     assert knee(made, limit) == (None if at_the_end else best)
 
 
+@pytest.mark.slow
 @FAST
 @given(curves())
 def test_the_balance_is_that_of_looking_at_every_count(case: tuple[Curve, int]) -> None:
@@ -176,6 +179,8 @@ def test_batches_of_more_workers_than_the_limit_are_left_out() -> None:
     assert found == sorted(set(found), reverse=True)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("scaling", ["weak", "strong"])
 @pytest.mark.parametrize("model", list(paleo.COST_MODELS))
 @pytest.mark.parametrize(("net", "batch"), [("alex_v2", 100), ("nin", 1000), ("lenet5", 64)])
@@ -207,6 +212,8 @@ def test_the_knees_of_a_net_are_those_of_all_worker_counts(
         assert run.worth.balance[scheme] == least
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("name", paleo.net_names())
 def test_no_worker_computes_a_larger_batch_in_less_time(name: str) -> None:
     # The search for knees counts on it, where a cost model says so.
@@ -260,7 +267,7 @@ def test_batches_computed_at_once_are_those_computed_one_by_one() -> None:
 # In `paleo simulate`
 
 
-def runs(**settings: Any) -> tuple[paleo.Run, ...]:
+def runs(**settings: Any) -> tuple[Run, ...]:
     return paleo.simulate("alex_v2", **settings).runs
 
 
@@ -301,13 +308,14 @@ def test_large_nets_are_evaluated_as_arrays_with_the_same_knees(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one_by_one = [run.worth for run in runs(batch_size=100)]
-    module = importlib.import_module("paleo.simulate")
+    module = importlib.import_module("paleo.studies.simulate")
     monkeypatch.setattr(module, "_WORTH_ARRAYS", 0)
     assert [run.worth for run in runs(batch_size=100)] == one_by_one
 
 
 def test_the_table_says_what_is_worth_it_and_the_json_too() -> None:
     arguments = ["simulate", "nin", "--device=K40", "--network=infiniband", "--num_workers=1"]
+    arguments += ["--scaling=weak,strong"]
 
     def call(*more: str) -> str:
         result = click.testing.CliRunner().invoke(cli, [*arguments, *more])

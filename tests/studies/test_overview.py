@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 import paleo
-from paleo.charts.memory import memory_chart
-from paleo.charts.scaling import scaling_charts
-from paleo.charts.training import metrics_charts, training_charts
-from paleo.datasets import Schedule
-from paleo.errors import SettingError
-from paleo.hardware import Price
-from paleo.memory import fit
-from paleo.overview import Study, overview
-from paleo.parallelism import Computations, Plan
-from paleo.report import Column, Table, to_cells
-from paleo.rows import WholeStep
-from paleo.software import SOFTWARE
-from paleo.tables.base import common_notes
-from paleo.tables.overview import headlines, hints, memory_headline, overview_table
-from paleo.tables.simulation import simulation_table
-from paleo.training import Training, checked_price
+from paleo.cluster import Price
+from paleo.cluster.frameworks import SOFTWARE
+from paleo.core.errors import SettingError
+from paleo.step.memory import fit
+from paleo.step.parallelism import Computations, Plan
+from paleo.step.pieces import TRANSFER, Piece, WholeStep
+from paleo.studies.datasets import Schedule
+from paleo.studies.overview import Study, overview
+from paleo.studies.training import Training, checked_price
+from paleo.views.charts.memory import memory_chart
+from paleo.views.charts.scaling import scaling_charts
+from paleo.views.charts.training import metrics_charts, training_charts
+from paleo.views.table import Column, Table, to_cells
+from paleo.views.tables.base import common_notes
+from paleo.views.tables.overview import headlines, hints, memory_headline, overview_table
+from paleo.views.tables.simulation import simulation_table
 
 ON: dict[str, Any] = {"device": "K80", "network": "infiniband", "batch_size": 256}
 
@@ -88,7 +88,12 @@ def test_a_study_computes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None
     first = study.overview(network="ethernet", scaling="strong")
     asked = []
     compute = Plan.passes
-    monkeypatch.setattr(Plan, "passes", lambda *a, **k: asked.append(1) or compute(*a, **k))
+
+    def passes(*arguments: Any, **settings: Any) -> Any:
+        asked.append(1)
+        return compute(*arguments, **settings)
+
+    monkeypatch.setattr(Plan, "passes", passes)
     again = study.overview(network="infiniband", scaling="strong", scheme="OneToAll", price=1)
     assert not asked
     assert again.row.compute == first.row.compute
@@ -157,7 +162,12 @@ def test_the_knee_of_many_batches_computes_each_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Computations, "MOST", 8)
     calls = []
     compute = Plan.passes
-    monkeypatch.setattr(Plan, "passes", lambda *a, **k: calls.append(1) or compute(*a, **k))
+
+    def passes(*arguments: Any, **settings: Any) -> Any:
+        calls.append(1)
+        return compute(*arguments, **settings)
+
+    monkeypatch.setattr(Plan, "passes", passes)
     # 1,000 samples are shared out in 62 ways, more than are kept.
     run = paleo.simulate("lenet5", scaling="strong", batch_size=1000, workers=[1]).runs[0]
     assert run.worth.knee
@@ -202,12 +212,14 @@ def test_charts_of_scaling_hold_what_the_rows_say() -> None:
     assert [each.chosen for each in speedup.series if each.chosen] == ["chosen"]
     assert one.x == (1, 2, 4, 8, 16, 32, 64, 128)
     rows: Any = run.rows
-    assert one.y == tuple(row.speedup("OneToAll") for row in rows)
+    assert one.y == tuple(row.whole_step("OneToAll").speedup for row in rows)
     assert speedup.series[-1].is_reference
     assert speedup.series[-1].y == one.x
     assert step.y_label == "time of a step (ms)"
-    assert step.series[0].y == tuple(row.step("OneToAll") / 1e-3 for row in rows)
-    assert efficiency.series[0].y == tuple(100 * row.efficiency("OneToAll") for row in rows)
+    assert step.series[0].y == tuple(row.total("OneToAll") / 1e-3 for row in rows)
+    assert efficiency.series[0].y == tuple(
+        100 * row.whole_step("OneToAll").efficiency for row in rows
+    )
     assert "K80, infiniband, data-parallel, strong scaling, batch 256" in speedup.setting
 
 
@@ -267,8 +279,11 @@ def test_the_chart_of_memory_has_parts_peak_and_capacity() -> None:
 def test_a_figure_alone_is_in_a_unit_of_which_it_is_one_or_more(seconds: float, text: str) -> None:
     step = WholeStep(1, 1, seconds, seconds, 1)
     found = overview("lenet5", epochs=1, dataset_size=128)  # one step
-    row = dataclasses.replace(found.row, forward=step.seconds, backward=0.0, update=0.0)
-    row = dataclasses.replace(row, communication={"OneToAll": 0.0})
+    row = dataclasses.replace(
+        found.row,
+        pieces=(Piece("forward", "forward", step.seconds),),
+        exchanges={"OneToAll": Piece("exchange", TRANSFER, 0.0)},
+    )
     run = dataclasses.replace(found.run, rows=(row,))
     (head,) = headlines(dataclasses.replace(found, run=run))
     assert {each["key"]: each["value"] for each in head["items"]}["time"] == text
@@ -289,7 +304,7 @@ def test_a_head_is_in_words() -> None:
     assert [each["workers"] for each in heads] == [row.workers for row in found.rows]
     items = {each["key"]: each["value"] for each in heads[1]["items"]}
     assert items["scheme"] == found.row.best_scheme
-    assert items["speedup"] == f"{found.row.speedup(found.row.best_scheme):.3f}"
+    assert items["speedup"] == f"{found.row.whole_step(found.row.best_scheme).speedup:.3f}"
     assert items["cost"].endswith(" USD")
     assert items["price"] == "0.995 USD"
     assert "scheme" not in {each["key"] for each in heads[0]["items"]}  # a worker alone
@@ -299,8 +314,10 @@ def test_a_head_is_in_words() -> None:
     assert memory_headline(found)[1]["value"].startswith("fits in")
     assert not any(each["is_warning"] for each in memory_headline(found))
     large = overview("vgg16", **{**ON, "batch_size": 4096})
+    capacity = large.study.device.memory_capacity
+    assert capacity is not None
     assert [each["value"] for each in memory_headline(large) if each["is_warning"]] == [
-        f"does not fit in {large.study.device.memory_capacity / 2**30:g} GiB"
+        f"does not fit in {capacity / 2**30:g} GiB"
     ]
     assert hints(found) == []
     assert hints(overview("nin", device="K40", epochs=1, dataset="mnist")) == [

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from paleo.errors import PaleoError
+from paleo.core.errors import PaleoError
 
-ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.alike
+ROOT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.alike, pytest.mark.slow]
 SCRIPTS = ROOT / "scripts"
 #: How far each page says that it is from the demo, at most.
 DEMO = {"inception": 0.003, "mxnet": 0.004, "alexnet_scalability": 0.007}

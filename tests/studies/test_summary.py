@@ -13,9 +13,9 @@ import pytest
 
 import paleo
 from paleo.cli import cli
-from paleo.report import to_cells
-from paleo.tables.summary import summary_table
-from paleo.work import total_work
+from paleo.core.operations import total_work
+from paleo.views.table import to_cells
+from paleo.views.tables.summary import summary_table
 
 #: A product with bias and a ReLU: 2 samples of 3 features, 4 outputs.
 SMALL = {
@@ -42,12 +42,8 @@ def test_each_layer_has_the_seconds_of_its_passes_on_a_device(net: Any) -> None:
     assert (data.forward, data.backward) == (0, 0)
     on = found.timed_on
     assert on is not None
-    assert (on.device, on.cost_model, on.ppp_comp, on.use_pipeline) == (
-        "K40",
-        "roofline",
-        0.5,
-        False,
-    )
+    assert (on.plan.device.name, on.plan.cost_model.name) == ("K40", "roofline")
+    assert (on.plan.ppp_comp, on.plan.use_pipeline) == (0.5, False)
 
 
 @pytest.mark.parametrize("name", ["alex_v2_2gpu", "dcgan_discriminator", "lstm_lm"])
@@ -64,8 +60,7 @@ def test_the_totals_are_those_of_the_passes_of_a_worker(name: str, cost_model: s
         use_pipeline=True,
     ).runs
     (row,) = run.rows
-    assert isinstance(row, paleo.DataRow)
-    assert (found.forward, found.backward) == (row.forward, row.backward)
+    assert (found.forward, found.backward) == (row["forward"], row["backward"])
 
 
 def test_without_a_device_there_are_no_times() -> None:
@@ -113,7 +108,7 @@ def test_what_a_device_does_for_equal_layers_is_summed_up_once(
         sums.append(operations)
         return total_work(operations)
 
-    monkeypatch.setattr("paleo.summary.total_work", counted)
+    monkeypatch.setattr("paleo.studies.summary.total_work", counted)
     work = {(each.layer, each.pass_name): each.flops for each in found.reached}
     assert [work[name, "forward"] for name in "abc"] == [64, 64, 64]
     assert [work[name, "backward"] for name in "abc"] == [64, 128, 128]

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import make_net
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nets_of_tests import make_net
 from timelines import hardware, nets, two_layers
 
 import paleo
-from paleo.timeline import MAX_EVENTS, Timeline, timeline
+from paleo.step.timeline.drawing import MAX_EVENTS
+from paleo.step.timeline.values import Timeline
+from paleo.studies.timeline import timeline
 
 CLOSE = 1e-9
 
@@ -21,13 +23,14 @@ CLOSE = 1e-9
 def predicted(net: Any, **how: Any) -> tuple[float, float]:
     """Return what `paleo.simulate` says a timeline is long, and the sum of all its events."""
     scheme = how.pop("scheme", None)
+    run: Any
     (run,) = paleo.simulate(net, schemes=scheme, **{"scaling": "weak", **how}).runs
     if run.parallel == "model":
-        return sum(row.lower for row in run.rows), sum(row.upper for row in run.rows)
+        return sum(row.total() for row in run.rows), sum(row.busy for row in run.rows)
     if run.step:
         return run.step.seconds, run.step.seconds
     (row,) = run.rows
-    return row.step(scheme or row.best_scheme), 0.0
+    return row.total(scheme or row.best_scheme), 0.0
 
 
 def below_zero(net: Any, **how: Any) -> bool:
@@ -35,7 +38,7 @@ def below_zero(net: Any, **how: Any) -> bool:
     if how.get("parallel") != "hybrid":
         return False
     rows = paleo.simulate(net, **how).runs[0].rows
-    return any(min(row.forward, row.backward) < 0 for row in rows)
+    return any(row.is_below_zero for row in rows)
 
 
 def check_sums(found: Timeline, seconds: float) -> None:
@@ -202,6 +205,8 @@ PARALLEL = st.one_of(
 )
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @settings(max_examples=120, deadline=None)
 @given(nets(), HOW, PARALLEL)
 def test_events_of_each_worker_add_up_to_the_prediction(
@@ -219,15 +224,18 @@ def test_events_of_each_worker_add_up_to_the_prediction(
         assert found.busy == pytest.approx(upper, rel=CLOSE)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("model", paleo.COST_MODELS)
 @pytest.mark.parametrize("net", ["alex_v2_4gpu", "alex_v2_8gpu", "googlenet", "lstm_lm"])
 def test_predefined_nets_add_up_under_every_parallelism(net: str, model: str) -> None:
-    for how in (
+    cases: tuple[dict[str, Any], ...] = (
         {"workers": 6, "scaling": "strong"},
         {"parallel": "model"},
         {"parallel": "hybrid", "hybrid_workers": 4},
         {"parallel": "hybrid", "hybrid_workers": 8, "use_pipeline": True},
-    ):
+    )
+    for how in cases:
         how |= {"cost_model": model}
         found = timeline(net, **how)
         seconds, upper = predicted(net, **how)
@@ -237,9 +245,26 @@ def test_predefined_nets_add_up_under_every_parallelism(net: str, model: str) ->
             assert found.busy == pytest.approx(upper, rel=CLOSE)
 
 
+@pytest.mark.slow
+@settings(max_examples=40, deadline=None)
+@given(nets(), HOW, st.integers(1, 4), st.sampled_from(list(paleo.COLLECTIVES)))
+def test_events_add_up_to_the_piece_that_they_are_of(
+    net: paleo.NetSpec, how: dict[str, Any], workers: int, scheme: str
+) -> None:
+    found = timeline(net, **how, workers=workers, scheme=scheme)
+    (run,) = paleo.simulate(net, **how, workers=workers, schemes=scheme, scaling="weak").runs
+    (step,) = run.rows
+    for piece in (*step.pieces, *step.exchanges.values()):
+        fine = (e.seconds for e in found.of(0, lane=0) if e.category == piece.category)
+        waits = sum(e.seconds for e in found.of(0) if e.name == "wait")
+        assert sum(fine) == pytest.approx(
+            piece.seconds - (waits if piece.category == "transfer" else 0), rel=CLOSE
+        )
+
+
 @pytest.mark.parametrize("dtype", ["fp16", "mixed_bf16", "int8"])
 def test_other_element_types_add_up(dtype: str) -> None:
-    how = {"device": "A100_SXM_80GB", "dtype": dtype, "workers": 3}
+    how: dict[str, Any] = {"device": "A100_SXM_80GB", "dtype": dtype, "workers": 3}
     check_sums(timeline("resnet18", **how), predicted("resnet18", **how)[0])
 
 
@@ -360,7 +385,8 @@ def test_the_batches_of_2017_that_have_no_layers_of_their_own_say_so() -> None:
 
 
 def test_a_time_below_zero_cannot_be_drawn() -> None:
-    how = {"parallel": "hybrid", "hybrid_workers": 100_000, "cost_model": "paleo2017"}
+    how: dict[str, Any] = {"parallel": "hybrid", "hybrid_workers": 100_000}
+    how["cost_model"] = "paleo2017"
     with pytest.raises(paleo.SettingError, match=r"below zero for the slices with 100000 workers"):
         timeline("alex_v2_4gpu", **how)
 
@@ -378,9 +404,9 @@ def test_more_events_than_a_viewer_opens_are_refused() -> None:
 
 def test_a_net_that_takes_no_time_has_no_timeline() -> None:
     net = make_net({"data": {"type": "Input", "parents": [], "tensor": [1, 3]}})
-    for how in ({}, {"parallel": "model"}, {"parallel": "hybrid"}):
+    for parallel in ("data", "model", "hybrid"):
         with pytest.raises(paleo.SettingError, match="there is no timeline to draw"):
-            timeline(net, **how, cost_model="roofline")
+            timeline(net, parallel=parallel, cost_model="roofline")
 
 
 def test_timelines_are_values() -> None:

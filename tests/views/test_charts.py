@@ -9,23 +9,24 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.charts.base import Chart, Series, in_one_unit, looks_of
-from paleo.charts.difference import differences
-from paleo.charts.layers import (
+from paleo.step.memory import Fit, Footprint, LayerMemory, footprint
+from paleo.step.pieces import TRANSFER, Piece
+from paleo.studies.overview import overview
+from paleo.studies.summary import Reached, Roof
+from paleo.views.charts.base import Chart, Series, in_one_unit, looks_of
+from paleo.views.charts.difference import differences
+from paleo.views.charts.layers import (
     computation_by_layer,
     footprint_by_layer,
     memory_by_layer,
     time_by_layer,
 )
-from paleo.charts.memory import memory_chart
-from paleo.charts.numbers import counted, plain, shown
-from paleo.charts.results import of_metrics, of_simulation, of_summaries
-from paleo.charts.roofline import roofline
-from paleo.charts.scaling import scaling_charts
-from paleo.charts.training import training_charts
-from paleo.memory import Fit, Footprint, LayerMemory, footprint
-from paleo.overview import overview
-from paleo.summary import Reached, Roof
+from paleo.views.charts.memory import memory_chart
+from paleo.views.charts.numbers import counted, plain, shown
+from paleo.views.charts.results import of_metrics, of_simulation, of_summaries
+from paleo.views.charts.roofline import roofline
+from paleo.views.charts.scaling import scaling_charts
+from paleo.views.charts.training import training_charts
 
 #: A product with bias and a ReLU: 2 samples of 3 features, 4 outputs.
 SMALL = {
@@ -258,7 +259,11 @@ def test_the_best_scheme_on_most_workers_is_chosen_wherever_they_stand(
     (row, *_) = found.rows
     seconds = {True: {"OneToAll": 2.0, "TreeAllReduce": 1.0}, False: {"OneToAll": 1.0}}
     seconds[False]["TreeAllReduce"] = 2.0
-    rows = tuple(replace(row, workers=k, communication=seconds[k == 8]) for k in counts)
+    exchanges = {
+        is_most: {name: Piece("exchange", TRANSFER, took) for name, took in by_scheme.items()}
+        for is_most, by_scheme in seconds.items()
+    }
+    rows = tuple(replace(row, workers=k, exchanges=exchanges[k == 8]) for k in counts)
     found = replace(found, run=replace(found.run, rows=rows))
     assert (found.run.largest, found.run.best_scheme) == (rows[counts.index(8)], "TreeAllReduce")
     for chart in (*scaling_charts(found.run), *training_charts(found)):
@@ -315,7 +320,7 @@ def test_a_hybrid_step_is_the_sum_of_its_parts() -> None:
 
 def test_steps_of_all_runs_are_in_the_unit_of_the_longest() -> None:
     # Of 1,000 workers, one to all takes seconds; one worker's step is some milliseconds.
-    charts = of_simulation(paleo.simulate("nin", workers=(1, 1000)))
+    charts = of_simulation(paleo.simulate("nin", workers=(1, 1000), scaling=("weak", "strong")))
     assert [chart.y_label for chart in charts if chart.key == "step"] == ["time of a step (s)"] * 2
 
 
@@ -346,13 +351,15 @@ def test_memory_is_stacked_below_its_peak_and_the_capacity() -> None:
 
 
 def test_metrics_are_drawn_as_far_as_they_are_known() -> None:
+    cases: tuple[dict[str, Any], ...] = (
+        {},
+        {"epochs": 1, "dataset": "imagenet"},
+        {"epochs": 1, "dataset": "imagenet", "price": 1},
+    )
     keys = [
         [chart.key for chart in of_metrics(paleo.metrics("nin", workers=[1, 2], **settings))]
-        for settings in (
-            {}, {"epochs": 1, "dataset": "imagenet"},
-            {"epochs": 1, "dataset": "imagenet", "price": 1},
-        )
-    ]  # fmt: skip
+        for settings in cases
+    ]
     assert keys == [["steps"], ["steps", "time"], ["steps", "time", "cost"]]
     (alone,) = of_metrics(paleo.metrics("nin", ppp_comm=0.5, use_pipeline=True, scaling="weak"))
     assert [series.name for series in alone.series] == ["computation"]  # there is nobody to talk to
@@ -362,7 +369,7 @@ def test_metrics_are_drawn_as_far_as_they_are_known() -> None:
         "cost model tiled, ppp_comp 1, ppp_comm 0.5, pipelined"
     )
     (chart,) = of_metrics(found := paleo.metrics("nin", workers=[1, 2]))
-    assert "strong scaling, batch 128, " in chart.setting
+    assert "weak scaling, batch 128, " in chart.setting
     assert chart.series[0].x == ("nin, 1 worker", "nin, 2 workers")
     times = values(chart)
     assert times["communication"]["nin, 2 workers"] == pytest.approx(1e3 * found[1].communication)
@@ -428,3 +435,10 @@ def test_looks_go_by_name_and_not_by_place() -> None:
     roof = Series("roof", ("x",), (1.0,), is_reference=True)
     chart = Chart("k", "bars", "T", "s", "x", "y", (Series("a", ("x",), (1.0,)), known, roof))
     assert [series["look"] for series in chart.to_dict()["series"]] == [0, 2, None]
+
+
+def test_a_layer_without_parameters_makes_no_difference_of_them() -> None:
+    # More layers with parameters than are all shown, of which none differs; one without is removed.
+    fewer = paleo.edit("resnet50", remove="conv1_relu")
+    charts = differences(paleo.compare(["resnet50", fewer]))
+    assert [chart.key for chart in charts] == ["totals", "time", "memory"]

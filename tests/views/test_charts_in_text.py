@@ -10,18 +10,18 @@ from pathlib import Path
 
 import click.testing
 import pytest
+from validation import hide
 
 import paleo
-from paleo.charts.base import Chart, Series
-from paleo.charts.layers import memory_by_layer, time_by_layer
-from paleo.charts.results import of_simulation
-from paleo.charts.roofline import roofline
 from paleo.cli import cli
-from paleo.report import columns_of
-from paleo.textchart import text_chart
-from tests.validation import hide
+from paleo.views.charts.base import Chart, Series
+from paleo.views.charts.layers import memory_by_layer, time_by_layer
+from paleo.views.charts.results import of_simulation
+from paleo.views.charts.roofline import roofline
+from paleo.views.charts_in_text import text_chart
+from paleo.views.table import columns_of
 
-MEASURED = Path(__file__).parents[1] / "docs" / "example_measurements.csv"
+MEASURED = Path(__file__).parents[2] / "docs" / "example_measurements.csv"
 TWO = Chart(
     "time", "bars", "Time by layer", "a net", "layer", "time (ms)",
     (Series("forward", ("conv", "fc"), (4.0, 1.0)), Series("backward", ("conv", "fc"), (6.0, 1.5))),
@@ -116,6 +116,7 @@ def test_points_of_numbers_stand_below_each_other_where_there_is_room() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [40, 60, 80, 133])
 @pytest.mark.parametrize("unicode", [True, False])
 def test_no_line_is_wider_than_the_terminal(width: int, unicode: bool) -> None:
@@ -159,6 +160,7 @@ def test_nothing_is_refused() -> None:
         text_chart(Chart("k", "bars", "T", "s", "x", "y", (Series("a", ("b",), (0,)),)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -190,6 +192,7 @@ def test_it_goes_with_tables_only(option: str) -> None:
     assert said == "paleo: --plot - goes with tables only (see paleo simulate --help)\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("encoding", "bar"), [("ascii", "###"), ("utf-8", "███")])
 def test_blocks_are_printed_where_the_output_has_them(encoding: str, bar: str) -> None:
     done = subprocess.run(

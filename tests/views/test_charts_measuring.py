@@ -16,15 +16,15 @@ import fake_executor
 import pytest
 from fake_executor import INFERENCE, PARTS, SECONDS, STOP, Clock
 from modelled_executor import POINTS, Modelled
+from validation import device_file, hide
 
 import paleo
-from paleo.calibrate import Calibration, calibrate, calibration, system
-from paleo.charts.base import Chart
-from paleo.charts.measuring import of_calibration, of_fullpasses, of_profiles
 from paleo.cli import cli
-from paleo.profile import fullpass, profile
-from paleo.textchart import text_chart
-from tests.validation import device_file, hide
+from paleo.measure.calibrate import Calibration, calibrate, calibration, system
+from paleo.measure.profile import fullpass, profile
+from paleo.views.charts.base import Chart
+from paleo.views.charts.measuring import of_calibration, of_fullpasses, of_profiles
+from paleo.views.charts_in_text import text_chart
 
 #: A product with bias and a ReLU: 2 samples of 3 features, 4 outputs.
 SMALL: dict[str, dict[str, Any]] = {
@@ -313,6 +313,8 @@ def calibrated(tmp_path: Path) -> Calibration:
     return calibrate("torch", device=device_file(tmp_path), name="mine")
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_points_of_a_calibration_are_by_kind(machine: Modelled, tmp_path: Path) -> None:
     found = calibrated(tmp_path)
     fitted, others = of_calibration(found)
@@ -340,6 +342,8 @@ def test_points_of_a_calibration_are_by_kind(machine: Modelled, tmp_path: Path) 
     assert sorted(filter(None, product.y)) == pytest.approx(sorted(factor * y for _, y in expected))
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_a_kind_of_one_shape_is_drawn_by_its_own_fit_alone(
     machine: Modelled, tmp_path: Path
 ) -> None:
@@ -353,6 +357,7 @@ def test_a_kind_of_one_shape_is_drawn_by_its_own_fit_alone(
 # Commands
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["profile", "fullpass"])
 def test_commands_draw_beside_their_table(
     clock: Clock, file: Callable[..., str], command: str
@@ -411,6 +416,7 @@ def test_a_picture_that_cannot_be_is_said_before_anything_is_measured(
     assert said("--plot=plot.svg").startswith("a plot needs Matplotlib; ")
 
 
+@pytest.mark.slow
 def test_inference_of_many_nets_is_one_picture(clock: Clock, file: Callable[..., str]) -> None:
     pytest.importorskip("matplotlib", reason="needs Matplotlib")
     nets = [file()] * 30
@@ -432,6 +438,7 @@ def test_an_interrupt_draws_what_there_is(
     assert Path("plot.svg").exists()
 
 
+@pytest.mark.slow
 def test_where_nothing_was_measured_the_predictions_are_drawn(
     clock: Clock, file: Callable[..., str]
 ) -> None:
@@ -441,6 +448,8 @@ def test_where_nothing_was_measured_the_predictions_are_drawn(
     assert Path("plot.svg").exists()
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_calibrate_draws_its_points(machine: Modelled) -> None:
     pytest.importorskip("matplotlib", reason="needs Matplotlib")
     arguments = ("calibrate", "-o", "mine.toml", "--device", "../round.toml")
@@ -476,14 +485,16 @@ def test_calibrate_says_what_cannot_be_drawn_before_it_measures(
 # Pictures
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("count", [2, 5, 150])
 @pytest.mark.parametrize("direction", ["forward", "all"])
 def test_nothing_overlaps_whatever_the_number_of_layers(
     clock: Clock, net: Any, count: int, direction: str
 ) -> None:
     pytest.importorskip("matplotlib", reason="needs Matplotlib")
-    from paleo import plots
-    from tests.test_plots import overlapping
+    from paleo.views import plots
+    from tests.views.test_plots import overlapping
 
     executors = ["fake", "slow"]
     found = profile(
@@ -497,10 +508,12 @@ def test_nothing_overlaps_whatever_the_number_of_layers(
     assert overlapping(plots.fullpass(both.runs[0])) == []
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 def test_a_calibration_is_a_picture(machine: Modelled, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs Matplotlib")
-    from paleo import plots
-    from tests.test_plots import overlapping
+    from paleo.views import plots
+    from tests.views.test_plots import overlapping
 
     figure = plots.calibration(calibrated(tmp_path))
     assert overlapping(figure) == []

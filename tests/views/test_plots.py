@@ -13,13 +13,13 @@ from typing import Any
 
 import click.testing
 import pytest
+from validation import hide
 
 import paleo
-from paleo.charts.base import Chart, Series
-from paleo.charts.results import of_simulation
 from paleo.cli import cli
-from paleo.plots.style import look, looks
-from tests.validation import hide
+from paleo.views.charts.base import Chart, Series
+from paleo.views.charts.results import of_simulation
+from paleo.views.plots.style import look, looks
 
 pytest.importorskip("matplotlib", reason="needs Matplotlib")
 
@@ -28,8 +28,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.container import BarContainer
 from matplotlib.text import Text
 
-from paleo import plots
-from paleo.plots.scatter import scatter
+from paleo.step.memory import fit
+from paleo.views import plots
+from paleo.views.plots.scatter import scatter
 
 LONG = "block_{:03}/a_rather_long_inner_block/convolution_with_bias_and_activation"
 
@@ -111,6 +112,7 @@ def overlapping(figure: Any) -> list[tuple[str, str]]:
     return found + outside
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 @pytest.mark.parametrize("count", [1, 5, 15, 150, 700])
 @pytest.mark.parametrize(
@@ -127,6 +129,8 @@ def test_no_labels_overlap_whatever_the_number_of_layers(count: int, names: str,
     assert len(named) >= min(count, 100)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("series", [1, 4, 9, 25])
 def test_no_labels_overlap_whatever_the_number_of_schemes(series: int) -> None:
     assert overlapping(plots.draw(lines(series))) == []
@@ -163,6 +167,7 @@ def test_one_number_of_workers_is_one_tick() -> None:
     assert all(float(place) == int(place) for place in axes.get_xticks())
 
 
+@pytest.mark.slow
 def test_a_name_wider_than_its_panel_is_broken() -> None:
     name = "n" * 120
     charts = [replace(bars(3), title=f"Time of {name}", setting=name)] * 2
@@ -239,6 +244,7 @@ def test_a_logarithmic_axis_shows_what_is_above_zero() -> None:
         assert names == (["one", "eight"] if kind == "points" else [])
 
 
+@pytest.mark.slow
 def test_all_in_one_picture_overlap_nowhere() -> None:
     figure = plots.draw([bars(30, LONG), points(60), lines(5), bars(3), bars(9, series=5)])
     assert overlapping(figure) == []
@@ -261,11 +267,11 @@ def luminance(colour: Any) -> float:
 def test_lines_are_told_apart_without_colours() -> None:
     figure = plots.draw(lines(25))
     own = [line for line in figure.axes[0].lines if line.get_marker() != "None"]
-    looks = {(line._unscaled_dash_pattern, line.get_marker()) for line in own}  # type: ignore[attr-defined]
+    looks = {(vars(line)["_unscaled_dash_pattern"], line.get_marker()) for line in own}
     assert len(own) == len(looks) == 25
     # Of eight, each has its own dashes and its own marker.
-    for part in (lambda each: each.dash, lambda each: each.marker):
-        assert len({part(look(number)) for number in range(8)}) == 8
+    assert len({look(number).dash for number in range(8)}) == 8
+    assert len({look(number).marker for number in range(8)}) == 8
     (ideal,) = [line for line in figure.axes[0].lines if line.get_marker() == "None"]
     assert ideal.get_linewidth() < own[0].get_linewidth()
 
@@ -298,6 +304,7 @@ def test_names_are_shown_as_they_are(name: str) -> None:
     assert b"<script>" not in image
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", plots.IMAGES)
 def test_the_same_chart_gives_the_same_bytes(ending: str) -> None:
     first, second = (plots.image(plots.draw(bars(5)), ending) for _ in range(2))
@@ -306,6 +313,7 @@ def test_the_same_chart_gives_the_same_bytes(ending: str) -> None:
     assert not re.search(rb"<dc:date>|CreationDate", first)
 
 
+@pytest.mark.slow
 def test_nothing_of_matplotlib_is_changed_or_looked_at() -> None:
     import matplotlib
 
@@ -316,12 +324,20 @@ def test_nothing_of_matplotlib_is_changed_or_looked_at() -> None:
         other = plots.image(plots.draw(lines(3)), "svg")
         assert dict(matplotlib.rcParams) == before
     assert other == plots.image(plots.draw(lines(3)), "svg")
-    code = "import sys; from paleo import plots; from tests.test_plots import bars\n"
+    code = "import sys; sys.path[:0] = ['.', 'tests/helpers']\n"
+    code += "from paleo.views import plots; from tests.views.test_plots import bars\n"
     code += "plots.image(plots.draw(bars(3)), 'png'); print('matplotlib.pyplot' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     assert done.stdout == "False\n"
 
 
+@pytest.mark.slow
 def test_a_file_has_the_title_of_its_picture() -> None:
     figure = plots.scaling(paleo.simulate("nin", device="K20X", scaling="strong"))
     said = "Speedup of nin, Training step of nin, Efficiency of nin: K20X, ethernet, data-parallel"
@@ -343,6 +359,7 @@ def test_units_and_settings_are_in_the_picture() -> None:
     assert any("K20X, ethernet, data-parallel, weak scaling, batch 128" in text for text in shown)
 
 
+@pytest.mark.slow
 def test_each_result_has_its_picture() -> None:
     summary = paleo.summarize("alex_v2", device="K80")
     titles = [
@@ -354,7 +371,7 @@ def test_each_result_has_its_picture() -> None:
     for figure in (
         plots.layers(summary),
         plots.difference(paleo.compare("nin", device=["K40", "K80"])),
-        plots.memory(paleo.memory.fit("vgg16", 32)),
+        plots.memory(fit("vgg16", 32)),
         plots.training(paleo.metrics("nin", epochs=1, dataset="imagenet", workers=[1, 2])),
         plots.scaling(paleo.simulate("alex_v2_4gpu", parallel="model")),
         plots.scaling(paleo.simulate("alex_v2_4gpu", parallel="hybrid", hybrid_workers=4)),
@@ -403,6 +420,7 @@ def test_a_picture_of_nothing_or_of_too_much_is_refused() -> None:
         plots.draw([bars(1)] * 25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -477,5 +495,5 @@ def test_too_many_nets_are_said_before_anything_is_printed(tmp_path: Path) -> No
 
 
 def test_the_charts_of_runs_stand_in_groups() -> None:
-    charts = of_simulation(paleo.simulate("nin", workers=(1, 2)))
+    charts = of_simulation(paleo.simulate("nin", workers=(1, 2), scaling=("weak", "strong")))
     assert [chart.key for chart in charts] == ["speedup", "step", "efficiency"] * 2

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from paleo.report import Column, Table, to_cells, to_markdown, to_separated, to_text
-from paleo.units import parse, scale_for
+from paleo.core.units import parse, scale_for
+from paleo.views.table import Column, Table, to_cells, to_markdown, to_separated, to_text
 
 COLUMNS = (
     Column("name", "name"),
@@ -73,7 +73,7 @@ def test_a_page_gets_each_column_with_its_unit_and_the_total_by_itself() -> None
 
 
 def test_the_total_decides_on_unit_and_decimals_where_rows_have_no_number() -> None:
-    rows = [{"n": None}, {"n": 0}]
+    rows: list[dict[str, Any]] = [{"n": None}, {"n": 0}]
     (column,) = to_cells(Table("", (Column("n", "n", "s"),), rows, {"n": 0.0025}))["columns"]
     assert column == {"title": "n", "unit": "ms", "right": True}
     assert to_cells(Table("", (Column("n", "n"),), rows, {"n": 2.5}))["total"] == ["2.500"]
@@ -113,7 +113,7 @@ def test_markdown_escapes_what_would_be_markup() -> None:
 
 def test_numbers_of_several_quantities_have_so_many_digits_each() -> None:
     columns = (Column("n", "n", digits=3), Column("text", "text", right=True))
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"n": 1234.5, "text": "1230"},
         {"n": 0.012345, "text": "0.0123 (r)"},
         {"n": 7, "text": "7"},

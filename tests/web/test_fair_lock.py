@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from paleo.web.answers import KINDS, Answers
+from paleo.web.fair_lock import Turns
 from paleo.web.settings import read_settings
-from paleo.web.turns import Turns
 
 
 def test_one_thread_computes_at_a_time() -> None:

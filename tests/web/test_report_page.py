@@ -62,6 +62,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     path = tmp_path_factory.mktemp("report") / "nin.html"
     done = run(
         "nin", "lenet5", "--device=K20X", "--network=infiniband", "--num_workers=1,8",
+        "--scaling=weak,strong",
         "--epochs=47", "--dataset=imagenet", "--price=0.9", "-o", str(path),
     )  # fmt: skip
     assert (done.exit_code, done.output) == (0, "")
@@ -74,6 +75,7 @@ def answer(page: Page, net: str, scaling: str, kind: str, choice: str) -> dict[s
     return found
 
 
+@pytest.mark.slow
 def test_it_names_no_address_but_its_own_namespaces(page: Page) -> None:
     for tag, attrs in page.elements:
         for key in ("src", "href", "action", "data", "poster", "srcset"):
@@ -109,7 +111,7 @@ def test_its_numbers_are_those_of_the_commands(page: Page) -> None:
             run = paleo.simulate(net, workers=[1, 8], scaling=scaling, **on).runs[0]
             (series,) = [s for s in found["charts"]["speedup"]["series"] if s["chosen"]]
             rows: Any = run.rows
-            assert series["y"] == [row.speedup("TreeAllReduce") for row in rows]
+            assert series["y"] == [row.whole_step("TreeAllReduce").speedup for row in rows]
     report = page.report
     place = report["views"]["nin"]["strong"]["exports"]["summary.csv"]["8"]
     # 128 samples on 8 workers are 16 each.
@@ -248,6 +250,7 @@ def test_where_to_is_asked_for() -> None:
     assert run("nin").exit_code == 2
 
 
+@pytest.mark.slow
 def test_it_needs_no_extra(tmp_path: Path) -> None:
     code = (
         "import sys\n"

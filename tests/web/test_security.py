@@ -35,7 +35,7 @@ TRACES = ("Traceback", 'File "', "line 1", ".py")
 
 @pytest.fixture(scope="module")
 def client() -> Any:
-    from paleo.web import create_app
+    from paleo.web.app import create_app
 
     return create_app(max_upload=100_000).test_client()
 
@@ -163,7 +163,7 @@ def test_the_lists_of_the_page_are_json_that_ends_no_block(client: Any) -> None:
 
 
 def test_no_name_of_a_list_ends_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    from paleo.web import create_app
+    from paleo.web.app import create_app
 
     monkeypatch.setattr("paleo.web.app.choices", lambda: {"nets": [{"name": f"</script>{SCRIPT}"}]})
     page = create_app().test_client().get("/").get_data(as_text=True)
@@ -349,7 +349,7 @@ def test_only_names_of_this_machine_are_its_hosts(client: Any, host: str, own: b
 
 
 def test_a_name_that_the_server_was_given_is_its_own() -> None:
-    from paleo.web import create_app
+    from paleo.web.app import create_app
 
     client = create_app(own_names=("Box.example",)).test_client()
     for host, status in (
@@ -361,7 +361,7 @@ def test_a_name_that_the_server_was_given_is_its_own() -> None:
 
 
 def test_any_host_will_do_where_others_are_let_in() -> None:
-    from paleo.web import create_app
+    from paleo.web.app import create_app
 
     client = create_app(loopback=False).test_client()
     assert client.get("/", headers={"Host": "demo.example"}).status_code == 200
@@ -402,7 +402,7 @@ def test_another_sites_page_gets_no_answer(
 def test_a_fault_of_the_server_is_one_line_and_its_traceback_is_for_standard_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    from paleo.web import create_app
+    from paleo.web.app import create_app
 
     class Broken(Answers):
         def text(self, *_: Any) -> str:
@@ -418,9 +418,10 @@ def test_a_fault_of_the_server_is_one_line_and_its_traceback_is_for_standard_err
     assert "the secret" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", ["lenet5", "lstm_lm"])
 def test_extreme_settings_are_answered_or_refused(client: Any, net: str) -> None:
-    extremes = {
+    extremes: dict[str, list[Any]] = {
         "batch_size": [1, 2**31, 2**40, 2**53, 2**60, 2**61, 10**30],
         "workers": [1, 2**16, 2**31 - 1, 2**31],
         "ppp_comp": ["1e-300", "1e-20", 1],
@@ -434,7 +435,7 @@ def test_extreme_settings_are_answered_or_refused(client: Any, net: str) -> None
     draw = random.Random(5)
     for _ in range(60):
         keys = draw.sample(list(extremes), 3)
-        chosen = {key: draw.choice(extremes[key]) for key in keys}
+        chosen: dict[str, Any] = {key: draw.choice(extremes[key]) for key in keys}
         for what in KINDS:
             response = client.get(f"/api/{what}?{urlencode({'net': net} | chosen)}")
             assert response.status_code in (200, 400), (what, chosen)
@@ -448,6 +449,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(data=st.data())
 def test_any_request_is_answered_in_json(client: Any, data: st.DataObject) -> None:

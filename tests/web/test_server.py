@@ -28,7 +28,7 @@ from paleo.web import security
 pytest.importorskip("flask", reason="needs Flask")
 pytest.importorskip("waitress", reason="needs waitress")
 
-NIN = Path(__file__).parents[1] / "nets" / "nin.json"
+NIN = Path(__file__).parents[2] / "nets" / "nin.json"
 LIMIT = 300_000
 
 
@@ -176,6 +176,7 @@ def resolving(monkeypatch: pytest.MonkeyPatch, **names: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.1.1"])
 def test_a_name_of_this_machine_keeps_other_names_out(
     address: str, monkeypatch: pytest.MonkeyPatch
@@ -217,6 +218,7 @@ def test_a_name_of_an_address_that_others_reach_is_none_of_this_machine_alone(
     found.close()
 
 
+@pytest.mark.slow
 def test_too_many_bytes_of_unfinished_requests_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from paleo.web.server import Server
 
@@ -268,6 +270,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+@pytest.mark.slow
 def test_the_command_says_where_it_is_and_ends_quietly() -> None:
     process, line = started("--port=0")
     match = re.fullmatch(r"Paleo is at http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)\n", line)
@@ -297,6 +300,7 @@ def test_requests_that_wait_for_each_other_are_no_news(server: Any) -> None:
     assert logging.getLogger("waitress").isEnabledFor(logging.WARNING)
 
 
+@pytest.mark.slow
 def test_other_addresses_bring_a_warning() -> None:
     process, line = started("--port=0", "--host=0.0.0.0")
     assert line.startswith("Paleo is at http://127.0.0.1:")  # no browser opens 0.0.0.0 everywhere
@@ -353,6 +357,7 @@ def test_without_its_packages_it_says_how_to_install_them(
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_written_while_it_serves(tmp_path: Path) -> None:
     """An audit hook in the server's process sees every file that is opened to be written."""
     program = (
@@ -382,8 +387,10 @@ def test_nothing_is_written_while_it_serves(tmp_path: Path) -> None:
     )
     assert process.stdout
 
+    line = process.stdout.readline()
+
     class Address:
-        port = int(process.stdout.readline())
+        port = int(line)
 
     kind = "application/octet-stream"
     large = json.loads(NIN.read_text("utf-8")) | {"source": "x" * 3_000_000}
@@ -401,6 +408,7 @@ def test_nothing_is_written_while_it_serves(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_it_says_once_it_has_read_what_answers_need(monkeypatch: pytest.MonkeyPatch) -> None:
     from paleo.web.server import Server
 

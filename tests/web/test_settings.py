@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import paleo
-from paleo.cli import memory, metrics, report, simulate, summary
-from paleo.hardware import device_aliases
-from paleo.software import SOFTWARE
+from paleo.cli.commands import memory, metrics, report, simulate, summary
+from paleo.cluster import device_aliases
+from paleo.cluster.frameworks import SOFTWARE
+from paleo.web.cache import Cache
 from paleo.web.commands import DEFAULTS, command_lines
-from paleo.web.kept import Kept
-from paleo.web.settings import KEYS, Settings, parse_query, read_settings
+from paleo.web.settings import KEYS, PageSettings, parse_query, read_settings
 
 
 def mistakes(values: dict[str, Any], file: str | None = None) -> list[str]:
@@ -26,9 +26,9 @@ def mistakes(values: dict[str, Any], file: str | None = None) -> list[str]:
 
 
 def test_no_settings_are_the_defaults_and_every_key_is_told() -> None:
-    assert read_settings({}) == Settings()
-    assert tuple(Settings().to_dict()) == KEYS
-    assert read_settings(Settings().to_dict()) == Settings()
+    assert read_settings({}) == PageSettings()
+    assert tuple(PageSettings().to_dict()) == KEYS
+    assert read_settings(PageSettings().to_dict()) == PageSettings()
 
 
 def test_texts_and_json_values_say_the_same() -> None:
@@ -111,6 +111,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["net", "device", "network"])
 @pytest.mark.parametrize(
     "name",
@@ -154,6 +155,7 @@ def test_an_uploaded_net_leaves_no_room_for_another() -> None:
     assert line.startswith("net: ")
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.dictionaries(
@@ -211,7 +213,7 @@ def test_command_lines_say_what_differs_from_the_defaults() -> None:
     )  # fmt: skip
     assert simulated == (
         "paleo simulate nin --batch_size=128 --num_workers=1,2,4,8,16,32,64,100,128 "
-        "--ppp_comm=0.56 --ppp_comp=0.21 --use_pipeline --scaling=weak --scheme=TreeAllReduce"
+        "--ppp_comm=0.56 --ppp_comp=0.21 --use_pipeline --scheme=TreeAllReduce"
     )
     assert measured.startswith("paleo metrics nin --batch_size=128 --num_workers=1,2,4,8,16,")
     assert "--dataset=imagenet --epochs=47 '--price=0.90 EUR/h'" in measured
@@ -232,7 +234,7 @@ def test_file_names_are_one_word_of_a_shell(file: str, said: str) -> None:
 
 
 def test_what_is_asked_for_again_is_the_most_recent() -> None:
-    kept: Kept[str] = Kept(3)
+    kept: Cache[str] = Cache(3)
     for key in "abc":
         kept.keep(key, key.upper())
     assert kept.find("a") == "A"  # so that "b" is the oldest now
@@ -244,7 +246,7 @@ def test_what_is_asked_for_again_is_the_most_recent() -> None:
 
 
 def test_the_weight_of_what_went_is_free_again() -> None:
-    kept: Kept[str] = Kept(10)
+    kept: Cache[str] = Cache(10)
     for key, weight in (("a", 3), ("b", 3), ("c", 3)):
         kept.keep(key, key, weight)
     assert kept.weight == 9
@@ -255,14 +257,14 @@ def test_the_weight_of_what_went_is_free_again() -> None:
 
 
 def test_what_is_heavier_than_everything_may_be_drives_nothing_out() -> None:
-    kept: Kept[str] = Kept(10)
+    kept: Cache[str] = Cache(10)
     kept.keep("a", "A", 10)
     assert kept.get("b", lambda: "B", lambda _: 11) == "B"
     assert (kept.find("a"), kept.find("b"), kept.weight) == ("A", None, 10)
 
 
 def test_what_is_kept_already_is_not_made_or_replaced() -> None:
-    kept: Kept[str] = Kept(10)
+    kept: Cache[str] = Cache(10)
     kept.keep("a", "A", 4)
     assert kept.keep("a", "another", 6) == "A"
     assert kept.get("a", lambda: pytest.fail("it is made again")) == "A"
@@ -270,7 +272,7 @@ def test_what_is_kept_already_is_not_made_or_replaced() -> None:
 
 
 def test_what_is_kept_is_bounded_by_weight_and_the_most_recent() -> None:
-    kept: Kept[str] = Kept(10)
+    kept: Cache[str] = Cache(10)
     kept.keep("a", "A", 4)
     kept.keep("b", "B", 4)
     assert kept.find("a") == "A"

@@ -18,7 +18,7 @@ from paleo.web import parsing, uploads
 from paleo.web.parsing import Job
 from paleo.web.uploads import BusyError, Uploads, checked_file
 
-NETS = Path(__file__).parents[1] / "nets"
+NETS = Path(__file__).parents[2] / "nets"
 TINY = b"""
 name: "tiny"
 layer { name: "data" type: "Input" top: "data"
@@ -41,7 +41,7 @@ def net_text(layers: int) -> bytes:
     return json.dumps({"name": "long", "layers": found}).encode()
 
 
-def refused(data: bytes, file: str, **limits: int) -> list[str]:
+def refused(data: bytes, file: str, **limits: Any) -> list[str]:
     """Return what is said of a file, read in this process."""
     found = parsing.answer(data, Job(file, **{**QUICK, **limits}))
     assert list(found) == ["errors"]
@@ -88,6 +88,7 @@ def test_an_onnx_file_is_read() -> None:
     assert paleo.summarize(paleo.loads(found["text"])).num_params == 5 * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["tiny.onnx", "nin.json", "tiny.prototxt"])
 def test_reading_opens_no_file_and_imports_nothing_of_the_users(file: str, tmp_path: Path) -> None:
     """Every file that the process opens while it reads is one of Python's or of a package."""
@@ -228,6 +229,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return start
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "program",
     [
@@ -244,7 +246,7 @@ def test_a_process_that_does_not_answer_is_stopped(
     program: str, slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow(program)
-    monkeypatch.setattr(uploads, "Job", lambda *of: Job(*of, seconds=1))
+    monkeypatch.setattr(uploads, "Job", lambda file, options: Job(file, options, seconds=1))
     began = time.monotonic()
     with pytest.raises(paleo.NetSpecError, match="too much to be read here"):
         Uploads().read(net_text(2), "a.json")
@@ -288,10 +290,11 @@ def test_the_process_can_write_no_file(tmp_path: Path) -> None:
     assert not target.exists() or target.stat().st_size == 0
 
 
+@pytest.mark.slow
 def test_only_a_few_are_read_at_once(
     slow: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(uploads, "Job", lambda *of: Job(*of, seconds=2))
+    monkeypatch.setattr(uploads, "Job", lambda file, options: Job(file, options, seconds=2))
     slow("import sys; sys.stdin.buffer.read(); import time; time.sleep(60)")
     reader = Uploads(at_once=1)
     errors: list[Exception] = []
@@ -310,6 +313,7 @@ def test_only_a_few_are_read_at_once(
     assert [type(error) for error in errors] == [BusyError, paleo.NetSpecError]
 
 
+@pytest.mark.slow
 def test_the_server_parses_only_what_a_process_has_found_right(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -335,11 +339,13 @@ def test_the_server_parses_only_what_a_process_has_found_right(
     assert len(runs) == 2
     with pytest.raises(paleo.NetSpecError, match="not JSON"):
         reader.net("{", "a.json")
-    for wrong in (None, "", 3, {}, "\ud800"):
+    wrongs: tuple[Any, ...] = (None, "", 3, {}, "\ud800")
+    for wrong in wrongs:
         with pytest.raises(paleo.NetSpecError, match="expected the text"):
             reader.net(wrong, "a.json")
 
 
+@pytest.mark.slow
 def test_what_was_read_is_remembered_within_bounds() -> None:
     reader = Uploads(most=2000)
     for layers in range(2, 8):
@@ -369,6 +375,7 @@ def test_options_that_are_none_of_the_file_are_refused_before_it_is_read(
     assert str(caught.value.mistakes[0]).startswith(said)
 
 
+@pytest.mark.slow
 def test_a_file_is_read_again_with_other_options() -> None:
     reader = Uploads()
     read = [reader.read(onnx_net(), "a.onnx", options) for options in ("", "--dim=batch=3")]
@@ -383,7 +390,7 @@ def test_an_empty_file_is_said_to_be_empty() -> None:
 
 @pytest.mark.parametrize("importer", ["caffe", "onnx", "pytorch"])
 def test_bytes_and_files_are_read_alike(importer: str, tmp_path: Path) -> None:
-    from paleo.importers import ImportOptions, read, read_bytes
+    from paleo.net.importers import ImportOptions, read, read_bytes
 
     if importer == "pytorch":
         with pytest.raises(paleo.NetSpecError, match="names code, not a file"):

@@ -15,10 +15,10 @@ from urllib.parse import urlencode
 import pytest
 
 import paleo
-from paleo.web import predefined, preparing
+from paleo.web import predefined, warmup
 from paleo.web.answers import EXPORTS, KINDS, Answers
-from paleo.web.preparing import Preparation, pieces
-from paleo.web.settings import Settings, read_settings
+from paleo.web.settings import PageSettings, read_settings
+from paleo.web.warmup import Preparation, pieces
 
 pytest.importorskip("flask", reason="needs Flask")
 pytest.importorskip("waitress", reason="needs waitress")
@@ -67,7 +67,7 @@ def endless(seen: list[int]) -> Things:
 def test_it_stops_in_the_midst_and_does_not_wait_for_its_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(preparing, "_PAUSE", 1e12)
+    monkeypatch.setattr(warmup, "_PAUSE", 1e12)
     begun = threading.Event()
     seen: list[int] = []
     preparation = Preparation(itertools.chain([begun.set], endless(seen)))
@@ -86,6 +86,7 @@ def test_one_that_never_began_can_be_stopped_and_waited_for() -> None:
     assert not preparation.is_done
 
 
+@pytest.mark.slow
 def test_every_net_is_read_and_the_first_view_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = Answers()
     for piece in pieces(answers):
@@ -97,9 +98,13 @@ def test_every_net_is_read_and_the_first_view_is_there(monkeypatch: pytest.Monke
     assert predefined.net.cache_info().misses == before
     monkeypatch.setattr("paleo.web.answers.overview_of", None)  # nothing is computed any more
     for kind in KINDS:
-        assert json.loads(answers.text(kind, Settings()))["settings"] == Settings().to_dict()
+        assert (
+            json.loads(answers.text(kind, PageSettings()))["settings"] == PageSettings().to_dict()
+        )
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @pytest.mark.parametrize("dtype", ["fp32", "mixed_fp16"])
 def test_what_no_device_changes_is_found_of_every_net(
     dtype: str, monkeypatch: pytest.MonkeyPatch
@@ -110,17 +115,19 @@ def test_what_no_device_changes_is_found_of_every_net(
     def never(*_: Any) -> Any:
         raise AssertionError("it is found again")
 
-    monkeypatch.setattr("paleo.graph._infer", never)
-    monkeypatch.setattr("paleo.memory.schedule._Scheduling", never)
+    monkeypatch.setattr("paleo.net.graph._infer", never)
+    monkeypatch.setattr("paleo.step.memory.liveness._Scheduling", never)
     for name in paleo.net_names():
         asked = {"net": name, "device": "A30", "dtype": dtype, "batch_size": "7"}
         answered = json.loads(Answers().text("scaling", read_settings(asked)))
         assert answered["table"]["rows"]
 
 
+@pytest.mark.slow
 def test_nothing_is_read_twice_that_the_page_has_read_already() -> None:
     program = (
-        "from paleo.web import create_app, predefined\n"
+        "from paleo.web import predefined\n"
+        "from paleo.web.app import create_app\n"
         "create_app()\n"
         "known = [f.cache_info().misses for f in (predefined.device, predefined.network)]\n"
         "for name in predefined.device_names(): predefined.device(name)\n"
@@ -132,8 +139,8 @@ def test_nothing_is_read_twice_that_the_page_has_read_already() -> None:
 
 
 def test_aliases_are_those_of_the_registry() -> None:
-    assert predefined.device_aliases() == paleo.hardware.device_aliases()
-    assert predefined.network_aliases() == paleo.hardware.network_aliases()
+    assert predefined.device_aliases() == paleo.cluster.device_aliases()
+    assert predefined.network_aliases() == paleo.cluster.network_aliases()
 
 
 def served(**options: Any) -> Any:
@@ -154,6 +161,7 @@ def asked(server: Any, what: str, settings: dict[str, str]) -> tuple[int, bytes]
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -205,7 +213,7 @@ def test_a_server_that_does_not_prepare_reads_what_it_is_asked_for() -> None:
 def test_garbage_is_not_looked_for_in_what_is_there() -> None:
     program = """
 import gc
-from paleo.web.preparing import collect_seldom
+from paleo.web.warmup import collect_seldom
 kept = [[] for _ in range(50_000)]
 before = len(gc.get_objects())
 collect_seldom()

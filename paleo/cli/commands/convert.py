@@ -5,34 +5,28 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from paleo.cli.edits import NetEdits, edit_options
-from paleo.cli.files import write_net
-from paleo.cli.options import NET, import_options
-from paleo.errors import SettingError
-from paleo.graph import checked_batch
-from paleo.importers import PYTHON, ImportOptions, importer_of
-from paleo.load import net_source
-from paleo.summary import summarize
+from paleo.cli.edits import NetEdits, net_options
+from paleo.cli.files import file_option, write_net, written_options
+from paleo.cli.options import NET
+from paleo.core.errors import SettingError
+from paleo.net.graph import checked_batch
+from paleo.net.importers import PYTHON, importer_of
+from paleo.net.load import net_source
+from paleo.studies.summary import summarize
 
 
 @click.command("convert", short_help="Write a net of any kind, edited or not, as a net file.")
 @click.argument("net", type=NET, metavar="NET")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(readable=False),
-    help="The file to write.  [default: standard output]",
-)
+@file_option
 @click.option("--name", help="The net's name.  [default: what the source calls it]")
 @click.option("--source", help="Where the net is published, for the net file's `source`.")
 @click.option("--batch_size", type=int, help="The file's batch.  [default: the source's]")
-@edit_options
-@import_options
-@click.option("--verbose", is_flag=True, help="Say on standard error what is written.")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@net_options
+@written_options
 def command(
     net: str,
     output: str | None,
@@ -40,8 +34,8 @@ def command(
     source: str | None,
     batch_size: int | None,
     edits: NetEdits,
-    importing: ImportOptions,
     verbose: bool,
+    **_: Any,
 ) -> None:
     """Write NET as a net-spec, the JSON format of Paleo's own nets.
 
@@ -56,7 +50,7 @@ def command(
       paleo convert python:models:resnet18 --input 1x3x224x224 -o resnet18.json
       paleo convert nin_227 --set="conv8.filter[3]=1536" -o wider.json
     """  # noqa: D301 (click takes the control character, not the escape)
-    found = edits.nets([net], importing)
+    found = edits.nets()
     if len(found) > 1:
         raise SettingError(f"vary: a file holds one net, and these are {len(found)}")
     spec = found[0]

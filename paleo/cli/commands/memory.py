@@ -7,70 +7,55 @@ from typing import Any
 
 import click
 
-from paleo.cli.edits import NetEdits, edit_options
+from paleo.cli.edits import NetEdits
 from paleo.cli.options import (
-    DEVICE,
-    NET,
-    Names,
     Output,
-    import_options,
-    is_verbose,
-    output_options,
-    verbose,
+    nets_argument,
+    say_no_effect,
+    setting_option,
+    setting_options,
 )
-from paleo.cli.plan import dtype_option, say_no_effect
-from paleo.cli.plotting import Plot, plot_option
-from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.hardware import find_device
-from paleo.importers import ImportOptions
-from paleo.load import net_source
-from paleo.memory import OPTIMIZERS, fit
-from paleo.tables.memory import memory_table
-from paleo.units import parse
+from paleo.cli.plan import say_what_is_used
+from paleo.cli.plotting import Plot, result_options
+from paleo.cluster import find_device
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.units import parse
+from paleo.step.memory import OPTIMIZERS, fit
+from paleo.step.settings import SummarySettings, declared
+from paleo.studies.training import TrainingSettings
+from paleo.views.tables.memory import memory_table
 
 
 @click.command("memory", short_help="Memory of nets in training and inference, and what fits.")
-@click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
-@click.option("--batch_size", type=int, help="Samples in a batch.  [default: the file's]")
-@click.option(
-    "--optimizer",
-    default="sgd",
-    show_default=True,
-    shell_complete=Names(OPTIMIZERS).shell_complete,
-    metavar="[" + "|".join(OPTIMIZERS) + "]",
+@nets_argument
+@setting_options(SummarySettings, "batch_size")
+@setting_option(
+    declared(TrainingSettings)["optimizer"],
     help="Rule of the update: "
-    + "; ".join(f"{each.name} ({each.summary})" for each in OPTIMIZERS.values())
+    + "; ".join(f"{rule.name} ({rule.summary})" for rule in OPTIMIZERS.values())
     + ".",
 )
 @click.option("--inference", is_flag=True, help="A forward pass alone, which keeps nothing.")
-@dtype_option
+@setting_options(SummarySettings, "dtype")
 @click.option(
     "--workspace",
     metavar="SIZE",
     help='Memory to add at every point, such as a library\'s scratch: "4 GiB".',
 )
-@click.option(
-    "--device_name",
-    "--device",
-    type=DEVICE,
+@setting_option(
+    declared(SummarySettings)["device"],
     help="Say what fits this device: a name of `paleo devices`, or a TOML file of your own.",
 )
-@edit_options
-@import_options
-@output_options
-@plot_option
+@result_options
 def command(
     nets: tuple[str, ...],
-    batch_size: int | None,
-    optimizer: str,
     inference: bool,
-    dtype: str,
     workspace: str | None,
-    device_name: str | None,
+    device: str | None,
     edits: NetEdits,
-    importing: ImportOptions,
     output: Output,
     plot: Plot,
+    **settings: Any,
 ) -> None:
     """Show what each NET takes of a device's memory: layer by layer, in all, at the peak.
 
@@ -88,28 +73,20 @@ def command(
     """  # noqa: D301 (click takes the control character, not the escape)
     mistakes = Mistakes()
     if inference:
-        say_no_effect("optimizer", "training")
-    edited = mistakes.check(edits.applied, nets, importing) or []
-    device = mistakes.check(find_device, device_name) if device_name is not None else None
+        say_no_effect("training", "optimizer")
+    edited = mistakes.check(edits.applied) or []
+    found = mistakes.check(find_device, device) if device is not None else None
     added = mistakes.check(_parsed, workspace) if workspace is not None else 0
-    settings: dict[str, Any] = {
-        "optimizer": optimizer,
-        "training": not inference,
-        "dtype": dtype,
-        "workspace": added or 0,
-        "importing": importing,
-    }
-    asked = functools.partial(fit, device=device, **settings)
-    found = [mistakes.check(asked, net, batch_size) for net in edited]
+    asked = functools.partial(
+        fit, device=found, training=not inference, workspace=added or 0, **settings
+    )
+    fits = mistakes.check_all(asked, edited)
     mistakes.raise_as(PaleoError)
-    if is_verbose():
-        for name in nets:
-            verbose(f"net {name}: {net_source(name)}")
-    fits = [each for each in found if each is not None]
+    say_what_is_used(nets)
     plot.write(
         output,
-        [memory_table(each) for each in fits],
-        lambda: {"nets": [each.to_dict() for each in fits]},
+        list(map(memory_table, fits)),
+        lambda: {"nets": [result.to_dict() for result in fits]},
         lambda charts: charts.of_fits(fits),
     )
 

@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import click
 
-from paleo.cli.edits import NetEdits, edit_options
-from paleo.cli.files import check_file, write_file
+from paleo.cli.edits import NetEdits, net_options
+from paleo.cli.files import check_file, write_text
 from paleo.cli.options import (
-    NET,
-    device_option,
-    import_options,
-    is_verbose,
     message_options,
-    network_option,
-    number,
-    numbers,
+    nets_argument,
+    setting_option,
+    setting_options,
     verbose,
 )
-from paleo.cli.plan import (
-    batch_size_option,
-    cost_model_option,
-    dtype_option,
-    fuse_option,
-    num_workers_option,
-    ppp_comm_option,
-    ppp_comp_option,
-    say_what_is_used,
-    scalings_option,
-    use_pipeline_option,
-)
-from paleo.cli.training import optimizer_option, price_option, schedule_options
-from paleo.errors import Mistakes, PaleoError
-from paleo.importers import ImportOptions
-from paleo.overview import Study, checked_plan
-from paleo.simulate import DEFAULT_WORKERS
+from paleo.cli.plan import CLUSTER, KERNELS, SCHEDULE, say_what_is_used
+from paleo.core.checks import number
+from paleo.core.errors import Mistakes, PaleoError
+from paleo.net.importers import ImportOptions
+from paleo.step.plan import SHARES
+from paleo.step.scenario import SimulateSettings
+from paleo.step.settings import declared
+from paleo.studies.overview import Study, StudySettings, checked_plan
+from paleo.studies.training import TrainingSettings
 
-#: The settings that a study has, and those that a plan has none of.
-_OF_STUDY = ("cost_model", "dtype", "ppp_comp", "use_pipeline", "fuse")
-_NOT_OF_PLAN = (*_OF_STUDY, "price")
+#: The settings that a study has, and a plan has none of.
+_OF_STUDY = declared(StudySettings)
 
 
 @click.command("report", short_help="One HTML file of a net on a cluster, to look at or send.")
-@click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
 @click.option(
     "--output",
     "-o",
@@ -51,29 +38,17 @@ _NOT_OF_PLAN = (*_OF_STUDY, "price")
     type=click.Path(),  # completes names of files
     help="File to write, such as report.html; - is standard output.",
 )
-@device_option
-@network_option
-@batch_size_option
-@num_workers_option(DEFAULT_WORKERS)
-@scalings_option
-@ppp_comp_option
-@ppp_comm_option
-@use_pipeline_option
-@cost_model_option
-@dtype_option
-@fuse_option
-@schedule_options
-@optimizer_option
-@price_option
-@edit_options
-@import_options
+@nets_argument
+@setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
+@setting_options(SimulateSettings, *KERNELS, "cost_model", "dtype")
+@setting_options(TrainingSettings, *SCHEDULE, "optimizer")
+@setting_option(declared(TrainingSettings)["price"], type=str)
+@net_options
 @message_options
 def command(
     nets: tuple[str, ...],
     output: str,
-    device_name: str,
-    network_name: str,
-    num_workers: list[str],
+    workers: list[Any],
     scaling: list[str],
     edits: NetEdits,
     importing: ImportOptions,
@@ -92,56 +67,35 @@ def command(
         --epochs=90 --dataset=imagenet --price=2.5 -o report.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
     """  # noqa: D301 (click takes the control character, not the escape)
+    # Imported here, where the page is needed: the server's modules take their time.
+    from paleo.web.report_page import report_page, studies_of
+    from paleo.web.settings import PageSettings
+
     if output != "-":
         check_file(output)
     mistakes = Mistakes()
-    edited = mistakes.check(edits.applied, nets, importing) or []
-    counts = numbers(num_workers)
-    for name, values in (("num_workers", counts), ("scaling", scaling)):
+    edited = mistakes.check(edits.applied) or []
+    for name, values in (("num_workers", workers), ("scaling", scaling)):
         if not values:
             mistakes.add(f"{name}: expected one or more, got none")
-    of_study = {key: settings[key] for key in _OF_STUDY}
-    price = settings["price"]
-    for each in scaling if counts else ():
-        mistakes.check(
-            lambda scaling=each: checked_plan(
-                network=network_name,
-                workers=counts[-1],
-                counts=counts,
-                scaling=scaling,
-                scheme=None,
-                price=None if price is None else number(price),
-                **{key: value for key, value in settings.items() if key not in _NOT_OF_PLAN},
-            )
-        )
-    studies: dict[str, Study] = {}
-    for net in edited:
-        found = mistakes.check(
-            lambda net=net: Study(net, device=device_name, importing=importing, **of_study)
-        )
-        name = str(net) if isinstance(net, str) else net.name
-        if name in studies:
-            mistakes.add(f"{name}: given twice")
-        elif found:
-            studies[name] = found
+    of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
+    of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
+    price = of_plan["price"]
+    of_plan["price"] = None if price is None else number(price)
+    for name in scaling if workers else ():
+        asked = functools.partial(checked_plan, counts=workers, scaling=name, **of_plan)
+        mistakes.check(asked)
+    make = functools.partial(Study, importing=importing, **of_study)
+    studies = studies_of(edited, make, mistakes)
     mistakes.raise_as(PaleoError)
-    if is_verbose():
-        say_what_is_used(nets, device_name, network_name, settings["cost_model"], settings["dtype"])
-    # Imported here, where the page is needed: the server's modules take their time.
-    from paleo.web.settings import Settings
-    from paleo.web.single import report_page
-
-    asked = Settings(
-        device=device_name,
-        network=network_name,
-        # As many as the demo begins with, if there are so many.
-        workers=max((count for count in counts if count <= Settings.workers), default=min(counts)),
-        num_workers=tuple(counts),
+    say_what_is_used(nets, settings)
+    # As many workers are looked at as the demo begins with, if there are so many.
+    few = [count for count in workers if count <= PageSettings.workers]
+    shown = PageSettings(
+        workers=max(few, default=min(workers)),
+        num_workers=tuple(workers),
         **{**settings, "price": price or "", "dataset": settings["dataset"] or ""},
     )
-    text = report_page(studies, asked, scaling, importing, with_commands=not edits)
-    if output == "-":
-        click.echo(text, nl=False)
-    else:
-        write_file(output, text)
+    write_text(report_page(studies, shown, scaling, importing, with_commands=not edits), output)
+    if output != "-":
         verbose(f"{output}: {', '.join(studies)}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from paleo.cli.options import Parsed
-from paleo.units import parse
-from paleo.web import MAX_UPLOAD, THREADS
+from paleo.cli.options import Parsed, debug_option
+from paleo.core.units import parse
+from paleo.web.limits import MAX_UPLOAD, THREADS
 
 #: The name of a setting in glibc's malloc.h.
 _M_ARENA_MAX = -8
@@ -21,28 +21,23 @@ def _bytes(text: str) -> int:
 @click.option(
     "--host",
     default="127.0.0.1",
-    show_default=True,
     help="Address to listen at. Any but that of this machine alone lets others in.",
 )
-@click.option(
-    "--port", type=int, default=8000, show_default=True, help="Port to listen at; 0 for a free one."
-)
+@click.option("--port", type=int, default=8000, help="Port to listen at; 0 for a free one.")
 @click.option(
     "--threads",
     type=int,
     default=THREADS,
-    show_default=True,
     help="Requests that are answered at once. They share one core.",
 )
 @click.option(
     "--max_upload",
     type=Parsed("size", _bytes),
     default=f"{MAX_UPLOAD >> 20}MiB",
-    show_default=True,
     metavar="SIZE",
     help="The largest net file that is read.",
 )
-@click.option("--debug", is_flag=True, expose_value=False, help="Show the traceback of an error.")
+@debug_option
 def command(host: str, port: int, threads: int, max_upload: int) -> None:
     """Serve a page where the model answers each change of net, device, network and so on.
 
@@ -63,8 +58,8 @@ def command(host: str, port: int, threads: int, max_upload: int) -> None:
 
 
 def _serve(host: str, port: int, threads: int, max_upload: int) -> None:
-    from paleo.web.preparing import collect_seldom
     from paleo.web.server import Server
+    from paleo.web.warmup import collect_seldom
 
     server = Server(
         host, port, threads=threads, max_upload=max_upload, when_prepared=collect_seldom

@@ -6,87 +6,29 @@ from typing import Any
 
 import click
 
-from paleo.cli.edits import NetEdits, edit_options
-from paleo.cli.options import (
-    NET,
-    Names,
-    Output,
-    device_option,
-    import_options,
-    is_verbose,
-    network_option,
-    numbers,
-    output_options,
-)
-from paleo.cli.plan import (
-    SCHEMES_HELP,
-    batch_size_option,
-    convolution_options,
-    cost_model_option,
-    dtype_option,
-    fuse_option,
-    hybrid_workers_option,
-    num_workers_option,
-    ppp_comm_option,
-    ppp_comp_option,
-    say_what_has_no_effect,
-    say_what_is_used,
-    scalings_option,
-    use_pipeline_option,
-)
-from paleo.cli.plotting import Plot, plot_option
+from paleo.cli.edits import NetEdits
+from paleo.cli.options import Output, nets_argument, setting_option, setting_options
+from paleo.cli.plan import CLUSTER, PRICING, say_what_has_no_effect, say_what_is_used
+from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
-from paleo.collectives import COLLECTIVES
-from paleo.importers import ImportOptions
-from paleo.simulate import DEFAULT_WORKERS, PARALLELISMS, simulate
-from paleo.tables.simulation import simulation_table
+from paleo.step.parallelism import PARALLELISMS
+from paleo.step.plan import SHARES
+from paleo.step.scenario import SimulateSettings
+from paleo.step.settings import declared
+from paleo.studies.simulate import simulate
+from paleo.views.tables.simulation import simulation_table
 
 
 @click.command("simulate", short_help="Time of training steps, by number of workers.")
-@click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
-@device_option
-@network_option
-@batch_size_option
-@num_workers_option(DEFAULT_WORKERS)
-@scalings_option
-@ppp_comp_option
-@ppp_comm_option
-@click.option(
-    "--parallel",
-    type=click.Choice(PARALLELISMS),
-    default="data",
-    show_default=True,
-    help="data: a copy of the net on each worker; model: a split net's slices on a "
-    "device each; hybrid: unsplit layers data-parallel, split ones model-parallel.",
-)
-@hybrid_workers_option
-@use_pipeline_option
-@convolution_options
-@cost_model_option
-@dtype_option
-@fuse_option
-@click.option(
-    "--scheme",
-    type=Names(COLLECTIVES),
-    default=",".join(COLLECTIVES),
-    show_default="all",
-    metavar="NAME,...",
-    help="Communication schemes to compare. " + SCHEMES_HELP,
-)
-@edit_options
-@import_options
-@output_options
-@plot_option
+@nets_argument
+@setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
+@setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
+@setting_options(SimulateSettings, "hybrid_workers", *PRICING, "schemes")
+@result_options
 @trace_option
 def command(
     nets: tuple[str, ...],
-    device_name: str,
-    network_name: str,
-    num_workers: list[str],
-    scaling: list[str],
-    scheme: list[str],
     edits: NetEdits,
-    importing: ImportOptions,
     output: Output,
     plot: Plot,
     trace: Trace,
@@ -112,25 +54,12 @@ def command(
       paleo simulate inception_v3 --plot=scaling.svg
       paleo simulate nin --scaling=weak --num_workers=4 --trace=step.json
     """  # noqa: D301 (click takes the control character, not the escape)
-    settings |= {"device": device_name, "network": network_name, "importing": importing}
-    edited = edits.applied(nets, importing)
+    edited = edits.applied()
     trace.check(edited)
-    result = simulate(
-        edited, workers=numbers(num_workers), scaling=scaling, schemes=scheme, **settings
-    )
-    if is_verbose():
-        say_what_is_used(nets, device_name, network_name, settings["cost_model"], settings["dtype"])
-    say_what_has_no_effect(settings["parallel"], _ONLY_FOR)
-    if trace.write(edited[0], result.runs, settings):
+    result = simulate(edited, **settings)
+    say_what_is_used(nets, settings)
+    say_what_has_no_effect(settings["parallel"])
+    if trace.write(result.runs[0]):
         return
     tables = [simulation_table(run) for run in result.runs]
     plot.write(output, tables, result.to_dict, lambda charts: charts.of_simulation(result))
-
-
-#: The options that one kind of parallelism alone looks at.
-_ONLY_FOR = {
-    "num_workers": "data",
-    "scaling": "data",
-    "scheme": "data",
-    "hybrid_workers": "hybrid",
-}

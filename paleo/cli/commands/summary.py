@@ -7,48 +7,21 @@ from typing import Any
 
 import click
 
-from paleo.cli.edits import NetEdits, edit_options
-from paleo.cli.options import (
-    DEVICE,
-    NET,
-    Output,
-    import_options,
-    is_verbose,
-    output_options,
-)
-from paleo.cli.plan import (
-    convolution_options,
-    cost_model_option,
-    dtype_option,
-    fuse_option,
-    ppp_comp_option,
-    say_no_effect,
-    say_what_is_used,
-    use_pipeline_option,
-)
-from paleo.cli.plotting import Plot, plot_option
-from paleo.errors import Mistakes, PaleoError
-from paleo.importers import ImportOptions
-from paleo.summary import summarize
-from paleo.tables.summary import explanation_table, summary_table
+from paleo.cli.edits import NetEdits
+from paleo.cli.options import Output, nets_argument, say_no_effect, setting_options
+from paleo.cli.plan import CONVOLUTIONS, KERNELS, say_what_is_used
+from paleo.cli.plotting import Plot, result_options
+from paleo.core.errors import results_of
+from paleo.step.plan import RATED
+from paleo.step.settings import EstimateSettings, SummarySettings, declared
+from paleo.studies.summary import summarize
+from paleo.views.tables.summary import explanation_table, summary_table
 
 
 @click.command("summary", short_help="Layers of nets: shapes, parameters, FLOPs, bytes.")
-@click.argument("nets", nargs=-1, required=True, type=NET, metavar="NET...")
-@click.option("--batch_size", type=int, help="Samples in a batch.  [default: the file's]")
-@click.option(
-    "--device_name",
-    "--device",
-    type=DEVICE,
-    help="Add the times of each layer on this device: a name of `paleo devices`, or a TOML file "
-    "of your own.",
-)
-@cost_model_option
-@dtype_option
-@ppp_comp_option
-@use_pipeline_option
-@fuse_option
-@convolution_options
+@nets_argument
+@setting_options(SummarySettings, "batch_size", *RATED, "dtype")
+@setting_options(SummarySettings, *KERNELS, *CONVOLUTIONS)
 @click.option(
     "--explain",
     multiple=True,
@@ -56,27 +29,14 @@ from paleo.tables.summary import explanation_table, summary_table
     help="Show instead why this layer takes what it takes, operation by operation: a name, a "
     "block, or a pattern such as 'conv*'. Needs --device. May be repeated.",
 )
-@edit_options
-@import_options
-@output_options
-@plot_option
+@result_options
 def command(
     nets: tuple[str, ...],
-    batch_size: int | None,
-    device_name: str | None,
-    cost_model: str,
-    dtype: str,
-    ppp_comp: float,
-    use_pipeline: bool,
-    fuse: bool,
-    conv_library: str | None,
-    workspace: Any,
-    use_only_gemm: bool,
     explain: tuple[str, ...],
     edits: NetEdits,
-    importing: ImportOptions,
     output: Output,
     plot: Plot,
+    **settings: Any,
 ) -> None:
     """Show the layers of each NET: output shape, parameters, FLOPs, memory, time on a device.
 
@@ -96,34 +56,13 @@ def command(
       paleo summary nin_227 --set="conv8.filter[3]=1536" --remove=pool3
       paleo summary python:models:resnet18 --input=1x3x224x224
     """  # noqa: D301 (click takes the control character, not the escape)
-    if explain and device_name is None:
+    if explain and settings["device"] is None:
         raise click.UsageError("--explain needs --device")
-    mistakes = Mistakes()
-    edited = edits.applied(nets, importing)
-    if device_name is None:
-        for option in (
-            *("cost_model", "ppp_comp", "use_pipeline", "fuse"),
-            *("conv_library", "workspace", "use_only_gemm"),
-        ):
-            say_no_effect(option, "--device")
-    asked = functools.partial(
-        summarize,
-        device=device_name,
-        cost_model=cost_model,
-        ppp_comp=ppp_comp,
-        use_pipeline=use_pipeline,
-        dtype=dtype,
-        fuse=fuse,
-        explain=explain,
-        conv_library=conv_library,
-        workspace=workspace,
-        use_only_gemm=use_only_gemm,
-    )
-    found = [mistakes.check(asked, net, batch_size, importing) for net in edited]
-    mistakes.raise_as(PaleoError)
-    summaries = [summary for summary in found if summary is not None]
-    if is_verbose():
-        say_what_is_used(nets, device_name, None, cost_model, dtype)
+    edited = edits.applied()
+    if settings["device"] is None:
+        say_no_effect("--device", *declared(EstimateSettings))
+    summaries = results_of(functools.partial(summarize, explain=explain, **settings), edited)
+    say_what_is_used(nets, settings)
     tables = [summary_table(summary) for summary in summaries]
     if explain:
         tables = [explanation_table(each, layer) for each in summaries for layer in each.explained]

@@ -1,7 +1,7 @@
 """The contract of a collective: bytes, workers and a link become seconds.
 
 To add one: a subclass of Collective in a file of this folder, registered by
-`COLLECTIVES.add(name, instance)`, and the file imported in `paleo/collectives/__init__.py`.
+`COLLECTIVES.add(name, instance)`. The folder finds its files by itself.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from enum import Enum
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
-from paleo.quantity import Quantity
-from paleo.registry import Registry
-
-__all__ = ["COLLECTIVES", "Carried", "Collective", "Round"]
+from paleo.core.quantity import Quantity, is_array, np, total
+from paleo.core.registry import Registry
 
 
 class Carried(Enum):
@@ -49,16 +47,24 @@ class Collective(ABC):
     #: Whether every worker ends with the sum over all workers.
     exact: ClassVar[bool] = True
 
-    @abstractmethod
     def transfers(self, workers: Quantity) -> Quantity:
-        """Return how many times the whole message crosses a link, one after another."""
+        """Return how many times the whole message crosses a link, one after another.
+
+        They are the crossings of the rounds. A scheme that overrides this has a formula for them,
+        which is quicker for many workers.
+        """
+        counts: Any = workers
+        if is_array(counts):
+            known = {count: self.transfers(count) for count in np.unique(counts).tolist()}
+            crossed: Quantity = np.vectorize(known.__getitem__)(counts)
+            return crossed
+        return total(one.crossings for one in self.rounds(counts))
 
     @abstractmethod
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield who sends to whom, one round after another.
+        """Yield who sends to whom, one round after another; this is all that a scheme must say.
 
-        Their crossings add up to `transfers`. A round without pairs is one that is charged though
-        there is nobody to send to.
+        A round without pairs is one that is charged though there is nobody to send to.
         """
 
     def seconds(self, num_bytes: Quantity, workers: Quantity, bandwidth: Quantity) -> Quantity:
@@ -66,4 +72,4 @@ class Collective(ABC):
         return self.transfers(workers) * (num_bytes / bandwidth)
 
 
-COLLECTIVES: Registry[Collective] = Registry("communication scheme")
+COLLECTIVES: Registry[Collective] = Registry("communication scheme", "paleo.collectives")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from paleo.collectives.base import COLLECTIVES, Carried, Collective, Round
-from paleo.quantity import Quantity, ceil_log2
-
-__all__ = ["ButterflyAllReduce", "ButterflyMixing"]
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Round
+from paleo.core.quantity import Quantity, ceil_log2
 
 
 class ButterflyAllReduce(Collective):

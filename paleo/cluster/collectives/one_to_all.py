@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paleo.collectives.base import COLLECTIVES, Carried, Collective, Round
-from paleo.quantity import Quantity
-
-__all__ = ["OneToAll"]
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Round
+from paleo.core.quantity import Quantity
 
 
 class OneToAll(Collective):

@@ -8,8 +8,8 @@ from paleo.costs.convolutions import gemm, direct, winograd, fft
 
 # isort: on
 from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel
-from paleo.costs.convolutions.choice import DEFAULT, ConvolutionChoice, convolution_choice
 from paleo.costs.convolutions.libraries import LIBRARIES, Library, check_library
+from paleo.costs.convolutions.settings import DEFAULT, ConvolutionChoice, convolution_choice
 
 __all__ = [
     "ALGORITHMS",

@@ -9,14 +9,12 @@ Letters: N batch, H x W input, C channels in, R x S filter, K channels out, P x 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, NamedTuple
 
-from paleo.quantity import Quantity, product
-from paleo.registry import Registry
-from paleo.work import Convolution, Pass, Work
-
-__all__ = ["ALGORITHMS", "Algorithm", "Counts", "Kernel", "Roles", "lowered", "roles"]
+from paleo.core.operations import Convolution, InOrder, Work
+from paleo.core.quantity import Quantity, product
+from paleo.core.registry import Registry
 
 
 class Kernel(NamedTuple):
@@ -42,7 +40,7 @@ class Counts(NamedTuple):
     """The kernels of a convolution, one after another, and the bytes they need besides operands."""
 
     kernels: tuple[Kernel, ...]
-    workspace: Quantity = 0
+    workspace_bytes: Quantity = 0
 
     @property
     def work(self) -> Work:
@@ -50,7 +48,7 @@ class Counts(NamedTuple):
         return sum((each.work for each in self.kernels), Work())
 
 
-class Algorithm(ABC):
+class Algorithm:
     """A way to compute one pass of a convolution. All quantities may be arrays."""
 
     name: ClassVar[str]
@@ -68,9 +66,41 @@ class Algorithm(ABC):
         """
         return True
 
-    @abstractmethod
     def counts(self, operation: Convolution) -> Counts:
-        """Return what it takes; also where it does not apply, if the formulas have an answer."""
+        """Return what it takes; also where it does not apply, if the formulas have an answer.
+
+        By default the convolution's FLOPs, and each tensor moved once.
+        """
+        reads, writes = operation.reads, operation.writes
+        return Counts((Kernel(operation.flops, reads, writes, is_product=self.is_gemm),))
+
+
+class Transform(NamedTuple):
+    """What tiles of all images are transformed to: `numbers` each, of `parts` real ones.
+
+    What is transformed is moved `moves` times.
+    """
+
+    tiles: Quantity
+    numbers: Quantity
+    parts: int = 1
+    moves: Quantity = 1
+
+    def spectra(self, operation: Convolution) -> InOrder:
+        """Return the bytes of the transformed tensors, those that are read first."""
+        c, k = operation.in_channels, operation.out_channels
+        # As floating point, since tiles may have many times the numbers of their image.
+        tiles = 1.0 * self.tiles
+        each = self.parts * operation.element_size * self.numbers
+        return operation.in_order(each * tiles * c, each * c * k, each * tiles * k)
+
+
+class Transforming(Algorithm):
+    """An algorithm that transforms tiles and filters, multiplies them, and transforms back."""
+
+    @abstractmethod
+    def transform(self, operation: Convolution) -> Transform:
+        """Return what it transforms tiles to."""
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("convolution algorithm")
@@ -80,25 +110,4 @@ def lowered(operation: Convolution) -> Quantity:
     """Return N P Q R S C, the elements of the matrix whose rows are the windows of the input."""
     # As floating point, since there may be many times the elements of the image.
     positions = 1.0 * operation.batch * product(axis.output for axis in operation.axes)
-    elements: Quantity = positions * operation.window_elements * operation.in_channels
-    return elements
-
-
-class Roles(NamedTuple):
-    """What is of the input, of the filter and of the output, in the order of a pass.
-
-    The first two are read, the third is written.
-    """
-
-    first: Quantity
-    second: Quantity
-    result: Quantity
-
-
-def roles(operation: Convolution, input_: Quantity, filter_: Quantity, output: Quantity) -> Roles:
-    """Return the values of the three tensors, those that this pass reads first."""
-    if operation.direction is Pass.FORWARD:
-        return Roles(input_, filter_, output)
-    if operation.direction is Pass.INPUT_GRADIENT:
-        return Roles(output, filter_, input_)
-    return Roles(input_, output, filter_)
+    return positions * operation.window_elements * operation.in_channels

@@ -11,20 +11,17 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import importlib.util
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from paleo.core.checks import MAX_SIZE
+from paleo.core.errors import SettingError
+from paleo.core.operations import Convolution, Pass
+from paleo.core.optional import package_folders
+from paleo.core.window import Axis
 from paleo.costs.convolutions.base import ALGORITHMS
-from paleo.errors import SettingError
-from paleo.values import MAX_SIZE
-from paleo.window import Axis
-from paleo.work import Convolution, Pass
-
-__all__ = ["ask", "find_library", "pads"]
 
 #: cudnnDataType_t: of the tensors, and of what is computed.
 _FLOAT, _DOUBLE, _HALF, _BFLOAT16 = 0, 1, 2, 9
@@ -96,14 +93,14 @@ class _Result(ctypes.Structure):
     )
 
 
-def ask(operation: Convolution, dtype: str, workspace: int | None) -> tuple[str, ...]:
+def ask(operation: Convolution, dtype: str, limit: int | None) -> tuple[str, ...]:
     """Return the algorithms that cuDNN would take for one pass, by name, what it prefers first.
 
     Tensors are N x C x H x W without gaps, as PyTorch's are by default; what a padding has more on
     one side than on the other is taken as part of the input, as frameworks pad. Those that need
-    more than `workspace` bytes are left out; nothing is left of a convolution that cuDNN does not
-    support. The batch is a number. Raises SettingError without a library or a GPU, or for an
-    element type that cuDNN has no heuristics for.
+    more than `limit` bytes of workspace are left out; nothing is left of a convolution that cuDNN
+    does not support. The batch is a number. Raises SettingError without a library or a GPU, or for
+    an element type that cuDNN has no heuristics for.
     """
     if dtype not in _TYPES:
         raise SettingError(
@@ -111,7 +108,7 @@ def ask(operation: Convolution, dtype: str, workspace: int | None) -> tuple[str,
         )
     found: list[str] = []
     for result in _results(_opened(), operation, dtype):
-        if result.status or (workspace is not None and result.memory > workspace):
+        if result.status or (limit is not None and result.memory > limit):
             continue
         choices = _ALGORITHMS[operation.direction]
         names = choices[result.algorithm] if 0 <= result.algorithm < len(choices) else ()
@@ -135,7 +132,7 @@ def find_library() -> Any:
 def _places() -> Iterator[str]:
     """Yield where the library may be, the newest first in each folder."""
     for package, folders in (("nvidia.cudnn", ("lib", "bin")), ("torch", ("lib",))):
-        for folder in _folders(package):
+        for folder in package_folders(package):
             for pattern in ("libcudnn.so*", "cudnn64_*.dll"):
                 for own in folders:
                     yield from map(str, sorted((folder / own).glob(pattern), reverse=True))
@@ -143,15 +140,6 @@ def _places() -> Iterator[str]:
     if known:
         yield known
     yield from ("libcudnn.so.9", "libcudnn.so.8", "libcudnn.so.7", "cudnn64_9.dll")
-
-
-def _folders(package: str) -> list[Path]:
-    """Return the folders of an installed package, without importing it."""
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        return []
-    return [Path(each) for each in (spec.submodule_search_locations or ())] if spec else []
 
 
 class _Opened:
@@ -199,29 +187,18 @@ def _opened() -> _Opened:
 
 def _results(opened: _Opened, operation: Convolution, dtype: str) -> list[_Result]:
     """Return what cuDNN says of each of its algorithms, those it prefers first."""
-    names = {
-        Pass.FORWARD: "GetConvolutionForwardAlgorithm_v7",
-        Pass.INPUT_GRADIENT: "GetConvolutionBackwardDataAlgorithm_v7",
-        Pass.WEIGHT_GRADIENT: "GetConvolutionBackwardFilterAlgorithm_v7",
-    }
     count = len(_ALGORITHMS[operation.direction])
     results, number = (_Result * count)(), ctypes.c_int()
     with ExitStack() as stack:
         try:
             image, filters, convolution, output = _descriptors(opened, operation, dtype, stack)
-            tensors = {
-                Pass.FORWARD: (image, filters, convolution, output),
-                Pass.INPUT_GRADIENT: (filters, output, convolution, image),
-                Pass.WEIGHT_GRADIENT: (image, output, convolution, filters),
+            which, *tensors = {
+                Pass.FORWARD: ("Forward", image, filters, convolution, output),
+                Pass.INPUT_GRADIENT: ("BackwardData", filters, output, convolution, image),
+                Pass.WEIGHT_GRADIENT: ("BackwardFilter", image, output, convolution, filters),
             }[operation.direction]
-            opened.call(
-                names[operation.direction],
-                opened.handle,
-                *tensors,
-                count,
-                ctypes.byref(number),
-                results,
-            )
+            name = f"GetConvolution{which}Algorithm_v7"
+            opened.call(name, opened.handle, *tensors, count, ctypes.byref(number), results)
         except _RefusedError as error:
             if "NOT_SUPPORTED" in str(error):
                 return []

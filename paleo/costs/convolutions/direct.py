@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel
-from paleo.work import Convolution
-
-__all__ = ["Direct", "is_depthwise"]
+from paleo.core.operations import Convolution
+from paleo.costs.convolutions.base import ALGORITHMS, Algorithm
 
 
 class Direct(Algorithm):
@@ -20,9 +18,6 @@ class Direct(Algorithm):
     name = "direct"
     summary = "the sums themselves, without a matrix product"
     source = "oneDNN, convolution_direct (Georganas et al., arXiv:1808.05567)"
-
-    def counts(self, operation: Convolution) -> Counts:
-        return Counts((Kernel(operation.flops, operation.reads, operation.writes),))
 
 
 def is_depthwise(operation: Convolution) -> Any:

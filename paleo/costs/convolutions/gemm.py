@@ -10,12 +10,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import Quantity, all_of, ceil_div, maximum, product
+from paleo.core.window import Axis
 from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel, lowered
-from paleo.quantity import Quantity, all_of, ceil_div, maximum, product
-from paleo.window import Axis
-from paleo.work import Convolution, Pass
-
-__all__ = ["GEMM_1X1", "PHASED", "SCATTERED", "Phases", "is_plain", "phases"]
 
 _CUDNN = "arXiv:1410.0759, section 3"
 #: Bytes of an index.
@@ -33,9 +31,6 @@ class ImplicitGemm(Algorithm):
     summary = "a matrix product whose rows are put together on the chip"
     source = f"{_CUDNN}: the matrix is never in memory"
     is_gemm = True
-
-    def counts(self, operation: Convolution) -> Counts:
-        return Counts((_product(operation),))
 
 
 class PrecomputedGemm(Algorithm):
@@ -89,9 +84,6 @@ class Gemm1x1(Algorithm):
     def applies(self, operation: Convolution) -> Any:
         return operation.window_elements == 1
 
-    def counts(self, operation: Convolution) -> Counts:
-        return Counts((_product(operation),))
-
 
 class ScatteredGemm(Algorithm):
     """The input's gradient as products N P Q x K times K x R S C, added to the image in memory.
@@ -111,12 +103,8 @@ class ScatteredGemm(Algorithm):
     def counts(self, operation: Convolution) -> Counts:
         elements = lowered(operation)
         added = operation.element_size * elements
-        kernel = Kernel(
-            operation.flops + elements,
-            (*operation.reads, added),
-            (added,),
-            is_product=True,
-        )
+        flops, reads = operation.flops + elements, (*operation.reads, added)
+        kernel = Kernel(flops, reads, (added,), is_product=True)
         return Counts((Kernel(writes=operation.writes), kernel))
 
 
@@ -127,7 +115,7 @@ class Phases(NamedTuple):
     """
 
     places: int
-    positions: int
+    positions: Quantity
     elements: int
 
 

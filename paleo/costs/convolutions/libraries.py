@@ -9,23 +9,13 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from paleo.cluster import Device
+from paleo.core.errors import SettingError
+from paleo.core.operations import LAYER_PASSES, Convolution
+from paleo.core.quantity import some
+from paleo.core.registry import Registry
 from paleo.costs.convolutions.base import ALGORITHMS
 from paleo.costs.convolutions.direct import is_depthwise
-from paleo.errors import SettingError
-from paleo.hardware import Device
-from paleo.quantity import some
-from paleo.registry import Registry
-from paleo.work import Convolution, Pass
-
-__all__ = [
-    "ASKED",
-    "GEMM",
-    "LIBRARIES",
-    "NEWEST",
-    "Library",
-    "check_library",
-    "offered_by_cudnn",
-]
 
 #: What every library has, and needs no workspace.
 GEMM = "implicit_gemm"
@@ -59,7 +49,6 @@ _CUDNN: dict[str, tuple[float, float, float]] = {
     # BWD_FILTER_ALGO_FFT_TILING is not in 5.1's header.
     "tiled_fft": (4, 4, 6),
 }
-_PASSES = tuple(Pass)
 #: Bytes of the largest elements that cuDNN has Winograd for.
 _LARGEST = 4
 
@@ -97,12 +86,11 @@ class Library(NamedTuple):
 
 LIBRARIES: Registry[Library] = Registry("convolution library")
 
-for _generation in range(2, int(NEWEST) + 1):
-    _name = f"cudnn{_generation}"
-    LIBRARIES.add(
-        _name, Library(_name, f"what cuDNN {_generation} offers", "gpu", float(_generation))
-    )
 for _library in (
+    *(
+        Library(f"cudnn{version}", f"what cuDNN {version} offers", "gpu", float(version))
+        for version in range(2, int(NEWEST) + 1)
+    ),
     Library("onednn", "what oneDNN offers on CPUs", "cpu"),
     Library("any", "every algorithm that there is"),
     Library(ASKED, "what the cuDNN of this machine itself would choose", "gpu"),
@@ -112,7 +100,7 @@ for _library in (
 
 def offered_by_cudnn(generation: float, operation: Convolution) -> dict[str, Any]:
     """Return the algorithms that this generation of cuDNN has for this pass, as `offers` does."""
-    place = _PASSES.index(operation.direction)
+    place = LAYER_PASSES.index(operation.direction)
     return _offered(
         {
             name: is_depthwise(operation)

@@ -10,15 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from paleo.costs.base import Explanation, Time, explanation, only_where
+from paleo.core.operations import Convolution
+from paleo.core.quantity import Quantity, is_array, np, some
 from paleo.costs.convolutions.base import ALGORITHMS, Counts
-from paleo.costs.convolutions.choice import ConvolutionChoice
 from paleo.costs.convolutions.libraries import ASKED, GEMM, LIBRARIES
-from paleo.costs.convolutions.parts import whole
-from paleo.quantity import Quantity, is_array, some
-from paleo.work import Convolution
+from paleo.costs.convolutions.settings import ConvolutionChoice
+from paleo.costs.convolutions.subsets import all_of
+from paleo.costs.model import Explanation, only_where
+from paleo.costs.times import Time
 
-__all__ = ["Chooser"]
+
+def counts_of(name: str, operation: Convolution) -> Counts:
+    """Return what the algorithm of this name takes for a convolution."""
+    return ALGORITHMS[name].counts(operation)
 
 
 class Chooser(NamedTuple):
@@ -36,7 +40,7 @@ class Chooser(NamedTuple):
     dtype: str
     by_default: Mapping[str, Any]
     price: Callable[[str, Convolution], Time | None]
-    counted: Callable[[str, Convolution], Counts]
+    counted: Callable[[str, Convolution], Counts] = counts_of
     shown: Callable[[str], Explanation] | None = None
     may_win: Callable[[str, Convolution, Time], Any] = lambda *_: True
 
@@ -61,15 +65,13 @@ class Chooser(NamedTuple):
         limit = self.choice.workspace
         if limit is None or name == GEMM or self.choice.library == ASKED:
             return True
-        return self.counted(name, operation).workspace <= limit
+        return self.counted(name, operation).workspace_bytes <= limit
 
     def _asked(self) -> Mapping[str, Any]:
         """Return the product, and what cuDNN prefers of what applies: for each batch, its own."""
         batches: Any = self.operation.batch
         if not is_array(batches):
             return {GEMM: True, self._preferred(batches): True}
-        import numpy as np
-
         own = {batch: self._preferred(batch) for batch in np.unique(batches).tolist()}
         each = np.array([own[batch] for batch in batches.ravel().tolist()]).reshape(batches.shape)
         return {GEMM: True, **{name: each == name for name in sorted(set(own.values()) - {GEMM})}}
@@ -84,12 +86,17 @@ class Chooser(NamedTuple):
                 return algorithm.name
         return GEMM
 
+    def price_by(self, algorithm: str) -> Time | None:
+        """Return the time by one algorithm; None where it does not apply, or has no price."""
+        applies = ALGORITHMS[algorithm].applies(self.operation)
+        return self.price(algorithm, self.operation) if applies else None
+
     def time(self) -> Time:
         """Return the time of the quickest candidate that may be chosen, element by element.
 
         What cuDNN chose takes no more than a product: it would not have been chosen.
         """
-        everything = whole(self.operation)
+        everything = all_of(self.operation)
         best: Time | None = None
         for name, applies in self.candidates().items():
             part = everything.where(applies)
@@ -112,20 +119,19 @@ class Chooser(NamedTuple):
         operation = self.operation
         found = {name: self._fits(name, operation) for name in self.candidates()}
         priced = {name: time for name in found if (time := self.price(name, operation)) is not None}
-        name = min(
-            (each for each in priced if found[each]), key=lambda each: _seconds(priced[each])
-        )
+        fitting = [name for name in priced if found[name]]
+        name = min(fitting, key=lambda name: float(priced[name].total))
         time = priced[name]
         if self.choice.library == ASKED:
             name = list(priced)[-1]
-        own = self.shown(name) if self.shown else explanation(name, time)
+        own = self.shown(name) if self.shown else Explanation(name, time)
         counts = self.counted(name, operation)
         work = counts.work
         details: tuple[tuple[str, Quantity, str], ...] = (
             ("computation", _whole(work.flops), "FLOP"),
             ("reads", _whole(work.bytes_read), "bytes"),
             ("writes", _whole(work.bytes_written), "bytes"),
-            ("workspace", _whole(counts.workspace), "bytes"),
+            ("workspace", _whole(counts.workspace_bytes), "bytes"),
         )
         others = tuple(
             (f"by {other}" + ("" if found[other] else " beyond the workspace"), each.total, "s")
@@ -136,14 +142,9 @@ class Chooser(NamedTuple):
             own,
             algorithm=name,
             time=time,
-            bound=time.bound,
             why=own.why or ALGORITHMS[name].summary,
             details=(*details, *own.details, *others),
         )
-
-
-def _seconds(time: Time) -> Any:
-    return time.total
 
 
 def _whole(value: Quantity) -> Quantity:

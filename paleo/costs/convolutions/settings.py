@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.errors import Mistakes, SettingError
-from paleo.units import parse, scale_for
-from paleo.values import MAX_COUNT, is_whole, python_int, shown
-
-__all__ = ["DEFAULT", "ConvolutionChoice", "convolution_choice"]
+from paleo.core.checks import MAX_COUNT, is_whole, python_int, shown
+from paleo.core.errors import Mistakes, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.units import parse, scale_for
 
 
 @dataclass(frozen=True)
@@ -88,18 +86,25 @@ def convolution_choice(
     """
     if library is None and workspace is None:
         return ConvolutionChoice(only_gemm=True) if only_gemm else DEFAULT
-    # Here, since a Target needs none of it.
-    from paleo.costs.convolutions.libraries import LIBRARIES
-
     mistakes = Mistakes()
-    if library is not None:
-        mistakes.check(LIBRARIES.__getitem__, library)
-    limit = mistakes.check(_bytes, workspace)
+    mistakes.check(checked_library, library)
+    limit = mistakes.check(checked_workspace, workspace)
     mistakes.raise_as(SettingError)
     return ConvolutionChoice(library, limit, bool(only_gemm))
 
 
-def _bytes(workspace: Any) -> int | None:
+def checked_library(library: str | None) -> str | None:
+    """Return the name of a library, or None; raises UnknownNameError."""
+    if library is not None:
+        # Here, since a Target needs none of it.
+        from paleo.costs.convolutions.libraries import LIBRARIES
+
+        LIBRARIES[library]
+    return library
+
+
+def checked_workspace(workspace: Any) -> int | None:
+    """Return a number of bytes, also of a text such as "4GiB", or None; raises SettingError."""
     number = python_int(workspace)
     if number is None or (is_whole(number) and 0 <= number <= MAX_COUNT):
         return None if number is None else int(number)

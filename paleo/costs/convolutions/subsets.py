@@ -6,38 +6,34 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from paleo.costs import base
-from paleo.costs.base import Time
-from paleo.quantity import is_array, some
-from paleo.window import Axis
-from paleo.work import Convolution
-
-__all__ = ["Part", "whole"]
+from paleo.core.operations import Convolution
+from paleo.core.quantity import is_array, np, some
+from paleo.core.window import Axis
+from paleo.costs import model
+from paleo.costs.times import Time
 
 
-class Part(NamedTuple):
+class Subset(NamedTuple):
     """Those of `many` convolutions that stand at `rows`: all of them, if that is None.
 
-    One whose windows and groups are numbers, whatever its batch is, has no parts but the whole.
+    One whose windows and groups are numbers, whatever its batch is, is all or nothing of a subset.
     """
 
     operation: Convolution
     many: int
     rows: Any = None
 
-    def where(self, condition: Any) -> Part | None:
+    def where(self, condition: Any) -> Subset | None:
         """Return those for which a condition holds, for any batch; None if there are none."""
         if not some(condition):
             return None
         if not (self.many and is_array(condition)):
             return self
-        import numpy as np
-
         kept = condition.any(axis=tuple(range(1, condition.ndim)))
         if kept.all():
             return self
         rows = np.flatnonzero(kept)
-        return Part(
+        return Subset(
             _at(rows, self.operation), self.many, rows if self.rows is None else self.rows[rows]
         )
 
@@ -51,14 +47,12 @@ class Part(NamedTuple):
 
     def quicker(self, best: Time | None, time: Time) -> Time:
         """Return the times of all, those of these the quicker ones of the best and `time`."""
-        found = time if best is None else base.quicker(self.of(best), time)[1]
+        found = time if best is None else model.quicker(self.of(best), time)[1]
         if self.rows is None:
             return found
         return Time(*self._replaced(best or Time(total=float("inf")), found))
 
     def _replaced(self, old: Time, new: Time) -> Iterator[Any]:
-        import numpy as np
-
         trailing = np.broadcast_shapes(*(np.shape(each)[1:] for each in (*old, *new)))
         for before, own in zip(old, new, strict=True):
             full = np.empty((self.many, *trailing))
@@ -67,7 +61,7 @@ class Part(NamedTuple):
             yield full
 
 
-def whole(operation: Convolution) -> Part:
+def all_of(operation: Convolution) -> Subset:
     """Return one convolution, or several as one."""
     found: list[int] = []
 
@@ -79,7 +73,7 @@ def whole(operation: Convolution) -> Part:
     note(operation.groups)
     for axis in operation.axes:
         _changed(axis, note)
-    return Part(operation, found[0] if found else 0)
+    return Subset(operation, found[0] if found else 0)
 
 
 def _at(rows: Any, operation: Convolution) -> Convolution:
@@ -88,14 +82,9 @@ def _at(rows: Any, operation: Convolution) -> Convolution:
     def at(value: Any) -> Any:
         return value[rows] if is_array(value) else value
 
-    return replace(
-        operation,
-        batch=at(operation.batch),
-        in_channels=at(operation.in_channels),
-        out_channels=at(operation.out_channels),
-        groups=at(operation.groups),
-        axes=tuple(_changed(axis, at) for axis in operation.axes),
-    )
+    sizes = ("batch", "in_channels", "out_channels", "groups")
+    changed = {name: at(getattr(operation, name)) for name in sizes}
+    return replace(operation, axes=tuple(_changed(axis, at) for axis in operation.axes), **changed)
 
 
 def _changed(axis: Axis, change: Callable[[Any], Any]) -> Axis:

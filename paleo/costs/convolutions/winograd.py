@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from paleo.costs.convolutions.base import ALGORITHMS, Algorithm, Counts, Kernel, Roles, roles
-from paleo.quantity import Quantity, all_of, ceil_div, product
-from paleo.work import Convolution, Pass
-
-__all__ = ["WINOGRAD_2X2", "WINOGRAD_4X4", "WINOGRAD_5X5", "Winograd", "spectra", "tiles"]
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import all_of, ceil_div, product
+from paleo.costs.convolutions.base import ALGORITHMS, Counts, Kernel, Transform, Transforming
 
 
 class _Transforms(NamedTuple):
@@ -26,16 +24,7 @@ class _Transforms(NamedTuple):
     output: int
 
 
-def tiles(operation: Convolution, m: int) -> Quantity:
-    """Return into how many tiles of m x m outputs the result (or the input's gradient) is cut."""
-    back = operation.direction is Pass.INPUT_GRADIENT
-    found: Quantity = product(
-        ceil_div(axis.size if back else axis.output, m) for axis in operation.axes
-    )
-    return operation.batch * found
-
-
-class Winograd(Algorithm):
+class Winograd(Transforming):
     """F(m x m, r x r), with transforms that pass through memory, or on the chip if `is_fused`."""
 
     name = "winograd"
@@ -48,6 +37,14 @@ class Winograd(Algorithm):
     def side(self) -> int:
         """The inputs of a tile in a row."""
         return self.m + self.r - 1
+
+    def transform(self, operation: Convolution) -> Transform:
+        # Tiles of m x m outputs, or elements of the input's gradient.
+        back = operation.direction is Pass.INPUT_GRADIENT
+        tiles = product(
+            ceil_div(axis.size if back else axis.output, self.m) for axis in operation.axes
+        )
+        return Transform(operation.batch * tiles, self.side**2)
 
     def applies(self, operation: Convolution) -> Any:
         # What is summed over the tiles does not stay on the chip.
@@ -62,15 +59,16 @@ class Winograd(Algorithm):
 
     def counts(self, operation: Convolution) -> Counts:
         c, k = operation.in_channels, operation.out_channels
-        number, elements = 1.0 * tiles(operation, self.m), self.side**2
+        transform = self.transform(operation)
+        number, elements = 1.0 * transform.tiles, transform.numbers
         # Of the gradients, what is known takes the place of the input, and the other way round.
         back = operation.direction is Pass.INPUT_GRADIENT
         of_input = self.transforms.output if back else self.transforms.input
         of_output = self.transforms.input if back else self.transforms.output
-        flops = roles(
-            operation, of_input * number * c, self.transforms.filter * c * k, of_output * number * k
+        flops = operation.in_order(
+            of_input * number * c, self.transforms.filter * c * k, of_output * number * k
         )
-        moved = spectra(operation, self)
+        moved = transform.spectra(operation)
         multiply = 2 * elements * number * c * k
         (first, second), (result,) = operation.reads, operation.writes
         if self.is_fused:
@@ -91,15 +89,6 @@ class Winograd(Algorithm):
             ),
             moved.first + moved.second + moved.result,
         )
-
-
-def spectra(operation: Convolution, algorithm: Winograd) -> Roles:
-    """Return the bytes of the transformed tensors, those that are read first."""
-    c, k = operation.in_channels, operation.out_channels
-    # As floating point, since a tile may have many times the numbers of its image.
-    number = 1.0 * tiles(operation, algorithm.m)
-    each = operation.element_size * algorithm.side**2
-    return roles(operation, each * number * c, each * c * k, each * number * k)
 
 
 class Winograd2x2(Winograd):

@@ -4,7 +4,7 @@ A product is cut into tiles, the tiles run in waves over the multiprocessors, an
 is taken to choose the tile and the split that are quickest. Memory traffic runs at a share of
 the bandwidth, every kernel has a fixed time. The few constants are in `constants.py`.
 
-`prices.py`, and with it what prices each kind of operation, is imported when it is first asked: a
+`dispatch.py`, and with it what prices each kind of operation, is imported when it is first asked: a
 command that uses another model starts without it.
 """
 
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paleo.costs.bands import Band
-from paleo.costs.base import COST_MODELS, CostModel, Explanation, Target, Time
-from paleo.costs.stacks import can_be_stacked
-from paleo.costs.times import Times
-from paleo.hardware import Device
-from paleo.quantity import Quantity
-from paleo.work import Convolution, Operation
+from paleo.cluster import Device
+from paleo.core.operations import Convolution, Operation
+from paleo.costs.batching import can_be_stacked
+from paleo.costs.error_bands import Band
+from paleo.costs.model import COST_MODELS, CostModel, Explanation, Target
+from paleo.costs.times import Time, Times
 
 __all__ = ["Tiled"]
 
@@ -33,44 +32,35 @@ class Tiled(CostModel):
     grows = False
     convolution_algorithm = "quickest"
 
-    def counts(self, operation: Operation) -> bool:
-        return True
-
     def price(self, operation: Operation, target: Target) -> Time:
-        from paleo.costs.tiled import prices
+        from paleo.costs.tiled import dispatch
 
-        return prices.price(self, operation, target)
+        return dispatch.price(self, operation, target)
 
     def price_all(self, operations: Sequence[Operation], target: Target) -> Times:
-        from paleo.costs.tiled import prices
+        from paleo.costs.tiled import dispatch
 
         if not can_be_stacked(target):
             return super().price_all(operations, target)
-        return prices.price_all(self, operations, target)
+        return dispatch.price_all(self, operations, target)
 
     def price_by(self, algorithm: str, operation: Convolution, target: Target) -> Time | None:
-        from paleo.costs.tiled import prices
+        from paleo.costs.tiled import dispatch
 
-        return prices.price_by(algorithm, operation, target)
+        return dispatch.price_by(algorithm, operation, target)
 
     def explain(self, operation: Operation, target: Target) -> Explanation:
-        from paleo.costs.tiled import prices
+        from paleo.costs.tiled import dispatch
 
-        return prices.explain(self, operation, target)
+        return dispatch.explain(self, operation, target)
 
     def band(self, kind: str, device: Device) -> Band | None:
         # Nobody has published times of CPUs that the model could be held to.
         if device.kind == "cpu":
             return None
-        from paleo.costs.tiled.errors import find_band
+        from paleo.costs.tiled.error_bands import find_band
 
         return find_band(kind, device.architecture)
-
-    def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
-        return (
-            ("peak", device.peak(dtype), "FLOP/s"),
-            ("memory bandwidth", device.memory_bandwidth, "bytes/s"),
-        )
 
 
 COST_MODELS.add(Tiled.name, Tiled())

@@ -9,28 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
-from paleo.costs import base
-from paleo.costs.base import Time
-from paleo.costs.tiled.gemm import Choice
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import Quantity, is_array, product
+from paleo.costs import model
+from paleo.costs.tiled.gemm import Choice, Shape
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
-from paleo.quantity import Quantity, is_array, product
-from paleo.work import Convolution
-
-__all__ = [
-    "Algorithm",
-    "Shape",
-    "Way",
-    "extended",
-    "images",
-    "in_passes",
-    "positions",
-    "quicker",
-    "repeated",
-]
+from paleo.costs.times import Time
 
 
-class Way(NamedTuple):
+class ConvolutionTime(NamedTuple):
     """A convolution computed by one algorithm: its time, and the matrix product in it.
 
     `products` of M x N x K are computed as `choice` says; None if there are none.
@@ -44,22 +32,29 @@ class Way(NamedTuple):
     choice: Choice | None = None
 
 
-#: M, N and K of a product.
-Shape: TypeAlias = tuple[Quantity, Quantity, Quantity]
 #: Returns how an algorithm computes a convolution, None where it does not apply.
-Algorithm: TypeAlias = Callable[[Convolution, Machine], Way | None]
+Algorithm: TypeAlias = Callable[[Convolution, Machine], ConvolutionTime | None]
+
+
+def product_shape(operation: Convolution, rows: Quantity) -> Shape:
+    """Return M, N and K of the product of so many rows of C numbers by C x K, or of a gradient."""
+    c, k = operation.in_channels, operation.out_channels
+    shapes: dict[Pass, Shape] = {
+        Pass.FORWARD: (rows, k, c),
+        Pass.INPUT_GRADIENT: (rows, c, k),
+        Pass.WEIGHT_GRADIENT: (k, c, rows),
+    }
+    return shapes[operation.direction]
 
 
 def positions(operation: Convolution) -> Quantity:
     """Return N P Q."""
-    found: Quantity = product(axis.output for axis in operation.axes)
-    return operation.batch * found
+    return operation.batch * product(axis.output for axis in operation.axes)
 
 
 def images(operation: Convolution) -> Quantity:
     """Return N H W."""
-    found: Quantity = product(axis.size for axis in operation.axes)
-    return operation.batch * found
+    return operation.batch * product(axis.size for axis in operation.axes)
 
 
 def extended(
@@ -80,19 +75,17 @@ def in_passes(
     time = extended(Time(), machine, passes=passes, kernels=kernels)
     if machine.vector_peak is None:
         return time.total
-    return time.total + flops / (machine.vector_peak * machine.vector_share)
+    return time.total + flops / machine.vector_rate
 
 
 def repeated(time: Time, times: Quantity) -> Time:
     """Return the time of doing it again and again, each after the one before."""
-    return Time(
-        times * time.compute, times * time.memory, times * time.overhead, times * time.total
-    )
+    return Time(*(times * part for part in time))
 
 
-def quicker(a: Way, b: Way) -> Way:
+def quicker(a: ConvolutionTime, b: ConvolutionTime) -> ConvolutionTime:
     """Return the quicker of two; where times are arrays, with the times of the quicker."""
-    second, time = base.quicker(a.time, b.time)
+    second, time = model.quicker(a.time, b.time)
     if not is_array(second):
         return b if second else a
     return (b if second.all() else a)._replace(time=time)

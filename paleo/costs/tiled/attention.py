@@ -15,13 +15,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from paleo.costs.base import Explanation, Time, explanation, quicker
+from paleo.core.operations import Attention, Pass
+from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, minimum, np, rounded_up
+from paleo.costs.model import Detail, Explanation, quicker
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
-from paleo.quantity import Quantity, ceil_div, is_array, maximum, minimum, total
-from paleo.work import Attention, Pass
-
-__all__ = ["explain", "price"]
+from paleo.costs.times import Time
 
 #: Rows of queries in a tile, and keys in a block, as in both papers for 128 features.
 _TILE = 128
@@ -98,13 +97,7 @@ def _tiling(operation: Attention, sharing: Quantity) -> _Tiling:
 
 def _rate(machine: Machine) -> Quantity:
     """Return the FLOP/s of one multiprocessor in the products of attention."""
-    if machine.matrix_peak is not None:
-        rate = machine.matrix_peak * machine.matrix_share
-    else:
-        assert machine.vector_peak is not None
-        rate = machine.vector_peak * machine.vector_share
-    if machine.element_size == 1:
-        rate = rate * _NARROW
+    rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
     return rate * machine.attention_share / machine.multiprocessors
 
 
@@ -117,8 +110,7 @@ def _block(features: Quantity, rate: Quantity, machine: Machine) -> Quantity:
 def _filled(rows: Quantity, machine: Machine) -> Quantity:
     """Return the share of a tile's rows that is computed."""
     at_once = 1 if machine.matrix_peak is None else _ROWS
-    computed: Quantity = ceil_div(minimum(rows, _TILE), at_once) * at_once
-    return computed / _TILE
+    return rounded_up(minimum(rows, _TILE), at_once) / _TILE
 
 
 def _busy(tiling: _Tiling, split: Any, machine: Machine) -> tuple[Quantity, Quantity, Quantity]:
@@ -136,8 +128,8 @@ def _busy(tiling: _Tiling, split: Any, machine: Machine) -> tuple[Quantity, Quan
     return units, waves, equal * (waves * length) + (1 - equal) * filled
 
 
-def _padded(features: Any) -> Any:
-    return ceil_div(features, _FEATURES) * _FEATURES
+def _padded(features: Quantity) -> Quantity:
+    return rounded_up(features, _FEATURES)
 
 
 def _forward(operation: Attention, machine: Machine) -> _Way:
@@ -188,10 +180,10 @@ def _backward(operation: Attention, machine: Machine) -> _Way:
         seen_by = minimum(operation.queries, operation.reach + _TILE - 1)
         tiling = tiling._replace(longest=ceil_div(seen_by, _TILE))
     units, waves, length = _busy(tiling, 1, machine)
-    features = 3 * _padded(operation.depth) + 2 * _padded(operation.value_depth)
+    features = 3 * _padded(operation.depth) + 2 * rounded_up(operation.value_depth, _FEATURES)
     block = _block(features, _rate(machine) * _BACKWARD, machine)
     compute = length * block * _filled(operation.queries, machine)
-    held = total((*operation.reads, *operation.writes))
+    held = operation.work.num_bytes
     num_bytes = held + _PARTIAL * operation.heads * operation.queries * operation.depth
     memory = moved(num_bytes, machine, among=held)
     overhead = _BACKWARD_KERNELS * machine.launch + (waves + 1) * machine.attention_fill
@@ -204,8 +196,6 @@ def _quicker(a: _Way, b: _Way) -> _Way:
     second, time = quicker(a.time, b.time)
     if not is_array(second):
         return b if second else a
-    import numpy as np
-
     return _Way(time, *(np.where(second, y, x) for x, y in zip(a[1:], b[1:], strict=True)))
 
 
@@ -226,7 +216,7 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
     kind = "prefill" if operation.direction is Pass.FORWARD else "backward"
     if kind == "prefill" and operation.queries == 1:
         kind = "split decode" if way.split > 1 else "decode"
-    details: list[tuple[str, Quantity | str, str]] = [
+    details: list[Detail] = [
         ("tile", f"{_TILE} rows of queries by blocks of {_TILE} keys", ""),
         ("heads in a tile", operation.sharing if way.packed else 1, ""),
         ("tiles", way.tiles, ""),
@@ -242,4 +232,4 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
         "compute": "products and exponentials of the blocks of scores take longest",
         "overhead": "kernels start, and tiles start and end, for longer than all else",
     }[way.time.bound]
-    return explanation(f"fused attention, {kind}", way.time, *details, why=why)
+    return Explanation(f"fused attention, {kind}", way.time, tuple(details), why)

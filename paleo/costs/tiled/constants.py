@@ -8,16 +8,14 @@ particular.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from paleo.errors import HardwareError, Mistakes, near
-from paleo.hardware import Device, Figure
-from paleo.hardware.figures import FileReader
-from paleo.quantity import largest, smallest
-
-__all__ = ["CONSTANTS", "Constant", "Family", "check", "constants_of", "families", "find_family"]
+from paleo.cluster import Device, Figure
+from paleo.cluster.figures import FileReader
+from paleo.core.errors import HardwareError, Mistakes, near_or_known
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import largest, smallest
 
 _FAMILIES = Path(__file__).parent / "families"
 #: The family of CPUs without one of their own.
@@ -100,10 +98,9 @@ def families() -> dict[str, Family]:
 
 
 def _read(path: Path) -> Family:
-    reader = FileReader(path)
-    reader.only(reader.root, ("name", "sources", "constants"))
-    family = Family(reader.text(reader.root, "name", path.stem), reader.constants("constants"))
-    reader.finish()
+    root = FileReader(path, ("name", "sources", "constants"))
+    family = Family(root.text("name", path.stem), root.table("constants").constants())
+    root.finish()
     check(family.constants, path.name, "constants")
     return family
 
@@ -113,18 +110,10 @@ def check(constants: Mapping[str, Figure], file: str, table: str) -> None:
     mistakes = Mistakes(file)
     for name, figure in constants.items():
         key = f"{table}.{name}"
-        if name not in CONSTANTS:
-            known = ", ".join(CONSTANTS)
-            mistakes.add(
-                f"unknown constant{near(name, CONSTANTS) or f'; there are: {known}'}", key=key
-            )
-        elif (
-            not CONSTANTS[name].low
-            <= smallest(figure.value)
-            <= largest(figure.value)
-            <= (CONSTANTS[name].high)
-        ):
-            constant = CONSTANTS[name]
+        constant = CONSTANTS.get(name)
+        if constant is None:
+            mistakes.add(f"unknown constant{near_or_known(name, CONSTANTS)}", key=key)
+        elif not constant.low <= smallest(figure.value) <= largest(figure.value) <= constant.high:
             unit = "" if constant.unit == "1" else f" {constant.unit}"
             mistakes.add(
                 f"expected {constant.low:g} to {constant.high:g}{unit} ({constant.meaning}), "

@@ -12,41 +12,37 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from paleo.costs.base import Explanation, Time, explanation
-from paleo.costs.convolutions import ALGORITHMS, LIBRARIES, Counts
-from paleo.costs.convolutions.chooser import Chooser
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import Quantity, smallest
+from paleo.costs.convolutions import LIBRARIES
+from paleo.costs.convolutions.fft import FFT, TILED_FFT
 from paleo.costs.convolutions.libraries import GEMM, NEWEST, offered_by_cudnn
-from paleo.costs.tiled import fft, implicit, onednn, winograd
+from paleo.costs.convolutions.selection import Chooser
+from paleo.costs.convolutions.winograd import WINOGRAD_4X4, WINOGRAD_5X5
+from paleo.costs.model import Explanation
+from paleo.costs.tiled import implicit_gemm, onednn, transforms
+from paleo.costs.tiled.algorithm import Algorithm
 from paleo.costs.tiled.gemm import explained
 from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.way import Algorithm, Way
-from paleo.quantity import Quantity, smallest
-from paleo.work import Convolution, Pass
+from paleo.costs.times import Time
 
-__all__ = ["WAYS", "decides", "explain", "price", "price_by", "ways"]
-
+_TRANSFORMING = (WINOGRAD_4X4, WINOGRAD_5X5, FFT, TILED_FFT)
 #: How each algorithm is priced on a GPU; on a CPU, as `onednn.WAYS` says. The constants are fitted
 #: to whichever product the library took: one with precomputed indices is priced as one without.
 WAYS: dict[str, Algorithm] = {
-    "implicit_gemm": implicit.implicit,
-    "precomputed_gemm": implicit.implicit,
-    "explicit_gemm": implicit.explicit,
-    "gemm_1x1": implicit.plain,
-    "scattered_gemm": implicit.scattered,
-    "phased_gemm": implicit.by_phases,
-    "direct": implicit.direct,
-    "winograd_2x2": winograd.fused,
-    "winograd_4x4": winograd.in_steps,
-    "winograd_5x5": winograd.in_steps,
-    "fft": fft.by_images,
-    "tiled_fft": fft.by_tiles,
+    "implicit_gemm": implicit_gemm.implicit,
+    "precomputed_gemm": implicit_gemm.implicit,
+    "explicit_gemm": implicit_gemm.explicit,
+    "gemm_1x1": implicit_gemm.plain,
+    "scattered_gemm": implicit_gemm.scattered,
+    "phased_gemm": implicit_gemm.by_phases,
+    "direct": implicit_gemm.direct,
+    "winograd_2x2": transforms.fused_winograd,
+    **{one.name: partial(transforms.in_steps, one) for one in _TRANSFORMING},
 }
 #: Seconds below which an algorithm is not, where that is known sooner than what it takes.
 _LEAST: dict[str, Callable[[Convolution, Machine], Quantity]] = {
-    "winograd_4x4": winograd.least,
-    "winograd_5x5": winograd.least,
-    "fft": partial(fft.least, tiled=False),
-    "tiled_fft": partial(fft.least, tiled=True),
+    one.name: partial(transforms.least, one) for one in _TRANSFORMING
 }
 #: More than sums of seconds are rounded by.
 _MARGIN = 1 + 1e-9
@@ -77,13 +73,6 @@ def _with_library(machine: Machine) -> Machine:
     return machine if generation is None else replace(machine, library=generation)
 
 
-def ways(operation: Convolution, machine: Machine) -> dict[str, Way]:
-    """Return every way in which the device's own library computes it, by name."""
-    known = _known(machine)
-    found = {name: known[name](operation, machine) for name in _offered(operation, machine)}
-    return {name: way for name, way in found.items() if way is not None}
-
-
 def _is_never_quickest(name: str, operation: Convolution, machine: Machine) -> bool:
     """Tell whether an algorithm is what `implicit_gemm` is here, or that and more."""
     if name == "explicit_gemm" and not machine.is_cpu:
@@ -93,10 +82,13 @@ def _is_never_quickest(name: str, operation: Convolution, machine: Machine) -> b
 
 def decides(operation: Convolution, machine: Machine) -> Hashable:
     """Return what is the same of convolutions that the same formulas price."""
-    return onednn.decides(operation) if machine.is_cpu else implicit.decides(operation, machine)
+    return (
+        onednn.decides(operation) if machine.is_cpu else implicit_gemm.decides(operation, machine)
+    )
 
 
-def _chooser(operation: Convolution, machine: Machine) -> Chooser:
+def chooser(operation: Convolution, machine: Machine) -> Chooser:
+    """Return how the algorithm of a convolution is chosen."""
     machine = _with_library(machine)
     known = _known(machine)
 
@@ -113,37 +105,26 @@ def _chooser(operation: Convolution, machine: Machine) -> Chooser:
 
     return Chooser(
         operation, machine.convolutions, machine.dtype, _offered(operation, machine), price,
-        _count, partial(_shown, operation, machine), may_win,
+        shown=partial(_shown, operation, machine), may_win=may_win,
     )  # fmt: skip
-
-
-def _count(name: str, operation: Convolution) -> Counts:
-    return ALGORITHMS[name].counts(operation)
 
 
 def price(operation: Convolution, machine: Machine) -> Time:
     """Return the time of one pass of a convolution."""
-    return _chooser(operation, machine).time()
-
-
-def price_by(algorithm: str, operation: Convolution, machine: Machine) -> Time | None:
-    """Return the time by one algorithm, None where it does not apply here."""
-    if not ALGORITHMS[algorithm].applies(operation):
-        return None
-    return _chooser(operation, machine).price(algorithm, operation)
+    return chooser(operation, machine).time()
 
 
 def explain(operation: Convolution, machine: Machine) -> Explanation:
     """Return why it takes what `price` says; for numbers, not arrays."""
-    return _chooser(operation, machine).explanation()
+    return chooser(operation, machine).explanation()
 
 
 def _shown(operation: Convolution, machine: Machine, name: str) -> Explanation:
     way = _known(machine)[name](operation, machine)
     assert way
     if way.choice is None:
-        return explanation(name, way.time)
+        return Explanation(name, way.time)
     return explained(
-        name, way.choice, way.m, way.n, way.k, machine,
+        name, way.choice, (way.m, way.n, way.k), machine,
         ("units", way.choice.unit, ""), ("products", way.products, ""),
     )  # fmt: skip

@@ -12,31 +12,33 @@ its profiler inside of training steps of nets.
 
 from __future__ import annotations
 
-from paleo.costs.base import Explanation, Time, explanation
-from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.stream import missed
-from paleo.quantity import (
-    Quantity,
-    all_of,
-    ceil_div,
-    every,
-    minimum,
-    root,
-    total,
-    where_positive,
-)
-from paleo.work import (
+from paleo.core.operations import (
     Attention,
     BatchMatMul,
+    Kind,
     MatMul,
     Operation,
     Pass,
     Pooling,
+    Role,
     Stream,
     Update,
 )
-
-__all__ = ["WRITTEN", "explain", "is_whole", "multiplied", "passed", "price", "stepped", "together"]
+from paleo.core.quantity import (
+    Quantity,
+    all_of,
+    every,
+    minimum,
+    root,
+    rounded_up,
+    total,
+    where_positive,
+)
+from paleo.costs.model import Detail, Explanation
+from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.stream import missed
+from paleo.costs.times import Time
+from paleo.net.layers.functions import FUNCTIONS
 
 #: Bytes moved for each byte written: the line is first read from memory.
 WRITTEN = 2
@@ -54,20 +56,21 @@ _ATTENTION = 0.7
 #: Products backward for those forward: the scores are computed again.
 _ATTENTION_BACK = 2.5
 
-#: Steps for each element of the result (or of what is read, where the result is a sum), forward
-#: and backward; on all cores. Exponentials and the like are vectorized, and take less than one.
+#: Steps for each element of the result (or of what is read, where the result is a sum), on all
+#: cores; those of functions are in their table. Exponentials and the like are vectorized, and take
+#: less than one.
 _STEPS = {
-    "batchnorm": (1.0, 0.0),
-    "batch_norm": (1.0, 0.0),
-    "lrn": (7.5, 9.0),
-    "gelu": (0.25, 0.45),
-    "tanh": (0.25, 0.0),
-    "sigmoid": (0.25, 0.0),
-    "silu": (0.25, 0.3),
-    "softmax": (0.2, 0.0),
-    "layernorm": (0.1, 0.1),
-    "attention": (0.3, 0.3),
+    (Kind.BATCH_NORM, Pass.FORWARD): 1.0,
+    (Kind.BATCH_NORM, Pass.WEIGHT_GRADIENT): 1.0,
+    (Kind.LOCAL_RESPONSE_NORM, Pass.FORWARD): 7.5,
+    (Kind.LOCAL_RESPONSE_NORM, Pass.INPUT_GRADIENT): 9.0,
+    (Kind.SOFTMAX, Pass.FORWARD): 0.2,
+    (Kind.LAYER_NORM, Pass.FORWARD): 0.1,
+    (Kind.LAYER_NORM, Pass.INPUT_GRADIENT): 0.1,
+    (Kind.LAYER_NORM, Pass.WEIGHT_GRADIENT): 0.1,
 }
+#: Those for each score of attention.
+_SCORED = 0.3
 #: Steps for each random number, which one core draws while the others wait.
 _DRAWN = 5.0
 #: Steps of a maximum for each element of a window; more for each that the window before had not,
@@ -75,31 +78,26 @@ _DRAWN = 5.0
 _LOOKED_AT, _NEW, _SCATTERED = 0.5, 2.0, 1.0
 #: Launches that an operation is worth before it starts: checks, outputs, library calls. The rest is
 #: one. (One of 10 numbers takes 4 us, a product 12, batch normalization 12 to 25.)
-_LAUNCHES = {"matmul": 3, "softmax": 2, "layernorm": 2, "lrn": 8}
-#: Those of batch normalization by what it reads: in inference the input; in training the input
-#: twice; backward.
-_NORMALIZING = {1: 3, 2: 6, 4: 6}
-#: What it reads backward besides the gradient: the input, and both once more.
-_BACKWARD = 3
+_LAUNCHES = {Kind.MATMUL: 3, Kind.SOFTMAX: 2, Kind.LAYER_NORM: 2, Kind.LOCAL_RESPONSE_NORM: 8}
+#: Those of batch normalization in inference, and where there are statistics or gradients.
+_NORMALIZING, _WITH_STATISTICS = 3, 6
 _POOLING = 2
-#: More of them backward, for the record of what is to be done.
+#: More of them for a gradient from what was kept, for the record of what is to be done.
 _NODE = 2
+#: Kinds of which that was not seen.
+_NO_NODE = (Kind.ELEMENTWISE, Kind.LOCAL_RESPONSE_NORM)
+#: What an operation reads that was not used for long.
+_OLD = (Role.EARLIER_INPUT, Role.WEIGHT, Role.KEPT)
 #: The kernel of a convolution adds the bias to what it has in registers, that of a product to what
 #: it finds in its result; both sum up the bias' gradient in passing.
-_FREE = ("bias",)
-
-
-def _rate(machine: Machine) -> Quantity:
-    """Return the FLOP/s of long products."""
-    if machine.matrix_peak is not None:
-        return machine.matrix_peak * machine.matrix_share
-    assert machine.vector_peak is not None
-    return machine.vector_peak * machine.vector_share
+_FREE = Kind.BIAS
+#: Why an operation takes its time that neither computation nor memory takes.
+_STARTS = "it starts for longer than it runs"
 
 
 def multiplied(flops: Quantity, machine: Machine) -> Quantity:
     """Return the seconds of so many FLOPs of products."""
-    return flops / _rate(machine)
+    return flops / machine.product_rate
 
 
 def passed(
@@ -139,17 +137,11 @@ def price(operation: Operation, machine: Machine) -> Time:
     """Return the time of any operation but a convolution."""
     match operation:
         case MatMul():
-            return _product(
-                operation.m, operation.n, operation.k, 1, operation.work.bytes_read,
-                operation.work.bytes_written, machine,
-            )  # fmt: skip
+            return _product(operation, 1, machine)
         case BatchMatMul(dependent=True):
             return _steps(operation, machine)
         case BatchMatMul():
-            return _product(
-                operation.m, operation.n, operation.k, operation.count,
-                operation.work.bytes_read, operation.work.bytes_written, machine,
-            )  # fmt: skip
+            return _product(operation, operation.count, machine)
         case Attention():
             return _attention(operation, machine)
         case Pooling():
@@ -163,17 +155,16 @@ def _time(compute: Quantity, memory: Quantity, machine: Machine, launches: int =
     return Time(compute, memory, start, compute + memory + start)
 
 
-def _product(
-    m: Quantity, n: Quantity, k: Quantity, count: Quantity,
-    reads: Quantity, writes: Quantity, machine: Machine,
-) -> Time:  # fmt: skip
-    """Return the time of `count` products of M x N x K with operands of so many bytes."""
-    compute = multiplied(2 * count * m * n * (ceil_div(k, _UNROLLED) * _UNROLLED), machine)
+def _product(operation: MatMul | BatchMatMul, count: Quantity, machine: Machine) -> Time:
+    """Return the time of `count` products."""
+    m, n, k, work = operation.m, operation.n, operation.k, operation.work
+    compute = multiplied(2 * count * m * n * rounded_up(k, _UNROLLED), machine)
     is_vector = (m == 1) | (n == 1)
     packed = _PACKED + (_UNPACKED - _PACKED) * is_vector
-    compute = compute + stepped(packed * (reads / machine.element_size), machine)
-    memory = passed(machine, old=reads + _ADDED * writes, written=writes)
-    return _time(compute, memory, machine, _LAUNCHES["matmul"])
+    compute = compute + stepped(packed * (work.bytes_read / machine.element_size), machine)
+    old = work.bytes_read + _ADDED * work.bytes_written
+    memory = passed(machine, old=old, written=work.bytes_written)
+    return _time(compute, memory, machine, _LAUNCHES[Kind.MATMUL])
 
 
 def _steps(operation: BatchMatMul, machine: Machine) -> Time:
@@ -191,9 +182,8 @@ def _attention(operation: Attention, machine: Machine) -> Time:
     """Return the time of a fused kernel: its products, and the exponentials in between."""
     times = 1.0 if operation.direction is Pass.FORWARD else _ATTENTION_BACK / 2
     scores = operation.heads * operation.queries * operation.seen
-    steps = _STEPS["attention"][operation.direction is not Pass.FORWARD]
     compute = multiplied(times * operation.flops, machine) / _ATTENTION
-    compute = compute + stepped(steps * scores, machine)
+    compute = compute + stepped(_SCORED * scores, machine)
     memory = passed(machine, recent=total(operation.reads), written=total(operation.writes))
     return _time(compute, memory, machine)
 
@@ -230,7 +220,7 @@ def stepped(steps: Quantity, machine: Machine) -> Quantity:
 
 
 def _stream(operation: Operation, machine: Machine) -> Time:
-    if operation.name in _FREE:
+    if operation.kind is _FREE:
         return Time()
     reads, writes = total(operation.reads), total(operation.writes)
     if isinstance(operation, Update):
@@ -239,69 +229,55 @@ def _stream(operation: Operation, machine: Machine) -> Time:
     compute: Quantity = 0.0
     if isinstance(operation, Stream) and operation.writes:
         elements = operation.writes[0] / machine.element_size
-        compute = stepped(_each(operation) * elements, machine)
+        compute = stepped(_steps_each(operation) * elements, machine)
         compute = compute + _DRAWN * operation.drawn * machine.scalar
     start = machine.launch * _launches(operation)
     if operation.reads or operation.writes:
         start = where_positive(reads + writes, start)
-    memory = passed(machine, old=_old(operation), recent=reads - _old(operation), written=writes)
+    roles = operation.read_roles
+    old = total(size for role, size in zip(roles, operation.reads, strict=True) if role in _OLD)
+    memory = passed(machine, old=old, recent=reads - old, written=writes)
     return Time(compute, memory, start, compute + memory + start)
-
-
-def _old(operation: Operation) -> Quantity:
-    """Return the bytes read that were not written just before.
-
-    These are all operands but the first. Batch normalization reads each twice.
-    """
-    first, *others = operation.reads or (0,)
-    if operation.name.startswith("batch"):
-        return first if len(others) == _BACKWARD else 0
-    return total(others)
 
 
 def _launches(operation: Operation) -> int:
     """Return how many launches an operation is worth."""
-    reads = operation.reads
-    if operation.name.startswith("batch"):
-        return _NORMALIZING.get(len(reads), 1)
-    # The gradient of a function, from the output's and what was kept.
-    backward = len(reads) == 2 and len(operation.writes) == 1 and operation.name != "elementwise"
-    return _LAUNCHES.get(operation.name, 1) + (_NODE if backward else 0)
+    kind, roles = operation.kind, operation.read_roles
+    if kind is Kind.BATCH_NORM:
+        return _WITH_STATISTICS if Role.AGAIN in roles else _NORMALIZING
+    node = _NODE if Role.KEPT in roles and kind not in _NO_NODE else 0
+    return _LAUNCHES.get(kind, 1) + node
 
 
-def _each(operation: Stream) -> float:
+def _steps_each(operation: Stream) -> float:
     """Return the steps for each element of the result."""
-    forward, backward = _STEPS.get(operation.name, (0.0, 0.0))
-    reads = operation.bytes_read
-    if operation.name.startswith("batch"):
-        # In inference it reads its input once, without statistics.
-        return forward if len(reads) == 2 and len(operation.bytes_written) == 1 else backward
-    return forward if len(reads) == 1 else backward
+    if operation.kind is Kind.BATCH_NORM and Role.AGAIN not in operation.read_roles:
+        return 0.0  # in inference it knows its statistics
+    if operation.kind is Kind.FUNCTION:
+        function = FUNCTIONS[operation.function]
+        return function.forward if operation.direction is Pass.FORWARD else function.backward
+    return _STEPS.get((operation.kind, operation.direction), 0.0)
 
 
 def explain(operation: Operation, machine: Machine) -> Explanation:
     """Return why it takes what `price` says."""
     time = price(operation, machine)
-    if operation.name in _FREE:
-        return explanation("in the kernel before", time)
+    if operation.kind is _FREE:
+        return Explanation("in the kernel before", time)
     bound = time.bound
     if isinstance(operation, MatMul | BatchMatMul | Attention):
         why = {
             "compute": "its multiplications take longest",
             "memory": "its operands are packed and read for longer than they are multiplied",
         }
-        return explanation(
-            "packed product", time, ("rate", _rate(machine), "FLOP/s"),
-            why=why.get(bound, "it starts for longer than it runs"),
-        )  # fmt: skip
+        rate = ("rate", machine.product_rate, "FLOP/s")
+        return Explanation("packed product", time, (rate,), why.get(bound, _STARTS))
     reads, writes = total(operation.reads), total(operation.writes)
     why = {
         "compute": "it goes element by element, without vectors",
         "memory": "its bytes pass through memory and caches",
     }
-    details = [("traffic", reads + WRITTEN * writes, "bytes")]
+    details: list[Detail] = [("traffic", reads + WRITTEN * writes, "bytes")]
     if reads + writes:
         details.append(("rate", (reads + WRITTEN * writes) / time.memory, "bytes/s"))
-    return explanation(
-        "stream", time, *details, why=why.get(bound, "it starts for longer than it runs")
-    )
+    return Explanation("stream", time, tuple(details), why.get(bound, _STARTS))

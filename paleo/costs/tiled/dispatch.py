@@ -7,15 +7,21 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.costs.base import CostModel, Explanation, Target, Time
-from paleo.costs.stacks import price_stacked
-from paleo.costs.tiled import attention, convolution, cores, gemm, recurrent, stream
+from paleo.core.operations import (
+    Attention,
+    BatchMatMul,
+    Convolution,
+    Fused,
+    MatMul,
+    Operation,
+    Pooling,
+)
+from paleo.core.quantity import maximum, where_positive
+from paleo.costs.batching import price_stacked
+from paleo.costs.model import CostModel, Explanation, Target
+from paleo.costs.tiled import attention, convolution, cpu, gemm, recurrent, stream
 from paleo.costs.tiled.machine import Machine, machine_for
-from paleo.costs.times import Times
-from paleo.quantity import maximum, where_positive
-from paleo.work import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation, Pooling
-
-__all__ = ["explain", "price", "price_all", "price_by"]
+from paleo.costs.times import Time, Times
 
 #: Who prices and explains which kind of operation; the others are streams.
 _KINDS: tuple[tuple[type[Operation], Any], ...] = (
@@ -53,7 +59,7 @@ def price_all(model: CostModel, operations: Sequence[Operation], target: Target)
 def price_by(algorithm: str, operation: Convolution, target: Target) -> Time | None:
     """Return the seconds of a convolution by an algorithm, None where it does not apply."""
     machine = machine_for(target)
-    time = convolution.price_by(algorithm, operation, machine)
+    time = convolution.chooser(operation, machine).price_by(algorithm)
     return None if time is None else _handed_over(time, machine)
 
 
@@ -68,21 +74,20 @@ def explain(model: CostModel, operation: Operation, target: Target) -> Explanati
     time = _handed_over(found.time, machine)
     if time.total == found.time.total:
         return found
-    why = "the host hands over operations no faster"
-    return replace(found, time=time, bound=time.bound, why=why)
+    return replace(found, time=time, why="the host hands over operations no faster")
 
 
 def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
     """Return what is the same of windows that the same formulas price."""
     if isinstance(operation, Convolution):
         return convolution.decides(operation, machine)
-    return machine.is_cpu and cores.is_whole(operation)
+    return machine.is_cpu and cpu.is_whole(operation)
 
 
 def _module(operation: Operation, machine: Machine) -> Any:
     """Return the module that prices and explains an operation."""
     if machine.is_cpu and not isinstance(operation, Convolution):
-        return cores
+        return cpu
     return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
 
 

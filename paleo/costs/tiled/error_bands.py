@@ -6,9 +6,7 @@ import tomllib
 from functools import cache
 from pathlib import Path
 
-from paleo.costs.bands import Band
-
-__all__ = ["find_band"]
+from paleo.costs.error_bands import Band
 
 _FILE = Path(__file__).parent / "errors.toml"
 #: The architecture of bands for devices of an architecture without measurements.

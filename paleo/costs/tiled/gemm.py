@@ -15,17 +15,14 @@ have.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import fields, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from paleo.costs.base import Explanation, Time, explanation
+from paleo.core.operations import MatMul
+from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, root, where_positive
+from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import missed
-from paleo.quantity import Array, Quantity, is_array, maximum, minimum, root, where_positive
-from paleo.work import MatMul
-
-__all__ = ["Choice", "choose", "explain", "explained", "price"]
+from paleo.costs.times import Time
 
 
 class _Unit(NamedTuple):
@@ -76,10 +73,12 @@ _ALIGNMENT = 16
 _UNALIGNED = 0.5
 #: Bytes of the elements that the constant `load_share` was measured with.
 _LOADED_SIZE = 2
-#: Products that are priced at a time: their numbers stay in the processor's cache.
-_CHUNK = 8192
-#: And products times tiles and splits.
+#: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
+
+
+#: M, N and K of a product.
+Shape: TypeAlias = tuple[Quantity, Quantity, Quantity]
 
 
 class Choice(NamedTuple):
@@ -114,16 +113,13 @@ def choose(
     together, where they are fewer than M K and K N elements, as the images of a convolution.
     `splits` are those of K that the library has.
     """
-    shape = _long(m, n, k, count)
-    if shape and stored is None:
-        return _chunked(shape, (m, n, k, count), machine, sizes, share, splits)
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
     unit, peak, reached = _MATRIX, machine.matrix_peak, machine.matrix_share
     if peak is None:
         unit, peak, reached = _VECTOR, machine.vector_peak, machine.vector_share
     assert peak is not None
-    size_a, size_b, _ = sizes
+    size_a, size_b, size_c = sizes
     rate = peak * reached
     if unit is _MATRIX:
         rate = minimum(rate, _BURST * machine.powered_rate)
@@ -136,7 +132,8 @@ def choose(
     load_rate = maximum(machine.load_rate * min(1.0, size_a / _LOADED_SIZE), fed)
     if unit is _MATRIX:
         load_rate = load_rate * _aligned(k, size_a, n, size_b)
-    memory, num_bytes = _memory(m, n, k, count, sizes, machine, stored)
+    a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
+    memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine)
     products = _Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
         # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
@@ -250,8 +247,6 @@ class _Products(NamedTuple):
         self, varied: tuple[Quantity, ...], splits: tuple[int, ...]
     ) -> tuple[Any, Any, Any]:
         """Return `quickest` of arrays: tiles and splits are two more dimensions in front."""
-        import numpy as np
-
         trailing = np.broadcast(*varied)
         tiles = np.array(self.unit.tiles, np.float64)
         in_front = (1,) * trailing.ndim
@@ -284,19 +279,8 @@ def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:
     return 1.0 - (1.0 - _UNALIGNED) * odd
 
 
-def _memory(
-    m: Quantity,
-    n: Quantity,
-    k: Quantity,
-    count: Quantity,
-    sizes: tuple[int, int, int],
-    machine: Machine,
-    stored: tuple[Quantity, Quantity] | None,
-) -> tuple[Quantity, Quantity]:
+def _memory(read: Quantity, written: Quantity, machine: Machine) -> tuple[Quantity, Quantity]:
     """Return the seconds of memory traffic, and the bytes that leave or enter the chip."""
-    a, b = stored or (count * (sizes[0] * m * k), count * (sizes[1] * k * n))
-    read = a + b
-    written = count * (sizes[2] * m * n)
     out = missed(_SETS * read + written, machine, _KEPT) * read
     out = out + missed(read + written, machine, _KEPT) * written
     hit = read + written - out
@@ -314,56 +298,8 @@ def _slowed_by_power(flops: Quantity, seconds: Quantity, machine: Machine) -> Qu
 
 def _ceil(x: Quantity) -> Quantity:
     if is_array(x):
-        import numpy as np
-
         return cast(Quantity, np.ceil(x))
     return float(math.ceil(x))
-
-
-def _long(*parts: Quantity) -> tuple[int] | None:
-    """Return the shape of arrays of many products, None if these are few."""
-    for part in parts:
-        if is_array(part):
-            shape: tuple[int, ...] = cast(Array, part).shape
-            if len(shape) == 1 and shape[0] > _CHUNK:
-                return (shape[0],)
-    return None
-
-
-def _chunked(
-    shape: tuple[int],
-    products: tuple[Quantity, Quantity, Quantity, Quantity],
-    machine: Machine,
-    sizes: tuple[int, int, int],
-    share: Quantity,
-    splits: tuple[int, ...] | None,
-) -> Choice:
-    """Return the choices for many products, a part of them at a time, which the cache holds."""
-    import numpy as np
-
-    def part(value: Quantity, where: slice) -> Any:
-        # What is as long as they are many is of each product, anything else of all of them.
-        return cast(Array, value)[where] if np.shape(value) == shape else value
-
-    chosen = []
-    for start in range(0, shape[0], _CHUNK):
-        where = slice(start, start + _CHUNK)
-        own = replace(
-            machine,
-            **{each.name: part(getattr(machine, each.name), where) for each in fields(machine)},
-        )
-        m, n, k, count = (part(each, where) for each in products)
-        of = part(share, where)
-        chosen.append(choose(m, n, k, own, sizes=sizes, count=count, share=of, splits=splits))
-
-    def whole(name: str, of: Sequence[Any]) -> Quantity:
-        # Trials of constants, if any, are rows.
-        return np.concatenate([np.atleast_1d(getattr(each, name)) for each in of], axis=-1)
-
-    times = [each.time for each in chosen]
-    time = Time(*(whole(name, times) for name in ("compute", "memory", "overhead", "total")))
-    others: dict[str, Any] = {name: whole(name, chosen) for name in Choice._fields[1:-1]}
-    return chosen[0]._replace(time=time, **others)
 
 
 def price(operation: MatMul, machine: Machine) -> Time:
@@ -382,17 +318,11 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
 def explain(operation: MatMul, machine: Machine) -> Explanation:
     """Return why it takes what `price` says."""
     chosen = _chosen(operation, machine)
-    return explained("product", chosen, operation.m, operation.n, operation.k, machine)
+    return explained("product", chosen, (operation.m, operation.n, operation.k), machine)
 
 
 def explained(
-    algorithm: str,
-    chosen: Choice,
-    m: Quantity,
-    n: Quantity,
-    k: Quantity,
-    machine: Machine,
-    *details: tuple[str, Quantity | str, str],
+    algorithm: str, chosen: Choice, shape: Shape, machine: Machine, *details: Detail
 ) -> Explanation:
     """Return the explanation of an operation that is computed as this product."""
     tiles, waves, split = int(chosen.tiles), int(chosen.waves), int(chosen.split)
@@ -403,17 +333,12 @@ def explained(
         f"{tiles} tiles of {tile} on {multiprocessors} multiprocessors: {waves} "
         f"wave{'s' * (waves > 1)}, the last {full:.0f} % full"
     )
-    return explanation(
-        f"{algorithm} on {chosen.unit} units",
-        chosen.time,
-        *details,
-        ("M", m, ""),
-        ("N", n, ""),
-        ("K", k, ""),
+    own: tuple[Detail, ...] = (
+        *((name, size, "") for name, size in zip("MNK", shape, strict=True)),
         ("tile", tile, ""),
         ("split of K", split, ""),
         ("tiles", tiles, ""),
         ("waves", waves, ""),
         ("memory traffic", chosen.num_bytes, "bytes"),
-        why=why,
     )
+    return Explanation(f"{algorithm} on {chosen.unit} units", chosen.time, (*details, *own), why)

@@ -13,18 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from paleo.costs.base import Time, only_where
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import Quantity, every, largest, maximum, rounded_up, smallest, some
 from paleo.costs.convolutions.base import lowered
 from paleo.costs.convolutions.direct import is_depthwise
 from paleo.costs.convolutions.gemm import PHASED, SCATTERED, is_plain, phases
-from paleo.costs.tiled.gemm import choose
+from paleo.costs.model import only_where
+from paleo.costs.tiled.algorithm import (
+    ConvolutionTime,
+    extended,
+    images,
+    positions,
+    product_shape,
+    quicker,
+    repeated,
+)
+from paleo.costs.tiled.gemm import Shape, choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
-from paleo.costs.tiled.way import Shape, Way, extended, images, positions, quicker, repeated
-from paleo.quantity import Quantity, ceil_div, every, largest, maximum, smallest, some
-from paleo.work import Convolution, Pass
-
-__all__ = ["by_phases", "decides", "direct", "explicit", "implicit", "plain", "scattered"]
+from paleo.costs.times import Time
 
 #: Kernels do not split the sum over R S C; those for the filter's gradient do, over N P Q.
 _WHOLE: tuple[int, ...] = (1,)
@@ -45,8 +52,8 @@ _GROUPED = 7
 #: Shares of the lanes' and of the memory's rate in a kernel without tiles.
 _DIRECT_COMPUTE, _DIRECT_MEMORY = 0.25, 0.7
 
-#: Channels in and out of one group, and the machine, to the products of all groups.
-_Build = Callable[[Quantity, Quantity, Machine], Way]
+#: Channels in and out of one group, and the machine, to M, N and K.
+_Shape = Callable[[Quantity, Quantity, Machine], Shape]
 
 
 def decides(operation: Convolution, machine: Machine) -> bool:
@@ -58,7 +65,7 @@ def decides(operation: Convolution, machine: Machine) -> bool:
     return any(_aligned(channels, operation, machine) != channels for channels in each)
 
 
-def implicit(operation: Convolution, machine: Machine) -> Way | None:
+def implicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return it as one product for each group.
 
     The gradient of the input of a strided convolution is as of one with zeros in between the
@@ -66,57 +73,44 @@ def implicit(operation: Convolution, machine: Machine) -> Way | None:
     """
     window = operation.window_elements
 
-    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
+    def shape(c: Quantity, k: Quantity, unit: Machine) -> Shape:
         if operation.direction is Pass.FORWARD:
-            return _built(operation, unit, (positions(operation), k, window * c))
+            return positions(operation), k, window * c
         if operation.direction is Pass.INPUT_GRADIENT:
-            return _built(operation, unit, (images(operation), c, window * k))
-        whole = _aligned(positions(operation), operation, unit)
-        return _built(
-            operation, unit, (k, window * c, whole),
-            splits=_PARTS, share=_FILTER_SHARE, more_kernels=1,
-        )  # fmt: skip
+            return images(operation), c, window * k
+        return k, window * c, _aligned(positions(operation), operation, unit)
 
-    return _on_units(operation, machine, build)
+    if operation.direction is not Pass.WEIGHT_GRADIENT:
+        return _on_units(operation, machine, shape)
+    return _on_units(operation, machine, shape, splits=_PARTS, share=_FILTER_SHARE, more_kernels=1)
 
 
-def explicit(operation: Convolution, machine: Machine) -> Way | None:
+def explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return it as `implicit` does, of a matrix that is written and read besides.
 
     The gradient of the input is such a matrix, which is added up afterwards.
     """
-    window, matrix = operation.window_elements, operation.element_size * lowered(operation)
+    matrix = operation.element_size * lowered(operation)
     if operation.direction is not Pass.INPUT_GRADIENT:
         way = implicit(operation, machine)
         passes = (matrix, matrix)
         return way and way._replace(time=extended(way.time, machine, passes=passes, kernels=1))
     image = operation.element_size * operation.input_elements
-
-    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
-        shape = (positions(operation), window * c, k)
-        way = _built(operation, unit, shape, more_kernels=1)
-        return way._replace(time=extended(way.time, machine, passes=(image + matrix,)))
-
-    return _on_units(operation, machine, build)
+    shape = _with_all_windows(operation)
+    return _on_units(operation, machine, shape, more_kernels=1, passes=(image + matrix,))
 
 
-def plain(operation: Convolution, machine: Machine) -> Way | None:
+def plain(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return a 1 x 1 convolution as the product that it is, by a library for products."""
     allowed = is_plain(operation.axes) & (operation.groups == 1)
     if not some(allowed):
         return None
-    rows, c, k = positions(operation), operation.in_channels, operation.out_channels
-    shapes: dict[Pass, Shape] = {
-        Pass.FORWARD: (rows, k, c),
-        Pass.INPUT_GRADIENT: (rows, c, k),
-        Pass.WEIGHT_GRADIENT: (k, c, rows),
-    }
-    shape, size = shapes[operation.direction], operation.element_size
+    shape, size = product_shape(operation, positions(operation)), operation.element_size
     chosen = choose(*shape, machine, sizes=(size, size, size))
-    return Way(only_where(allowed, chosen.time), *shape, 1, chosen)
+    return ConvolutionTime(only_where(allowed, chosen.time), *shape, 1, chosen)
 
 
-def scattered(operation: Convolution, machine: Machine) -> Way | None:
+def scattered(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return the input's gradient as a product with all windows, which are then added up.
 
     It does not multiply zeros, but adds R S C numbers for each position to the image, which was
@@ -129,81 +123,86 @@ def scattered(operation: Convolution, machine: Machine) -> Way | None:
     # Lines of the image that a window of one element reaches are written once more.
     touched = image / operation.axes[0].stride
     added = _ADDED * size * positions(operation) * window * operation.in_channels
-
-    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
-        way = _built(
-            operation, unit, (positions(operation), window * c, k),
-            share=_SCATTER_SHARE, more_kernels=1,
-        )  # fmt: skip
-        return way._replace(time=extended(way.time, machine, passes=(image + touched, added)))
-
-    return _on_units(operation, machine, build)
+    return _on_units(
+        operation, machine, _with_all_windows(operation),
+        share=_SCATTER_SHARE, more_kernels=1, passes=(image + touched, added),
+    )  # fmt: skip
 
 
-def by_phases(operation: Convolution, machine: Machine) -> Way | None:
+def by_phases(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return the input's gradient without the zeros that strides put between the outputs."""
     if not every(PHASED.applies(operation)):
         return None
     found = phases(operation)
+    return _on_units(
+        operation, machine,
+        lambda c, k, _: (operation.batch * found.positions, c, found.elements * k),
+        share=_PHASE_SHARE, count=found.places,
+    )  # fmt: skip
 
-    def build(c: Quantity, k: Quantity, unit: Machine) -> Way:
-        shape = (operation.batch * found.positions, c, found.elements * k)
-        return _built(operation, unit, shape, share=_PHASE_SHARE, count=found.places)
 
-    return _on_units(operation, machine, build)
-
-
-def direct(operation: Convolution, machine: Machine) -> Way | None:
+def direct(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return a convolution of each channel by itself, without a product: memory feeds the lanes."""
     allowed = is_depthwise(operation)
     if machine.vector_peak is None or not some(allowed):
         return None
-    compute = operation.flops / (machine.vector_peak * machine.vector_share * _DIRECT_COMPUTE)
+    compute = operation.flops / (machine.vector_rate * _DIRECT_COMPUTE)
     memory = moved(operation.work.num_bytes, machine, share=_DIRECT_MEMORY)
     time = Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch)
-    return Way(only_where(allowed, time))
+    return ConvolutionTime(only_where(allowed, time))
 
 
 def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quantity:
     """Return `value` elements as the matrix units take them, and as it is for the lanes."""
     if machine.matrix_peak is None:
         return value
-    whole = max(_ALIGNMENT // operation.element_size, 1)
-    result: Quantity = ceil_div(value, whole) * whole
-    return result
+    return rounded_up(value, max(_ALIGNMENT // operation.element_size, 1))
 
 
-def _on_units(operation: Convolution, machine: Machine, build: _Build) -> Way:
-    """Return the quicker of the matrix units, with channels filled up, and the lanes without."""
-    c, k = operation.in_channels // operation.groups, operation.out_channels // operation.groups
-    filled_c, filled_k = (_aligned(each, operation, machine) for each in (c, k))
-    way = build(filled_c, filled_k, machine)
-    odd = (filled_c != c) | (filled_k != k)
-    if machine.vector_peak is None or not largest(odd):
-        return way
-    other = build(c, k, replace(machine, matrix_peak=None))
-    return quicker(way, other._replace(time=only_where(odd, other.time)))
+def _with_all_windows(operation: Convolution) -> _Shape:
+    """Return the shape of the product that gives the gradients of all windows."""
+    window, rows = operation.window_elements, positions(operation)
+    return lambda c, k, _: (rows, window * c, k)
 
 
-def _built(
+def _on_units(
     operation: Convolution,
     machine: Machine,
-    shape: Shape,
+    shape: _Shape,
     *,
     splits: tuple[int, ...] = _WHOLE,
     share: float = 1.0,
     count: Quantity = 1,
     more_kernels: int = 0,
-) -> Way:
-    """Return products of `shape` M, N, K, `count` of them for each group, as a kernel."""
+    passes: tuple[Quantity, ...] = (),
+) -> ConvolutionTime:
+    """Return products of a shape, `count` of them for each group, as a kernel.
+
+    It is the quicker of the matrix units, with channels filled up, and the lanes without. There are
+    `more_kernels` before or after, and passes over so many bytes.
+    """
     size, groups = operation.element_size, operation.groups
-    kernels = _LANES_KERNELS if machine.matrix_peak is None else _MATRIX_KERNELS
     # One kernel for all groups, or one after the other.
     times = groups if smallest(machine.library) < _GROUPED else 1
     read, other = operation.reads
-    chosen = choose(
-        *shape, machine, sizes=(size, size, size), count=count * groups // times, splits=splits,
-        share=share * machine.convolution_share, stored=(read / times, other / times),
-    )  # fmt: skip
-    time = extended(chosen.time, machine, kernels=kernels + more_kernels)
-    return Way(repeated(time, times), *shape, count * groups, chosen)
+
+    def build(c: Quantity, k: Quantity, unit: Machine) -> ConvolutionTime:
+        kernels = _LANES_KERNELS if unit.matrix_peak is None else _MATRIX_KERNELS
+        sizes = shape(c, k, unit)
+        chosen = choose(
+            *sizes, unit, sizes=(size, size, size), count=count * groups // times, splits=splits,
+            share=share * unit.convolution_share, stored=(read / times, other / times),
+        )  # fmt: skip
+        time = repeated(extended(chosen.time, unit, kernels=kernels + more_kernels), times)
+        return ConvolutionTime(
+            extended(time, machine, passes=passes), *sizes, count * groups, chosen
+        )
+
+    c, k = operation.in_channels // groups, operation.out_channels // groups
+    filled_c, filled_k = (_aligned(each, operation, machine) for each in (c, k))
+    way = build(filled_c, filled_k, machine)
+    odd = (filled_c != c) | (filled_k != k)
+    if machine.vector_peak is None or not largest(odd):
+        return way
+    lanes = build(c, k, replace(machine, matrix_peak=None))
+    return quicker(way, lanes._replace(time=only_where(odd, lanes.time)))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from paleo.costs.base import Target
-from paleo.costs.convolutions.choice import DEFAULT as CHOICE
-from paleo.costs.convolutions.choice import ConvolutionChoice
+from paleo.cluster import Device
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, maximum, minimum
+from paleo.core.tensor import element_size
+from paleo.costs.convolutions.settings import DEFAULT as CHOICE
+from paleo.costs.convolutions.settings import ConvolutionChoice
+from paleo.costs.model import Target
 from paleo.costs.tiled.constants import constants_of
-from paleo.hardware import Device
-from paleo.quantity import Quantity, maximum, minimum
-from paleo.tensor import element_size
-
-__all__ = ["Machine", "machine_for"]
 
 #: How many there are where a file does not say: as in a device of the middle.
 _MULTIPROCESSORS = 64
@@ -68,6 +66,19 @@ class Machine:
     convolutions: ConvolutionChoice = CHOICE
 
     @property
+    def vector_rate(self) -> Quantity:
+        """FLOP/s of the lanes in a long loop, where the device has a figure for them."""
+        assert self.vector_peak is not None
+        return self.vector_peak * self.vector_share
+
+    @property
+    def product_rate(self) -> Quantity:
+        """FLOP/s of long products: of the matrix units, or else of the lanes."""
+        if self.matrix_peak is None:
+            return self.vector_rate
+        return self.matrix_peak * self.matrix_share
+
+    @property
     def load_rate(self) -> Quantity:
         """Bytes/s that one multiprocessor loads from the last cache."""
         return self.load_share * _LOADED * self.clock
@@ -85,24 +96,22 @@ def machine_for(target: Target) -> Machine:
     device.peak(target.dtype)  # says which types there are
     units = device.peaks[target.dtype]
     figures = device.figures
-    clock = next(
-        (figures[name].value for name in ("boost_clock", "base_clock") if name in figures), _CLOCK
-    )
-    multiprocessors: Quantity = _MULTIPROCESSORS
-    if "multiprocessors" in figures:
-        multiprocessors = figures["multiprocessors"].value
-    cache = figures["cache"].value if "cache" in figures else _CACHE * multiprocessors
+
+    def figure(name: str, otherwise: Quantity) -> Quantity:
+        return figures[name].value if name in figures else otherwise
+
+    multiprocessors = figure("multiprocessors", _MULTIPROCESSORS)
     constants = {name: figure.value for name, figure in constants_of(device).items()}
     constants.update(target.constants)
-    share = target.ppp_comp
+    share = target.share
     return Machine(
         multiprocessors,
         units["matrix"].value * share if "matrix" in units else None,
         _lanes(device, target.dtype) * share if "vector" in units else None,
         device.memory_bandwidth * share,
-        cache,
-        clock * share,
-        figures["power"].value if "power" in figures else math.inf,
+        figure("cache", _CACHE * multiprocessors),
+        figure("boost_clock", figure("base_clock", _CLOCK)) * share,
+        figure("power", math.inf),
         element_size(target.dtype),
         **constants,
         dtype=target.dtype,

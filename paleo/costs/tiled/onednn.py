@@ -12,14 +12,12 @@ import functools
 from collections.abc import Hashable
 from typing import Any
 
-from paleo.costs.base import Time
-from paleo.costs.tiled.cores import WRITTEN, multiplied, passed, stepped, together
+from paleo.core.operations import Convolution, Pass
+from paleo.core.quantity import Quantity, every, largest, maximum, rounded_up, total
+from paleo.costs.tiled.algorithm import Algorithm, ConvolutionTime, positions
+from paleo.costs.tiled.cpu import WRITTEN, multiplied, passed, stepped, together
 from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.way import Algorithm, Way, positions
-from paleo.quantity import Quantity, ceil_div, every, largest, maximum, total
-from paleo.work import Convolution, Pass
-
-__all__ = ["WAYS", "decides"]
+from paleo.costs.times import Time
 
 #: Bytes of a vector: so many channels stand together.
 _VECTOR = 64
@@ -53,7 +51,7 @@ def _reaches_far(operation: Convolution) -> bool:
     return every(functools.reduce(maximum, windows) > _DEPTHWISE_REACH)
 
 
-def _blocked(operation: Convolution, machine: Machine) -> Way | None:
+def _blocked(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return it by a kernel that multiplies blocks of channels, images in that order."""
     groups = operation.groups
     c, k = operation.in_channels // groups, operation.out_channels // groups
@@ -67,8 +65,8 @@ def _blocked(operation: Convolution, machine: Machine) -> Way | None:
     if depthwise:
         flops = operation.flops / _DEPTHWISE_SHARE
     else:
-        filled_c = c if plain or grouped else _filled(c, vector)
-        filled_k = _filled(k, _GROUP if grouped else vector)
+        filled_c = c if plain or grouped else rounded_up(c, vector)
+        filled_k = rounded_up(k, _GROUP if grouped else vector)
         flops = 2 * operation.window_elements * filled_c * filled_k * groups * positions(operation)
     compute = multiplied(flops, machine) / machine.convolution_share
     # Images and results in blocks are where those of the convolution before were.
@@ -79,12 +77,7 @@ def _blocked(operation: Convolution, machine: Machine) -> Way | None:
     both = together(compute, inside)
     start = _CALL * machine.launch * (1 + len(orders))
     time = Time(compute, (both - compute) + moved, start, both + moved + start)
-    return Way(time, positions(operation), k, operation.window_elements * c, groups)
-
-
-def _filled(channels: Quantity, block: int) -> Quantity:
-    filled: Quantity = ceil_div(channels, block) * block
-    return filled
+    return ConvolutionTime(time, positions(operation), k, operation.window_elements * c, groups)
 
 
 def _held(operation: Convolution) -> Quantity:
@@ -97,46 +90,43 @@ def _reordered(operation: Convolution, plain: bool, machine: Machine) -> tuple[Q
     first, second = operation.reads
     (result,) = operation.writes
     among = _held(operation)
+    forward = operation.direction is Pass.FORWARD
     back = operation.direction is Pass.WEIGHT_GRADIENT
+    turned = not (forward or back)
     # What was kept of the forward pass, or the filters, is old; the gradient is not.
     old, recent = (first, second) if back else (second, first)
-    image = {Pass.FORWARD: "recent", Pass.WEIGHT_GRADIENT: "old"}.get(operation.direction, "result")
-    forward = operation.direction is Pass.FORWARD
-    steps = {
-        "recent": _REORDERED,
-        "old": _REORDERED if forward or back else _TURNED,
-        "result": _RETURNED if back else _REORDERED,
-    }
-    tensors = {
-        "recent": (recent, passed(machine, recent=(1 + WRITTEN) * recent, among=among)),
-        "old": (old, passed(machine, old=old, recent=WRITTEN * old, among=among)),
-        "result": (result, passed(machine, recent=result, written=result, among=among)),
-    }
+    # Bytes, those that pass, the steps for each element, and whether it is the image.
+    tensors = (
+        (recent, {"recent": (1 + WRITTEN) * recent}, _REORDERED, forward),
+        (old, {"old": old, "recent": WRITTEN * old}, _TURNED if turned else _REORDERED, back),
+        (result, {"recent": result, "written": result}, _RETURNED if back else _REORDERED, turned),
+    )
     return tuple(
-        seconds + stepped(steps[name] * (num_bytes / operation.element_size), machine)
-        for name, (num_bytes, seconds) in tensors.items()
-        if not (plain and name == image)
+        passed(machine, **moved, among=among)
+        + stepped(steps * (num_bytes / operation.element_size), machine)
+        for num_bytes, moved, steps, is_image in tensors
+        if not (plain and is_image)
     )
 
 
-def _pointwise(operation: Convolution, machine: Machine) -> Way | None:
+def _pointwise(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return a convolution of windows of one element by the kernel that is for it."""
     return _blocked(operation, machine) if every(operation.window_elements == 1) else None
 
 
-def _direct(operation: Convolution, machine: Machine) -> Way | None:
+def _direct(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return a convolution of larger windows by the kernel that is for it."""
     return _blocked(operation, machine) if every(operation.window_elements > 1) else None
 
 
-def _explicit(operation: Convolution, machine: Machine) -> Way | None:
+def _explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return it as a product with the windows written out in memory, and read again."""
     if every(operation.window_elements == 1) and every(operation.groups == 1):
         return None  # nothing to write out
     groups, window = operation.groups, operation.window_elements
     c, k = operation.in_channels // groups, operation.out_channels // groups
     where = positions(operation)
-    flops = 2 * where * window * c * _filled(k, _VECTOR // operation.element_size) * groups
+    flops = 2 * where * window * c * rounded_up(k, _VECTOR // operation.element_size) * groups
     windows = operation.element_size * where * window * operation.in_channels
     compute = multiplied(flops, machine)
     compute = compute + stepped(_WINDOWED * (windows / operation.element_size), machine)
@@ -145,7 +135,7 @@ def _explicit(operation: Convolution, machine: Machine) -> Way | None:
     # Image by image, the windows are written and multiplied.
     start = 2 * _CALL * machine.launch * operation.batch
     time = Time(compute, memory, start, compute + memory + start)
-    return Way(time, where, k, window * c, groups)
+    return ConvolutionTime(time, where, k, window * c, groups)
 
 
 #: How each algorithm is priced on a CPU, by the names of `paleo.costs.convolutions.ALGORITHMS`;

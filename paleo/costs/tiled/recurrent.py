@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paleo.costs.base import Explanation, Time
+from paleo.core.operations import BatchMatMul
+from paleo.costs.model import Explanation
+from paleo.costs.tiled.algorithm import repeated
 from paleo.costs.tiled.gemm import Choice, choose, explained
 from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.way import repeated
-from paleo.work import BatchMatMul
-
-__all__ = ["explain", "price"]
+from paleo.costs.times import Time
 
 
 def price(operation: BatchMatMul, machine: Machine) -> Time:
@@ -43,15 +42,11 @@ def _time(operation: BatchMatMul, chosen: Choice, machine: Machine) -> Time:
 
 def explain(operation: BatchMatMul, machine: Machine) -> Explanation:
     """Return why it takes what `price` says."""
-    chosen = _chosen(operation, machine)
+    count, chosen = operation.count, _chosen(operation, machine)
     time = _time(operation, chosen, machine)
-    m, n, k = operation.m, operation.n, operation.k
+    shape = (operation.m, operation.n, operation.k)
     if not operation.dependent:
-        return explained(
-            "batched product", chosen, m, n, k, machine, ("products", operation.count, "")
-        )
-    shown = explained(
-        "product step after step", chosen, m, n, k, machine,
-        ("steps", operation.count, ""), ("between two steps", machine.step, "s"),
-    )  # fmt: skip
-    return replace(shown, time=time, bound=time.bound)
+        return explained("batched product", chosen, shape, machine, ("products", count, ""))
+    steps = (("steps", count, ""), ("between two steps", machine.step, "s"))
+    shown = explained("product step after step", chosen, shape, machine, *steps)
+    return replace(shown, time=time)

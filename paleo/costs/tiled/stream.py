@@ -8,12 +8,19 @@ be written: rows that a multiprocessor cannot keep until then are read again.
 
 from __future__ import annotations
 
-from paleo.costs.base import Explanation, Time, explanation
+from paleo.core.operations import Kind, Operation, Pass, Pooling, Stream
+from paleo.core.quantity import (
+    Quantity,
+    ceil_div,
+    maximum,
+    minimum,
+    smallest,
+    total,
+    where_positive,
+)
+from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import Machine
-from paleo.quantity import Quantity, ceil_div, maximum, minimum, smallest, total, where_positive
-from paleo.work import Operation, Pass, Pooling, Stream
-
-__all__ = ["explain", "missed", "moved", "price"]
+from paleo.costs.times import Time
 
 #: The fixed time of a kernel here beside that of a product, which also fills its pipeline: 2.0 of
 #: 2.85 us on the A100 (Vidur's additions), 2.0 of 2.6 us on the H100 (the small kernels before
@@ -41,7 +48,6 @@ _WINDOWED, _WINDOWED_BACK = 1.6, 4.8
 #: How many times its bytes a batch normalization moves, from which generation of the library on.
 #: (Published steps of nets: torch7, TensorFlow 1, MXNet, PyTorch 0.3 to containers of 2020.)
 _NORMALIZING = ((0, 2.2), (6, 1.8), (8, 1.4))
-_NORMALIZED = "batchnorm"
 #: Share of a multiprocessor's fast memory that rows may take. Of rows twice as long none is left.
 _ROWS_SHARE = 0.66
 
@@ -85,7 +91,7 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
         loads = operation.element_size * operation.window_elements * operation.output_elements
         forward = operation.direction is Pass.FORWARD
         return held, held + (_WINDOWED if forward else _WINDOWED_BACK) * loads
-    if operation.name == _NORMALIZED:
+    if operation.kind is Kind.BATCH_NORM:
         library = smallest(machine.library)
         times = next(found for since, found in reversed(_NORMALIZING) if library >= since)
         return held, held * times
@@ -106,7 +112,7 @@ def price(operation: Operation, machine: Machine) -> Time:
         memory = maximum(memory, _narrow(operation, num_bytes, machine))
     compute: Quantity = 0.0
     if machine.vector_peak is not None:
-        compute = operation.flops / (machine.vector_peak * machine.vector_share)
+        compute = operation.flops / machine.vector_rate
     start = _START * machine.launch
     if operation.reads or operation.writes:  # without operands it is a kernel all the same
         start = where_positive(held, start)
@@ -129,11 +135,11 @@ def explain(operation: Operation, machine: Machine) -> Explanation:
         "compute": "its arithmetic takes longer than its bytes",
         "overhead": "the kernel starts for longer than its bytes pass",
     }[time.bound]
-    details: list[tuple[str, Quantity | str, str]] = [("traffic", num_bytes, "bytes")]
+    details: list[Detail] = [("traffic", num_bytes, "bytes")]
     if num_bytes:
         details.append(("rate", num_bytes / time.memory, "bytes/s"))
     if times > 1:
         details.append(("reads of a row", times, ""))
     if out < 1:
         details.append(("found in the last cache", 1.0 - out, ""))
-    return explanation(algorithm, time, *details, why=why)
+    return Explanation(algorithm, time, tuple(details), why)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from paleo.calibrate.calibration import Calibration, calibrate, calibrate_from
-from paleo.calibrate.points import Point, points
-from paleo.calibrate.problem import Fitted
+from paleo.measure.calibrate.calibration import Calibration, calibrate, calibrate_from
+from paleo.measure.calibrate.points import Point, points
+from paleo.measure.calibrate.problem import Fitted
 
 __all__ = ["Calibration", "Fitted", "Point", "calibrate", "calibrate_from", "points"]

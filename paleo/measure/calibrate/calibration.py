@@ -4,36 +4,39 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from paleo.calibrate import system
-from paleo.calibrate.devices import base_device, described, prediction
-from paleo.calibrate.file import to_toml
-from paleo.calibrate.measuring import Clock, Run, measured
-from paleo.calibrate.points import INFERENCE, Point
-from paleo.calibrate.points import points as standard_points
-from paleo.calibrate.problem import Fitted, Problem, Solution, solved
-from paleo.calibrate.rows import Row, read_rows
+from paleo.cluster import Device, Figure, find_device
+from paleo.cluster.calibration_record import CalibrationRecord, TimedPoint
+from paleo.core.attributes import attributes
+from paleo.core.checks import is_number, listed, shown
+from paleo.core.errors import ExecutorError, Mistakes, PaleoError, SettingError, near_or_known
+from paleo.core.frozen import dataclass
+from paleo.core.optional import extra
+from paleo.core.quantity import Array, np
+from paleo.core.tensor import DTYPES
 from paleo.costs import find_cost_model
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.errors import ExecutorError, Mistakes, PaleoError, SettingError, near
-from paleo.estimate import DeviceLike, checked_target
-from paleo.executors import Executor, find_executor
-from paleo.extras import extra
-from paleo.hardware import Device, Figure, find_device
-from paleo.hardware.calibration import CalibrationRecord, TimedPoint
-from paleo.profile.setting import Progress, no_progress
-from paleo.quantity import Array
-from paleo.tensor import DTYPES
-from paleo.validate.cases import Unpredicted
-from paleo.values import is_number, listed, shown
-
-__all__ = ["BUSY", "SPREAD", "Calibration", "calibrate", "calibrate_from"]
+from paleo.measure.calibrate import system
+from paleo.measure.calibrate.devices import Described, base_device, prediction
+from paleo.measure.calibrate.file import to_toml
+from paleo.measure.calibrate.measuring import Clock, Measuring, Run
+from paleo.measure.calibrate.points import Point
+from paleo.measure.calibrate.points import points as standard_points
+from paleo.measure.calibrate.problem import Fitted, Problem, Solution, solved
+from paleo.measure.calibrate.rows import Row, read_rows
+from paleo.measure.executors import Executor, find_executor
+from paleo.measure.executors.executor import INFERENCE
+from paleo.measure.profile.setup import Progress, no_progress
+from paleo.measure.validate.cases import Unpredicted
+from paleo.step.passes import checked_target
+from paleo.step.settings import DeviceLike
 
 #: A machine is too busy to trust if the same point takes times that are further apart than this
 #: share, or others use more than this share of the CPUs that are measured.
@@ -84,8 +87,7 @@ class Calibration:
                 }
                 for each in self.constants
             },
-            "unpredicted": [each.to_dict() for each in self.unpredicted],
-            "interrupted": self.interrupted,
+            **attributes(self, "unpredicted", "interrupted"),
         }
 
 
@@ -105,12 +107,12 @@ def calibrate(
 ) -> Calibration:
     """Measure this machine for about so many seconds, and fit the constants of `tiled` to it.
 
-    `executor` is a name of paleo.executors.EXECUTORS, or what makes one of a place and an element
-    type. A `device` gives its figures; without, a GPU that the registry knows by the name that
-    the framework gives it has those, and anything else the best rates measured. Where the machine
-    is too busy, `force` goes on nevertheless. A KeyboardInterrupt while it is measured ends that,
-    and is raised again unless there is enough to fit to. `clock` tells the time, `busy` the share
-    of the CPUs that others use.
+    `executor` is a name of paleo.measure.executors.EXECUTORS, or what makes one of a place and an
+    element type. A `device` gives its figures; without, a GPU that the registry knows by the name
+    that the framework gives it has those, and anything else the best rates measured. Where the
+    machine is too busy, `force` goes on nevertheless. A KeyboardInterrupt while it is measured ends
+    that, and is raised again unless there is enough to fit to. `clock` tells the time, `busy` the
+    share of the CPUs that others use.
 
     Raises PaleoError: SettingError for wrong settings or a missing framework, ExecutorError where
     what is needed cannot be run, and where the machine is too busy.
@@ -119,60 +121,58 @@ def calibrate(
     types = mistakes.check(listed, "dtype", dtypes, str) or []
     for dtype in types:
         if dtype not in DTYPES:
-            known = near(dtype, DTYPES) or f"; there are: {', '.join(DTYPES)}"
-            mistakes.add(f"unknown dtype {shown(dtype)}{known}")
+            mistakes.add(f"unknown dtype {shown(dtype)}{near_or_known(dtype, DTYPES)}")
     if not is_number(seconds) or not 0 < seconds <= _MOST_SECONDS:
         mistakes.add(f"seconds: expected a number above 0, got {shown(seconds)}")
     base = mistakes.check(find_device, device) if device is not None else None
     mistakes.raise_as(SettingError)
     extra("scipy.optimize", "calibrating", "SciPy", "calibrate")
-    make = _maker(executor) if isinstance(executor, str) else executor
+    make = partial(find_executor, executor) if isinstance(executor, str) else executor
     running = {dtype: make(place, dtype) for dtype in dict.fromkeys(types)}
     first = next(iter(running.values()))
-    base = base or base_device(first, None)
+    base = base or base_device(first)
     if base is not None:
         for dtype in running:
             checked_target(base, find_cost_model("tiled"), dtype)
 
     used = (busy or system.busy)()
-    if first.place == "cpu" and used is not None and used > BUSY and not force:
-        raise PaleoError(
-            f"the machine is too busy to trust: others use {100 * used:.0f} % of its CPUs, more "
-            f"than {100 * BUSY:.0f} % (--force goes on nevertheless)"
-        )
+    others_use = f"others use {_percent(used)} of its CPUs"
+    is_crowded = first.place == "cpu" and _is_busy(used, BUSY, others_use, force)
     chosen = standard_points(first.place) if points is None else points
-    run = measured(running, chosen, seconds, progress=progress, clock=clock or perf_counter)
+    run = Measuring(running, chosen, seconds, clock or perf_counter).run(progress)
     if run.interrupted and not run.covered:
         raise KeyboardInterrupt
     if not run.samples:
         raise ExecutorError(next(iter(run.failures), "there was nothing to measure"))
-    if run.spread is not None and run.spread > SPREAD and not force:
-        raise PaleoError(
-            f"the machine is too busy to trust: {run.unsteady} took times that are "
-            f"{100 * run.spread:.0f} % apart, more than {100 * SPREAD:.0f} % (--force goes on "
-            "nevertheless)"
-        )
-    today = datetime.datetime.now().astimezone().date().isoformat()
+    apart = f"{run.unsteady} took times that are {_percent(run.spread)} apart"
+    is_unsteady = _is_busy(run.spread, SPREAD, apart, force)
+    notes = []
+    if is_unsteady:
+        notes.append(f"the machine was too busy to trust: {apart}")
+    if is_crowded:
+        notes.append(f"the machine was too busy to trust: others used {_percent(used)} of its CPUs")
+    today = _today()
     source = f"measured by paleo calibrate, {today}"
-    machine = described(
-        first, system.figures(first), system.architecture(first), name, source,
+    machine = Described(
+        name, f"{first.hardware}, measured", "cpu" if first.place == "cpu" else "gpu",
+        system.architecture(first), system.figures(first), source,
         f"read from the system by paleo calibrate, {today}",
     )  # fmt: skip
     samples = run.samples
-    whole = base or machine.device(samples)
-    of = [(each.operations, each.dtype, each.part != INFERENCE) for each in samples]
+    of_all = base or machine.device(samples)
+    works = [(sample.operations, sample.dtype, sample.part != INFERENCE) for sample in samples]
 
     def learn(places: Array) -> tuple[Device, Callable[[Array], Any]]:
-        own = whole
+        device = of_all
         if base is None:
             # Where the only copy, or product, is left out, its rate is known all the same.
             with suppress(ExecutorError):
-                own = machine.device([samples[place] for place in places.tolist()])
-        return own, prediction(of, own)
+                device = machine.device([samples[place] for place in places.tolist()])
+        return device, prediction(works, device)
 
     problem = Problem(
-        _seconds(run), [each.point.kind for each in samples],
-        [each.point.what for each in samples], learn,
+        np.array([sample.timing.median for sample in samples]),
+        [sample.point.kind for sample in samples], [sample.point.what for sample in samples], learn,
     )  # fmt: skip
     solution = solved(problem, progress, () if base else ("memory_share",))
     rows = [Row(each.point.kind, each.point.what, each.part, each.dtype) for each in samples]
@@ -184,51 +184,40 @@ def calibrate(
         seconds=run.seconds,
         spread=run.spread,
         busy=used,
-        forced=_is_busy(run.spread, SPREAD) or (first.place == "cpu" and _is_busy(used, BUSY)),
-        notes=(*_notes(run, first.place, used), *solution.notes),
+        forced=is_unsteady or is_crowded,
+        notes=(*notes, *_notes(run)),
         points=_points(rows, problem, solution, [each.timing.spread for each in samples]),
     )
-    found = replace(solution.device, name=name, title=machine.title, aliases=())
-    return Calibration(
-        _with(found, base, solution, record, source), solution.constants, (), run.interrupted
-    )
+    device = _with(machine.title, base, solution, record, source)
+    return Calibration(replace(device, name=name), solution.constants, (), run.interrupted)
 
 
-def _maker(name: str) -> Make:
-    def make(place: str | None, dtype: str) -> Executor:
-        return find_executor(name, place, dtype)
-
-    return make
+def _today() -> str:
+    return datetime.datetime.now().astimezone().date().isoformat()
 
 
-def _seconds(run: Run) -> Array:
-    import numpy as np
-
-    return np.array([each.timing.median for each in run.samples])
-
-
-def _is_busy(share: float | None, most: float) -> bool:
-    return share is not None and share > most
-
-
-def _notes(run: Run, place: str, used: float | None) -> list[str]:
-    """Return what a reader of the constants should know of the measurement."""
-    notes = []
-    if _is_busy(run.spread, SPREAD):
-        notes.append(
-            f"the machine was too busy to trust: {run.unsteady} took times that are "
-            f"{100 * (run.spread or 0):.0f} % apart"
+def _is_busy(share: float | None, most: float, why: str, force: bool) -> bool:
+    """Tell whether a share is more than may be; without `force` that raises PaleoError."""
+    is_busy = share is not None and share > most
+    if is_busy and not force:
+        raise PaleoError(
+            f"the machine is too busy to trust: {why}, more than {_percent(most)} "
+            "(--force goes on nevertheless)"
         )
-    if place == "cpu" and _is_busy(used, BUSY):
-        notes.append(
-            f"the machine was too busy to trust: others used {100 * (used or 0):.0f} % of its CPUs"
-        )
+    return is_busy
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0):.0f} %"
+
+
+def _notes(run: Run) -> Iterator[str]:
+    """Yield what a reader of the constants should know of the measurement."""
     if run.interrupted:
-        notes.append(f"the measurement was interrupted: {run.left} of the points are missing")
+        yield f"the measurement was interrupted: {run.left} of the points are missing"
     elif run.left:
-        notes.append(f"there was no time for {run.left} of the points")
-    notes += [f"not measured: {failure}" for failure in run.failures]
-    return notes
+        yield f"there was no time for {run.left} of the points"
+    yield from (f"not measured: {failure}" for failure in run.failures)
 
 
 def calibrate_from(
@@ -247,45 +236,40 @@ def calibrate_from(
     extra("scipy.optimize", "calibrating", "SciPy", "calibrate")
     found = read_rows(file, device)
     solution = solved(found.problem, progress)
-    today = datetime.datetime.now().astimezone().date().isoformat()
-    stem = Path(file).name
-    source = f"fitted by paleo calibrate to {stem}, {today}"
-    notes = [*found.notes, *solution.notes]
-    count = sum(each.count for each in found.unpredicted)
-    if count:
+    stem, base = Path(file).name, found.device
+    notes = [*found.notes]
+    if count := sum(each.count for each in found.unpredicted):
         notes.append(f"{count} row{'s' * (count != 1)} could not be predicted")
     record = CalibrationRecord(
-        date=today,
+        date=_today(),
         source=stem,
-        hardware=found.device.title,
+        hardware=base.title,
         notes=tuple(notes),
         points=_points(found.rows, found.problem, solution, [None] * len(found.rows)),
     )
-    base = found.device
-    calibrated = replace(base, name=name, title=f"{base.title}, calibrated", aliases=())
-    return Calibration(
-        _with(calibrated, base, solution, record, source), solution.constants, found.unpredicted
-    )
+    source = f"fitted by paleo calibrate to {stem}, {record.date}"
+    device = _with(f"{base.title}, calibrated", base, solution, record, source)
+    return Calibration(replace(device, name=name), solution.constants, found.unpredicted)
 
 
 def _with(
-    device: Device,
-    base: Device | None,
-    solution: Solution,
-    record: CalibrationRecord,
-    source: str,
+    title: str, base: Device | None, solution: Solution, record: CalibrationRecord, source: str
 ) -> Device:
-    """Return a device with the constants of a solution and the record of it."""
+    """Return the device of a solution with its constants and the record of it."""
+    device = solution.device
     constants = dict(device.constants)
     for each in solution.constants:
         note = f"on its {each.bound} bound" if each.bound else ""
         constants[each.name] = Figure(float(f"{each.value:.6g}"), "", source, note)
     return replace(
         device,
+        title=title,
+        aliases=(),
         constants=constants,
         sources={**device.sources, "calibration": source},
         calibration=replace(
             record,
+            notes=(*record.notes, *solution.notes),
             base=base.name if base else "",
             fitted=tuple(each.name for each in solution.constants),
             on_bound=tuple(each.name for each in solution.constants if each.bound),

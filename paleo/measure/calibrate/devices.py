@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from paleo.calibrate.measuring import Sample
-from paleo.calibrate.points import COPY, PRODUCT
-from paleo.calibrate.system import Found
+from paleo.cluster import Device, Figure, find_device
+from paleo.cluster.device import FIGURES
+from paleo.core.errors import ExecutorError, UnknownNameError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Operation
+from paleo.core.quantity import Array, np, total
 from paleo.costs import find_cost_model
-from paleo.costs.tiled.cores import WRITTEN
-from paleo.errors import ExecutorError, UnknownNameError
-from paleo.estimate import DeviceLike, checked_target
-from paleo.executors import Executor
-from paleo.hardware import Device, Figure, find_device
-from paleo.hardware.device import FIGURES
-from paleo.quantity import Array, total
-from paleo.validate.fitting import Prediction
-from paleo.work import Operation
-
-__all__ = ["Described", "base_device", "described", "prediction"]
+from paleo.costs.tiled.cpu import WRITTEN
+from paleo.measure.calibrate.measuring import Sample
+from paleo.measure.calibrate.points import COPY, PRODUCT
+from paleo.measure.calibrate.system import Found
+from paleo.measure.executors import Executor
+from paleo.measure.validate.least_squares import Prediction
+from paleo.step.passes import checked_target
 
 #: The unit that products of a type are taken to run on, where no data sheet says so.
 _UNITS = {"fp64": "vector", "fp32": "vector"}
@@ -27,14 +26,12 @@ _UNITS = {"fp64": "vector", "fp32": "vector"}
 _UNCACHED = 4
 
 
-def base_device(executor: Executor, device: DeviceLike | None) -> Device | None:
-    """Return the device whose data sheet counts: the one that is asked for, or known by its name.
+def base_device(executor: Executor) -> Device | None:
+    """Return the device whose data sheet counts, as it is known by the processor's name.
 
-    Of a CPU there is none unless it is asked for: how many of its cores are used, and how fast
-    its memory is, no data sheet says. Raises UnknownNameError or HardwareError.
+    Of a CPU there is none: how many of its cores are used, and how fast its memory is, no data
+    sheet says. Raises HardwareError.
     """
-    if device is not None:
-        return find_device(device)
     name = executor.hardware
     if executor.place == "cpu" or "/" in name or name.endswith(".toml"):
         return None
@@ -65,9 +62,8 @@ class Described:
         Raises ExecutorError where no product or no copy was measured.
         """
         figures = {
-            name: Figure(self.found[name][0], unit, self.read, self.found[name][1])
-            for name, unit in FIGURES.items()
-            if name in self.found
+            name: Figure(value, FIGURES[name], self.read, note)
+            for name, (value, note) in self.found.items()
         }
         figures["memory_bandwidth"] = self._bandwidth(samples)
         dtypes = dict.fromkeys(sample.dtype for sample in samples)
@@ -123,15 +119,6 @@ class Described:
         return Figure(rounded, unit, self.measured, f"{sample.point.what}, {part}")
 
 
-def described(
-    executor: Executor, found: Found, architecture: str, name: str, measured: str, read: str
-) -> Described:
-    """Return what is known of the processor of an executor."""
-    kind = "cpu" if executor.place == "cpu" else "gpu"
-    title = f"{executor.hardware}, measured"
-    return Described(name, title, kind, architecture, found, measured, read)
-
-
 def prediction(
     of: Sequence[tuple[Sequence[Operation], str, bool]], device: Device
 ) -> Callable[[Array], Prediction]:
@@ -145,8 +132,6 @@ def prediction(
         own = [of[place] for place in places.tolist()]
 
         def predict(values: Mapping[str, Array]) -> Array:
-            import numpy as np
-
             trials = max((len(each) for each in values.values()), default=1)
             # A single trial in numbers takes a fifth of the time that it takes in arrays.
             constants = (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from paleo.hardware import Device, Figure
-from paleo.hardware.calibration import CalibrationRecord
-from paleo.hardware.figures import OWN
-
-__all__ = ["to_toml"]
+from paleo.cluster import Device, Figure
+from paleo.cluster.calibration_record import CalibrationRecord
+from paleo.cluster.figures import OWN
+from paleo.core.attributes import attributes
 
 #: The units that figures are written in.
 _UNITS = {
@@ -27,63 +26,56 @@ def to_toml(device: Device) -> str:
     sources = dict(device.sources)
     keys = {text: key for key, text in sources.items()}
     entries = list(_entries(device, keys))
-    lines = [f"{name} = {_value(getattr(device, name))}" for name in ("name", "title", "kind")]
-    if device.architecture:
-        lines.append(f"architecture = {_value(device.architecture)}")
-    if device.aliases:
-        lines.append(f"aliases = {_value(list(device.aliases))}")
+    lines = [*_given(device, "name", "title", "kind", "architecture", "aliases")]
     if sources:
-        lines += [
-            "",
-            "[sources]",
-            *(f"{_key(key)} = {_value(text)}" for key, text in sources.items()),
-        ]
+        lines += ["", "[sources]", *_lines(sources)]
     return "\n".join([*lines, *entries]) + "\n"
 
 
-def _entries(device: Device, keys: Mapping[str, str]) -> Iterator[str]:
-    def table(head: str, figures: Mapping[str, Figure]) -> Iterator[str]:
-        yield from ("", f"[{head}]")
-        for name, figure in figures.items():
-            yield f"{_key(name)} = {_figure(figure, keys)}"
+def _lines(values: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a line for each key and its value."""
+    yield from (f"{_key(name)} = {_value(value)}" for name, value in values.items())
 
-    yield from table("figures", device.figures)
-    for dtype, units in device.peaks.items():
-        yield from table(f"peak.{dtype}", units)
+
+def _given(thing: Any, *names: str) -> Iterator[str]:
+    """Yield a line for each of these attributes that is not empty."""
+    yield from _lines({name: value for name in names if (value := getattr(thing, name))})
+
+
+def _entries(device: Device, keys: Mapping[str, str]) -> Iterator[str]:
+    tables = {"figures": device.figures}
+    tables |= {f"peak.{dtype}": units for dtype, units in device.peaks.items()}
     if device.constants:
-        yield from table("tiled", device.constants)
+        tables["tiled"] = device.constants
+    for head, figures in tables.items():
+        yield from ("", f"[{head}]")
+        yield from _lines({name: _figure(figure, keys) for name, figure in figures.items()})
     old = device.own_rates_2017
     if old is not None:
         yield from ("", "[paleo2017]")
-        for name, value, unit in (
-            ("clock", old.clock, "Hz"),
-            ("peak", old.peak, "FLOP/s"),
-            ("memory_bandwidth", old.memory_bandwidth, "bytes/s"),
-        ):
-            yield f"{name} = {_value(_amount(value, unit))}"
-        if old.note:
-            yield f"note = {_value(old.note)}"
+        known = {"clock": "Hz", "peak": "FLOP/s", "memory_bandwidth": "bytes/s"}
+        yield from _lines({name: _amount(getattr(old, name), unit) for name, unit in known.items()})
+        yield from _given(old, "note")
     for price in device.prices:
         yield from ("", "[[price]]", f"amount = {_value(f'{price.amount!r} {price.currency}/h')}")
-        for name in ("provider", "what", "date", "note"):
-            if text := getattr(price, name):
-                yield f"{name} = {_value(text)}"
+        yield from _given(price, "provider", "what", "date", "note")
         if price.source in keys:
             yield f"source = {_value(keys[price.source])}"
     if device.calibration is not None:
         yield from _record(device.calibration)
 
 
-def _figure(figure: Figure, keys: Mapping[str, str]) -> str:
+def _figure(figure: Figure, keys: Mapping[str, str]) -> Any:
+    """Return a figure as a table of value, source and note; the value where it has neither."""
     parts = {"value": _amount(figure.value, figure.unit)}
+    note = figure.note
     if figure.source in keys:
         parts["source"] = keys[figure.source]
     elif figure.source != OWN:
-        figure_note = f"{figure.note}; {figure.source}" if figure.note else figure.source
-        return _inline({**parts, "note": figure_note})
-    if figure.note:
-        parts["note"] = figure.note
-    return _inline(parts) if len(parts) > 1 else _value(parts["value"])
+        note = f"{note}; {figure.source}" if note else figure.source
+    if note:
+        parts["note"] = note
+    return parts if len(parts) > 1 else parts["value"]
 
 
 def _amount(value: Any, unit: str) -> Any:
@@ -101,52 +93,39 @@ def _amount(value: Any, unit: str) -> Any:
 
 def _record(record: CalibrationRecord) -> Iterator[str]:
     yield from ("", "[calibration]", f"date = {_value(record.date)}")
-    for name in ("source", "hardware", "base"):
-        if text := getattr(record, name):
-            yield f"{name} = {_value(text)}"
-    if record.seconds is not None:
-        yield f"seconds = {_value(_seconds(record.seconds))}"
-    for name in ("spread", "busy"):
-        if (share := getattr(record, name)) is not None:
-            yield f"{name} = {_share(share)}"
+    yield from _given(record, "source", "hardware", "base")
+    yield from _lines(_known(_seconds, record, "seconds"))
+    yield from _lines(_known(_share, record, "spread", "busy"))
     if record.forced:
         yield "forced = true"
-    for name in ("fitted", "on_bound"):
-        yield f"{name} = {_value(list(getattr(record, name)))}"
-    yield from _list("notes", map(_value, record.notes))
+    yield from _lines({"fitted": record.fitted, "on_bound": record.on_bound})
+    yield from _list("notes", record.notes)
     yield "# Medians of |predicted / measured - 1|: before the fit, after it, on shapes left out."
     yield from _list(
         "errors",
         (
-            _inline(
-                {"kind": each.kind, "points": each.points}
-                | _shares(before=each.before, in_sample=each.in_sample, held_out=each.held_out)
-            )
-            for each in record.errors
+            attributes(errors, "kind", "points")
+            | _known(_share, errors, "before", "in_sample", "held_out")
+            for errors in record.errors
         ),
     )
     yield from _list(
         "points",
         (
-            _inline(
-                {"kind": each.kind, "what": each.what, "part": each.part, "dtype": each.dtype}
-                | _shares(spread=each.spread)
-                | {"seconds": _seconds(each.seconds), "predicted": _seconds(each.predicted)}
-                | ({} if each.held_out is None else {"held_out": _seconds(each.held_out)})
-            )
-            for each in record.points
+            attributes(point, "kind", "what", "part", "dtype")
+            | _known(_share, point, "spread")
+            | _known(_seconds, point, "seconds", "predicted", "held_out")
+            for point in record.points
         ),
     )
     if record.versions:
-        yield from ("", "[calibration.versions]")
-        yield from (f"{_key(name)} = {_value(text)}" for name, text in record.versions.items())
+        yield from ("", "[calibration.versions]", *_lines(record.versions))
 
 
-def _list(name: str, texts: Iterable[str]) -> Iterator[str]:
-    """Yield a list with a line for each entry; nothing if there are none."""
-    lines = list(texts)
-    if lines:
-        yield from (f"{name} = [", *(f"  {line}," for line in lines), "]")
+def _list(name: str, values: Iterable[Any]) -> Iterator[str]:
+    """Yield a list with a line for each value; nothing if there are none."""
+    if lines := [f"  {_value(value)}," for value in values]:
+        yield from (f"{name} = [", *lines, "]")
 
 
 def _seconds(value: float) -> str:
@@ -156,16 +135,14 @@ def _seconds(value: float) -> str:
     return f"{value / factor:.5g} {unit}"
 
 
-def _share(value: float) -> str:
-    return repr(float(f"{value:.3g}"))
+def _share(value: float) -> float:
+    return float(f"{value:.3g}")
 
 
-def _shares(**values: float | None) -> dict[str, Any]:
-    return {name: float(_share(value)) for name, value in values.items() if value is not None}
-
-
-def _inline(parts: Mapping[str, Any]) -> str:
-    return "{ " + ", ".join(f"{name} = {_value(value)}" for name, value in parts.items()) + " }"
+def _known(written: Callable[[float], Any], thing: Any, *names: str) -> dict[str, Any]:
+    """Return those of these attributes that are known, as they are `written`."""
+    values = attributes(thing, *names)
+    return {name: written(value) for name, value in values.items() if value is not None}
 
 
 def _key(name: str) -> str:
@@ -175,8 +152,10 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Return a text, a number or a list of them in TOML."""
-    if isinstance(value, list):
+    """Return a text, a number, a list or a table of them in TOML, in one line."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(_lines(value)) + " }"
+    if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
     if not isinstance(value, str):
         return repr(value)

@@ -6,19 +6,19 @@ in which a sample was quicker.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
-from paleo.calibrate.points import INFERENCE, STEP, UPDATE, Point
-from paleo.errors import ExecutorError
-from paleo.executors import Executor, LayerRun, NetRun, Timing, measure
-from paleo.profile.setting import Progress, failure
-from paleo.quantity import product
-from paleo.work import Operation, Pass
-
-__all__ = ["ENOUGH", "Run", "Sample", "measured"]
+from paleo.core.errors import ExecutorError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Operation, Pass
+from paleo.core.quantity import product
+from paleo.measure.calibrate.points import Point
+from paleo.measure.executors import Executor, LayerRun, NetRun, Timing, measure
+from paleo.measure.executors.executor import INFERENCE, STEP
+from paleo.measure.profile.setup import Progress, failure
 
 Clock = Callable[[], float]
 
@@ -78,22 +78,9 @@ class Run:
     interrupted: bool = False
 
 
-def measured(
-    executors: Mapping[str, Executor],
-    points: Sequence[Point],
-    seconds: float,
-    *,
-    progress: Progress,
-    clock: Clock,
-) -> Run:
-    """Measure points with executors, by element type, for about so many seconds.
+class Measuring:
+    """Measures points with executors, by element type, for about so many seconds."""
 
-    A KeyboardInterrupt ends it; what there is by then is returned.
-    """
-    return _Measuring(executors, points, seconds, clock).run(progress)
-
-
-class _Measuring:
     def __init__(
         self,
         executors: Mapping[str, Executor],
@@ -115,6 +102,7 @@ class _Measuring:
             self.wanted[point.kind] += len(point.parts)
 
     def run(self, progress: Progress) -> Run:
+        """Return what is measured; a KeyboardInterrupt ends it with what there is by then."""
         done = 0
         interrupted = False
         steps = _ROUNDS * self.steps
@@ -179,9 +167,8 @@ class _Measuring:
         dtype = next(iter(self.executors))
         for point in self.references:
             advance(f"reference: {point.what}")
-            part = point.parts[0]
             most = max(self._share(ahead), _REFERENCE)
-            for sample in self._timed(point, dtype, most, (part,)):
+            for sample in self._timed(point, dtype, most, point.parts[:1]):
                 self.medians.setdefault(point, []).append(sample.timing.median)
 
     def _timed(
@@ -196,8 +183,9 @@ class _Measuring:
                 calls = [call for run in runs if (call := _call(run, part)) is not None]
                 if calls:
                     timing = _timing(calls, executor, most, self.clock)
-                    joined = part == Pass.WEIGHT_GRADIENT.value and any(map(_joins, runs))
-                    found.append(Sample(point, part, dtype, timing, joined))
+                    joins = any(isinstance(run, LayerRun) and run.joins for run in runs)
+                    is_joint = joins and part == Pass.WEIGHT_GRADIENT.value
+                    found.append(Sample(point, part, dtype, timing, is_joint))
         except (ExecutorError, MemoryError) as error:
             self.failures.append(f"{point.what} ({dtype}): {failure(error)}")
         return found
@@ -215,37 +203,29 @@ def _built(executor: Executor, point: Point, dtype: str) -> Sequence[LayerRun | 
     return [executor.layer(graph, node, point.needed) for _ in range(sets)]
 
 
-def _joins(run: LayerRun | NetRun) -> bool:
-    return isinstance(run, LayerRun) and run.joins
-
-
 def _call(run: LayerRun | NetRun, part: str) -> Callable[[], object] | None:
     if isinstance(run, NetRun):
         return {INFERENCE: run.infer, STEP: run.step}[part]
-    return run.update if part == UPDATE else run.passes.get(Pass(part))
+    return run.part(part)
 
 
 def _timing(
     calls: Sequence[Callable[[], object]], executor: Executor, most: float, clock: Clock
 ) -> Timing:
     """Return the seconds of a call, where all of `calls` are made in turn."""
-    turn = 0
+    in_turn = itertools.cycle(calls)
 
-    def run(times: int) -> None:
-        nonlocal turn
-        for _ in range(times):
-            calls[turn % len(calls)]()
-            turn += 1
+    def timed(times: int, runs: int) -> Timing:
+        def run() -> None:
+            for call in itertools.islice(in_turn, times):
+                call()
+
+        return measure(
+            run, executor.synchronize,
+            num_warmup=1, num_iter=runs, most_seconds=most, clock=clock,
+        )  # fmt: skip
 
     # Every set of operands is touched before it counts.
-    first = measure(
-        lambda: run(len(calls)), executor.synchronize,
-        num_warmup=1, num_iter=1, most_seconds=most, clock=clock,
-    )  # fmt: skip
-    once = first.median / len(calls)
+    once = timed(len(calls), 1).median / len(calls)
     loops = max(1, min(math.ceil(_LOOK / once) if once > 0 else _MOST_LOOPS, _MOST_LOOPS))
-    timing = measure(
-        lambda: run(loops), executor.synchronize,
-        num_warmup=1, num_iter=_RUNS, most_seconds=most, clock=clock,
-    )  # fmt: skip
-    return Timing(tuple(each / loops for each in timing.seconds))
+    return Timing(tuple(seconds / loops for seconds in timed(loops, _RUNS).seconds))

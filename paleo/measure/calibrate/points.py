@@ -5,22 +5,17 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from paleo.core.frozen import dataclass
+from paleo.core.operations import LAYER_PASSES, Operation, Pass, Update
+from paleo.core.tensor import Shape, format_shapes
 from paleo.costs import find_cost_model
-from paleo.estimate import BACKWARD, FORWARD, keep_shape, kernels
-from paleo.graph import Graph, Node, build
-from paleo.load import loads
-from paleo.tensor import Shape, format_shapes
-from paleo.work import Operation, Pass, Update
+from paleo.measure.executors.executor import INFERENCE, STEP, UPDATE
+from paleo.net.graph import Graph, Node, build
+from paleo.net.load import loads
+from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
 
-__all__ = ["COPY", "INFERENCE", "PRODUCT", "STEP", "UPDATE", "Point", "in_turn", "points"]
-
-#: The update of a layer's parameters, which stands beside the names of passes.
-UPDATE = "update"
-#: What is measured of a net of several layers.
-INFERENCE, STEP = "inference", "step"
 #: The kinds that give a device its peaks and its memory bandwidth, where no data sheet does.
 PRODUCT, COPY = "product", "copy"
 _FORWARD = (Pass.FORWARD.value,)
@@ -29,7 +24,7 @@ _BOTH = (*_FORWARD, Pass.INPUT_GRADIENT.value)
 #: Forward, and the gradient of the parameters.
 _OF_FIRST = (*_FORWARD, Pass.WEIGHT_GRADIENT.value)
 #: All passes of a layer with parameters.
-_ALL = tuple(each.value for each in Pass)
+_ALL = tuple(step.value for step in LAYER_PASSES)
 
 
 @dataclass(frozen=True)
@@ -59,11 +54,6 @@ class Point:
         return _graph(self.layer, self.inputs, dtype)
 
     @property
-    def node(self) -> Node:
-        """The layer in its graph."""
-        return self.graph().nodes[-1]
-
-    @property
     def what(self) -> str:
         """The layer and what it reads, or the net, in one line."""
         if self.net:
@@ -82,15 +72,21 @@ class Point:
         graph = self.graph(dtype)
         if self.net:
             return _of_net(graph, part)
-        node = graph.nodes[-1]
-        if part == UPDATE:
-            return (Update(node.num_params, graph.precision.parameter_size),)
-        return graph.operations(node, Pass(part), self.needed)
+        return operations_of(graph, graph.nodes[-1], part, self.needed)
 
     @property
     def needed(self) -> tuple[bool, ...]:
         """Of which inputs the gradient is computed: all."""
         return (True,) * len(self.inputs)
+
+
+def operations_of(
+    graph: Graph, node: Node, part: str, needed: tuple[bool, ...]
+) -> tuple[Operation, ...]:
+    """Return what a device does in a pass of a node, or in its update."""
+    if part == UPDATE:
+        return (Update(node.num_params, graph.precision.parameter_size),)
+    return graph.operations(node, Pass(part), needed)
 
 
 def _of_net(graph: Graph, part: str) -> tuple[Operation, ...]:
@@ -124,15 +120,8 @@ def _graph(layer: str, inputs: tuple[Shape, ...], dtype: str) -> Graph:
     return build(loads(json.dumps({"name": "point", "layers": layers})), None, dtype, keep_shape)
 
 
-def _point(
-    kind: str,
-    layer: Mapping[str, Any],
-    *inputs: Shape,
-    parts: tuple[str, ...] = _FORWARD,
-    reference: bool = False,
-    sets: int = 1,
-) -> Point:
-    return Point(kind, json.dumps(layer), inputs, parts, reference, sets)
+def _point(kind: str, layer: Mapping[str, Any], *inputs: Shape, **how: Any) -> Point:
+    return Point(kind, json.dumps(layer), inputs, **how)
 
 
 #: M rows (the batch), N outputs, K inputs of products.
@@ -191,9 +180,10 @@ def points(place: str) -> tuple[Point, ...]:
         for i, (m, n, k) in enumerate(_PRODUCTS)
     ]  # fmt: skip
     found += [
-        _convolution(case, more, _ALL, reference=not i) for i, case in enumerate(_CONVOLUTIONS)
+        _convolution(case, more, parts=_ALL, reference=not i)
+        for i, case in enumerate(_CONVOLUTIONS)
     ]
-    found += [_convolution(case, more, _OF_FIRST) for case in _FIRST]
+    found += [_convolution(case, more, parts=_OF_FIRST) for case in _FIRST]
     found += [
         _point(COPY, _function("relu"), (more, size), reference=not i)
         for i, size in enumerate(_COPIES)
@@ -258,9 +248,7 @@ def _net(kind: str, images: int, side: int, channels: int, blocks: int, more: in
         )
         for number, (width, read, made, groups) in enumerate(filters):
             own = f"block{block}/{number}"
-            layer = {"type": "Convolution", "filter": [width, width, read, made],
-                     "strides": [1, 1, 1, 1], "padding": "SAME", "use_bias": False}  # fmt: skip
-            add(f"{own}/convolution", layer | ({"groups": groups} if groups > 1 else {}))
+            add(f"{own}/convolution", {**_filter(width, read, made, groups), "use_bias": False})
             add(f"{own}/normalization", {"type": "BatchNorm"})
             if number + 1 < len(filters):
                 add(f"{own}/relu", _function("relu"))
@@ -279,20 +267,17 @@ def _window(kind: str, width: int, stride: int) -> dict[str, Any]:
     return {"type": kind, **sizes, "padding": "SAME"}
 
 
-def _convolution(
-    case: tuple[int, ...], more: int, parts: tuple[str, ...], *, reference: bool = False
-) -> Point:
+def _filter(width: int, read: int, made: int, groups: int, stride: int = 1) -> dict[str, Any]:
+    sizes = {"filter": [width, width, read, made], "strides": [1, stride, stride, 1]}
+    several = {"groups": groups} if groups > 1 else {}
+    return {"type": "Convolution", **sizes, "padding": "SAME", **several}
+
+
+def _convolution(case: tuple[int, ...], more: int, **how: Any) -> Point:
     images, side, channels, filters, width, stride, groups = case
-    layer = {
-        "type": "Convolution",
-        "filter": [width, width, channels // groups, filters],
-        "strides": [1, stride, stride, 1],
-        "padding": "SAME",
-    } | ({"groups": groups} if groups > 1 else {})
-    return _point(
-        "convolution", layer, (images * more, side, side, channels),
-        parts=parts, reference=reference, sets=_SETS_OF_IMAGES,
-    )  # fmt: skip
+    layer = _filter(width, channels // groups, filters, groups, stride)
+    shape = (images * more, side, side, channels)
+    return _point("convolution", layer, shape, sets=_SETS_OF_IMAGES, **how)
 
 
 def in_turn(found: Iterable[Point]) -> Iterator[Point]:

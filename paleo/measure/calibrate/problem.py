@@ -8,18 +8,28 @@ many are fitted as there are three measurements for each, the most important fir
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from paleo.cluster import Device
+from paleo.cluster.calibration_record import KindErrors
+from paleo.core.errors import PaleoError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Array, np
 from paleo.costs.tiled.constants import constants_of
-from paleo.errors import PaleoError
-from paleo.hardware import Device
-from paleo.hardware.calibration import KindErrors
-from paleo.profile.setting import Progress
-from paleo.quantity import Array
-from paleo.validate.fitting import Prediction, at_places, bound_of, divided, left_out, solve
+from paleo.measure.profile.setup import Progress
+from paleo.measure.validate.least_squares import (
+    Prediction,
+    at_places,
+    bound_of,
+    divided,
+    left_out,
+    solve,
+)
+from paleo.measure.validate.statistics import statistics
 
-__all__ = ["ORDER", "Fitted", "Problem", "Solution", "solved"]
+#: Constants by name.
+_Values: TypeAlias = Mapping[str, float]
 
 #: The constants that are fitted, the most important first. `library` is a generation, no measure,
 #: and what is not here moves single operations of few nets.
@@ -52,6 +62,11 @@ class Problem:
     keys: Sequence[str]
     learn: Callable[[Array], tuple[Device, Callable[[Array], Prediction]]]
 
+    def masks(self) -> dict[str, Array]:
+        """Return for each kind which measurements are of it."""
+        kinds = np.array(self.kinds, object)
+        return {kind: kinds == kind for kind in dict.fromkeys(self.kinds)}
+
 
 @dataclass(frozen=True)
 class Fitted:
@@ -77,7 +92,6 @@ class Solution:
 
     device: Device
     constants: tuple[Fitted, ...]
-    before: Array
     predicted: Array
     held_out: Array
     errors: tuple[KindErrors, ...]
@@ -90,8 +104,6 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
     `own_rates` are shares of rates that were measured here: such a share may be 1, which is then
     no bound. Raises PaleoError where the measurements are too few, or tell no constant.
     """
-    import numpy as np
-
     count = len(problem.measured)
     everything = np.arange(count)
     device, predictions = problem.learn(everything)
@@ -111,7 +123,7 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
     folds = len(members) if len(members) > 1 else 0
     before = predict({})[0]
     held_out = np.full(count, math.nan)
-    found: list[dict[str, float]] = []
+    of_folds: list[tuple[dict[str, float], Callable[[Array], Prediction]]] = []
     with progress("fitting", 1 + folds) as advance:
         advance("to all")
         now = {name: start[name] for name in names}
@@ -122,24 +134,19 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
         values = {name: values[name] for name in names}
         if folds:
 
-            def fit(places: Array, number: int) -> tuple[dict[str, float], Array]:
+            def fit(places: Array, number: int) -> tuple[dict[str, float], Any]:
                 advance(f"without part {number + 1}")
-                _, own = problem.learn(places)
-                return solve(own(places), problem.measured[places], [values]), places
+                _, learnt = problem.learn(places)
+                return solve(learnt(places), problem.measured[places], [values]), learnt
 
-            def use(places: Array, fit_of: tuple[dict[str, float], Array]) -> Array:
-                own_values, others = fit_of
-                _, own = problem.learn(others)
-                found.append(own_values)
-                return _one(own(places), own_values)
-
-            held_out, _ = left_out(numbers, folds, fit, use)
+            held_out, of_folds = left_out(
+                numbers, folds, fit, lambda places, fitted: _one(fitted[1](places), fitted[0])
+            )
     predicted = _one(predict, values)
     notes = []
-    for kind in dict.fromkeys(problem.kinds):
-        own = np.array([each == kind for each in problem.kinds])
-        if len({problem.keys[place] for place in own.nonzero()[0].tolist()}) < 2:
-            held_out[own] = math.nan
+    for kind, mask in problem.masks().items():
+        if len({problem.keys[place] for place in mask.nonzero()[0].tolist()}) < 2:
+            held_out[mask] = math.nan
             notes.append(f"{kind}: only one shape, so that none can be left out")
     errors = _errors(problem, before, predicted, held_out)
     if errors[-1].held_out is not None and errors[-1].held_out >= errors[-1].before:
@@ -149,8 +156,7 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
         )
     return Solution(
         device,
-        tuple(_fitted(name, values, start, found, own_rates) for name in names),
-        before,
+        tuple(_fitted(values, start, [others for others, _ in of_folds], own_rates)),
         predicted,
         held_out,
         errors,
@@ -158,17 +164,13 @@ def solved(problem: Problem, progress: Progress, own_rates: Sequence[str] = ()) 
     )
 
 
-def _one(predict: Prediction, values: Mapping[str, float]) -> Array:
+def _one(predict: Prediction, values: _Values) -> Array:
     """Return predictions for one value of each constant."""
-    import numpy as np
-
     return predict({name: np.array([value]) for name, value in values.items()})[0]  # type: ignore[no-any-return]
 
 
-def _told(predict: Prediction, start: Mapping[str, float], most: int) -> tuple[str, ...]:
+def _told(predict: Prediction, start: _Values, most: int) -> tuple[str, ...]:
     """Return the constants that the measurements can tell, at most so many."""
-    import numpy as np
-
     found: list[str] = []
     for name in start:
         if len(found) >= most:
@@ -180,15 +182,11 @@ def _told(predict: Prediction, start: Mapping[str, float], most: int) -> tuple[s
     return tuple(found)
 
 
-def _kept(
-    predict: Prediction, values: Mapping[str, float], start: Mapping[str, float]
-) -> tuple[str, ...]:
+def _kept(predict: Prediction, values: _Values, start: _Values) -> tuple[str, ...]:
     """Return the constants without which the predictions were others.
 
     A floor that is below all measurements may be anywhere below them: it stays as it was.
     """
-    import numpy as np
-
     names = list(values)
     trials = np.tile([values[name] for name in names], (len(names) + 1, 1))
     trials[np.arange(len(names)), np.arange(len(names))] = [start[name] for name in names]
@@ -198,45 +196,36 @@ def _kept(
 
 
 def _fitted(
-    name: str,
-    values: Mapping[str, float],
-    start: Mapping[str, float],
-    found: Sequence[Mapping[str, float]],
-    own_rates: Sequence[str],
-) -> Fitted:
-    value = values[name]
-    bound = bound_of(name, value)
-    if bound == "upper" and name in own_rates:
-        bound = ""
-    others = [each[name] for each in found]
-    return Fitted(
-        name, value, start[name], bound, min(others, default=None), max(others, default=None)
-    )
+    values: _Values, start: _Values, folds: Sequence[_Values], own_rates: Sequence[str]
+) -> Iterator[Fitted]:
+    """Yield the constants of a fit beside what they were before, and in the folds."""
+    for name, value in values.items():
+        bound = bound_of(name, value)
+        if bound == "upper" and name in own_rates:
+            bound = ""
+        others = [fold[name] for fold in folds]
+        least, most = min(others, default=None), max(others, default=None)
+        yield Fitted(name, value, start[name], bound, least, most)
 
 
 def _errors(
     problem: Problem, before: Array, predicted: Array, held_out: Array
 ) -> tuple[KindErrors, ...]:
     """Return the errors by kind, and of all kinds together."""
-    import numpy as np
 
-    def error(of: Array, own: Array) -> float | None:
-        known = own & np.isfinite(of)
-        if not known.any():
-            return None
-        return float(np.median(np.abs(of[known] / problem.measured[known] - 1)))
+    def error(seconds: Array, mask: Array) -> float | None:
+        return statistics(seconds[mask], problem.measured[mask]).median
 
-    kinds = list(dict.fromkeys(problem.kinds))
-    masks = {kind: np.array([each == kind for each in problem.kinds]) for kind in kinds}
-    if len(kinds) > 1:
+    masks = problem.masks()
+    if len(masks) > 1:
         masks["all"] = np.ones(len(problem.kinds), bool)
     return tuple(
         KindErrors(
             kind,
-            int(own.sum()),
-            error(before, own) or 0.0,
-            error(predicted, own) or 0.0,
-            error(held_out, own),
+            int(mask.sum()),
+            error(before, mask) or 0.0,
+            error(predicted, mask) or 0.0,
+            error(held_out, mask),
         )
-        for kind, own in masks.items()
+        for kind, mask in masks.items()
     )

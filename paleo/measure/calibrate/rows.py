@@ -7,26 +7,15 @@ import functools
 import io
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from paleo.calibrate.devices import prediction
-from paleo.calibrate.points import UPDATE
-from paleo.calibrate.problem import Problem
-from paleo.costs import find_cost_model
-from paleo.errors import MeasurementError, Mistakes, PaleoError
-from paleo.estimate import DeviceLike, keep_shape, needed_gradients
-from paleo.graph import Graph, build
-from paleo.hardware import Device, find_device
-from paleo.load import load
-from paleo.quantity import Array
-from paleo.tensor import find_precision
-from paleo.validate.cases import Cases, Unpredicted, cases_of, predict, price
-from paleo.validate.fitting import Prediction
-from paleo.validate.measured import read_measurements
-from paleo.values import shown
-from paleo.work import (
+from paleo.cluster import Device, find_device
+from paleo.core.checks import shown
+from paleo.core.errors import MeasurementError, Mistakes, PaleoError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import (
     Attention,
     BatchMatMul,
     Convolution,
@@ -36,8 +25,27 @@ from paleo.work import (
     Unpriced,
     Update,
 )
-
-__all__ = ["Row", "Rows", "read_rows"]
+from paleo.core.quantity import Array, np
+from paleo.core.tensor import find_precision
+from paleo.costs import find_cost_model
+from paleo.measure.calibrate.devices import prediction
+from paleo.measure.calibrate.points import operations_of
+from paleo.measure.calibrate.problem import Problem
+from paleo.measure.executors.executor import UPDATE
+from paleo.measure.validate.cases import (
+    Cases,
+    Unpredicted,
+    cases_of,
+    predict,
+    price,
+    unpredicted_rows,
+)
+from paleo.measure.validate.least_squares import Prediction
+from paleo.measure.validate.measured import read_measurements, read_text
+from paleo.net.graph import Graph, build
+from paleo.net.load import load
+from paleo.step.passes import keep_shape, needed_gradients
+from paleo.step.settings import DeviceLike
 
 
 @dataclass(frozen=True)
@@ -70,7 +78,7 @@ def read_rows(path: str | os.PathLike[str], device: DeviceLike | None) -> Rows:
     file = os.fspath(path)
     mistakes = Mistakes()
     base = mistakes.check(find_device, device) if device is not None else None
-    text = mistakes.check(_text, file)
+    text = mistakes.check(read_text, file)
     mistakes.raise_as(PaleoError)
     assert text is not None
     if _is_profile(text):
@@ -83,57 +91,41 @@ def read_rows(path: str | os.PathLike[str], device: DeviceLike | None) -> Rows:
     return _of_measurements(file, base)
 
 
-def _text(file: str) -> str:
-    try:
-        return Path(file).read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError:
-        raise MeasurementError(f"{file}: not text in UTF-8") from None
-    except (OSError, ValueError) as error:
-        raise MeasurementError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
-
-
 def _of_measurements(file: str, base: Device | None) -> Rows:
     """Return the rows of a file in the format of docs/validate.md."""
-    import numpy as np
-
     read = read_measurements(file)
     if base is not None and len({row.device for row in read}) > 1:
         names = ", ".join(sorted({row.device for row in read}))
         raise MeasurementError(f"{file}: rows of several devices cannot be of one: {names}")
     cases = cases_of(read, base)
-    unpredicted = list(cases.unpredicted)
     if len(cases.devices) > 1:
         names = ", ".join(cases.devices)
         raise MeasurementError(
             f"{file}: rows of several devices, {names}: calibrate each by itself"
         )
     model = find_cost_model("tiled")
-    found, reasons = price(cases, model, {})
-    for reason, places in reasons.items():
-        ids = tuple(str(cases.ids[place]) for place in places)
-        unpredicted.append(Unpredicted(reason, "", len(ids), ids))
-    cases = cases.select(np.isfinite(found))
+    seconds, reasons = price(cases, model, {})
+    unpredicted = [*cases.unpredicted, *unpredicted_rows(reasons)]
+    cases = cases.select(np.isfinite(seconds))
     if not len(cases):
         why = "; ".join(each.reason for each in unpredicted[:3])
         raise MeasurementError(f"{file}: no row can be predicted: {why}")
     device = next(iter(cases.devices.values()))
-    shapes = cases.shapes()
-    networks = [str(each) for each in cases.labels["network"]]
+    whats, labels = cases.names(), {key: cases.labels[key].tolist() for key in cases.labels}
+    networks = labels["network"]
     keys = [
-        f"{network} {shape}" if network.startswith("op:") else network
-        for network, shape in zip(networks, shapes, strict=True)
+        what if network.startswith("op:") else network
+        for what, network in zip(whats, networks, strict=True)
     ]
     notes = []
     if len(set(keys)) < 2:
-        keys = [f"{network} {shape}" for network, shape in zip(networks, shapes, strict=True)]
+        keys = whats
         notes.append(f"rows left out are of the same net as the others, {networks[0]}")
-    rows = tuple(
-        Row(str(kind), f"{network} {shape}", str(direction or quantity), str(dtype))
-        for kind, network, shape, direction, quantity, dtype in zip(
-            cases.labels["kind"], networks, shapes, cases.labels["direction"],
-            cases.labels["quantity"], cases.labels["dtype"], strict=True,
-        )
-    )  # fmt: skip
+    parts = [
+        direction or quantity
+        for direction, quantity in zip(labels["direction"], labels["quantity"], strict=True)
+    ]
+    rows = tuple(map(Row, labels["kind"], whats, parts, labels["dtype"]))
     problem = Problem(
         cases.measured, [row.kind for row in rows], keys, lambda _: (device, _predicting(cases))
     )
@@ -143,13 +135,7 @@ def _of_measurements(file: str, base: Device | None) -> Rows:
 def _predicting(cases: Cases) -> Callable[[Array], Prediction]:
     def chosen(places: Array) -> Prediction:
         own = cases.select(places)
-
-        def predicted(values: Mapping[str, Array]) -> Array:
-            found = predict(own, "tiled", values)
-            result: Array = found.reshape(-1, len(own))
-            return result
-
-        return predicted
+        return lambda values: predict(own, "tiled", values).reshape(-1, len(own))
 
     return chosen
 
@@ -163,8 +149,7 @@ def _is_profile(text: str) -> bool:
     return set(_PROFILE) <= set(header)
 
 
-@dataclass(frozen=True)
-class _Timed:
+class _Timed(NamedTuple):
     row: Row
     operations: tuple[Operation, ...]
     seconds: float
@@ -172,8 +157,6 @@ class _Timed:
 
 def _of_profile(file: str, text: str, base: Device) -> Rows:
     """Return the rows of layers that an executor measured."""
-    import numpy as np
-
     mistakes = Mistakes(file)
     found: list[_Timed] = []
     reasons: dict[str, list[str]] = {}
@@ -208,10 +191,7 @@ def _of_profile(file: str, text: str, base: Device) -> Rows:
             except ValueError as error:
                 reasons.setdefault(str(error), []).append(where)
     mistakes.raise_as(MeasurementError)
-    unpredicted = tuple(
-        Unpredicted(reason, Path(file).stem, len(ids), tuple(ids))
-        for reason, ids in reasons.items()
-    )
+    unpredicted = unpredicted_rows(reasons, Path(file).stem)
     if not found:
         why = "; ".join([*reasons][:3]) or "no layer was measured"
         raise MeasurementError(f"{file}: no row can be predicted: {why}")
@@ -236,13 +216,9 @@ def _timed(entry: Mapping[str, str], device: Device, seconds: float, joined: boo
     if node is None or node.type_name != entry["type"]:
         raise ValueError(f"{entry['net']} has no {entry['type']} {entry['layer']}")
     part = entry["pass"]
-    operations: tuple[Operation, ...]
-    if part == UPDATE:
-        operations = (Update(node.num_params, graph.precision.parameter_size),)
-    else:
-        operations = graph.operations(node, Pass(part), needed[node.index])
-        if joined:
-            operations += graph.operations(node, Pass.INPUT_GRADIENT, needed[node.index])
+    operations = operations_of(graph, node, part, needed[node.index])
+    if joined and part != UPDATE:
+        operations += graph.operations(node, Pass.INPUT_GRADIENT, needed[node.index])
     operations = tuple(each for each in operations if not isinstance(each, Unpriced))
     if not operations:
         raise ValueError(f"nothing is predicted for a {part.replace('_', ' ')} there")
@@ -266,9 +242,5 @@ _KINDS = (
 
 
 def _kind(operations: Sequence[Operation]) -> str:
-    def kinds() -> Iterator[str]:
-        for types, kind in _KINDS:
-            if any(isinstance(each, types) for each in operations):
-                yield kind
-
-    return next(kinds(), "stream")
+    kinds = [kind for types, kind in _KINDS if any(isinstance(each, types) for each in operations)]
+    return next(iter(kinds), "stream")

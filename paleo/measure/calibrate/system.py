@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import sys
@@ -11,9 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from paleo.executors import Executor
-
-__all__ = ["Found", "architecture", "busy", "figures"]
+from paleo.measure.executors import Executor
+from paleo.measure.executors.host import sysctl_number, system_text
 
 #: The value of a figure in SI units, and what there is to say about it.
 Found = dict[str, tuple[float, str]]
@@ -48,7 +46,7 @@ _SIZES = {"K": 2**10, "M": 2**20, "G": 2**30}
 def figures(executor: Executor) -> Found:
     """Return the figures of the processor that an executor runs on, as far as they are known."""
     if executor.place == "cpu":
-        return _cpu(_threads(executor), sys.platform, Path("/"), _sysctl)
+        return _cpu(_threads(executor), sys.platform, Path("/"), sysctl_number)
     return _gpu(executor)
 
 
@@ -96,9 +94,9 @@ def _cpu(threads: int, platform: str, root: Path, sysctl: Callable[[str], int | 
                 found[name] = (number, note)
         return found
     for name, path in _CLOCKS.items():
-        if text := _text(root / path):
+        if text := system_text(root / path):
             found[name] = (1e3 * int(text), "")
-    if not found.keys() & _CLOCKS and (clock := _clock(_text(root / "proc/cpuinfo"))):
+    if not found.keys() & _CLOCKS and (clock := _clock(system_text(root / "proc/cpuinfo"))):
         found["base_clock"] = (clock, "as the system had it at that time")
     caches = [cache for number in _available() for cache in _caches(root, number)]
     last = max((level for level, *_ in caches), default=0)
@@ -108,17 +106,9 @@ def _cpu(threads: int, platform: str, root: Path, sysctl: Callable[[str], int | 
         found["cache"] = (total, f"L{last}, of the cores that are used")
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        limit = _text(root / "sys/fs/cgroup/memory.max")  # of a container; else "max"
+        limit = system_text(root / "sys/fs/cgroup/memory.max")  # of a container; else "max"
         found["memory_capacity"] = (min(memory, int(limit)) if limit.isdecimal() else memory, "")
     return found
-
-
-def _text(path: Path) -> str:
-    """Return the text of a file of the system, "" where there is none."""
-    try:
-        return path.read_text("utf-8").strip()
-    except (OSError, ValueError):
-        return ""
 
 
 def _clock(cpuinfo: str) -> float:
@@ -131,22 +121,10 @@ def _caches(root: Path, cpu: int) -> Iterator[tuple[int, str, int]]:
     """Yield the level, the CPUs that share it and the bytes of each cache of data of a CPU."""
     for index in sorted((root / _CACHES.format(cpu)).glob("index*")):
         level, kind, shared, size = (
-            _text(index / name) for name in ("level", "type", "shared_cpu_list", "size")
+            system_text(index / name) for name in ("level", "type", "shared_cpu_list", "size")
         )
         if kind != "Instruction" and level.isdecimal() and size[:-1].isdecimal():
             yield int(level), shared, int(size[:-1]) * _SIZES.get(size[-1], 1)
-
-
-def _sysctl(name: str) -> int | None:
-    """Return a number that macOS keeps under this name, None if there is none."""
-    try:
-        call = ctypes.CDLL(None).sysctlbyname
-    except (AttributeError, OSError, TypeError):
-        return None
-    number = ctypes.c_uint64(0)
-    size = ctypes.c_size_t(ctypes.sizeof(number))
-    failed = call(name.encode(), ctypes.byref(number), ctypes.byref(size), None, ctypes.c_size_t(0))
-    return None if failed else number.value
 
 
 def _gpu(executor: Executor) -> Found:
@@ -174,10 +152,10 @@ def busy(seconds: float = 0.5) -> float | None:
 
     Where the system does not count its CPUs' time, it is the load average of the last minute.
     """
-    before = _times(_text(Path("/proc/stat")))
+    before = _times(system_text(Path("/proc/stat")))
     if before:
         time.sleep(seconds)
-        after = _times(_text(Path("/proc/stat"))) or before
+        after = _times(system_text(Path("/proc/stat"))) or before
         idle, every = (after[i] - before[i] for i in range(2))
         return 1 - idle / every if every > 0 else None
     if hasattr(os, "getloadavg"):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from paleo.executors.base import Executor, LayerRun, NetRun, Timing, measure
+from importlib import import_module
+
+from paleo.core.registry import unknown
+from paleo.measure.executors.executor import Executor, LayerRun, NetRun, Timing, measure
 
 __all__ = ["EXECUTORS", "Executor", "LayerRun", "NetRun", "Timing", "find_executor", "measure"]
 
 #: The module and the class of each, imported on use.
 EXECUTORS = {
-    "torch": ("paleo.executors.pytorch", "PyTorch"),
-    "tensorflow": ("paleo.executors.tensorflow", "TensorFlow"),
-    "cudnn": ("paleo.executors.cudnn", "Cudnn"),
+    "torch": ("paleo.measure.executors.torch.executor", "PyTorch"),
+    "tensorflow": ("paleo.measure.executors.tensorflow.executor", "TensorFlow"),
+    "cudnn": ("paleo.measure.executors.cudnn", "Cudnn"),
 }
 
 
@@ -19,12 +22,8 @@ def find_executor(name: str, place: str | None = None, dtype: str = "fp32") -> E
 
     Raises UnknownNameError, or SettingError as `Executor` says.
     """
-    from importlib import import_module
-
-    from paleo.registry import unknown
-
     if name not in EXECUTORS:
         raise unknown("executor", name, list(EXECUTORS))
-    module, of = EXECUTORS[name]
-    found: Executor = getattr(import_module(module), of)(place, dtype)
-    return found
+    module, executor = EXECUTORS[name]
+    made: Executor = getattr(import_module(module), executor)(place, dtype)
+    return made

@@ -6,24 +6,19 @@ names below are those in libcudnn_engines_precompiled of the wheel nvidia-cudnn-
 
 from __future__ import annotations
 
-import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any, ClassVar, NamedTuple
 
+from paleo.core.errors import ExecutorError, Mistake, SettingError
+from paleo.core.operations import LAYER_PASSES, Convolution, Pass
 from paleo.costs.convolutions import ALGORITHMS
 from paleo.costs.convolutions.cudnn import pads
-from paleo.errors import ExecutorError, Mistake, SettingError
-from paleo.executors.base import LayerRun, NetRun
-from paleo.executors.pytorch import PyTorch
-from paleo.graph import Graph, Node
-from paleo.layers.convolution import Filtered
-from paleo.work import Convolution, Pass
-
-__all__ = ["Cudnn", "Kernel", "algorithm_of"]
+from paleo.measure.executors.executor import LayerRun, NetRun
+from paleo.measure.executors.torch.executor import PyTorch
+from paleo.net.graph import Graph, Node
+from paleo.net.layers.convolution import Filtered
 
 
 class Kernel(NamedTuple):
@@ -97,12 +92,7 @@ class Cudnn(PyTorch):
     def __init__(self, place: str | None = None, dtype: str = "fp32") -> None:
         if place not in (None, "cuda"):
             raise SettingError(f"executor cudnn runs on cuda, not on {place}")
-        try:
-            torch: Any = importlib.import_module("torch")
-        except ImportError:
-            raise SettingError(
-                'executor cudnn needs PyTorch; install it with: pip install "paleo[torch]"'
-            ) from None
+        torch = self._imported()
         if not torch.cuda.is_available():
             raise SettingError("executor cudnn: PyTorch finds no CUDA device")
         if torch.version.hip or not torch.backends.cudnn.is_available():
@@ -113,15 +103,15 @@ class Cudnn(PyTorch):
         """Return the convolution of a layer; raises ExecutorError for any other layer."""
         if not isinstance(node.layer, Filtered):
             raise ExecutorError(Mistake("executor cudnn runs convolutions only", layer=node.name))
-        self.check_memory(self._layer_bytes(graph, node), node.name)
+        self.check_memory(self.layer_bytes(graph, node), node.name)
         # Of a deconvolution, each pass is another one of a convolution.
         operations = {
             direction: operation
-            for direction in Pass
+            for direction in LAYER_PASSES
             for operation in graph.operations(node, direction)
             if isinstance(operation, Convolution)
         }
-        with self._telling(node):
+        with self.telling(node.name), self.computing_as_asked(False):
             runs = self._runs(operations[Pass.FORWARD])
             if not needed[0]:
                 del runs[Pass.INPUT_GRADIENT]
@@ -130,25 +120,13 @@ class Cudnn(PyTorch):
                 for direction, run in runs.items()
             }
         return LayerRun(
-            {direction: partial(self._again, run, node) for direction, run in runs.items()},
+            {direction: self.guarded(run, node.name) for direction, run in runs.items()},
             algorithms={direction: name for direction, name in algorithms.items() if name},
         )
 
     def net(self, graph: Graph) -> NetRun:
         """Raise ExecutorError: there is more to a net than its convolutions."""
         raise ExecutorError("executor cudnn runs single convolutions, no whole nets")
-
-    @contextmanager
-    def _telling(self, node: Node) -> Iterator[None]:
-        try:
-            with self.computing_as_asked(False):
-                yield
-        except (RuntimeError, ValueError, TypeError, MemoryError) as error:
-            raise self.error(error, node.name) from None
-
-    def _again(self, run: Callable[[], object], node: Node) -> object:
-        with self._telling(node):
-            return run()
 
     def _runs(self, operation: Convolution) -> dict[Pass, Callable[[], object]]:
         """Return what computes each pass of a layer whose forward pass is this.

@@ -1,7 +1,7 @@
 """The contract of an executor: a framework runs what the cost models predict.
 
 To add one: a subclass of Executor in a file of this folder, and its line in EXECUTORS of
-`paleo/executors/__init__.py`. Its framework is imported when it is made, not before.
+`paleo/measure/executors/__init__.py`. Its framework is imported when it is made, not before.
 """
 
 from __future__ import annotations
@@ -10,17 +10,20 @@ import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
-from paleo.errors import SettingError
-from paleo.graph import Graph, Node
-from paleo.work import Pass
-
-__all__ = ["Executor", "LayerRun", "NetRun", "Timing", "measure"]
+from paleo.core.errors import SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Pass
+from paleo.net.graph import Graph, Node
 
 #: The parts of a training step, in order.
 PARTS = ("forward", "loss", "backward", "update")
+#: The update of a layer's parameters, which stands beside the names of passes.
+UPDATE = "update"
+#: The forward pass of inference, and the whole training step without a stop between its parts.
+INFERENCE, STEP = "inference", "step"
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,10 @@ class LayerRun:
     algorithms: Mapping[Pass, str] = field(default_factory=dict)
     joins: bool = False
 
+    def part(self, name: str) -> Callable[[], object] | None:
+        """Return what does a pass, or the UPDATE; None if there is nothing to do."""
+        return self.update if name == UPDATE else self.passes.get(Pass(name))
+
 
 class NetRun(ABC):
     """A whole net, ready to run."""
@@ -127,14 +134,11 @@ class Executor(ABC):
     name: ClassVar[str]
     #: One line for lists and help.
     summary: ClassVar[str]
+    #: Where it runs: "cpu", "cuda" or "mps".
+    place: str
 
     @abstractmethod
     def __init__(self, place: str | None = None, dtype: str = "fp32") -> None: ...
-
-    @property
-    @abstractmethod
-    def place(self) -> str:
-        """Where it runs: "cpu", "cuda" or "mps"."""
 
     @property
     @abstractmethod

@@ -8,18 +8,16 @@ import platform
 import re
 from pathlib import Path
 
-__all__ = ["cpu_name", "free_memory", "keep_freed_memory"]
-
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 def cpu_name() -> str:
     """Return what the system calls the CPU, such as "AMD EPYC 7763 64-Core Processor"."""
-    found = re.search(r"^model name\s*:\s*(.+)$", _text(_PROC / "cpuinfo"), re.MULTILINE)
+    found = re.search(r"^model name\s*:\s*(.+)$", system_text(_PROC / "cpuinfo"), re.MULTILINE)
     if found:
         return " ".join(found[1].split())
-    return _sysctl("machdep.cpu.brand_string") or platform.processor() or platform.machine()
+    return sysctl_text("machdep.cpu.brand_string") or platform.processor() or platform.machine()
 
 
 #: Names of settings in glibc's malloc.h.
@@ -48,7 +46,7 @@ def free_memory() -> int | None:
     On Linux these are MemAvailable of /proc/meminfo, or what the control group of a container
     leaves, if that is less.
     """
-    found = re.search(r"^MemAvailable:\s*(\d+) kB$", _text(_PROC / "meminfo"), re.MULTILINE)
+    found = re.search(r"^MemAvailable:\s*(\d+) kB$", system_text(_PROC / "meminfo"), re.MULTILINE)
     if found:
         available = 1024 * int(found[1])
         left = _left_by_group()
@@ -64,10 +62,10 @@ def _left_by_group() -> int | None:
 
     Pages of files count as used there, and are given back when they are needed.
     """
-    limit, used = _text(_CGROUP / "memory.max"), _text(_CGROUP / "memory.current")
-    if not limit.strip().isdecimal() or not used.strip().isdecimal():
+    limit, used = system_text(_CGROUP / "memory.max"), system_text(_CGROUP / "memory.current")
+    if not limit.isdecimal() or not used.isdecimal():
         return None
-    cached = re.search(r"^inactive_file (\d+)$", _text(_CGROUP / "memory.stat"), re.MULTILINE)
+    cached = re.search(r"^inactive_file (\d+)$", system_text(_CGROUP / "memory.stat"), re.MULTILINE)
     return int(limit) - int(used) + (int(cached[1]) if cached else 0)
 
 
@@ -79,20 +77,32 @@ def _half_of_memory() -> int | None:
         return None
 
 
-def _text(path: Path) -> str:
+def system_text(path: Path) -> str:
+    """Return the text of a file of the system, "" where there is none."""
     try:
-        return path.read_text("utf-8", "replace")
+        return path.read_text("utf-8", "replace").strip()
     except OSError:
         return ""
 
 
-def _sysctl(name: str) -> str:
+def sysctl_text(name: str) -> str:
     """Return a text that macOS and the BSDs keep under this name, "" elsewhere."""
+    text = ctypes.create_string_buffer(256)
+    return text.value.decode("utf-8", "replace").strip() if _sysctl(name, text) else ""
+
+
+def sysctl_number(name: str) -> int | None:
+    """Return a number that macOS and the BSDs keep under this name, None elsewhere."""
+    number = ctypes.c_uint64(0)
+    return number.value if _sysctl(name, number) else None
+
+
+def _sysctl(name: str, value: ctypes.Array[ctypes.c_char] | ctypes.c_uint64) -> bool:
+    """Fill in what the system keeps under this name, and tell whether it keeps anything."""
     try:
         call = ctypes.CDLL(None).sysctlbyname
     except (AttributeError, OSError, TypeError):
-        return ""
-    size = ctypes.c_size_t(256)
-    text = ctypes.create_string_buffer(size.value)
-    failed = call(name.encode(), text, ctypes.byref(size), None, ctypes.c_size_t(0))
-    return "" if failed else text.value.decode("utf-8", "replace").strip()
+        return False
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    failed = call(name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0))
+    return not failed

@@ -5,40 +5,31 @@ Needs an executor's framework only where something is measured.
 
 from __future__ import annotations
 
-from paleo.profile.extract import convolutions
-from paleo.profile.layers import (
+from paleo.measure.profile.extract import convolutions
+from paleo.measure.profile.layers import (
     DIRECTIONS,
     GRADIENTS,
     JOINED,
-    UPDATE,
     LayerPass,
-    LayerSum,
-    Measured,
     Profile,
     Profiles,
-    Sums,
     profile,
 )
-from paleo.profile.setting import Case, Processor, Setting
-from paleo.profile.whole import FullPass, FullPasses, Part, fullpass
+from paleo.measure.profile.setup import NetGraphs, Setting
+from paleo.measure.profile.steps import FullPass, FullPasses, StepPart, fullpass
 
 __all__ = [
     "DIRECTIONS",
     "GRADIENTS",
     "JOINED",
-    "UPDATE",
-    "Case",
     "FullPass",
     "FullPasses",
     "LayerPass",
-    "LayerSum",
-    "Measured",
-    "Part",
-    "Processor",
+    "NetGraphs",
     "Profile",
     "Profiles",
     "Setting",
-    "Sums",
+    "StepPart",
     "convolutions",
     "fullpass",
     "profile",

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 
-from paleo.graph import build
-from paleo.importers import ImportOptions
-from paleo.layers.convolution import Convolution
-from paleo.layers.shaping import Input
-from paleo.load import load
-from paleo.netspec import LayerSpec, NetSpec
-
-__all__ = ["convolutions"]
+from paleo.net.graph import build
+from paleo.net.importers import ImportOptions
+from paleo.net.layers.reshape import Input
+from paleo.net.load import load
+from paleo.net.spec import LayerSpec, NetSpec
 
 
 def convolutions(
@@ -29,7 +26,7 @@ def convolutions(
     graph = build(spec, batch_size)
     found = []
     for node in graph.nodes:
-        if isinstance(node.layer, Convolution):
+        if node.layer.is_convolution and not node.layer.is_transposed:
             name = node.name.replace("@", "_")
             data = "data" if name != "data" else "input"
             layers = (

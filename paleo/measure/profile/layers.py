@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, Target, Time, find_cost_model
-from paleo.errors import ExecutorError, Mistakes, SettingError
-from paleo.estimate import (
-    DeviceLike,
-    estimate_pass,
-    kernels,
-    needed_gradients,
-    update_time,
-)
-from paleo.executors import Executor, LayerRun, Timing, measure
-from paleo.graph import Node
-from paleo.importers import ImportOptions
-from paleo.profile.setting import (
-    Case,
-    NetLike,
+from paleo.core.attributes import attributes
+from paleo.core.checks import check_choice
+from paleo.core.errors import ExecutorError, Mistakes, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import PRODUCTS, Fused, Operation, Pass, Unpriced
+from paleo.costs import DEFAULT_COST_MODEL, Time, find_cost_model
+from paleo.measure.executors import Executor, LayerRun, Timing, measure
+from paleo.measure.executors.executor import UPDATE
+from paleo.measure.profile.setup import (
+    Compared,
+    MeasuredNet,
+    MeasuringSettings,
+    NetGraphs,
     Nets,
     Progress,
     Setting,
@@ -29,22 +28,10 @@ from paleo.profile.setting import (
     no_progress,
     prepare,
 )
-from paleo.values import check_choice
-from paleo.work import PRODUCTS, Fused, Operation, Pass, Unpriced
-
-__all__ = [
-    "DIRECTIONS",
-    "GRADIENTS",
-    "JOINED",
-    "UPDATE",
-    "LayerPass",
-    "LayerSum",
-    "Measured",
-    "Profile",
-    "Profiles",
-    "Sums",
-    "profile",
-]
+from paleo.net.graph import Node
+from paleo.step.passes import needed_gradients
+from paleo.step.plan import Plan
+from paleo.step.scenario import NetLike
 
 #: The gradients of a backward pass, and the passes that each is.
 GRADIENTS = {
@@ -56,8 +43,6 @@ GRADIENTS = {
 DIRECTIONS = ("forward", "backward", "all")
 #: Why an input gradient has no time of its own where all gradients are made at once.
 JOINED = "it is made with the weight gradient"
-#: The update of a layer's parameters, which stands beside the names of passes.
-UPDATE = "update"
 
 
 @dataclass(frozen=True)
@@ -77,7 +62,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class LayerPass:
+class LayerPass(Compared):
     """One pass of one layer: seconds as predicted, and as measured by each executor.
 
     `direction` is the value of a Pass, or UPDATE. `algorithm` is what the cost model calls the
@@ -96,20 +81,11 @@ class LayerPass:
         """Seconds by the cost model."""
         return float(self.time.total)
 
-    def seconds(self, executor: str) -> float | None:
-        """Return the median of what an executor measured, None if it did not."""
-        found = self.measured.get(executor)
-        return found.timing.median if found and found.timing else None
+    def timing(self, executor: str) -> Timing | None:
+        return self.measured.get(executor, Measured()).timing
 
     def compared(self, executor: str) -> float:
-        """Return the predicted seconds of all that an executor's time has in it."""
-        found = self.measured.get(executor)
-        return self.predicted + (found.joined or 0.0 if found else 0.0)
-
-    def ratio(self, executor: str) -> float | None:
-        """Return measured / predicted; None where there is not both."""
-        seconds, predicted = self.seconds(executor), self.compared(executor)
-        return seconds / predicted if seconds is not None and predicted else None
+        return self.predicted + (self.measured.get(executor, Measured()).joined or 0.0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; None for what there is not."""
@@ -123,10 +99,7 @@ class LayerPass:
             "algorithm": self.algorithm,
         }
         for name, found in self.measured.items():
-            times = dict.fromkeys((f"{name}_s", f"{name}_spread", f"{name}_runs"))
-            values |= found.timing.to_dict(name) if found.timing else times
-            values |= {
-                f"{name}_ratio": self.ratio(name),
+            values |= self.measured_to_dict(name) | {
                 f"{name}_algorithm": found.algorithm or None,
                 f"{name}_missing": found.missing or None,
                 f"{name}_joined": found.joined is not None,
@@ -149,12 +122,8 @@ class Sums:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            "rows": self.rows,
-            "measured_s": self.measured,
-            "predicted_s": self.predicted,
-            "ratio": self.ratio,
-        }
+        seconds = attributes(self, "measured", "predicted", unit="s")
+        return {"rows": self.rows, **seconds, "ratio": self.ratio}
 
 
 @dataclass(frozen=True)
@@ -170,23 +139,16 @@ class LayerSum:
 
 
 @dataclass(frozen=True)
-class Profile:
+class Profile(MeasuredNet):
     """A net layer by layer. Of `num_layers`, the rows are of the first `layers_done`.
 
     `passes` names what was asked for. Where that is one pass, every layer has a row; where it
     is several, a layer has those that there is something to do in.
     """
 
-    case: Case
-    setting: Setting
     passes: tuple[str, ...]
     rows: tuple[LayerPass, ...]
     layers_done: int
-
-    @property
-    def net(self) -> str:
-        """The net's name."""
-        return self.case.spec.name
 
     @property
     def num_layers(self) -> int:
@@ -232,12 +194,9 @@ class Profile:
         """Whether an executor measured at least one row."""
         return any(self.sums(name).rows for name in self.setting.executors)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know of these figures."""
-        notes = list(self.setting.notes)
+    def _own_notes(self) -> Iterator[str]:
         if self.interrupted:
-            notes.append(f"interrupted after {self.layers_done} of {self.num_layers} layers")
+            yield f"interrupted after {self.layers_done} of {self.num_layers} layers"
         both = Pass.WEIGHT_GRADIENT.value in self.passes
         for name in self.setting.executors:
             reasons: dict[str, list[str]] = {}
@@ -249,29 +208,21 @@ class Profile:
                 elif found.missing and (found.missing != JOINED or not both):
                     layers = reasons.setdefault(found.missing, [])
                     layers += [row.layer] * (row.layer not in layers)
-            notes += [
-                f"{name} did not run {_named(layers)}: {why}" for why, layers in reasons.items()
-            ]
+            for why, layers in reasons.items():
+                yield f"{name} did not run {_named(layers)}: {why}"
             if joined:
-                notes.append(
+                yield (
                     f"{name} makes all gradients of {_named(joined)} at once: in the time of the "
                     "weight gradient and in its ratio there is the input gradient, too"
                 )
-        return (*notes, *self.case.notes(self.setting))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
+    def _own_values(self) -> dict[str, Any]:
         return {
-            **self.case.to_dict(),
-            **self.setting.to_dict(),
-            "passes": list(self.passes),
+            **attributes(self, "passes"),
             "layers": self.num_layers,
-            "layers_done": self.layers_done,
-            "rows": [row.to_dict() for row in self.rows],
+            **attributes(self, "layers_done", "rows"),
             "predicted_s": self.predicted,
             "sums": {name: self.sums(name).to_dict() for name in self.setting.executors},
-            "notes": list(self.notes),
-            "interrupted": self.interrupted,
         }
 
 
@@ -306,31 +257,20 @@ class Profiles(Nets[Profile]):
 def profile(
     nets: NetLike | Sequence[NetLike],
     *,
-    device: DeviceLike = "TITAN_X",
     executors: str | Sequence[str] = (),
     direction: str = "forward",
     gradient_wrt: str = "data",
-    batch_size: int | None = None,
-    cost_model: str | CostModel = DEFAULT_COST_MODEL,
-    ppp_comp: float = 1.0,
-    dtype: str = "fp32",
-    place: str | None = None,
-    num_warmup: int = 10,
-    num_iter: int = 50,
-    conv_library: str | None = None,
-    workspace: int | str | None = None,
-    use_only_gemm: bool = False,
-    importing: ImportOptions | None = None,
     progress: Progress = no_progress,
+    **settings: Unpack[MeasuringSettings],
 ) -> Profiles:
     """Return the time of each layer of nets, predicted and measured.
 
-    Predictions are for `device`; measured is on this machine, by `executors` of
-    paleo.executors.EXECUTORS, at `place` ("cpu", "cuda", "mps"; None for the best there is): each
-    layer alone, on random inputs, `num_iter` times after `num_warmup` that do not count.
-    `direction` is one of DIRECTIONS; of a backward pass, `gradient_wrt` is one of GRADIENTS.
-    `batch_size` None is the file's, `importing` is as in `load`; `conv_library`, `workspace` and
-    `use_only_gemm` are of predictions, as in `paleo.estimate_forward`.
+    Predictions are for `device` ("TITAN_X" unless told otherwise); measured is on this machine, by
+    `executors` of paleo.measure.executors.EXECUTORS, at `place` ("cpu", "cuda", "mps"; None for the
+    best there is): each layer alone, on random inputs, `num_iter` times (50) after `num_warmup`
+    (10) that do not count. `direction` is one of DIRECTIONS; of a backward pass, `gradient_wrt` is
+    one of GRADIENTS. `batch_size` None is the file's, `importing` is as in `load`; `conv_library`,
+    `workspace` and `use_only_gemm` are of predictions, as in `paleo.estimate_forward`.
 
     What an executor cannot run, or has no memory for, is missing with its reason, and the rest
     goes on. An interrupt (KeyboardInterrupt) while it measures ends that: what there is by then
@@ -341,42 +281,23 @@ def profile(
     mistakes.check(check_choice, "direction", direction, DIRECTIONS)
     mistakes.check(check_choice, "gradient_wrt", gradient_wrt, tuple(GRADIENTS))
     mistakes.raise_as(SettingError)
-    setting, cases, running = prepare(
-        nets,
-        batch_size,
-        importing,
-        device=device,
-        cost_model=cost_model,
-        ppp_comp=ppp_comp,
-        dtype=dtype,
-        executors=executors,
-        place=place,
-        num_warmup=num_warmup,
-        num_iter=num_iter,
-        conv_library=conv_library,
-        workspace=workspace,
-        use_only_gemm=use_only_gemm,
-    )
+    setting, cases, running = prepare(nets, executors, settings)
     passes = _passes(direction, gradient_wrt)
     plans = [_planned(case, setting, passes) for case in cases]
     done: list[list[list[LayerPass]]] = [[] if running else plan.rows for plan in plans]
-    interrupted = False
     if running:
-        try:
-            with progress("measuring", sum(len(plan.rows) for plan in plans)) as advance:
-                for plan, into in zip(plans, done, strict=True):
-                    for node in plan.case.real.nodes:
-                        advance(f"{plan.case.spec.name}: {node.name}")
-                        into.append(_measured(plan, node, running, setting))
-        except KeyboardInterrupt:
-            interrupted = True
+        total = sum(len(plan.rows) for plan in plans)
+        with suppress(KeyboardInterrupt), progress("measuring", total) as advance:
+            for plan, into in zip(plans, done, strict=True):
+                for node in plan.case.real.nodes:
+                    advance(f"{plan.case.spec.name}: {node.name}")
+                    into.append(_measured(plan, node, running, setting))
     return Profiles(
         tuple(
             Profile(case, setting, passes, _shown(rows, passes), len(rows))
             for case, rows in zip(cases, done, strict=True)
             if rows
         ),
-        interrupted,
         tuple(case.spec.name for case, rows in zip(cases, done, strict=True) if not rows),
     )
 
@@ -386,7 +307,7 @@ def _passes(direction: str, gradient_wrt: str) -> tuple[str, ...]:
         return (Pass.FORWARD.value,)
     if direction == "backward":
         return tuple(each.value for each in GRADIENTS[gradient_wrt])
-    return (*(each.value for each in Pass), UPDATE)
+    return tuple(step.value for step in Pass)
 
 
 class _Plan(NamedTuple):
@@ -396,14 +317,14 @@ class _Plan(NamedTuple):
     `input_gradients` the predicted seconds of that pass.
     """
 
-    case: Case
+    case: NetGraphs
     rows: list[list[LayerPass]]
     needed: list[tuple[bool, ...]]
     input_gradients: list[float]
 
 
-def _planned(case: Case, setting: Setting, passes: Sequence[str]) -> _Plan:
-    back = estimate_pass(case.graph, GRADIENTS["data"], setting.target, setting.cost_model)
+def _planned(case: NetGraphs, setting: Setting, passes: Sequence[str]) -> _Plan:
+    back = setting.plan.estimate(case.graph, GRADIENTS["data"])
     return _Plan(
         case,
         _predicted(case, setting, passes),
@@ -412,40 +333,38 @@ def _planned(case: Case, setting: Setting, passes: Sequence[str]) -> _Plan:
     )
 
 
-def _predicted(case: Case, setting: Setting, passes: Sequence[str]) -> list[list[LayerPass]]:
+def _predicted(case: NetGraphs, setting: Setting, passes: Sequence[str]) -> list[list[LayerPass]]:
     """Return the passes of each node as the cost model has them."""
-    graph, model, target = case.graph, setting.cost_model, setting.target
+    graph, plan = case.graph, setting.plan
     found: list[list[LayerPass]] = [[] for _ in graph.nodes]
     for name in passes:
         if name == UPDATE:
-            for node in graph.nodes:
-                time = Time()
-                if node.num_params:
-                    time = update_time(node.num_params, target, model, setting.dtype)
-                found[node.index].append(_row(node, name, time, UPDATE if node.num_params else ""))
-            continue
-        directions = (Pass(name),)
-        times = estimate_pass(graph, directions, target, model).layers
-        operations = kernels(graph, directions, model).of
-        for node, layer, own in zip(graph.nodes, times, operations, strict=True):
-            algorithm = _algorithm([each for _, each in own], model, target)
-            found[node.index].append(_row(node, name, layer.time, algorithm))
+            times = [
+                plan.update_time(node.num_params) if node.num_params else Time()
+                for node in graph.nodes
+            ]
+            algorithms = [UPDATE if node.num_params else "" for node in graph.nodes]
+        else:
+            directions = (Pass(name),)
+            times = [layer.time for layer in plan.estimate(graph, directions).layers]
+            operations = plan.kernels(graph, directions).of
+            algorithms = [_algorithm([each for _, each in own], plan) for own in operations]
+        for node, time, algorithm in zip(graph.nodes, times, algorithms, strict=True):
+            row = LayerPass(node.name, node.type_name, name, time, algorithm)
+            found[node.index].append(row)
     return found
 
 
-def _row(node: Node, direction: str, time: Time, algorithm: str) -> LayerPass:
-    return LayerPass(node.name, node.type_name, direction, time, algorithm)
-
-
-def _algorithm(operations: Sequence[Operation], model: CostModel, target: Target) -> str:
+def _algorithm(operations: Sequence[Operation], plan: Plan) -> str:
     """Return how the longest of the operations is computed, products before all others."""
+    model = plan.cost_model
     longest: tuple[bool, float] = (False, 0.0)
     algorithm = ""
     for operation in operations:
         if isinstance(operation, Unpriced) or not model.counts(operation):
             continue
         head = operation.head if isinstance(operation, Fused) else operation
-        why = model.explain(operation, target)
+        why = model.explain(operation, plan.target)
         key = (isinstance(head, PRODUCTS), float(why.time.total))
         if key > longest:
             longest, algorithm = key, why.algorithm
@@ -479,11 +398,7 @@ def _timed(
     row: LayerPass, run: LayerRun, executor: Executor, setting: Setting, joined: float | None
 ) -> Measured:
     """Return what one pass takes; `joined` are seconds predicted of an input gradient in it."""
-    if row.direction == UPDATE:
-        call, algorithm = run.update, ""
-    else:
-        direction = Pass(row.direction)
-        call, algorithm = run.passes.get(direction), run.algorithms.get(direction, "")
+    call = run.part(row.direction)
     if call is None:
         missing = f"it computes no {row.direction.replace('_', ' ')} there"
         if joined is not None and row.direction == Pass.INPUT_GRADIENT.value:
@@ -499,8 +414,9 @@ def _timed(
         )
     except (ExecutorError, MemoryError) as error:
         return Measured(missing=failure(error))
+    algorithms = {direction.value: name for direction, name in run.algorithms.items()}
     is_joint = row.direction == Pass.WEIGHT_GRADIENT.value
-    return Measured(timing, algorithm, joined=joined if is_joint else None)
+    return Measured(timing, algorithms.get(row.direction, ""), joined=joined if is_joint else None)
 
 
 def _shown(rows: Sequence[Sequence[LayerPass]], passes: Sequence[str]) -> tuple[LayerPass, ...]:

@@ -4,47 +4,33 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from paleo.costs import CostModel, Target, convolution_choice, find_cost_model
+from paleo.cluster import Device, device_names
+from paleo.core.attributes import attributes
+from paleo.core.checks import listed, python_int, whole_number
+from paleo.core.errors import ExecutorError, Mistake, Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import identity
 from paleo.costs.convolutions import DEFAULT
-from paleo.errors import ExecutorError, Mistake, Mistakes, PaleoError, SettingError
-from paleo.estimate import (
-    DeviceLike,
-    adapter,
-    checked_share,
-    checked_target,
-    keep_shape,
-    not_counted,
+from paleo.measure.executors import Executor, Timing, find_executor
+from paleo.measure.validate.spellings import plain
+from paleo.net.graph import Graph, build
+from paleo.net.importers import ImportOptions
+from paleo.net.spec import NetSpec
+from paleo.step.passes import keep_shape, not_counted
+from paleo.step.plan import RATED, Plan
+from paleo.step.scenario import NetLike, asked
+from paleo.step.settings import (
+    NET_BATCH_SIZE,
+    ConvolutionSettings,
+    DeviceSettings,
+    RateSettings,
 )
-from paleo.executors import Executor, find_executor
-from paleo.graph import Graph, build
-from paleo.hardware import Device, device_names, find_device
-from paleo.importers import ImportOptions
-from paleo.layers.convolution import Filtered
-from paleo.load import load
-from paleo.netspec import NetSpec
-from paleo.quantity import is_array
-from paleo.tensor import find_precision
-from paleo.validate.places import plain
-from paleo.values import listed, python_int, shown, whole
-
-__all__ = [
-    "Case",
-    "NetLike",
-    "Nets",
-    "Processor",
-    "Progress",
-    "Setting",
-    "failure",
-    "no_progress",
-    "prepare",
-]
-
-NetLike = str | os.PathLike[str] | NetSpec
+from paleo.step.settings import Setting as Declared
 
 #: Shows how far a long work is: of a label and a number of steps, what to call as each begins.
 Progress = Callable[[str, int], AbstractContextManager[Callable[[str], object]]]
@@ -67,11 +53,7 @@ class Processor:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            "place": self.place,
-            "hardware": self.hardware,
-            "versions": dict(self.versions),
-        }
+        return attributes(self, "place", "hardware", "versions")
 
 
 def _is(device: Device, hardware: str) -> bool:
@@ -101,10 +83,7 @@ def _numbers(name: str) -> set[str]:
 class Setting:
     """What holds for all that is predicted and measured together."""
 
-    device: Device
-    cost_model: CostModel
-    target: Target
-    dtype: str
+    plan: Plan
     num_warmup: int
     num_iter: int
     processors: tuple[Processor, ...] = ()
@@ -117,14 +96,13 @@ class Setting:
     @property
     def elsewhere(self) -> tuple[Processor, ...]:
         """The processors that do not go by a name of the device that is predicted."""
-        return tuple(each for each in self.processors if not _is(self.device, each.hardware))
+        return tuple(each for each in self.processors if not _is(self.plan.device, each.hardware))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know who compares the two."""
-        named = self.device.name
-        if self.device.title != named:
-            named += f" ({self.device.title})"
+        device = self.plan.device
+        named = device.name if device.title == device.name else f"{device.name} ({device.title})"
         return tuple(
             f"predicted for {named}, measured by {each.executor} on {each.hardware} "
             f"({each.place}): by their names two different processors"
@@ -134,19 +112,14 @@ class Setting:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         return {
-            "dtype": self.dtype,
-            "device": self.device.name,
-            "cost_model": self.cost_model.name,
-            "ppp_comp": self.target.ppp_comp,
-            **self.target.convolutions.to_dict(),
-            "num_warmup": self.num_warmup,
-            "num_iter": self.num_iter,
+            **self.plan.to_dict("dtype", *RATED, *DEFAULT.to_dict()),
+            **attributes(self, "num_warmup", "num_iter"),
             "executors": {each.executor: each.to_dict() for each in self.processors},
         }
 
 
 @dataclass(frozen=True)
-class Case:
+class NetGraphs:
     """A net: `graph` as the cost model sees it, `real` as frameworks run it.
 
     `file` is the name or file by which it was asked for, None if it was a NetSpec.
@@ -159,9 +132,9 @@ class Case:
 
     def notes(self, setting: Setting) -> tuple[str, ...]:
         """What a reader should know of the predictions."""
-        model, notes = setting.cost_model, []
-        if any(isinstance(node.layer, Filtered) for node in self.graph.nodes):
-            notes.append(setting.target.convolutions.note(model.convolution_algorithm))
+        model, notes = setting.plan.cost_model, []
+        if any(node.layer.is_convolution for node in self.graph.nodes):
+            notes.append(setting.plan.convolution_note)
         if left_out := not_counted(self.graph, model):
             notes.append(f"not counted by {model.name}: {', '.join(left_out)}")
         return tuple(filter(None, notes))
@@ -175,82 +148,63 @@ class Case:
         }
 
 
+def _runs(name: str, default: int, least: int, text: str) -> Declared:
+    """Return the setting of a number of runs."""
+
+    def check(value: Any) -> int:
+        try:
+            return whole_number(python_int(value), least)
+        except ValueError as error:
+            raise SettingError(f"{name}: {error}") from None
+
+    return Declared(default=default, check=check, help=text)
+
+
+class MeasuringSettings(DeviceSettings, RateSettings, ConvolutionSettings, total=False):
+    """What is predicted for, how it is measured, and how nets are read.
+
+    `place` is "cpu", "cuda" or "mps", None for the best there is; each thing is measured
+    `num_iter` times after `num_warmup` that do not count. `batch_size` None is the file's;
+    `importing` is as in `load`.
+    """
+
+    num_warmup: Annotated[int, _runs("num_warmup", 10, 0, "Runs before those that are measured.")]
+    num_iter: Annotated[int, _runs("num_iter", 50, 1, "Runs that are measured.")]
+    batch_size: Annotated[int | None, NET_BATCH_SIZE]
+    place: Annotated[
+        str | None, Declared(default=None, check=identity, help="Where executors run.")
+    ]
+    importing: ImportOptions | None
+
+
 def prepare(
     nets: NetLike | Sequence[NetLike],
-    batch_size: int | None,
-    importing: ImportOptions | None,
-    *,
-    device: DeviceLike,
-    cost_model: str | CostModel,
-    ppp_comp: float,
-    dtype: str,
     executors: str | Sequence[str],
-    place: str | None,
-    num_warmup: int,
-    num_iter: int,
-    conv_library: str | None,
-    workspace: int | str | None,
-    use_only_gemm: bool,
-) -> tuple[Setting, list[Case], list[Executor]]:
+    settings: Mapping[str, Any],
+) -> tuple[Setting, list[NetGraphs], list[Executor]]:
     """Return the settings, the nets and the executors; raises PaleoError with every mistake."""
     mistakes = Mistakes()
-    targets = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
-    specs = [mistakes.check(load, net, importing) for net in targets]
-    if mistakes.check(find_precision, dtype) is None:
-        dtype = "fp32"  # to find more mistakes
-    batch = mistakes.check(_checked_batch, batch_size)
-    found_device = mistakes.check(find_device, device)
-    model = mistakes.check(find_cost_model, cost_model)
-    mistakes.check(checked_share, ppp_comp, "ppp_comp")
-    choice = mistakes.check(convolution_choice, conv_library, workspace, use_only_gemm) or DEFAULT
-    if found_device and model:
-        mistakes.check(checked_target, found_device, model, dtype, 1.0, choice)
-    mistakes.check(_checked_runs, "num_warmup", num_warmup, 0)
-    mistakes.check(_checked_runs, "num_iter", num_iter, 1)
-    graphs = [
-        (
-            spec,
-            None if isinstance(net, NetSpec) else os.fspath(net),
-            mistakes.check(build, spec, batch, dtype, adapter(model) if model else None),
-            mistakes.check(build, spec, batch, dtype, keep_shape) if executors else None,
-        )
-        for net, spec in zip(targets, specs, strict=True)
-        if spec
-    ]
+    many = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec)
+    scenarios, values = asked(nets if many is None else many, MeasuringSettings, settings, mistakes)
     names = [executors] if isinstance(executors, str) else list(dict.fromkeys(executors))
-    made = [mistakes.check(find_executor, name, place, dtype) for name in names]
+    dtype = values["dtype"] or "fp32"  # to find more mistakes
+    running = mistakes.check_all(lambda name: find_executor(name, values["place"], dtype), names)
+    graphs = mistakes.check_all(lambda scenario: scenario.graph(), scenarios)
+    real = graphs
+    if executors:
+        real = mistakes.check_all(
+            lambda scenario: build(scenario.net, scenario.batch_size, dtype, keep_shape), scenarios
+        )
     mistakes.raise_as(PaleoError)
-    assert found_device
-    assert model
-    running = [executor for executor in made if executor]
-    setting = Setting(
-        found_device,
-        model,
-        checked_target(found_device, model, dtype, ppp_comp, choice),
-        dtype,
-        num_warmup,
-        num_iter,
-        tuple(
-            Processor(each.name, each.place, each.hardware, dict(each.versions)) for each in running
-        ),
+    cases = [
+        NetGraphs(scenario.net, None if isinstance(net, NetSpec) else os.fspath(net), *both)
+        for net, scenario, *both in zip(many or (), scenarios, graphs, real, strict=True)
+    ]
+    processors = tuple(
+        Processor(each.name, each.place, each.hardware, dict(each.versions)) for each in running
     )
-    cases = [Case(spec, file, graph, real or graph) for spec, file, graph, real in graphs if graph]
-    return setting, cases, running
-
-
-def _checked_batch(batch_size: Any) -> int | None:
-    """Return a batch size that is a number; raises SettingError for an array."""
-    found = python_int(batch_size)
-    if is_array(found):
-        raise SettingError(f"batch_size: expected a whole number of 1 or more, got {shown(found)}")
-    return found  # type: ignore[no-any-return]
-
-
-def _checked_runs(name: str, value: Any, least: int) -> int:
-    try:
-        return whole(python_int(value), least)
-    except ValueError as error:
-        raise SettingError(f"{name}: {error}") from None
+    plan = scenarios[0].plan
+    return Setting(plan, values["num_warmup"], values["num_iter"], processors), cases, running
 
 
 #: So many reasons are said why a net cannot be run.
@@ -269,18 +223,81 @@ def failure(error: ExecutorError | MemoryError, *, named: bool = False) -> str:
     return "; ".join([*said, *([f"and {more} more"] if more > 0 else [])])
 
 
-class Measurable(Protocol):
-    """A net that was to be measured."""
+class Compared(ABC):
+    """Something that is predicted, beside what executors measured of it."""
+
+    @abstractmethod
+    def timing(self, executor: str) -> Timing | None:
+        """Return what an executor measured, None if it did not."""
+
+    @abstractmethod
+    def compared(self, executor: str) -> float | None:
+        """Return the predicted seconds of all that an executor's time has in it."""
+
+    def seconds(self, executor: str) -> float | None:
+        """Return the median of what an executor measured, None if it did not."""
+        timing = self.timing(executor)
+        return timing.median if timing else None
+
+    def ratio(self, executor: str) -> float | None:
+        """Return measured / predicted; None where there is not both."""
+        seconds, predicted = self.seconds(executor), self.compared(executor)
+        return seconds / predicted if seconds is not None and predicted else None
+
+    def measured_to_dict(self, executor: str) -> dict[str, Any]:
+        """Return the values of an executor under the keys of the JSON output."""
+        timing = self.timing(executor)
+        none = dict.fromkeys(Timing((0.0,)).to_dict(executor))
+        times = timing.to_dict(executor) if timing else none
+        return {**times, f"{executor}_ratio": self.ratio(executor)}
+
+
+@dataclass(frozen=True)
+class MeasuredNet(ABC):
+    """A net with what is predicted and measured of it."""
+
+    case: NetGraphs
+    setting: Setting
 
     @property
+    def net(self) -> str:
+        """The net's name."""
+        return self.case.spec.name
+
+    @property
+    @abstractmethod
     def measured_anything(self) -> bool:
         """Whether an executor measured some of it."""
 
+    @property
+    @abstractmethod
+    def interrupted(self) -> bool:
+        """Whether an interrupt came before all was measured."""
+
+    @abstractmethod
+    def _own_notes(self) -> Iterator[str]:
+        """Yield what there is to know of what was measured."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of these figures."""
+        return (*self.setting.notes, *self._own_notes(), *self.case.notes(self.setting))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
+        return {
+            **self.case.to_dict(),
+            **self.setting.to_dict(),
+            **self._own_values(),
+            **attributes(self, "notes", "interrupted"),
+        }
+
+    @abstractmethod
+    def _own_values(self) -> dict[str, Any]:
+        """Return what was predicted and measured, under the keys of the JSON output."""
 
 
-_Net = TypeVar("_Net", bound=Measurable)
+_Net = TypeVar("_Net", bound=MeasuredNet)
 
 
 @dataclass(frozen=True)
@@ -288,8 +305,12 @@ class Nets(Generic[_Net]):
     """Nets; after an interrupt, those that were begun, `missed` names the others."""
 
     runs: tuple[_Net, ...]
-    interrupted: bool = False
     missed: tuple[str, ...] = ()
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether an interrupt came before all was measured."""
+        return bool(self.missed) or any(run.interrupted for run in self.runs)
 
     @property
     def measured_anything(self) -> bool:
@@ -298,8 +319,5 @@ class Nets(Generic[_Net]):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            "nets": [run.to_dict() for run in self.runs],
-            "missed": list(self.missed),
-            "interrupted": self.interrupted,
-        }
+        runs = [run.to_dict() for run in self.runs]
+        return {"nets": runs, **attributes(self, "missed", "interrupted")}

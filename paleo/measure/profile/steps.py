@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
-from paleo.costs import DEFAULT_COST_MODEL, CostModel, Time
-from paleo.costs.bands import Band
-from paleo.errors import ExecutorError
-from paleo.estimate import BACKWARD, FORWARD, DeviceLike, estimate_pass, net_band, update_time
-from paleo.executors import Executor, NetRun, Timing, measure
-from paleo.executors.base import PARTS
-from paleo.importers import ImportOptions
-from paleo.profile.setting import (
-    Case,
-    NetLike,
+from paleo.core.attributes import attributes
+from paleo.core.checks import listed
+from paleo.core.errors import ExecutorError
+from paleo.core.frozen import dataclass
+from paleo.costs import Time
+from paleo.costs.error_bands import Band
+from paleo.measure.executors import Executor, NetRun, Timing
+from paleo.measure.executors.executor import INFERENCE, PARTS, STEP
+from paleo.measure.profile.setup import (
+    Compared,
+    MeasuredNet,
+    MeasuringSettings,
+    NetGraphs,
     Nets,
     Progress,
     Setting,
@@ -24,20 +28,15 @@ from paleo.profile.setting import (
     no_progress,
     prepare,
 )
-from paleo.values import listed
+from paleo.step.passes import FORWARD
+from paleo.step.scenario import NetLike
 
-__all__ = ["FullPass", "FullPasses", "Part", "fullpass"]
-
-#: The whole training step, which is measured without a stop between its parts.
-STEP = "step"
-#: The forward pass of inference.
-INFERENCE = "inference"
 #: The round of runs in which a step stops after each of its parts.
 _IN_PARTS = "in parts"
 
 
 @dataclass(frozen=True)
-class Part:
+class StepPart(Compared):
     """A part of a training step, the whole of it, or inference.
 
     `time` is what the cost model says, None of what it does not price (the loss); `band` says
@@ -54,14 +53,11 @@ class Part:
         """Seconds by the cost model."""
         return None if self.time is None else float(self.time.total)
 
-    def seconds(self, executor: str) -> float | None:
-        """Return the median of what an executor measured, None if it did not."""
-        return self.measured[executor].median if executor in self.measured else None
+    def timing(self, executor: str) -> Timing | None:
+        return self.measured.get(executor)
 
-    def ratio(self, executor: str) -> float | None:
-        """Return measured / predicted; None where there is not both."""
-        seconds, predicted = self.seconds(executor), self.predicted
-        return seconds / predicted if seconds is not None and predicted else None
+    def compared(self, executor: str) -> float | None:
+        return self.predicted
 
     def to_dict(self, executors: Sequence[str]) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; None for what there is not."""
@@ -73,10 +69,7 @@ class Part:
             high = self.band.high * predicted if self.band.high < float("inf") else None
         values |= {"predicted_low_s": low, "predicted_high_s": high}
         for name in executors:
-            timing = self.measured.get(name)
-            none = dict.fromkeys((f"{name}_s", f"{name}_spread", f"{name}_runs"))
-            values |= timing.to_dict(name) if timing else none
-            values[f"{name}_ratio"] = self.ratio(name)
+            values |= self.measured_to_dict(name)
         return values
 
 
@@ -88,23 +81,16 @@ class Runs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FullPass:
+class FullPass(MeasuredNet):
     """A net's training step, or its inference, in one piece.
 
     `missing` says of each executor that could not run the net why; `runs` are those of the
     others.
     """
 
-    case: Case
-    setting: Setting
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
     missing: Mapping[str, str] = field(default_factory=dict)
     runs: Runs = Runs(0, 0)
-
-    @property
-    def net(self) -> str:
-        """The net's name."""
-        return self.case.spec.name
 
     @property
     def band(self) -> Band | None:
@@ -121,26 +107,15 @@ class FullPass:
         """Whether an executor measured at least one part."""
         return any(part.measured for part in self.parts)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What a reader should know of these figures."""
-        notes = list(self.setting.notes)
+    def _own_notes(self) -> Iterator[str]:
         if self.interrupted:
-            notes.append(f"interrupted after {self.runs.done} of {self.runs.asked} runs")
-        notes += [f"{name} did not run {self.net}: {why}" for name, why in self.missing.items()]
-        return (*notes, *self.case.notes(self.setting))
+            yield f"interrupted after {self.runs.done} of {self.runs.asked} runs"
+        for name, why in self.missing.items():
+            yield f"{name} did not run {self.net}: {why}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
-        return {
-            **self.case.to_dict(),
-            **self.setting.to_dict(),
-            "parts": [part.to_dict(self.setting.executors) for part in self.parts],
-            "band": self.band.to_dict() if self.band else None,
-            "missing": dict(self.missing),
-            "notes": list(self.notes),
-            "interrupted": self.interrupted,
-        }
+    def _own_values(self) -> dict[str, Any]:
+        parts = [part.to_dict(self.setting.executors) for part in self.parts]
+        return {"parts": parts, **attributes(self, "band", "missing")}
 
 
 class FullPasses(Nets[FullPass]):
@@ -150,61 +125,32 @@ class FullPasses(Nets[FullPass]):
 def fullpass(
     nets: NetLike | Sequence[NetLike],
     *,
-    device: DeviceLike = "TITAN_X",
     executors: str | Sequence[str] = "torch",
     inference: bool = False,
-    batch_size: int | None = None,
-    cost_model: str | CostModel = DEFAULT_COST_MODEL,
-    ppp_comp: float = 1.0,
-    dtype: str = "fp32",
-    place: str | None = None,
-    num_warmup: int = 10,
-    num_iter: int = 50,
-    conv_library: str | None = None,
-    workspace: int | str | None = None,
-    use_only_gemm: bool = False,
-    importing: ImportOptions | None = None,
     progress: Progress = no_progress,
+    **settings: Unpack[MeasuringSettings],
 ) -> FullPasses:
     """Return the time of a training step of nets, or of inference, predicted and measured.
 
     A step is measured twice: whole, as it runs, and with a stop after each part (forward, loss,
     backward, update) until the processor has done it; so the parts may sum up to more. Each is
     run `num_iter` times, after `num_warmup` that do not count. All other parameters, what is
-    raised, what is missing and what an interrupt does are as in `paleo.profile.profile`.
+    raised, what is missing and what an interrupt does are as in `paleo.measure.profile.profile`.
     """
-    setting, cases, running = prepare(
-        nets,
-        batch_size,
-        importing,
-        device=device,
-        cost_model=cost_model,
-        ppp_comp=ppp_comp,
-        dtype=dtype,
-        executors=listed("executors", executors, str),
-        place=place,
-        num_warmup=num_warmup,
-        num_iter=num_iter,
-        conv_library=conv_library,
-        workspace=workspace,
-        use_only_gemm=use_only_gemm,
-    )
+    setting, cases, running = prepare(nets, listed("executors", executors, str), settings)
     predicted = [_predicted(case, setting, inference) for case in cases]
     rounds = (INFERENCE,) if inference else (STEP, _IN_PARTS)
-    asked = len(rounds) * num_iter
+    asked = len(rounds) * setting.num_iter
     found = [{name: _Own() for name in setting.executors} for _ in cases]
-    interrupted = False
-    try:
-        with progress("measuring", len(cases) * len(running) * asked) as advance:
-            for case, own in zip(cases, found, strict=True):
-                for executor in running:
-                    _run(case, executor, setting, rounds, own[executor.name], advance)
-    except KeyboardInterrupt:
-        interrupted = True
+    total = len(cases) * len(running) * asked
+    with suppress(KeyboardInterrupt), progress("measuring", total) as advance:
+        for case, own in zip(cases, found, strict=True):
+            for executor in running:
+                _run(case, executor, setting, rounds, own[executor.name], advance)
     runs = []
     missed = []
     for case, parts, own in zip(cases, predicted, found, strict=True):
-        if interrupted and not any(each.begun for each in own.values()):
+        if not any(each.begun for each in own.values()):
             missed.append(case.spec.name)
             continue
         missing = {name: each.missing for name, each in own.items() if each.missing}
@@ -218,7 +164,7 @@ def fullpass(
                 Runs(sum(done.values()), asked * len(done)),
             )
         )
-    return FullPasses(tuple(runs), interrupted, tuple(missed))
+    return FullPasses(tuple(runs), tuple(missed))
 
 
 class _Own:
@@ -234,7 +180,7 @@ class _Own:
         return bool(self.runs or self.missing)
 
 
-def _with(part: Part, own: Mapping[str, _Own]) -> Part:
+def _with(part: StepPart, own: Mapping[str, _Own]) -> StepPart:
     """Return a part with what was measured of it."""
     times = {
         name: Timing(tuple(each.seconds[part.name]))
@@ -244,27 +190,25 @@ def _with(part: Part, own: Mapping[str, _Own]) -> Part:
     return replace(part, measured=times)
 
 
-def _predicted(case: Case, setting: Setting, inference: bool) -> tuple[Part, ...]:
-    graph, model, target = case.graph, setting.cost_model, setting.target
-    band = net_band(model, target)
+def _predicted(case: NetGraphs, setting: Setting, inference: bool) -> tuple[StepPart, ...]:
+    graph, plan = case.graph, setting.plan
+    band = plan.band
     if inference:
-        time = estimate_pass(graph, FORWARD, target, model, training=False).time
-        return (Part(INFERENCE, time, band),)
-    times = {
-        "forward": estimate_pass(graph, FORWARD, target, model).time,
-        "backward": estimate_pass(graph, BACKWARD, target, model).time,
-        "update": update_time(graph.num_params, target, model, setting.dtype),
-    }
+        time = plan.estimate(graph, FORWARD, training=False).time
+        return (StepPart(INFERENCE, time, band),)
+    forward, backward = plan.passes(graph)
+    update = plan.update_time(graph.num_params)
+    times = {"forward": forward.time, "backward": backward.time, "update": update}
     bands = {"forward": band, "backward": band}
     whole = sum(times.values(), Time())
     return (
-        *(Part(name, times.get(name), bands.get(name)) for name in PARTS),
-        Part(STEP, whole, band),
+        *(StepPart(name, times.get(name), bands.get(name)) for name in PARTS),
+        StepPart(STEP, whole, band),
     )
 
 
 def _run(
-    case: Case,
+    case: NetGraphs,
     executor: Executor,
     setting: Setting,
     rounds: Sequence[str],
@@ -278,23 +222,18 @@ def _run(
             if what == _IN_PARTS:
                 net.step(lambda part: None)  # frameworks may get ready for parts only now
             for number in range(setting.num_iter):
-                warmup = 0 if own.runs else setting.num_warmup
                 advance(f"{case.spec.name}: {what} {number + 1}")
-                for name, seconds in _once(net, executor, what, warmup).items():
+                for _ in range(0 if own.runs else setting.num_warmup):
+                    _once(net, executor, what)
+                for name, seconds in _once(net, executor, what).items():
                     own.seconds.setdefault(name, []).append(seconds)
                 own.runs += 1
     except (ExecutorError, MemoryError) as error:
         own.missing = failure(error, named=True)
 
 
-def _once(net: NetRun, executor: Executor, what: str, warmup: int) -> dict[str, float]:
+def _once(net: NetRun, executor: Executor, what: str) -> dict[str, float]:
     """Return the seconds of one run: of the whole, or of each part."""
-    if what != _IN_PARTS:
-        run = net.infer if what == INFERENCE else net.step
-        timing = measure(
-            run, executor.synchronize, num_warmup=warmup, num_iter=1, clock=perf_counter
-        )
-        return {what: timing.seconds[0]}
     found: dict[str, float] = {}
     before = perf_counter()
 
@@ -305,5 +244,12 @@ def _once(net: NetRun, executor: Executor, what: str, warmup: int) -> dict[str, 
         found[part] = now - before
         before = now
 
-    net.step(mark)
+    if what == _IN_PARTS:
+        net.step(mark)
+        return found
+    if what == INFERENCE:
+        net.infer()
+    else:
+        net.step()
+    mark(what)
     return found

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from paleo.validate.cases import KEYS, Cases, Unpredicted, cases_of, join, predict
-from paleo.validate.measured import Measurement, read_measurements
-from paleo.validate.report import Report, validate
-from paleo.validate.statistics import Group, Statistics, grouped, statistics
-from paleo.validate.tables import Selection, operator_cases
+from paleo.measure.validate.cases import KEYS, Cases, Unpredicted, cases_of, join, predict
+from paleo.measure.validate.measured import read_measurements
+from paleo.measure.validate.report import Report, validate
+from paleo.measure.validate.statistics import Group, Statistics, statistics
+from paleo.measure.validate.tables import Selection, operator_cases
 
 __all__ = [
     "KEYS",
     "Cases",
     "Group",
-    "Measurement",
     "Report",
     "Selection",
     "Statistics",
     "Unpredicted",
     "cases_of",
-    "grouped",
     "join",
     "operator_cases",
     "predict",

@@ -13,11 +13,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from paleo.costs.bands import Band
-from paleo.errors import SettingError
-from paleo.quantity import Array
-
-__all__ = ["Band", "band", "bands", "covered"]
+from paleo.core.errors import SettingError
+from paleo.core.quantity import Array, np
+from paleo.costs.error_bands import Band
 
 
 def band(ratios: Array, coverage: float = 0.8) -> Band:
@@ -26,8 +24,6 @@ def band(ratios: Array, coverage: float = 0.8) -> Band:
     On each side there are k = floor((n + 1) (1 - coverage) / 2) of the n ratios outside or on its
     end. Raises SettingError for a coverage that is not between 0 and 1.
     """
-    import numpy as np
-
     if not 0 < coverage < 1:
         raise SettingError(f"coverage: expected a number between 0 and 1, got {coverage}")
     values = np.sort(np.asarray(ratios, float)[np.isfinite(ratios)])
@@ -50,8 +46,6 @@ def bands(
 
 def covered(found: Band, predicted: Array, measured: Array) -> float | None:
     """Return the share of predictions with the truth inside the band; None without any."""
-    import numpy as np
-
     known = np.isfinite(predicted)
     if not known.any():
         return None

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from dataclasses import replace
+from typing import Any, NamedTuple, Self
 
+from paleo.cluster import Device, find_device
+from paleo.core.attributes import attributes
+from paleo.core.errors import PaleoError, near
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Array, Quantity, is_array, np, total
+from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, find_cost_model
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.errors import PaleoError, near
-from paleo.estimate import checked_target
-from paleo.hardware import Device, find_device
-from paleo.quantity import Array, Quantity, is_array, total
-from paleo.tensor import find_precision
-from paleo.validate.measured import Measurement
-from paleo.validate.nets import NetCase, Remembering, net_case
-from paleo.validate.places import UnmappedError, device_of, dtype_of, library_of
-from paleo.validate.protocols import protocol_of
-from paleo.validate.shapes import OPERATORS, Operator
-
-__all__ = ["KEYS", "Cases", "OperatorPart", "Unpredicted", "cases_of", "join", "predict", "price"]
+from paleo.measure.validate.measured import Measurement
+from paleo.measure.validate.nets import NetCase, Remembering, net_case
+from paleo.measure.validate.protocols import protocol_of
+from paleo.measure.validate.shapes import OPERATORS, Operator
+from paleo.measure.validate.spellings import UnmappedError, device_of, dtype_of, library_of
+from paleo.step.passes import checked_target
 
 #: What cases can be grouped by.
 KEYS = (
@@ -50,17 +50,22 @@ class Unpredicted:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            "reason": self.reason,
-            "source": self.source,
-            "cost_model": self.cost_model or None,
-            "count": self.count,
-            "ids": list(self.ids),
-        }
+        values = attributes(self, "reason", "source", "cost_model", "count", "ids")
+        return {**values, "cost_model": self.cost_model or None}
+
+
+def unpredicted_rows(
+    reasons: Mapping[str, Sequence[str]], source: str = "", cost_model: str = ""
+) -> tuple[Unpredicted, ...]:
+    """Return the rows of each reason, which has their ids."""
+    return tuple(
+        Unpredicted(reason, source, len(ids), tuple(ids), cost_model)
+        for reason, ids in reasons.items()
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Part(ABC):
+class CaseGroup(ABC):
     """Some of the cases, priced together: `index` are their places among all."""
 
     index: Array
@@ -71,7 +76,10 @@ class Part(ABC):
 
     @abstractmethod
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
-        """Return the seconds of each; raises UnmappedError or a PaleoError where it cannot."""
+        """Return the seconds of each; raises UnmappedError or a PaleoError where it cannot.
+
+        `constants` are those of the cost model, with those stated.
+        """
 
     def at(self, keep: Array, index: Array) -> Self:
         """Return those of the cases that `keep` marks, at other places."""
@@ -83,7 +91,7 @@ class Part(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class OperatorPart(Part):
+class OperatorGroup(CaseGroup):
     """Rows of one operator: `letters` are arrays, one entry a row, or the same for all."""
 
     operator: str
@@ -92,27 +100,24 @@ class OperatorPart(Part):
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model  # arrays are not remembered
-        known = {**dict(self.stated), **constants}
         target = checked_target(self.device, model, self.dtype, convolutions=pricing.convolutions)
-        target = replace(target, constants=known)
+        target = replace(target, constants=constants)
         operations = OPERATORS[self.operator].make(self.letters, self.direction, self.dtype)
         if not all(model.counts(each) for each in operations):
             raise UnmappedError(f"{model.name} leaves out {operations[0].name}")
         return total(model.price(each, target).total for each in operations)
 
     def at(self, keep: Array, index: Array) -> Self:
-        letters = {
-            letter: value[keep] if is_array(value) else value
+        return replace(self, index=index, letters=self._letters_at(keep))
+
+    def _letters_at(self, places: Any) -> dict[str, Any]:
+        return {
+            letter: value[places] if is_array(value) else value
             for letter, value in self.letters.items()
         }
-        return replace(self, index=index, letters=letters)
 
     def describe(self, place: int) -> str:
-        values = {
-            letter: value[place] if is_array(value) else value
-            for letter, value in self.letters.items()
-        }
-        known = OPERATORS[self.operator].letters
+        values, known = self._letters_at(place), OPERATORS[self.operator].letters
         return " ".join(
             f"{letter}={number}"
             for letter, number in values.items()
@@ -122,14 +127,13 @@ class OperatorPart(Part):
 
 
 @dataclass(frozen=True, eq=False)
-class NetPart(Part):
+class NetGroup(CaseGroup):
     """Rows of one net at one batch size on one kind of device."""
 
     case: NetCase
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
-        known = {**dict(self.stated), **constants}
-        return self.case.seconds(self.device, self.dtype, pricing, known)
+        return self.case.seconds(self.device, self.dtype, pricing, constants)
 
     def describe(self, place: int) -> str:
         workers = f" x {self.case.workers} devices" if self.case.workers > 1 else ""
@@ -147,7 +151,7 @@ class Cases:
     measured: Array
     ids: Array
     labels: Mapping[str, Array]
-    parts: tuple[Part, ...]
+    parts: tuple[CaseGroup, ...]
     unpredicted: tuple[Unpredicted, ...] = ()
 
     def __len__(self) -> int:
@@ -155,8 +159,6 @@ class Cases:
 
     def select(self, keep: Any) -> Cases:
         """Return those cases that a mask marks, or that stand at these places, in their order."""
-        import numpy as np
-
         mask = np.zeros(len(self), bool)
         mask[keep] = True
         places = np.cumsum(mask) - 1
@@ -175,8 +177,6 @@ class Cases:
 
     def where(self, **labels: str | Sequence[str]) -> Cases:
         """Return the cases whose labels are, or are among, these: `where(device="T4")`."""
-        import numpy as np
-
         mask = np.ones(len(self), bool)
         for key, wanted in labels.items():
             mask &= np.isin(
@@ -192,6 +192,11 @@ class Cases:
                 found[place] = part.describe(at)
         return found
 
+    def names(self) -> list[str]:
+        """Return the net or operator of every case, and its shape."""
+        networks = self.labels["network"].tolist()
+        return [f"{name} {shape}" for name, shape in zip(networks, self.shapes(), strict=True)]
+
     def describe(self, place: int) -> str:
         """Return the shape of a case, for people."""
         for part in self.parts:
@@ -202,12 +207,10 @@ class Cases:
 
 def join(several: Iterable[Cases]) -> Cases:
     """Return all cases as one."""
-    import numpy as np
-
     found = list(several)
     if len(found) == 1:
         return found[0]
-    parts: list[Part] = []
+    parts: list[CaseGroup] = []
     start = 0
     for cases in found:
         parts += [
@@ -224,54 +227,71 @@ def join(several: Iterable[Cases]) -> Cases:
     )
 
 
-@dataclass
-class _Builder:
-    """Collects rows of operators and nets under what they have in common."""
+class _Case(NamedTuple):
+    """A row that can be predicted: the seconds measured, and what it shares with others.
 
-    operators: dict[tuple[Any, ...], tuple[list[int], list[Mapping[str, int]]]] = field(
-        default_factory=dict
-    )
-    nets: dict[tuple[Any, ...], list[int]] = field(default_factory=dict)
-    devices: dict[str, Device] = field(default_factory=dict)
+    Of an operator `what` are its name, the direction and the letters that rows priced together
+    have in common, and `letters` all of them.
+    """
 
-    def operator(
-        self, place: int, row: Measurement, direction: str, device: Device, dtype: str
-    ) -> None:
-        name = row.network.removeprefix("op:")
-        shape = {**row.shape, **protocol_of(row.source_id).letters.get(name, {})}
-        fixed = _fixed(OPERATORS[name], shape)
-        self.devices[device.name] = device
-        key = (name, direction, device.name, dtype, _stated(row), fixed)
-        places, shapes = self.operators.setdefault(key, ([], []))
-        places.append(place)
-        shapes.append(shape)
+    row: Measurement
+    device: Device
+    dtype: str
+    stated: tuple[tuple[str, float], ...]
+    kind: str
+    seconds: float
+    what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]
+    letters: Mapping[str, int]
 
-    def net(self, place: int, row: Measurement, case: NetCase, device: Device, dtype: str) -> None:
-        self.devices[device.name] = device
-        self.nets.setdefault((case, device.name, dtype, _stated(row)), []).append(place)
+    @property
+    def labels(self) -> dict[str, str]:
+        """The text under every key of KEYS."""
+        row = self.row
+        found = {
+            "source": row.source_id,
+            "kind": self.kind,
+            "device": self.device.name,
+            "dtype": self.dtype,
+            "kernel": "",
+            "quantity": row.quantity.name,
+            "n_devices": str(row.n_devices),
+        }
+        return {key: found[key] if key in found else getattr(row, key) for key in KEYS}
 
-    def parts(self) -> tuple[Part, ...]:
-        import numpy as np
 
-        found: list[Part] = []
-        for key, (places, shapes) in self.operators.items():
-            name, direction, device, dtype, stated, fixed = key
-            letters: dict[str, Any] = dict(shapes[0])
-            if OPERATORS[name].scalars is not None:
-                one = dict(fixed)
-                letters = {
-                    letter: one[letter]
-                    if letter in one
-                    else np.array([shape[letter] for shape in shapes], np.int64)
-                    for letter in letters
-                }
-            index = np.array(places, np.int64)
-            on = self.devices[device]
-            found.append(OperatorPart(index, on, dtype, stated, name, direction, letters))
-        for (case, device, dtype, stated), places in self.nets.items():
-            index = np.array(places, np.int64)
-            found.append(NetPart(index, self.devices[device], dtype, stated, case))
-        return tuple(found)
+def _case(row: Measurement, on: Device | None) -> _Case:
+    """Return what to predict for a row; raises UnmappedError or a PaleoError."""
+    device, protocol, name = _device(row, on), protocol_of(row.source_id), row.operator
+    letters: Mapping[str, int] = {}
+    what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]
+    if name:
+        direction, operator = _operator_direction(row), OPERATORS[name]
+        seconds, kind = row.value * row.quantity.scale, operator.kind
+        letters = {**row.shape, **protocol.letters.get(name, {})}
+        what = (name, direction, _fixed(operator, letters))
+    elif not row.quantity.part:
+        raise UnmappedError(f"{row.quantity.name} is not modelled")
+    else:
+        what, seconds = net_case(row, device)
+        passes = "+".join(part for part in what.parts if part in ("forward", "backward"))
+        kind = f"net {'step' if 'update' in what.parts else passes}"
+    dtype = dtype_of(row.precision, device, is_net=not name, tf32=protocol.tf32)
+    device.peak(find_precision(dtype).computing)  # says which types it has
+    return _Case(row, device, dtype, _stated(row), kind, seconds, what, letters)
+
+
+def _group(places: Sequence[int], cases: Sequence[_Case]) -> CaseGroup:
+    """Return cases that are priced together, which stand at these places."""
+    first = cases[0]
+    common = (np.array(places, np.int64), first.device, first.dtype, first.stated)
+    if isinstance(first.what, NetCase):
+        return NetGroup(*common, first.what)
+    name, direction, fixed = first.what
+    letters: dict[str, Any] = dict(first.letters)
+    if OPERATORS[name].scalars is not None:
+        for letter in letters.keys() - dict(fixed):
+            letters[letter] = np.array([case.letters[letter] for case in cases], np.int64)
+    return OperatorGroup(*common, name, direction, letters)
 
 
 def _stated(row: Measurement) -> tuple[tuple[str, float], ...]:
@@ -285,9 +305,8 @@ def _stated(row: Measurement) -> tuple[tuple[str, float], ...]:
 
 def _fixed(operator: Operator, shape: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Return the letters that rows priced together have in common: all, where none is an array."""
-    if operator.scalars is None:
-        return tuple(shape.items())
-    return tuple((letter, shape[letter]) for letter in operator.scalars)
+    letters = shape if operator.scalars is None else operator.scalars
+    return tuple((letter, shape[letter]) for letter in letters)
 
 
 def cases_of(rows: Iterable[Measurement], on: Device | None = None) -> Cases:
@@ -295,68 +314,28 @@ def cases_of(rows: Iterable[Measurement], on: Device | None = None) -> Cases:
 
     `on` is the device that all rows are of, whatever they call it.
     """
-    import numpy as np
-
-    builder = _Builder()
-    kept: list[tuple[Measurement, Device, str, str, float]] = []
+    kept: list[_Case] = []
     reasons: dict[tuple[str, str], list[str]] = {}
+    groups: dict[Any, list[int]] = {}
     for row in rows:
         try:
-            device = _device(row, on)
-            case, seconds, direction = None, 0.0, ""
-            if row.network.startswith("op:"):
-                direction = _operator_direction(row)
-                seconds = row.value * row.quantity.scale
-            elif not row.quantity.part:
-                raise UnmappedError(f"{row.quantity.name} is not modelled")
-            else:
-                case, seconds = net_case(row, device)
-            protocol = protocol_of(row.source_id)
-            dtype = dtype_of(row.precision, device, is_net=case is not None, tf32=protocol.tf32)
-            device.peak(find_precision(dtype).computing)  # says which types it has
+            case = _case(row, on)
         except (UnmappedError, PaleoError) as error:
-            reason = _reason(error)
-            reasons.setdefault((reason, row.source_id), []).append(row.row_id)
+            reasons.setdefault((_reason(error), row.source_id), []).append(row.row_id)
             continue
-        if case is None:
-            builder.operator(len(kept), row, direction, device, dtype)
-            kind = OPERATORS[row.network.removeprefix("op:")].kind
-        else:
-            builder.net(len(kept), row, case, device, dtype)
-            kind = "+".join(part for part in case.parts if part in ("forward", "backward"))
-            kind = f"net {'step' if 'update' in case.parts else kind}"
-        kept.append((row, device, dtype, kind, seconds))
-    unpredicted = tuple(
-        Unpredicted(reason, source, len(ids), tuple(ids))
-        for (reason, source), ids in reasons.items()
-    )
-    rows_kept = [row for row, *_ in kept]
-    texts = {
-        "source": [row.source_id for row in rows_kept],
-        "stratum": [row.stratum for row in rows_kept],
-        "kind": [kind for _, _, _, kind, _ in kept],
-        "operator": [
-            row.network.removeprefix("op:") if row.network.startswith("op:") else ""
-            for row in rows_kept
-        ],
-        "network": [row.network for row in rows_kept],
-        "device": [device.name for _, device, *_ in kept],
-        "precision": [row.precision for row in rows_kept],
-        "dtype": [dtype for _, _, dtype, _, _ in kept],
-        "framework": [row.framework for row in rows_kept],
-        "library_version": [row.library_version for row in rows_kept],
-        "kernel": [""] * len(rows_kept),
-        "quantity": [row.quantity.name for row in rows_kept],
-        "direction": [row.direction for row in rows_kept],
-        "n_devices": [str(row.n_devices) for row in rows_kept],
-        "file": [row.file for row in rows_kept],
-    }
+        key = (case.what, case.device.name, case.dtype, case.stated)
+        groups.setdefault(key, []).append(len(kept))
+        kept.append(case)
+    labels = [case.labels for case in kept]
     return Cases(
-        np.array([seconds for *_, seconds in kept], float),
-        np.array([row.row_id for row in rows_kept], object),
-        {key: np.array(texts[key], object) for key in KEYS},
-        builder.parts(),
-        unpredicted,
+        np.array([case.seconds for case in kept], float),
+        np.array([case.row.row_id for case in kept], object),
+        {key: np.array([texts[key] for texts in labels], object) for key in KEYS},
+        tuple(_group(places, [kept[place] for place in places]) for places in groups.values()),
+        tuple(
+            Unpredicted(reason, source, len(ids), tuple(ids))
+            for (reason, source), ids in reasons.items()
+        ),
     )
 
 
@@ -375,7 +354,7 @@ def _device(row: Measurement, on: Device | None) -> Device:
 
 def _operator_direction(row: Measurement) -> str:
     """Return which pass of an operator a row is of; raises UnmappedError."""
-    name = row.network.removeprefix("op:")
+    name = row.operator
     if name not in OPERATORS:
         raise UnmappedError(f"operator {name!r} is not modelled{near(name, OPERATORS)}")
     if row.n_devices > 1:
@@ -402,25 +381,14 @@ def predict(
     P trials, the result is P x cases. `convolutions` says by which algorithms convolutions are
     computed. Raises UnknownNameError for the cost model.
     """
-    import numpy as np
-
-    model = find_cost_model(cost_model)
-    trials = {name: value for name, value in (constants or {}).items() if is_array(value)}
+    model, known = find_cost_model(cost_model), dict(constants or {})
+    trials = {name: value for name, value in known.items() if is_array(value)}
     if not trials:
-        return price(cases, model, constants or {}, convolutions)[0]
+        return price(cases, model, known, convolutions)[0]
     # One by one: the arrays of the cost model are those of shapes.
-    spread = zip(*(np.ravel(np.asarray(value)).tolist() for value in trials.values()), strict=True)
-    return np.stack(
-        [
-            price(
-                cases,
-                model,
-                {**(constants or {}), **dict(zip(trials, each, strict=True))},
-                convolutions,
-            )[0]
-            for each in spread
-        ]
-    )
+    spread = zip(*(np.ravel(value).tolist() for value in trials.values()), strict=True)
+    tried = (known | dict(zip(trials, trial, strict=True)) for trial in spread)
+    return np.stack([price(cases, model, values, convolutions)[0] for values in tried])
 
 
 def price(
@@ -428,18 +396,16 @@ def price(
     model: CostModel,
     constants: Mapping[str, Quantity],
     convolutions: ConvolutionChoice = DEFAULT,
-) -> tuple[Array, dict[str, list[int]]]:
-    """Return predictions, and for those that are none the reasons and places."""
-    import numpy as np
-
+) -> tuple[Array, dict[str, list[str]]]:
+    """Return predictions, and for those that are none the reasons, with the ids of the cases."""
     found = np.empty(len(cases))
-    reasons: dict[str, list[int]] = {}
+    reasons: dict[str, list[str]] = {}
     pricing = Remembering(model, convolutions)
     for part in cases.parts:
         try:
-            found[part.index] = part.seconds(pricing, constants)
+            found[part.index] = part.seconds(pricing, {**dict(part.stated), **constants})
         except (UnmappedError, PaleoError) as error:
             reason = _reason(error)
             found[part.index] = np.nan
-            reasons.setdefault(reason, []).extend(part.index.tolist())
+            reasons.setdefault(reason, []).extend(map(str, cases.ids[part.index]))
     return found, reasons

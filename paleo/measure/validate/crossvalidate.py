@@ -11,22 +11,23 @@ of that are "held out", those of constants fitted on all cases "in-sample".
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack
 
-from paleo.costs import CostModel, find_cost_model
+from paleo.core.attributes import attributes
+from paleo.core.checks import check_choice
+from paleo.core.errors import Mistakes, SettingError, near_or_known
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Array, np
 from paleo.costs.tiled.constants import CONSTANTS, constants_of
-from paleo.errors import Mistakes, SettingError, near
-from paleo.quantity import Array
-from paleo.validate.cases import Cases, predict
-from paleo.validate.fitting import at_places, bound_of, divided, left_out, solve
-from paleo.validate.statistics import Statistics, statistics
-from paleo.values import check_choice
-
-__all__ = ["PER", "SPLITS", "Fit", "FitOf", "Fold", "fit", "fits", "fitted", "fold_numbers"]
+from paleo.measure.validate.cases import Cases, predict
+from paleo.measure.validate.least_squares import at_places, bound_of, divided, left_out, solve
+from paleo.measure.validate.statistics import Statistics, statistics
 
 #: What the cases can be divided by.
 SPLITS = ("shape", "net", "device")
+#: The cost model whose constants are fitted.
+_MODEL = "tiled"
 #: What can have constants of its own.
 PER = ("architecture", "device", "all")
 
@@ -41,33 +42,45 @@ class Fold:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
-    """Constants fitted to cases. Errors on the cases themselves are `in_sample`.
+class CrossValidation:
+    """Constants fitted to cases: those of a device, of an architecture, or "all" (`name`).
 
-    `held_out` are those of the folds together, None where there is only one fold; `on_bound` names
-    constants that a bound stopped. `held_out_predicted` are the predictions behind, in seconds.
+    Errors on the cases themselves are `in_sample`. `held_out` are those of the folds together,
+    None where there is only one fold; `on_bound` names constants that a bound stopped.
+    `held_out_predicted` are the predictions behind, in seconds.
     """
 
-    cost_model: str
     split: str
     constants: Mapping[str, float]
-    on_bound: tuple[str, ...]
     in_sample: Statistics
-    held_out: Statistics | None
-    folds: tuple[Fold, ...]
-    held_out_predicted: Array | None
+    held_out: Statistics | None = None
+    folds: tuple[Fold, ...] = ()
+    held_out_predicted: Array | None = None
+    name: str = "all"
+
+    @property
+    def on_bound(self) -> tuple[str, ...]:
+        """The constants that a bound stopped."""
+        return tuple(name for name, value in self.constants.items() if bound_of(name, value))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; constants are in SI units."""
         return {
-            "cost_model": self.cost_model,
+            "of": self.name,
+            "cost_model": _MODEL,
             "split": self.split,
             "folds": len(self.folds),
-            "constants": dict(self.constants),
-            "on_bound": list(self.on_bound),
-            "in_sample": self.in_sample.to_dict(),
-            "held_out": self.held_out.to_dict() if self.held_out else None,
+            **attributes(self, "constants", "on_bound", "in_sample", "held_out"),
         }
+
+
+class FitSettings(TypedDict, total=False):
+    """How cases are divided, and of how many a fit takes."""
+
+    split: str
+    folds: int
+    most: int
+    seed: int
 
 
 def fit(
@@ -76,10 +89,9 @@ def fit(
     *,
     split: str = "shape",
     folds: int = 5,
-    cost_model: str | CostModel = "tiled",
     most: int = 4000,
     seed: int = 0,
-) -> Fit:
+) -> CrossValidation:
     """Fit constants to cases, and say what they are worth on cases left out.
 
     `constants` are names of those of `tiled`. With `split` "device" or "net" there are as many
@@ -87,51 +99,32 @@ def fit(
     that many at random. The result is the same for the same `seed`. Raises SettingError for wrong
     settings, without cases, or where SciPy is missing.
     """
-    import numpy as np
-
     _check(constants, split, folds)
-    model = find_cost_model(cost_model)
-    known = np.isfinite(predict(cases, model))
+    known = np.isfinite(predict(cases, _MODEL))
     cases = cases if known.all() else cases.select(known)
     if not len(cases):
         raise SettingError("fit: there are no cases to fit to")
 
     def run(places: Array, number: int) -> dict[str, float]:
-        return fitted(
-            cases.select(places), constants, cost_model=model, most=most, seed=seed + number
-        )
+        return fitted(cases.select(places), constants, most=most, seed=seed + number)
 
     values = run(np.arange(len(cases)), 0)
-    in_sample = statistics(predict(cases, model, values), cases.measured)
+    in_sample = statistics(predict(cases, _MODEL, values), cases.measured)
     numbers, members = fold_numbers(cases, split, folds, seed)
     if len(members) < 2:
-        return Fit(model.name, split, values, _on_bound(values), in_sample, None, (), None)
-    held_out, fits_of_others = left_out(
+        return CrossValidation(split, values, in_sample)
+    predicted, fits_of_others = left_out(
         numbers,
         len(members),
         lambda others, number: run(others, number + 1),
-        lambda places, own: predict(cases.select(places), model, own),
+        lambda places, own: predict(cases.select(places), _MODEL, own),
     )
-    found = [
-        Fold(names, own, statistics(held_out[numbers == i], cases.measured[numbers == i]))
+    parts = tuple(
+        Fold(names, own, statistics(predicted[numbers == i], cases.measured[numbers == i]))
         for i, (names, own) in enumerate(zip(members, fits_of_others, strict=True))
-    ]
-    return Fit(
-        model.name, split, values, _on_bound(values), in_sample,
-        statistics(held_out, cases.measured), tuple(found), held_out,
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, eq=False)
-class FitOf:
-    """A fit, and what it is for: a device, an architecture, or "all"."""
-
-    name: str
-    fit: Fit
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
-        return {"of": self.name} | self.fit.to_dict()
+    )
+    held_out = statistics(predicted, cases.measured)
+    return CrossValidation(split, values, in_sample, held_out, parts, predicted)
 
 
 def fits(
@@ -139,11 +132,8 @@ def fits(
     constants: Sequence[str],
     *,
     per: str = "architecture",
-    split: str = "shape",
-    folds: int = 5,
-    most: int = 4000,
-    seed: int = 0,
-) -> tuple[FitOf, ...]:
+    **settings: Unpack[FitSettings],
+) -> tuple[CrossValidation, ...]:
     """Fit constants for every architecture or device of the cases, or once for all; as `fit`."""
     check_choice("fit_per", per, PER)
     groups: dict[str, list[str]] = {}
@@ -153,23 +143,16 @@ def fits(
     if not groups:
         raise SettingError("fit: there are no cases to fit to")
     return tuple(
-        FitOf(
-            name,
-            fit(
-                cases.where(device=devices), constants, split=split, folds=folds, most=most,
-                seed=seed,
-            ),
-        )
+        replace(fit(cases.where(device=devices), constants, **settings), name=name)
         for name, devices in groups.items()
-    )  # fmt: skip
+    )
 
 
 def _check(constants: Sequence[str], split: str, folds: int) -> None:
     mistakes = Mistakes()
     for name in constants:
         if name not in CONSTANTS:
-            known = near(name, CONSTANTS) or f"; there are: {', '.join(CONSTANTS)}"
-            mistakes.add(f"fit: unknown constant {name!r}{known}")
+            mistakes.add(f"fit: unknown constant {name!r}{near_or_known(name, CONSTANTS)}")
     if not constants:
         mistakes.add("fit: expected the name of a constant or several")
     mistakes.check(check_choice, "split", split, SPLITS)
@@ -186,50 +169,30 @@ def fold_numbers(
     Shapes are told apart by operator and letters, whatever the device, so that a shape measured
     twice is in one fold.
     """
-    import numpy as np
-
     if split == "shape":
-        keys = np.array(
-            [
-                f"{network} {shape}"
-                for network, shape in zip(
-                    cases.labels["network"].tolist(), cases.shapes(), strict=True
-                )
-            ],
-            object,
-        )
-    else:
-        keys = cases.labels["network" if split == "net" else "device"]
-    return divided(keys, folds, seed)
+        return divided(cases.names(), folds, seed)
+    return divided(cases.labels["network" if split == "net" else "device"], folds, seed)
 
 
 def fitted(
     cases: Cases,
     constants: Sequence[str],
     *,
-    cost_model: str | CostModel = "tiled",
     most: int = 4000,
     seed: int = 0,
 ) -> dict[str, float]:
     """Return the values of constants that fit these cases best, as `fit` describes."""
-    import numpy as np
-
     generator = np.random.default_rng(seed)
     if len(cases) > most:
         cases = cases.select(np.sort(generator.choice(len(cases), most, replace=False)))
-    model = find_cost_model(cost_model)
     starts: list[dict[str, float]] = [
         {name: _now(cases, name) for name in constants},
         {name: at_places(name, 0.5) for name in constants},
     ]
-    return solve(lambda values: predict(cases, model, values), cases.measured, starts)
+    return solve(lambda values: predict(cases, _MODEL, values), cases.measured, starts)
 
 
 def _now(cases: Cases, name: str) -> float:
     """Return the mean of the values that the constant has for the devices of the cases."""
     values = [float(constants_of(each)[name].value) for each in cases.devices.values()]
     return sum(values) / len(values)
-
-
-def _on_bound(values: Mapping[str, float]) -> tuple[str, ...]:
-    return tuple(name for name, value in values.items() if bound_of(name, value))

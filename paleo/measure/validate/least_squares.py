@@ -12,11 +12,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
+from paleo.core.optional import extra
+from paleo.core.quantity import Array, np
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.extras import extra
-from paleo.quantity import Array
-
-__all__ = ["Prediction", "at_places", "bound_of", "divided", "left_out", "solve"]
 
 #: Returns the seconds of n cases, P x n, for P values of each constant.
 Prediction: TypeAlias = Callable[[Mapping[str, Array]], Array]
@@ -33,34 +31,26 @@ _STEP = 1e-4
 _ON_BOUND = 2e-3
 
 
-class _Range:
-    """Where a constant may be: places from 0 to 1 between its bounds, as a logarithm if it can."""
-
-    def __init__(self, name: str) -> None:
-        constant = CONSTANTS[name]
-        self.name = name
-        self.low, self.high = constant.low, constant.high
-        self.is_log = self.low > 0
-
-    def value(self, place: Any) -> Any:
-        if self.is_log:
-            return self.low * (self.high / self.low) ** place
-        return self.low + (self.high - self.low) * place
-
-    def place(self, value: float) -> float:
-        if self.is_log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-
 def at_places(name: str, places: Any) -> Any:
-    """Return the values of a constant at places from 0, its lower bound, to 1, its upper."""
-    return _Range(name).value(places)
+    """Return the values of a constant at places from 0, its lower bound, to 1, its upper.
+
+    Between them it is as of a logarithm, where the constant is above 0.
+    """
+    low, high = CONSTANTS[name].low, CONSTANTS[name].high
+    return low * (high / low) ** places if low > 0 else low + (high - low) * places
+
+
+def _place(name: str, value: float) -> float:
+    """Return the place of a value of a constant, as `at_places` has them."""
+    low, high = CONSTANTS[name].low, CONSTANTS[name].high
+    if low > 0:
+        return math.log(value / low) / math.log(high / low)
+    return (value - low) / (high - low)
 
 
 def bound_of(name: str, value: float) -> str:
     """Return the bound that a constant is on: "lower", "upper", or "" for none."""
-    place = _Range(name).place(value)
+    place = _place(name, value)
     return "lower" if place <= _ON_BOUND else "upper" if place >= 1 - _ON_BOUND else ""
 
 
@@ -72,15 +62,13 @@ def solve(
     Each start has a value for every constant; the best end is taken. Raises PaleoError where
     SciPy is missing.
     """
-    import numpy as np
-
     least_squares = extra("scipy.optimize", "fitting", "SciPy").least_squares
-    ranges = [_Range(name) for name in starts[0]]
+    names = list(starts[0])
     logs = np.log(measured)
 
     def residuals(trials: Array) -> Array:
         """Return log(predicted / measured) of trials, P x constants, as P x cases."""
-        values = {each.name: each.value(trials[:, i]) for i, each in enumerate(ranges)}
+        values = {name: at_places(name, trials[:, i]) for i, name in enumerate(names)}
         logarithms: Array = np.log(predict(values)) - logs
         return logarithms
 
@@ -95,7 +83,7 @@ def solve(
         (
             least_squares(
                 lambda place: residuals(place[None])[0],
-                np.clip([each.place(start[each.name]) for each in ranges], 0.01, 0.99),
+                np.clip([_place(name, start[name]) for name in names], 0.01, 0.99),
                 jac=jacobian,
                 bounds=(0.0, 1.0),
                 loss="soft_l1",
@@ -107,7 +95,7 @@ def solve(
         ),
         key=lambda result: float(result.cost),
     )
-    return {each.name: float(each.value(place)) for each, place in zip(ranges, best.x, strict=True)}
+    return {name: float(at_places(name, place)) for name, place in zip(names, best.x, strict=True)}
 
 
 def divided(
@@ -118,8 +106,6 @@ def divided(
     Cases of one key are in one fold. Keys are dealt out at random, the same for the same `seed`;
     with `kinds`, one a case, those of a kind are spread over as many folds as they can be.
     """
-    import numpy as np
-
     names, first, numbers = np.unique(
         np.array(list(keys)).astype(str), return_index=True, return_inverse=True
     )
@@ -144,8 +130,6 @@ def left_out(
     `numbers` has the fold of each case. `fit` gets the places of the cases of all folds but
     one, and that one's number; `predict` the places of the cases of that one, and the fit.
     """
-    import numpy as np
-
     held_out = np.empty(len(numbers))
     found = []
     for number in range(folds):

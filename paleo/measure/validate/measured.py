@@ -7,27 +7,27 @@ the others may be missing or empty, and columns of other names are passed over.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paleo.errors import MeasurementError, Mistake, near
-from paleo.validate.quantities import Measured, find_quantity, unit_problem
-from paleo.validate.shapes import OPERATORS, read_shape
-from paleo.values import MAX_COUNT, shown
-
-__all__ = ["COLUMNS", "REQUIRED", "Measurement", "read_measurements"]
+from paleo.core.checks import MAX_COUNT, shown
+from paleo.core.errors import MeasurementError, Mistakes, near
+from paleo.core.frozen import dataclass
+from paleo.measure.validate.quantities import Measured, find_quantity, unit_problem
+from paleo.measure.validate.shapes import OPERATORS, read_shape
 
 #: Columns that a file must have.
 REQUIRED = ("quantity", "value", "network", "device")
+#: Columns of texts that a Measurement has as they are.
 _TEXTS = (
-    "row_id", "source_id", "source", "unit", "interconnect", "precision", "framework",
-    "library_version", "parallelism", "direction", "verified", "notes", "stratum",
+    "interconnect", "precision", "framework", "library_version", "parallelism", "direction",
+    "verified", "stratum",
 )  # fmt: skip
 #: Columns of numbers, and whether they have to be whole.
 _NUMBERS = {
@@ -39,7 +39,9 @@ _NUMBERS = {
     "devices_per_node": True,
 }
 #: Every column that is looked at.
-COLUMNS = (*REQUIRED, "op_shape", *_NUMBERS, *_TEXTS)
+COLUMNS = (
+    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "source", "unit", "notes",
+)  # fmt: skip
 
 #: So many mistakes of a file are shown.
 _SHOWN = 20
@@ -78,29 +80,25 @@ class Measurement:
     verified: str = ""
     stratum: str = ""
 
+    @property
+    def operator(self) -> str:
+        """The name of the operator, "" for a net."""
+        return operator_of(self.network)
 
-class _Mistakes:
-    """The mistakes of one file: the first are kept, the others counted."""
 
-    def __init__(self, file: str) -> None:
-        self.file = file
-        self.found: list[Mistake] = []
-        self.others = 0
+def operator_of(network: str) -> str:
+    """Return the operator that stands in the place of a net, "" if there is none."""
+    return network.removeprefix("op:") if network.startswith("op:") else ""
 
-    def add(self, message: str, line: int = 0, column: str = "") -> None:
-        if len(self.found) >= _SHOWN:
-            self.others += 1
-            return
-        where = [f"line {line}"] if line else []
-        where += [f"column {column}"] if column else []
-        self.found.append(Mistake(": ".join([", ".join(where), message][not where :]), self.file))
 
-    def raise_them(self) -> None:
-        if self.others:
-            plural = "s" * (self.others != 1)
-            self.found.append(Mistake(f"and {self.others} other mistake{plural}", self.file))
-        if self.found:
-            raise MeasurementError(self.found)
+def read_text(file: str) -> str:
+    """Return the text of a file; raises MeasurementError where it cannot be read."""
+    try:
+        return Path(file).read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise MeasurementError(f"{file}: not text in UTF-8") from None
+    except (OSError, ValueError) as error:
+        raise MeasurementError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def read_measurements(path: str | os.PathLike[str]) -> tuple[Measurement, ...]:
@@ -110,85 +108,64 @@ def read_measurements(path: str | os.PathLike[str]) -> tuple[Measurement, ...]:
     each with its line and column.
     """
     file = os.fspath(path)
-    mistakes = _Mistakes(file)
-    try:
-        text = Path(file).read_bytes().decode("utf-8-sig")
-    except (OSError, ValueError) as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise MeasurementError(f"{file}: not text in UTF-8") from None
-        raise MeasurementError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    mistakes = Mistakes(file)
+    reader = csv.reader(io.StringIO(read_text(file), newline=""), strict=True)
     rows: list[Measurement] = []
     try:
         header = [name.strip() for name in next(reader, [])]
         _check_header(header, mistakes)
-        mistakes.raise_them()
-        shapes = _Shapes()
+        mistakes.raise_as(MeasurementError, _SHOWN)
         for cells in reader:
             line = reader.line_num
             if not any(map(str.strip, cells)):
                 continue
             if len(cells) != len(header):
-                mistakes.add(f"{len(cells)} cells, the header has {len(header)}", line)
+                mistakes.add(f"line {line}: {len(cells)} cells, the header has {len(header)}")
                 continue
             entry = {name: cell.strip() for name, cell in zip(header, cells, strict=True)}
-            row = _row(entry, file, line, mistakes, shapes)
-            if row:
+            if row := _row(entry, file, line, mistakes):
                 rows.append(row)
     except csv.Error as error:
-        mistakes.add(f"not a CSV file: {error}", reader.line_num)
-    mistakes.raise_them()
+        mistakes.add(f"line {reader.line_num}: not a CSV file: {error}")
+    mistakes.raise_as(MeasurementError, _SHOWN)
     if not rows:
         raise MeasurementError(f"{file}: there are no rows")
     return tuple(rows)
 
 
-def _check_header(header: list[str], mistakes: _Mistakes) -> None:
+def _check_header(header: list[str], mistakes: Mistakes) -> None:
     if not any(header):
         mistakes.add(f"no header; a file needs the columns {', '.join(REQUIRED)}")
         return
     for name in sorted({name for name in header if name and header.count(name) > 1}):
-        mistakes.add(f"the column {name} is there twice", 1)
+        mistakes.add(f"line 1: the column {name} is there twice")
     for name in REQUIRED:
         if name not in header:
             # What is spelled otherwise is likelier than what is missing.
             found = near(name, [other for other in header if other not in COLUMNS])
-            mistakes.add(f"no column {name}{found}", 1)
+            mistakes.add(f"line 1: no column {name}{found}")
 
 
-class _Shapes:
-    """Shapes that were read: files repeat them."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[dict[str, int], tuple[str, ...]]] = {}
-
-    def read(self, name: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Return the letters, and what is wrong with them."""
-        key = (name, text)
-        if key not in self._known:
-            self._known[key] = self._read(name, text)
-        return self._known[key]
-
-    def _read(self, name: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
-        try:
-            found: Any = json.loads(text) if text else {}
-        except (ValueError, RecursionError):
-            return {}, (f"expected a JSON object, got {shown(text)}",)
-        if not isinstance(found, dict):
-            return {}, (f"expected a JSON object, got {shown(text)}",)
-        complaints: list[str] = []
-        letters = read_shape(name, found, complaints) if name in OPERATORS else {}
-        return letters, tuple(complaints)
+@functools.lru_cache(maxsize=4096)
+def _shape(operator: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the letters of an operator, and what is wrong with them: files repeat shapes."""
+    try:
+        found: Any = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return {}, (f"expected a JSON object, got {shown(text)}",)
+    complaints: list[str] = []
+    letters = read_shape(operator, found, complaints) if operator in OPERATORS else {}
+    return letters, tuple(complaints)
 
 
-def _row(
-    entry: dict[str, str], file: str, line: int, mistakes: _Mistakes, shapes: _Shapes
-) -> Measurement | None:
+def _row(entry: dict[str, str], file: str, line: int, mistakes: Mistakes) -> Measurement | None:
     """Return a row; None, with its mistakes noted, if it has any."""
-    before = len(mistakes.found) + mistakes.others
+    before = len(mistakes.found)
 
     def add(message: str, column: str) -> None:
-        mistakes.add(message, line, column)
+        mistakes.add(f"line {line}, column {column}: {message}")
 
     quantity = find_quantity(entry["quantity"])
     if isinstance(quantity, str):
@@ -205,18 +182,13 @@ def _row(
         if not entry[column]:
             add("missing", column)
     network = entry["network"]
-    operator = network.removeprefix("op:") if network.startswith("op:") else ""
-    letters, complaints = shapes.read(operator, entry.get("op_shape", ""))
+    letters, complaints = _shape(operator_of(network), entry.get("op_shape", ""))
     for complaint in complaints:
         add(complaint, "op_shape")
-    if len(mistakes.found) + mistakes.others > before:
+    if len(mistakes.found) > before:
         return None
     assert isinstance(quantity, Measured)
-    texts: dict[str, Any] = {
-        name: entry.get(name, "")
-        for name in _TEXTS
-        if name not in ("row_id", "source_id", "source", "unit", "notes")
-    }
+    texts: dict[str, Any] = {name: entry.get(name, "") for name in _TEXTS}
     stem = Path(file).stem
     return Measurement(
         file, line, entry.get("row_id") or f"{stem}:{line}",

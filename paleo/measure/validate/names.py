@@ -9,15 +9,28 @@ from __future__ import annotations
 
 import functools
 
-from paleo.errors import near
-from paleo.load import load, net_names
-from paleo.netspec import NetSpec
-from paleo.validate.places import UnmappedError, plain
+from paleo.core.errors import near
+from paleo.measure.validate.spellings import UnmappedError, plain
+from paleo.net.load import load, net_names
+from paleo.net.spec import NetSpec
 
-__all__ = ["NETS", "net_of"]
-
+#: Which sources mean which version of ResNet by its plain names.
+_RESNETS = {
+    "cnn_benchmarks": "v1_5",
+    "ryujaehun": "v1_5",
+    "u39kun": "v1_5",
+    "lambda": "v1_5",
+    "nvidia_dle": "v1_5",
+    "dlperf": "v1_5",
+    "mxnet_perf": "v2",
+}
 #: Spellings, and the predefined net that each is.
 NETS: dict[str, str] = {
+    **{
+        f"{source}: resnet{depth}": f"resnet{depth}_{version}"
+        for source, version in _RESNETS.items()
+        for depth in (50, 101, 152)
+    },
     "vgg_a": "vgg11",
     "googlenet-v1": "googlenet_v1",
     "cnn_benchmarks: googlenet-v1": "googlenet",
@@ -25,27 +38,6 @@ NETS: dict[str, str] = {
     "mxnet_perf: alexnet": "alexnet_mxnet",
     "inception-v3": "inception_v3_2015",
     "resnet-200": "resnet200_v2",
-    "cnn_benchmarks: resnet50": "resnet50_v1_5",
-    "cnn_benchmarks: resnet101": "resnet101_v1_5",
-    "cnn_benchmarks: resnet152": "resnet152_v1_5",
-    "ryujaehun: resnet50": "resnet50_v1_5",
-    "ryujaehun: resnet101": "resnet101_v1_5",
-    "ryujaehun: resnet152": "resnet152_v1_5",
-    "u39kun: resnet50": "resnet50_v1_5",
-    "u39kun: resnet101": "resnet101_v1_5",
-    "u39kun: resnet152": "resnet152_v1_5",
-    "lambda: resnet50": "resnet50_v1_5",
-    "lambda: resnet101": "resnet101_v1_5",
-    "lambda: resnet152": "resnet152_v1_5",
-    "nvidia_dle: resnet50": "resnet50_v1_5",
-    "nvidia_dle: resnet101": "resnet101_v1_5",
-    "nvidia_dle: resnet152": "resnet152_v1_5",
-    "dlperf: resnet50": "resnet50_v1_5",
-    "dlperf: resnet101": "resnet101_v1_5",
-    "dlperf: resnet152": "resnet152_v1_5",
-    "mxnet_perf: resnet50": "resnet50_v2",
-    "mxnet_perf: resnet101": "resnet101_v2",
-    "mxnet_perf: resnet152": "resnet152_v2",
     "resnet50-v1b": "resnet50_v1_5",
     "efficientnet-b0": "efficientnet_b0",
     "bert-base": "bert_base",

@@ -4,35 +4,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
-from paleo.collectives import COLLECTIVES
+from paleo.cluster import Device, find_network
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Operation
+from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
-from paleo.estimate import (
-    BACKWARD,
-    FORWARD,
-    adapter,
-    checked_target,
-    estimate_communication,
-    estimate_pass,
-    update_time,
-)
-from paleo.graph import Graph, build
-from paleo.hardware import Device, find_network
-from paleo.layers import Layer
-from paleo.layers.shaping import Input
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, product, total
-from paleo.validate.measured import Measurement
-from paleo.validate.names import net_of
-from paleo.validate.places import UnmappedError, link_of
-from paleo.validate.protocols import protocol_of
-from paleo.validate.sequences import with_length
-from paleo.work import Operation
-
-__all__ = ["NetCase", "Remembering", "net_case"]
+from paleo.measure.validate.measured import Measurement
+from paleo.measure.validate.names import net_of
+from paleo.measure.validate.protocols import protocol_of
+from paleo.measure.validate.sequences import with_length
+from paleo.measure.validate.spellings import UnmappedError, link_of
+from paleo.net.graph import Graph, build
+from paleo.net.layers import Layer
+from paleo.net.spec import NetSpec
+from paleo.step.estimates import estimate_communication
+from paleo.step.passes import BACKWARD, FORWARD, adapter, checked_target, estimate_pass, update_time
 
 
 @dataclass(frozen=True)
@@ -96,8 +87,8 @@ class NetCase:
                 estimate_communication(
                     num_bytes, self.workers, self.link, scheme=name, cost_model=model
                 )
-                for name, scheme in COLLECTIVES.items()
-                if scheme.exact
+                for name in COLLECTIVES.built_in
+                if COLLECTIVES[name].exact
             ),
         )
 
@@ -132,14 +123,6 @@ class Remembering(CostModel):
     def counts(self, operation: Operation) -> bool:
         return self.model.counts(operation)
 
-    def fetch(
-        self, num_bytes: Quantity, bandwidth: Quantity, target: Target, ppp_comm: Quantity
-    ) -> Time:
-        return self.model.fetch(num_bytes, bandwidth, target, ppp_comm)
-
-    def rates(self, device: Device, dtype: str = "fp32") -> tuple[tuple[str, Quantity, str], ...]:
-        return self.model.rates(device, dtype)
-
 
 @functools.lru_cache(maxsize=256)
 def _graph(spec: NetSpec, batch: int, dtype: str, adapt: Callable[[Layer], Layer] | None) -> Graph:
@@ -155,7 +138,7 @@ def _spec(net: str, source_id: str, sequence: int | None) -> NetSpec:
 
 def _input_bytes(graph: Graph) -> int:
     return graph.element_size * sum(
-        int(product(node.output)) for node in graph.nodes if isinstance(node.layer, Input)
+        int(product(node.output)) for node in graph.nodes if node.layer.is_input
     )
 
 

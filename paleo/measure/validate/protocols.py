@@ -6,9 +6,9 @@ A row of a source that is not here is taken as it says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
-__all__ = ["PLAIN", "PROTOCOLS", "Protocol", "protocol_of"]
+from paleo.core.frozen import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from paleo.errors import near
-
-__all__ = ["QUANTITIES", "Measured", "find_quantity", "unit_problem"]
+from paleo.core.errors import near
+from paleo.core.frozen import dataclass
 
 #: Seconds of the units that end the name of a time.
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
@@ -36,26 +34,17 @@ class Measured:
     things: str = ""
 
 
-def _times() -> dict[str, Measured]:
-    parts = {
-        "forward": "forward",
-        "latency": "forward",
-        "backward": "backward",
-        "backward_input": "backward_input",
-        "backward_weight": "backward_weight",
-        "step": "step",
-        "op": "op",
-    }
-    return {
-        f"{word}_{unit}": Measured(f"{word}_{unit}", "time", part, scale)
-        for word, part in parts.items()
-        for unit, scale in _SECONDS.items()
-    }
-
-
+#: The words for times, each of the part of that name; a latency is of the forward pass.
+_TIMES = ("forward", "latency", "backward", "backward_input", "backward_weight", "step", "op")
 #: The quantities that can be predicted.
 QUANTITIES: Mapping[str, Measured] = {
-    **_times(),
+    **{
+        f"{word}_{unit}": Measured(
+            f"{word}_{unit}", "time", "forward" if word == "latency" else word, scale
+        )
+        for word in _TIMES
+        for unit, scale in _SECONDS.items()
+    },
     **{
         f"{things}_per_s": Measured(f"{things}_per_s", "rate", "run", things=things)
         for things in ("images", "sequences", "samples", "tokens")

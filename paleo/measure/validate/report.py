@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
+from paleo.core.attributes import attributes
+from paleo.core.checks import listed
+from paleo.core.errors import Mistakes, PaleoError, SettingError, near_or_known
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Array, Quantity
 from paleo.costs import CostModel, find_cost_model
-from paleo.errors import Mistakes, PaleoError, SettingError, near
-from paleo.quantity import Array, Quantity
-from paleo.validate.cases import KEYS, Cases, Unpredicted, cases_of, join, price
-from paleo.validate.measured import read_measurements
-from paleo.validate.statistics import Group, grouped
-from paleo.validate.tables import Selection, operator_cases
-from paleo.values import listed
-
-__all__ = ["BY", "Report", "validate"]
+from paleo.measure.validate.cases import (
+    KEYS,
+    Cases,
+    Unpredicted,
+    cases_of,
+    join,
+    price,
+    unpredicted_rows,
+)
+from paleo.measure.validate.measured import read_measurements
+from paleo.measure.validate.statistics import Group, grouped
+from paleo.measure.validate.tables import Selection, operator_cases
 
 #: What groups agree in unless told otherwise.
 BY = ("source", "stratum")
@@ -65,13 +73,10 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         return {
-            "cost_models": list(self.cost_models),
-            "by": list(self.by),
+            **attributes(self, "cost_models", "by"),
             "predicted": len(self.cases),
             "not_predicted": self.unpredicted_count,
-            "groups": [group.to_dict() for group in self.groups],
-            "totals": [group.to_dict() for group in self.totals],
-            "unpredicted": [each.to_dict() for each in self.unpredicted],
+            **attributes(self, "groups", "totals", "unpredicted"),
         }
 
 
@@ -94,35 +99,29 @@ def validate(
     mistakes = Mistakes()
     many = mistakes.check(listed, "files", files, str | os.PathLike) if files else []
     models = mistakes.check(listed, "cost_models", cost_models, str | CostModel) or []
-    found_models = [mistakes.check(find_cost_model, model) for model in models]
+    found_models = mistakes.check_all(find_cost_model, models)
     keys = mistakes.check(listed, "by", by, str) if by else []
     for key in keys or []:
         if key not in KEYS:
-            hint = near(key, KEYS) or f"; there are: {', '.join(KEYS)}"
-            mistakes.add(f"by: unknown label {key!r}{hint}")
+            mistakes.add(f"by: unknown label {key!r}{near_or_known(key, KEYS)}")
     if not files and operators is None:
         mistakes.add("nothing to validate: no files and no operator tables")
-    read = [mistakes.check(read_measurements, file) for file in many or []]
-    tables = None
-    if operators is not None:
-        tables = mistakes.check(operator_cases, operators, selection)
+    read = mistakes.check_all(read_measurements, many or [])
+    places = [] if operators is None else [operators]
+    tables = mistakes.check_all(lambda place: operator_cases(place, selection), places)
     mistakes.raise_as(PaleoError)
 
-    rows = [row for part in read for row in part or ()]
-    cases = join([cases_of(rows), *([] if tables is None else [tables])])
+    cases = join([cases_of(chain(*read)), *tables])
     by_keys = tuple(keys or ())
     unpredicted = [*cases.unpredicted]
     predicted: dict[str, Array] = {}
     groups: list[Group] = []
     totals: list[Group] = []
     for model in found_models:
-        assert model is not None
         if model.name in predicted:
             raise SettingError(f"cost_models: {model.name} is there twice")
         predicted[model.name], reasons = price(cases, model, constants or {})
-        for reason, places in reasons.items():
-            ids = tuple(str(cases.ids[place]) for place in places)
-            unpredicted.append(Unpredicted(reason, "", len(ids), ids, model.name))
+        unpredicted += unpredicted_rows(reasons, cost_model=model.name)
         groups += grouped(cases, predicted[model.name], by_keys, model.name)
         totals += grouped(cases, predicted[model.name], (), model.name)
     order = list(predicted)

@@ -11,13 +11,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from paleo.errors import PaleoError
-from paleo.load import loads
-from paleo.netspec import NetSpec
-from paleo.netwriter import dumps
-from paleo.validate.places import UnmappedError
-
-__all__ = ["with_length"]
+from paleo.core.errors import PaleoError
+from paleo.measure.validate.spellings import UnmappedError
+from paleo.net.load import loads
+from paleo.net.spec import NetSpec
+from paleo.net.writer import dumps
 
 #: Keys that hold shapes, by the type of layer.
 _SHAPES = {"Reshape": "output_shape", "Gather": "output_shape", "Parameter": "shape"}

@@ -7,18 +7,26 @@ may be arrays, and the same operations then price all of them at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from paleo.errors import near
-from paleo.layers.recurrent import GRU, LSTM, RNN
-from paleo.quantity import Quantity
-from paleo.tensor import element_size
-from paleo.values import MAX_COUNT, MAX_SIZE, is_number, shown
-from paleo.window import axes
-from paleo.work import Attention, BatchMatMul, Convolution, MatMul, Operation, Pass, Stream
-
-__all__ = ["OPERATORS", "Letter", "Operator", "find_operator", "read_shape"]
+from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, shown
+from paleo.core.errors import near
+from paleo.core.frozen import dataclass
+from paleo.core.operations import (
+    Attention,
+    BatchMatMul,
+    Convolution,
+    Kind,
+    MatMul,
+    Operation,
+    Pass,
+    Stream,
+)
+from paleo.core.quantity import Quantity
+from paleo.core.tensor import element_size
+from paleo.core.window import axes
+from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
 #: Letters by name, each a whole number or an array of them.
 Letters = Mapping[str, Any]
@@ -59,17 +67,21 @@ class Operator:
     describe: str = ""
 
 
+def _copy(label: str, read: Any, written: Any) -> Stream:
+    return Stream(Kind.COPY, (read,), (written,), label=label)
+
+
 def _gemm(letters: Letters, direction: str, dtype: str) -> Operations:
     # Integer and 8-bit products are written wider than they are read.
     size = element_size(dtype)
     output = {"int8": 4, "fp8": 2}.get(dtype, 0)
     product = MatMul(letters["M"], letters["N"], letters["K"], size, output)
     elements = letters["M"] * letters["K"]
-    found: Operations = (Stream("plan", (), ()),) * letters["kernels"]
+    found: Operations = (Stream(Kind.COPY, (), (), label="plan"),) * letters["kernels"]
     if letters["quantized"] > 1:
-        found += (Stream("largest", (2 * elements,), ()),)
+        found += (Stream(Kind.REDUCTION, (2 * elements,), (), label="largest"),)
     if letters["quantized"]:
-        found += (Stream("quantize", (2 * elements,), (size * elements,)),)
+        found += (_copy("quantize", 2 * elements, size * elements),)
     return (*found, product)
 
 
@@ -171,14 +183,19 @@ def _recurrence_of(layer: type[RNN]) -> Operator:
     )
 
 
-def _stream(label: str, reads: int, passes: int = 1) -> Operator:
+def _stream(kind: Kind, reads: int = 1, passes: int = 1, function: str = "") -> Operator:
     """Return an operator over rows that are passed over so many times before they are written."""
 
     def make(letters: Letters, direction: str, dtype: str) -> Operations:
         row, width = element_size(dtype) * letters["cols"], letters["width"]
         size = letters["rows"] * row
         known = row if passes > 1 or width else 0
-        return (Stream(label, (size,) * reads, (size,), 0, known, passes, width),)
+        return (
+            Stream(
+                kind, (size,) * reads, (size,), row=known, passes=passes, width=width,
+                function=function,
+            ),
+        )  # fmt: skip
 
     return Operator(
         "stream",
@@ -201,13 +218,14 @@ def _attention(letters: Letters, direction: str, dtype: str) -> Operations:
     heads, shared = letters["batch"] * letters["heads"], letters["batch"] * letters["kv_heads"]
     queries = heads * letters["queries"] * depth
     new = shared * letters["queries"] * (depth + value_depth)
-    found: Operations = (Stream("plan", (), ()),) * letters["kernels"]
+    found: Operations = (Stream(Kind.COPY, (), (), label="plan"),) * letters["kernels"]
     if letters["rotated"]:
-        found += (Stream("rotary", (2 * queries, 2 * new), (size * queries, kept_size * new)),)
+        read, written = (2 * queries, 2 * new), (size * queries, kept_size * new)
+        found += (Stream(Kind.ELEMENTWISE, read, written, label="rotary"),)
     if letters["stored"]:
-        found += (Stream("cache", (size * new,), (kept_size * new,)),)
+        found += (_copy("cache", size * new, kept_size * new),)
     if letters["cast"]:
-        found += (Stream("cast", (2 * queries,), (queries,)),)
+        found += (_copy("cast", 2 * queries, queries),)
     attention = Attention(
         Pass.FORWARD, heads, letters["heads"] // letters["kv_heads"], letters["queries"],
         letters["keys"], depth, value_depth, size, bool(letters["causal"]), letters["window"],
@@ -280,19 +298,21 @@ OPERATORS: dict[str, Operator] = {
     "rnn_vanilla": _recurrence_of(RNN),
     "rnn_lstm": _recurrence_of(LSTM),
     "rnn_gru": _recurrence_of(GRU),
-    "softmax": _stream("softmax", 1, 3),
-    "layernorm": _stream("layernorm", 1, 2),
-    "rmsnorm": _stream("rmsnorm", 1, 2),
-    **{name: _stream("elementwise", 2) for name in ("add", "sub", "mul", "div", "pow")},
-    **{name: _stream("affine", 1) for name in ("addu", "subu", "mulu", "divu")},
-    "powu": _stream("power", 1),
+    "softmax": _stream(Kind.SOFTMAX, passes=3),
+    "layernorm": _stream(Kind.LAYER_NORM, passes=2),
+    "rmsnorm": _stream(Kind.NORMALIZATION, passes=2),
+    **{name: _stream(Kind.ELEMENTWISE, reads=2) for name in ("add", "sub", "mul", "div", "pow")},
     **{
-        name: _stream(name, 1)
+        name: _stream(Kind.FUNCTION, function="affine") for name in ("addu", "subu", "mulu", "divu")
+    },
+    "powu": _stream(Kind.FUNCTION, function="power"),
+    **{
+        name: _stream(Kind.FUNCTION, function=name)
         for name in ("relu", "gelu", "tanh", "sigmoid", "silu", "exp", "sqrt", "erf")
     },
     # Two halves come in, the product of one with the function of the other goes out.
-    "silu_mul_act": _stream("elementwise", 2),
-    "gelu_mul_act": _stream("elementwise", 2),
+    "silu_mul_act": _stream(Kind.ELEMENTWISE, reads=2),
+    "gelu_mul_act": _stream(Kind.ELEMENTWISE, reads=2),
     "attention": Operator(
         "attention",
         {
@@ -317,11 +337,6 @@ OPERATORS: dict[str, Operator] = {
         describe="fused attention",
     ),
 }
-
-
-def find_operator(network: str) -> Operator | None:
-    """Return the operator of a row's network ("op:gemm"), None where none is known."""
-    return OPERATORS.get(network.removeprefix("op:"))
 
 
 def read_shape(name: str, shape: Mapping[str, Any], complaints: list[str]) -> dict[str, int]:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import re
 
-from paleo.errors import near
-from paleo.hardware import Device, Network, device_names, find_device, find_network, network_names
-from paleo.tensor import PRECISIONS
-
-__all__ = ["UnmappedError", "device_of", "dtype_of", "library_of", "link_of", "plain"]
+from paleo.cluster import Device, Network, device_names, find_device, find_network, network_names
+from paleo.core.errors import near, near_or_known
+from paleo.core.tensor import PRECISIONS
 
 _BRACKETS = re.compile(r"\([^()]*\)")
 _SIZE = re.compile(r"\b\d+ ?gi?b\b")
@@ -127,8 +125,7 @@ def dtype_of(text: str, device: Device, *, is_net: bool, tf32: bool = False) -> 
     if not text:
         found = ["fp32"]
     if len(found) != 1:
-        known = near(text, PRECISIONS) or f"; there are: {', '.join(PRECISIONS)}"
-        raise UnmappedError(f"unknown precision {text!r}{known}")
+        raise UnmappedError(f"unknown precision {text!r}{near_or_known(text, PRECISIONS)}")
     dtype = found[0]
     if dtype == "fp32" and tf32 and "tf32" in device.peaks:
         return "tf32"

@@ -7,13 +7,12 @@ been turned into the time of what it counts. Percentiles interpolate between the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.quantity import Array
-from paleo.validate.cases import Cases
-
-__all__ = ["Group", "Statistics", "grouped", "statistics"]
+from paleo.core.attributes import attributes
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Array, np
+from paleo.measure.validate.cases import Cases
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,7 @@ class Statistics:
         """Return the values under the keys of the JSON output."""
         return {
             "count": self.count,
-            "median_error": self.median,
-            "mean_error": self.mean,
+            **attributes(self, "median", "mean", unit="error"),
             "bias": self.bias,
             "p90_error": self.p90,
             "worst_error": self.worst_error,
@@ -46,8 +44,6 @@ class Statistics:
 
 def statistics(predicted: Array, measured: Array) -> Statistics:
     """Return the statistics of predictions, of which NaN are left out."""
-    import numpy as np
-
     known = np.isfinite(predicted)
     if not known.any():
         return Statistics(0)
@@ -84,8 +80,7 @@ class Group:
             "cost_model": self.cost_model,
             **self.labels,
             **self.statistics.to_dict(),
-            "worst_id": self.worst_id,
-            "worst_shape": self.worst_shape,
+            **attributes(self, "worst_id", "worst_shape"),
         }
 
 
@@ -103,8 +98,6 @@ def grouped(
 
 
 def _groups(cases: Cases, keys: Sequence[str]) -> Iterator[tuple[dict[str, str], Array]]:
-    import numpy as np
-
     if not keys:
         yield {}, np.arange(len(cases))
         return

@@ -7,29 +7,30 @@ rows of other tables are counted.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from paleo.errors import HardwareError, MeasurementError, Mistakes, SettingError, near
-from paleo.extras import extra
-from paleo.hardware import Device
-from paleo.quantity import Array
-from paleo.tensor import element_size
-from paleo.validate.cases import KEYS, Cases, OperatorPart, Part, Unpredicted, join
-from paleo.validate.places import UnmappedError, device_of
-from paleo.values import MAX_SIZE
-
-__all__ = ["OPERATORS", "Selection", "operator_cases"]
+from paleo.cluster import Device
+from paleo.core.checks import MAX_SIZE
+from paleo.core.errors import HardwareError, MeasurementError, Mistakes, SettingError, near_or_known
+from paleo.core.frozen import dataclass
+from paleo.core.optional import extra, package_folders
+from paleo.core.quantity import Array, np
+from paleo.core.tensor import element_size
+from paleo.measure.validate.cases import KEYS, CaseGroup, Cases, OperatorGroup, Unpredicted, join
+from paleo.measure.validate.spellings import UnmappedError, device_of
 
 #: The framework whose tables are taken unless told otherwise.
 _FRAMEWORK = "sglang"
 #: Element types of tables.
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8"}
+
+_Columns: TypeAlias = Mapping[str, Array]
+_Letters: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class _Family:
     kind: str
     columns: tuple[str, ...]
     dtype: str
-    letters: Callable[[Mapping[str, Array], str, str, bool], dict[str, Any]]
+    letters: Callable[[_Columns, str, str, bool], _Letters]
     cache_dtype: str = ""
     also: tuple[str, ...] = ()
 
@@ -89,10 +90,8 @@ class _Family:
 # the shortest latencies show.
 
 
-def _gemm(
-    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
-) -> dict[str, Any]:
-    letters: dict[str, Any] = {"M": columns["m"], "N": columns["n"], "K": columns["k"]}
+def _gemm(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Letters:
+    letters: _Letters = {"M": columns["m"], "N": columns["n"], "K": columns["k"]}
     if dtype != "fp8":
         return letters | {"quantized": 0, "kernels": 0}
     if framework == "trtllm":
@@ -100,9 +99,7 @@ def _gemm(
     return letters | {"quantized": 1, "kernels": 0}
 
 
-def _heads(columns: Mapping[str, Array], framework: str, kv_bytes: int) -> dict[str, Any]:
-    import numpy as np
-
+def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
     depth = columns["head_dim"]
     # Keys of 192 features are those of models whose values have 128.
     values = np.where(depth == 192, 128, depth) if framework == "sglang" else depth
@@ -122,9 +119,7 @@ def _heads(columns: Mapping[str, Array], framework: str, kv_bytes: int) -> dict[
     }
 
 
-def _context(
-    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
-) -> dict[str, Any]:
+def _context(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Letters:
     found = _heads(columns, framework, int(is_narrow and dtype != "fp8"))
     found |= {"queries": columns["isl"], "keys": columns["isl"] + columns["step"]}
     if framework == "trtllm":
@@ -134,9 +129,7 @@ def _context(
     return found
 
 
-def _generation(
-    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
-) -> dict[str, Any]:
+def _generation(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Letters:
     found = _heads(columns, framework, int(is_narrow and dtype != "fp8"))
     # The new key is one of the keys.
     found |= {"queries": 1, "keys": columns["step"] + 1, "cast": int(is_narrow)}
@@ -147,9 +140,7 @@ def _generation(
     return found
 
 
-def _encoder(
-    columns: Mapping[str, Array], framework: str, dtype: str, is_narrow: bool
-) -> dict[str, Any]:
+def _encoder(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Letters:
     bare = {**columns, "num_key_value_heads": columns["num_heads"]}
     found = _heads(bare, framework, 0)
     alone = {"value_dim": columns["head_dim"], "causal": 0, "stored": 0, "kernels": 0}
@@ -187,9 +178,9 @@ def operator_cases(place: str | os.PathLike[str], selection: Selection | None = 
     chosen = selection or Selection()
     tables = _chosen(_found(place), chosen)
     mistakes = Mistakes()
-    found = [mistakes.check(_read, table, chosen.dtypes) for table in tables]
+    found = mistakes.check_all(lambda table: _read(table, chosen.dtypes), tables)
     mistakes.raise_as(MeasurementError)
-    return join([cases for cases in found if cases is not None])
+    return join(found)
 
 
 def _found(place: str | os.PathLike[str]) -> list[_Table]:
@@ -199,29 +190,17 @@ def _found(place: str | os.PathLike[str]) -> list[_Table]:
     if root.is_file():
         return [_table(root)]
     if not root.is_dir():
-        folder = _package(name)
-        if folder is None:
+        module = name.replace("-", "_")
+        folders = package_folders(module) if module.isidentifier() else []
+        if not folders:
             raise MeasurementError(
                 f"{name}: no such file or folder, and no such package is installed"
             )
-        root = folder
+        root = folders[0]
     paths = sorted(root.rglob("*.parquet"))
     if not paths:
         raise MeasurementError(f"{name}: there are no Parquet files in it")
     return [_table(path) for path in paths]
-
-
-def _package(name: str) -> Path | None:
-    """Return the folder of an installed package, without importing it."""
-    module = name.replace("-", "_")
-    if not module.isidentifier():
-        return None
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):  # a module without a spec, such as __main__
-        return None
-    folders = spec.submodule_search_locations if spec else None
-    return Path(next(iter(folders))) if folders else None
 
 
 def _table(path: Path) -> _Table:
@@ -235,41 +214,37 @@ def _table(path: Path) -> _Table:
 def _chosen(tables: list[_Table], selection: Selection) -> list[_Table]:
     """Return the tables that are selected, of each the newest version unless some are named."""
     mistakes = Mistakes()
-    for option, wanted, names in (
-        ("system", selection.systems, {table.system for table in tables}),
-        ("operator", selection.operators, {table.operator for table in tables}),
-        ("framework", selection.frameworks, {table.framework for table in tables}),
-        ("version", selection.versions, {table.version for table in tables}),
-    ):
-        for name in wanted:
+    wanted = {
+        "system": selection.systems,
+        "operator": selection.operators,
+        "framework": selection.frameworks,
+        "version": selection.versions,
+    }
+    for option, chosen in wanted.items():
+        names = {getattr(table, option) for table in tables}
+        for name in chosen:
             if name not in names:
-                known = near(name, names) or f"; there are: {', '.join(sorted(names - {''}))}"
+                known = near_or_known(name, sorted(names - {""}))
                 mistakes.add(f"{option}: there are no operator tables of {name!r}{known}")
     for dtype in selection.dtypes:
         if dtype not in _DTYPES.values():
             known = ", ".join(sorted(set(_DTYPES.values())))
             mistakes.add(f"dtype: no operator tables of {dtype!r} are modelled; there are: {known}")
     mistakes.raise_as(SettingError)
-    frameworks = selection.frameworks
-    if not frameworks and any(table.framework == _FRAMEWORK for table in tables):
-        frameworks = (_FRAMEWORK, "")
+    if not selection.frameworks and any(table.framework == _FRAMEWORK for table in tables):
+        wanted["framework"] = (_FRAMEWORK, "")
     kept = [
         table
         for table in tables
-        if (not selection.systems or table.system in selection.systems)
-        and (not selection.operators or table.operator in selection.operators)
-        and (not frameworks or table.framework in frameworks)
-        and (not selection.versions or table.version in selection.versions)
+        if all(not chosen or getattr(table, option) in chosen for option, chosen in wanted.items())
     ]
     if not selection.versions:
         newest: dict[tuple[str, ...], _Table] = {}
         for table in kept:
-            key = (table.system, table.framework, table.operator)
-            known_table = newest.get(key)
-            if not table.system:
-                newest[(*key, os.fspath(table.path))] = table
-            elif known_table is None or _order(table.version) > _order(known_table.version):
-                newest[key] = table
+            path = "" if table.system else os.fspath(table.path)
+            key = (table.system, table.framework, table.operator, path)
+            versions = (newest.get(key, table), table)
+            newest[key] = max(versions, key=lambda version: _order(version.version))
         kept = list(newest.values())
     if not kept:
         raise SettingError("no operator table has all that was selected")
@@ -301,7 +276,7 @@ def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
         raise MeasurementError(f"{table.path}: not a Parquet file: {text}") from None
     _check(table, family, columns)
     system = table.system or _one(columns, "device")
-    rows = _Rows(columns, len(columns["latency"]), system)
+    rows = _Rows(len(columns["latency"]), system)
     words = columns[family.dtype]
     for word in sorted(set(words.tolist())):
         dtype = _DTYPES.get(word)
@@ -316,17 +291,17 @@ def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
     if "num_key_value_heads" in columns:
         uneven = columns["num_heads"] % columns["num_key_value_heads"] != 0
         rows.leave_out(f"{table.operator}: heads that do not share keys evenly", uneven)
-    device: Device | None = None
     try:
         device = device_of(system)
-        for word in sorted(set(words[rows.left].tolist())):
-            try:
-                device.peak(_DTYPES[word])  # says which types it has
-            except HardwareError as error:
-                rows.leave_out(str(error.mistakes[0]), words == word)
     except UnmappedError as error:
         rows.leave_out(str(error), rows.left)
-    if device is None or not rows.left.any():
+        return _none(rows.reasons)
+    for word in sorted(set(words[rows.left].tolist())):
+        try:
+            device.peak(_DTYPES[word])  # says which types it has
+        except HardwareError as error:
+            rows.leave_out(str(error.mistakes[0]), words == word)
+    if not rows.left.any():
         return _none(rows.reasons)
     return _cases(table, family, columns, rows, device)
 
@@ -334,9 +309,7 @@ def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
 class _Rows:
     """Which rows of a table are predicted, and why the others are not."""
 
-    def __init__(self, columns: Mapping[str, Array], count: int, system: str) -> None:
-        import numpy as np
-
+    def __init__(self, count: int, system: str) -> None:
         self.system = system
         self.left: Array = np.ones(count, bool)
         self.reasons: list[Unpredicted] = []
@@ -359,18 +332,16 @@ def _columns(table: _Table, family: _Family, file: Any) -> dict[str, Array]:
     return {name: _column(read.column(name)) for name in read.column_names}
 
 
-def _cases(
-    table: _Table, family: _Family, columns: Mapping[str, Array], rows: _Rows, device: Device
-) -> Cases:
-    import numpy as np
-
+def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, device: Device) -> Cases:
     kept = rows.left.nonzero()[0]
     own = {name: values[kept] for name, values in columns.items()}
     sizes = own[family.cache_dtype or family.dtype]
     framework = (table.framework or _one(own, "framework")).lower()
     dtypes = np.array([_DTYPES[word] for word in own[family.dtype].tolist()], object)
-    parts: list[Part] = []
-    for places in _divided([dtypes.astype(str), sizes.astype(str)]):
+    parts: list[CaseGroup] = []
+    kinds = dtypes + " " + sizes
+    for kind in np.unique(kinds):
+        places = (kinds == kind).nonzero()[0]
         numbers = {
             name: values[places].astype(np.int64)
             for name, values in own.items()
@@ -379,7 +350,7 @@ def _cases(
         dtype = str(dtypes[places[0]])
         size = element_size(_DTYPES[sizes[places[0]]])
         letters = family.letters(numbers, framework, dtype, size == 1)
-        parts.append(OperatorPart(places, device, dtype, (), family.operator, "forward", letters))
+        parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {
         "source": rows.system,
         "stratum": np.array([f"{family.kind} {dtype}" for dtype in dtypes], object),
@@ -397,45 +368,23 @@ def _cases(
         "n_devices": "1",
         "file": os.fspath(table.path),
     }
-    count = len(kept)
-    labels = {
-        key: text if isinstance(text, np.ndarray) else np.full(count, text, object)
-        for key, text in texts.items()
-    }
+    labels = {key: np.full(len(kept), texts[key], object) for key in KEYS}
     where = table.where or table.path.stem
     ids = np.array([f"{where}/{table.operator}:{row}" for row in kept.tolist()], object)
-    measured = own["latency"] * 1e-3
-    columns_of_labels = {key: labels[key] for key in KEYS}
-    return Cases(measured, ids, columns_of_labels, tuple(parts), tuple(rows.reasons))
+    return Cases(own["latency"] * 1e-3, ids, labels, tuple(parts), tuple(rows.reasons))
 
 
-def _divided(columns: Sequence[Array]) -> list[Array]:
-    """Return the places of rows that agree in all columns."""
-    import numpy as np
-
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        _, own = np.unique(column, return_inverse=True)
-        codes = codes * (int(own.max()) + 1) + own
-    return [(codes == code).nonzero()[0] for code in np.unique(codes)]
-
-
-def _one(columns: Mapping[str, Array], name: str) -> str:
+def _one(columns: _Columns, name: str) -> str:
     values = columns.get(name)
     return "" if values is None or not len(values) else str(values[0])
 
 
 def _none(reasons: list[Unpredicted]) -> Cases:
-    import numpy as np
-
-    empty = np.array([], object)
-    return Cases(np.array([], float), empty, dict.fromkeys(KEYS, empty), (), tuple(reasons))
+    return replace(join([]), unpredicted=tuple(reasons))
 
 
-def _check(table: _Table, family: _Family, columns: Mapping[str, Array]) -> None:
+def _check(table: _Table, family: _Family, columns: _Columns) -> None:
     """Raise MeasurementError for times and sizes that nothing can have."""
-    import numpy as np
-
     mistakes = Mistakes(os.fspath(table.path))
     for name in (*family.columns, *family.also, "latency"):
         if name not in columns:
@@ -463,8 +412,6 @@ def _check(table: _Table, family: _Family, columns: Mapping[str, Array]) -> None
 
 def _column(column: Any) -> Array:
     """Return a column as an array: of objects where it has texts."""
-    import numpy as np
-
     values: Array = column.to_numpy()
     if values.dtype.kind == "O":
         return np.array(["" if value is None else str(value) for value in values], object)

@@ -18,17 +18,15 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from paleo.errors import Mistakes, SettingError, near
-from paleo.graph import infer_nodes
-from paleo.layers import LAYERS
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.values import MAX_SIZE, shown, whole
-
-__all__ = ["BYPASSES", "MAX_FIRE", "squeezenet"]
+from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
+from paleo.core.errors import Mistakes, SettingError, near
+from paleo.core.frozen import dataclass
+from paleo.net.graph import infer_nodes
+from paleo.net.layers import LAYERS
+from paleo.net.spec import LayerSpec, NetSpec
 
 #: The kinds of bypass: around no module, those that keep the channels, all.
 BYPASSES = ("none", "simple", "complex")
@@ -127,7 +125,7 @@ def squeezenet(
     maker.add("softmax", "Softmax", num_classes=num_classes)
     net = NetSpec(name or _name(given, bypass), tuple(maker.layers), source=_SOURCE)
     mistakes = Mistakes()
-    infer_nodes(net, None, mistakes)
+    infer_nodes(net, mistakes)
     if mistakes:  # each setting is right by itself
         raise SettingError(f"too large together: {mistakes.found[0]}")
     return net
@@ -246,7 +244,7 @@ def _check_ranges(given: Mapping[str, Any], bypass: str, name: str | None) -> No
         try:
             if key in ("pct3x3", "sr"):
                 _check_share(value, above=key == "sr")
-            elif whole(value, 0 if key == "incr_e" else 1) > MAX_FIRE and key == "num_fire":
+            elif whole_number(value, 0 if key == "incr_e" else 1) > MAX_FIRE and key == "num_fire":
                 raise ValueError(f"expected {MAX_FIRE} at most, got {shown(value)}")
         except ValueError as error:
             mistakes.add(f"{key}: {error}")
@@ -260,8 +258,7 @@ def _check_ranges(given: Mapping[str, Any], bypass: str, name: str | None) -> No
 
 def _check_share(value: Any, above: bool) -> None:
     """Raise ValueError unless a value is a number from 0 (or above 0) to 1."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value <= 1 or (above and not value):  # NaN is in no range
+    if not is_number(value) or not 0 <= value <= 1 or (above and not value):  # NaN is in no range
         span = "above 0, up to 1" if above else "from 0 to 1"
         raise ValueError(f"expected a number {span}, got {shown(value)}")
 

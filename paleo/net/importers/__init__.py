@@ -1,17 +1,26 @@
 """Nets of other frameworks: which importer reads what.
 
 Each importer is a folder in this one, and needs a library of its own. It is imported when a
-net of its kind is read.
+net of its kind is read. Other packages add importers by entry points of the group
+`paleo.importers`: the name is the end of the names of the files that it reads, without the dot, and
+the module has what those here have.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
+from collections.abc import Mapping
 from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
 
-from paleo.errors import NetSpecError
-from paleo.importers.base import PHASES, PYTHON, UNKNOWN, ImportOptions
-from paleo.netspec import NetSpec
+from paleo.core.errors import NetSpecError
+from paleo.core.plugins import broken, entry_points, load
+from paleo.net.importers.base import PHASES, PYTHON, UNKNOWN, ImportOptions
+from paleo.net.spec import NetSpec
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = [
     "IMPORTERS",
@@ -31,6 +40,8 @@ IMPORTERS = {
     "onnx": (".onnx",),
     "pytorch": (PYTHON,),
 }
+#: The word for an importer of another package in messages.
+_KIND = "importer of files that end in"
 
 
 def importer_of(target: str) -> str | None:
@@ -38,7 +49,28 @@ def importer_of(target: str) -> str | None:
     if target.startswith(PYTHON):
         return "pytorch"
     suffix = PurePath(target).suffix.lower()
-    return next((name for name, ends in IMPORTERS.items() if suffix in ends), None)
+    if suffix in ("", ".json"):
+        return None
+    built_in = next((name for name, ends in IMPORTERS.items() if suffix in ends), None)
+    return built_in or (suffix[1:] if suffix[1:] in _plugins() else None)
+
+
+@functools.cache
+def _plugins() -> Mapping[str, EntryPoint]:
+    """Return the importers of other packages, by the end of file names."""
+    ends = [end.removeprefix(".") for ends in IMPORTERS.values() for end in ends]
+    return entry_points(_KIND, "paleo.importers", ["json", *ends])
+
+
+def _module(importer: str) -> Any:
+    """Return an importer's module: ours, or that of another package; raises PluginError."""
+    if importer in IMPORTERS:
+        return importlib.import_module(f"paleo.net.importers.{importer}")
+    entry = _plugins()[importer]
+    module = load(entry, _KIND)
+    if not callable(getattr(module, "read", None)):
+        raise broken(entry, _KIND, "it has no function named read")
+    return module
 
 
 #: What people have beside a net, by the end of its name, and what to give instead.
@@ -65,8 +97,7 @@ def read(importer: str, target: str, options: ImportOptions) -> NetSpec:
 
     Raises NetSpecError with every mistake, and if the importer's library is missing.
     """
-    module = importlib.import_module(f"paleo.importers.{importer}")
-    net: NetSpec = module.read(target, options)
+    net: NetSpec = _module(importer).read(target, options)
     return net
 
 
@@ -75,7 +106,7 @@ def read_bytes(importer: str, data: bytes, target: str, options: ImportOptions) 
 
     No file is opened. Raises NetSpecError as `read`, and if what the importer reads is no file.
     """
-    module = importlib.import_module(f"paleo.importers.{importer}")
+    module = _module(importer)
     if not hasattr(module, "read_bytes"):
         raise NetSpecError(f"{target}: names code, not a file")
     net: NetSpec = module.read_bytes(data, target, options)

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
-from paleo.errors import Mistakes, SettingError, near
-from paleo.importers.base import PHASES, UNKNOWN, ImportOptions
-from paleo.values import check_choice
+from paleo.core.checks import check_choice
+from paleo.core.errors import Mistakes, SettingError, near
+from paleo.net.importers import IMPORTERS
+from paleo.net.importers.base import PHASES, UNKNOWN, ImportOptions
 
-__all__ = [
-    "LOOKED_AT",
-    "not_looked_at",
-    "option_words",
-    "parse_dim",
-    "parse_input",
-    "parse_options",
-]
-
-#: Which importers look at an option, and what their nets are.
+#: Which importers look at an option, and what their nets are. One of another package may look at
+#: all of them.
 LOOKED_AT = {
     "input": (("caffe", "onnx", "pytorch"), "of another framework"),
     "dim": (("onnx",), "an ONNX file"),
     "phase": (("caffe", "pytorch"), "a prototxt or PyTorch module"),
     "unknown": (("caffe", "onnx", "pytorch"), "of another framework"),
 }
-_CHOICES = {"phase": PHASES, "unknown": UNKNOWN}
 
 
 def not_looked_at(option: str, importers: Collection[str | None]) -> str:
     """Return what the nets of these importers are not, if none looks at an option; else ""."""
-    own, what = LOOKED_AT[option]
-    return "" if any(importer in own for importer in importers) else what
+    built_in, what = LOOKED_AT[option]
+    plugins = set(importers) - {*IMPORTERS, None}
+    return "" if plugins or set(importers) & set(built_in) else what
 
 
 def parse_input(text: str) -> tuple[str | None, tuple[int, ...]]:
@@ -60,6 +54,14 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 20
 
 
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
+    "input": parse_input,
+    "dim": parse_dim,
+    "phase": lambda value: check_choice("--phase", value, PHASES),
+    "unknown": lambda value: check_choice("--unknown", value, UNKNOWN),
+}
+
+
 def parse_options(text: str, importer: str | None) -> ImportOptions:
     """Return the options that a line says, as a command has them: --input=1x3x224x224 --dim N=1.
 
@@ -69,9 +71,7 @@ def parse_options(text: str, importer: str | None) -> ImportOptions:
     import shlex  # here: commands need the rest alone
 
     mistakes = Mistakes()
-    inputs: list[tuple[str | None, tuple[int, ...]]] = []
-    dims: dict[str, int] = {}
-    chosen: dict[str, str] = {}
+    said: dict[str, list[Any]] = {option: [] for option in LOOKED_AT}
     try:
         words = shlex.split(text)
     except ValueError:
@@ -81,28 +81,23 @@ def parse_options(text: str, importer: str | None) -> ImportOptions:
         word = words.pop()
         name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--") or name not in LOOKED_AT:
-            known, said = [f"--{each}" for each in LOOKED_AT], word.partition("=")[0]
-            hint = near(said, known) or f" (there are: {', '.join(known)})"
-            mistakes.add(f"options: unknown option {said!r}{hint}")
+            known, unknown = [f"--{each}" for each in LOOKED_AT], word.partition("=")[0]
+            hint = near(unknown, known) or f" (there are: {', '.join(known)})"
+            mistakes.add(f"options: unknown option {unknown!r}{hint}")
             continue
         if not equals:
             value = words.pop() if words else ""
         if what := not_looked_at(name, [importer]):
             mistakes.add(f"--{name}: the net is not {what}")
         try:
-            if name == "input":
-                inputs.append(parse_input(value))
-            elif name == "dim":
-                dims.update([parse_dim(value)])
-            else:
-                check_choice(f"--{name}", value, _CHOICES[name])
-                chosen[name] = value
+            said[name].append(_PARSERS[name](value))
         except SettingError as error:
             mistakes.include(error)
         except ValueError as error:
             mistakes.add(f"--{name}: {error}")
     mistakes.raise_as(SettingError)
-    return ImportOptions(tuple(inputs), dims, **chosen)
+    chosen = {name: said[name][-1] for name in ("phase", "unknown") if said[name]}
+    return ImportOptions(tuple(said["input"]), dict(said["dim"]), **chosen)
 
 
 def option_words(options: ImportOptions, importer: str | None) -> list[str]:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from paleo.layers.base import Kept, Layer, Operations, ShapeError, batch_of, layer_type
-from paleo.layers.keys import Flag, Whole, key
-from paleo.quantity import product
-from paleo.tensor import Shape, format_shapes
-from paleo.work import Attention as AttentionWork
-from paleo.work import Pass
-
-__all__ = ["Attention"]
+from paleo.core.operations import Attention as AttentionWork
+from paleo.core.operations import Pass
+from paleo.core.quantity import product
+from paleo.core.tensor import Shape, Shapes, format_shapes
+from paleo.net.layers.base import Layer, MemoryNeeds, Operations, ShapeError, batch_of, layer_type
+from paleo.net.layers.fields import Flag, Whole, key
 
 
 @layer_type("Attention")
@@ -23,14 +21,16 @@ class Attention(Layer):
 
     num_parents: ClassVar[tuple[int, int | None]] = (3, 3)
 
-    causal: bool = key(Flag(), "whether a query sees only the keys up to its own position", False)
+    causal: bool = key(
+        Flag(), "whether a query sees only the keys up to its own position", default=False
+    )
     window: int | None = key(
         Whole(optional=True),
         "the most keys that a query sees, the last up to its own; by default all",
-        None,
+        default=None,
     )
 
-    def _sizes(self, inputs: tuple[Shape, ...]) -> tuple[Any, ...]:
+    def _sizes(self, inputs: Shapes) -> tuple[Any, int, Any, Any, int, int]:
         """Return heads with the batch, queries' heads for one of keys, T, S, d, and d of values."""
         q, k, v = inputs
         if not len(q) == len(k) == len(v) >= 4:
@@ -43,34 +43,17 @@ class Attention(Layer):
         heads = batch_of(inputs) * product(q[1:-2])
         return heads, int(q[-3] // k[-3]), q[-2], k[-2], int(q[-1]), int(v[-1])
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         self._sizes(inputs)
         if self.window is not None and not self.causal:
             raise ShapeError("a window ends at the query's own position, so causal must be true")
         return (batch_of(inputs), *inputs[0][1:-1], inputs[2][-1])
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        if direction is Pass.WEIGHT_GRADIENT:
-            return ()
-        heads, sharing, queries, keys, depth, value_depth = self._sizes(inputs)
-        return (
-            AttentionWork(
-                direction,
-                heads,
-                sharing,
-                queries,
-                keys,
-                depth,
-                value_depth,
-                element_size,
-                self.causal,
-                self.window or 0,
-            ),
-        )
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        sizes, window = self._sizes(inputs), self.window or 0
+        return (AttentionWork(direction, *sizes, element_size, self.causal, window),)
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # Scores are computed again, from the logarithm of each row's sum, in 4 bytes.
         heads, _, queries, *_ = self._sizes(inputs)
-        return Kept(inputs=(0, 1, 2), output=True, saved=4 * heads * queries)
+        return MemoryNeeds(inputs=(0, 1, 2), output=True, saved=4 * heads * queries)

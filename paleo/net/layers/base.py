@@ -3,7 +3,11 @@
 A layer knows shapes, parameters and the operations of each pass. It holds only what its
 net file says; batch size, input shapes and element size are arguments. To add a type:
 one subclass of Layer in a file of this folder, its keys declared with `key`, registered
-with `@layer_type("Name")`, and the file imported in `paleo/layers/__init__.py`.
+with `@layer_type("Name")`. The folder finds its files by itself.
+
+What others ask of a layer, whether it is pointwise or a loss, it says by its traits (`is_...` and
+the like, below): nobody asks for its type. Their defaults are right, if not the quickest, for a
+type that says nothing.
 """
 
 from __future__ import annotations
@@ -12,13 +16,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, dataclass_transform
 
-from paleo.layers.keys import Key, key
-from paleo.quantity import Quantity, is_array
-from paleo.registry import Registry
-from paleo.tensor import Shape, format_shape, num_elements
-from paleo.work import Operation, Pass, Stream
-
-__all__ = ["LAYERS", "Kept", "Layer", "ShapeError", "layer_type"]
+from paleo.core.operations import Kind, Operation, Pass, Stream
+from paleo.core.quantity import Quantity, is_array
+from paleo.core.registry import Registry
+from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
+from paleo.net.layers.fields import Key, key
 
 Operations = tuple[Operation, ...]
 
@@ -34,14 +36,14 @@ class ShapeError(ValueError):
         self.key = key
 
 
-class Kept(NamedTuple):
+class MemoryNeeds(NamedTuple):
     """What a layer needs in memory besides its output and its gradients.
 
     `inputs` (by position) and `output` are what its backward pass needs, so that they stay.
     `own` are bytes of tensors that it makes on the way and that stay too; what it makes for
     the backward pass alone, such as a mask, is `saved`. `forward` and `backward` are bytes
     that a pass takes and gives back at its end. A `view` is in the memory of its first input.
-    Of the inputs `handed`, the gradient is that of the output as it is, or, where `pieces`
+    Of the inputs `aliased`, the gradient is that of the output as it is, or, where `pieces`
     says so, a piece of it each. Where it `ends`, no gradient goes on.
     """
 
@@ -52,7 +54,7 @@ class Kept(NamedTuple):
     forward: Quantity = 0
     backward: Quantity = 0
     view: bool = False
-    handed: tuple[int, ...] = ()
+    aliased: tuple[int, ...] = ()
     pieces: bool = False
     ends: bool = False
 
@@ -70,12 +72,60 @@ class Layer(ABC):
     keys: ClassVar[Mapping[str, Key]] = {}
     #: The `type` in a net file.
     type_name: ClassVar[str] = ""
+    #: What it keeps for its backward pass, where that is the same for all shapes.
+    kept: ClassVar[MemoryNeeds | None] = None
     #: How many parents it takes: (least, most); no upper bound if None.
     num_parents: ClassVar[tuple[int, int | None]] = (1, 1)
+
+    # Traits: what others ask of a layer, in place of its type. These are the defaults.
+
     #: Whether samples come in here: its first dimension is the batch.
     is_input: ClassVar[bool] = False
     #: Whether it is known what it does; else, some of its operations are Unpriced.
     is_known: ClassVar[bool] = True
+    #: Whether it takes each element by itself, so that it can run in the kernel before it.
+    is_pointwise: ClassVar[bool] = False
+    #: Whether it takes statistics of the batch in training; in inference it is pointwise.
+    takes_statistics: ClassVar[bool] = False
+    #: Whether it hands its input on as it is in inference, as dropout does.
+    is_training_only: ClassVar[bool] = False
+    #: Whether its output always has its first input's shape.
+    keeps_shape: ClassVar[bool] = False
+    #: Whether its output is all of its input, where that is in memory.
+    is_view: ClassVar[bool] = False
+    #: Whether its output's elements are some of its inputs', or zeros, and nothing is computed.
+    only_moves: ClassVar[bool] = False
+    #: Whether behind its first operation there may be that of a bias.
+    adds_bias: ClassVar[bool] = False
+    #: Whether filters slide over its input, by an algorithm that can be chosen.
+    is_convolution: ClassVar[bool] = False
+    #: Whether it is the way back of such a convolution.
+    is_transposed: ClassVar[bool] = False
+    #: Whether it judges results, so that who runs the net has what it reads; in training, as loss.
+    is_judge: ClassVar[bool] = False
+    is_loss: ClassVar[bool] = False
+
+    @property
+    def leads(self) -> bool:
+        """Whether its kernels take on pointwise layers that read what they make."""
+        return False
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        """The layers that run one after the other as this one, which joins them."""
+        return (self,)
+
+    def index_limit(self, k: int, inputs: Shapes) -> int | None:
+        """Return below what the whole numbers are that input k is; None if it is no indices."""
+        return None
+
+    def keeping_shape(self) -> Layer:
+        """Return what stands for it where no layer has one output a sample by habit of 2017."""
+        return self
+
+    def of_shape(self, shape: Shape) -> Layer:
+        """Return an input of samples of another shape, batch first; any other layer is as it is."""
+        return self
 
     @classmethod
     def is_source(cls) -> bool:
@@ -117,21 +167,22 @@ class Layer(ABC):
         return type(self)(**{**vars(self), **values})
 
     @abstractmethod
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         """Return the output's shape; raises ShapeError if the inputs do not fit."""
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def num_params(self, inputs: Shapes) -> int:
         """Return the number of trainable parameters."""
         return 0
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        """Return what the device does in this pass; nothing for a view of its input."""
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        """Return what the device does in this pass; nothing for a view of its input.
+
+        Nobody asks for the gradient of parameters where there are none.
+        """
         return ()
 
     def input_gradient(
-        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
     ) -> Operations:
         """Return what the device does for the gradients of those inputs that are `needed`.
 
@@ -139,7 +190,7 @@ class Layer(ABC):
         """
         return self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return this layer for other inputs: what followed from the old ones follows from these.
 
         Keys that could be derived, such as the channels that a filter takes, are; what the
@@ -148,13 +199,13 @@ class Layer(ABC):
         """
         return self
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         """Return what it needs in memory, where the gradients of the inputs `needed` are computed.
 
         By default the most: a type that does not say keeps its inputs and its output. Those
         of this package keep what PyTorch's operators do (its tools/autograd/derivatives.yaml).
         """
-        return Kept(inputs=tuple(range(len(inputs))), output=True)
+        return self.kept or MemoryNeeds(inputs=tuple(range(len(inputs))), output=True)
 
     def shard(self, splits: int) -> Layer:
         """Return the slice of this layer that one of `splits` devices holds.
@@ -164,7 +215,7 @@ class Layer(ABC):
         return self
 
 
-LAYERS: Registry[type[Layer]] = Registry("layer type")
+LAYERS: Registry[type[Layer]] = Registry("layer type", "paleo.layers")
 
 _L = TypeVar("_L", bound=type[Layer])
 
@@ -198,16 +249,12 @@ def image(shape: Shape, rank: int) -> tuple[Shape, tuple[Any, ...], Any]:
     return shape[: -rank - 1], shape[-rank - 1 : -1], shape[-1]
 
 
-def batch_of(inputs: tuple[Shape, ...]) -> Quantity:
+def batch_of(inputs: Shapes) -> Quantity:
     """Return the batch of several inputs, of which some may be the same for every sample.
 
     Those have a first dimension of 1, and take part as if they were repeated.
     """
-    found: Quantity = 1
-    for shape in inputs:
-        if not is_one(shape[0]):
-            found = shape[0]
-    return found
+    return next((shape[0] for shape in reversed(inputs) if not is_one(shape[0])), 1)
 
 
 def is_one(size: Quantity) -> bool:
@@ -238,28 +285,60 @@ def share(channels: int, splits: int, key: str) -> int:
     return channels // splits
 
 
+def tensor_bytes(shapes: Shapes, element_size: int) -> tuple[Quantity, ...]:
+    """Return the bytes of a tensor of each shape."""
+    return tuple(element_size * num_elements(shape) for shape in shapes)
+
+
 def stream(
-    label: str,
+    kind: Kind,
+    direction: Pass,
     shape: Shape,
     element_size: int,
     reads: int = 1,
-    writes: int = 1,
     *,
     row: Quantity = 0,
-    passes: int = 1,
+    **said: Any,
 ) -> Operations:
-    """Return an operation that reads and writes tensors of this shape so many times.
+    """Return an operation that reads tensors of this shape, so many, and writes one.
 
-    It sums up rows of `row` elements, and reads those that the chip cannot keep in `passes`.
+    It sums up rows of `row` elements; what else is `said` are fields of Stream.
     """
     size = element_size * num_elements(shape)
     row_bytes = element_size * row
-    return (Stream(label, (size,) * reads, (size,) * writes, row=row_bytes, passes=passes),)
+    return (Stream(kind, (size,) * reads, (size,), row=row_bytes, direction=direction, **said),)
 
 
 def parameter_stream(
-    label: str, shape: Shape, num_params: int, element_size: int, reads: int = 1
+    kind: Kind, shape: Shape, num_params: int, element_size: int, reads: int = 1, **said: Any
 ) -> Operations:
     """Return the sums over `reads` tensors of this shape that are the parameters' gradient."""
     read = element_size * num_elements(shape)
-    return (Stream(label, (read,) * reads, (element_size * num_params,)),)
+    written = (element_size * num_params,)
+    return (Stream(kind, (read,) * reads, written, direction=Pass.WEIGHT_GRADIENT, **said),)
+
+
+def bias_stream(direction: Pass, output: Shape, num_biases: int, element_size: int) -> Operations:
+    """Return the pass that adds biases to an output, or that sums up their gradient."""
+    if not num_biases or direction is Pass.INPUT_GRADIENT:
+        return ()
+    if direction is Pass.FORWARD:
+        return stream(Kind.BIAS, direction, output, element_size)
+    return parameter_stream(Kind.BIAS, output, num_biases, element_size)
+
+
+class Copying(Layer):
+    """A pass over memory that reads its inputs and writes its output, and back."""
+
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds()
+    #: What its operations are, and what they are called if not as the type is.
+    kind: ClassVar[Kind] = Kind.COPY
+    label: ClassVar[str] = ""
+
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        reads = tensor_bytes(inputs, element_size)
+        writes = tensor_bytes((self.infer_shape(inputs),), element_size)
+        if direction is Pass.INPUT_GRADIENT:
+            reads, writes = writes, reads
+        label = self.label or self.type_name.lower()
+        return (Stream(self.kind, reads, writes, direction=direction, label=label),)

@@ -8,40 +8,56 @@ takes the *output* (N, H, W, C) to the *input* (N, P, Q, K).
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
-from paleo.layers.base import (
-    Kept,
+from paleo.core.operations import TURNED, Pass, Stream
+from paleo.core.operations import Convolution as ConvolutionWork
+from paleo.core.quantity import product
+from paleo.core.tensor import Shape, Shapes, format_shape
+from paleo.core.window import Axis, axes
+from paleo.net.layers.base import (
     Layer,
+    MemoryNeeds,
     Operations,
     ShapeError,
+    bias_stream,
     image,
     layer_type,
-    parameter_stream,
     share,
-    stream,
 )
-from paleo.layers.keys import (
+from paleo.net.layers.fields import (
     FilterShape,
     Flag,
     Ignored,
-    Name,
     PaddingKind,
     Sizes,
+    Spelling,
     Whole,
     Window,
     key,
 )
-from paleo.quantity import product
-from paleo.tensor import Shape, format_shape
-from paleo.window import Axis, axes
-from paleo.work import Convolution as ConvolutionWork
-from paleo.work import Pass
+from paleo.net.layers.functions import FUNCTIONS, spellings
+from paleo.net.layers.normalization import LRN, BatchNorm, InstanceNorm, L2Norm, LayerNorm
+from paleo.net.layers.pointwise import Activation, Pointwise
 
-__all__ = ["Convolution", "Deconvolution", "Filtered"]
-
-#: Names of an activation that does nothing.
-_IDENTITY = ("linear", "identity", "none")
+#: What the words for an activation mean; the last do nothing.
+_ACTIVATIONS = Spelling(
+    {name: Activation(function=name) for name in FUNCTIONS}
+    | {word: Activation(function=name) for word, name in spellings(FUNCTIONS, "aliases").items()}
+    | dict.fromkeys(("linear", "identity", "none"))
+)
+_BATCH_NORM = BatchNorm(affine=False)
+#: What those for a normalization mean.
+_NORMALIZERS = Spelling(
+    dict.fromkeys(("batch_norm", "batch_normalization", "bn"), _BATCH_NORM)
+    | {
+        "layer_norm": LayerNorm(num_dims=1, affine=False, bias_term=False),
+        "instance_norm": InstanceNorm(affine=False),
+        "l2_norm": L2Norm(),
+    }
+    | dict.fromkeys(("lrn", "local_response_norm"), LRN(local_size=5))
+)
 
 _STRIDES = "steps of the window, [1, height, width, 1]"
 PADDING = (
@@ -88,12 +104,16 @@ def window_output(along: tuple[Axis, ...], key: str) -> tuple[int, ...]:
 class Filtered(Layer):
     """What convolutions in either direction share."""
 
+    leads = True
+    adds_bias: ClassVar[bool] = True
+    is_convolution: ClassVar[bool] = True
+
     filter: tuple[int, ...]
-    activation_fn: str | None = key(Name(optional=True), _ACTIVATION, None)
-    normalizer_fn: str | None = key(Name(optional=True), _NORMALIZER, None)
-    bias: None = key(Ignored(), _BIAS, None)
-    dilations: tuple[int, ...] = key(Window(), _DILATIONS, [1, 1, 1, 1])
-    groups: int = key(Whole(), _GROUPS, 1)
+    activation_fn: str | None = key(_ACTIVATIONS, _ACTIVATION, default=None)
+    normalizer_fn: str | None = key(_NORMALIZERS, _NORMALIZER, default=None)
+    bias: None = key(Ignored(), _BIAS, default=None)
+    dilations: tuple[int, ...] = key(Window(), _DILATIONS, default=[1, 1, 1, 1])
+    groups: int = key(Whole(), _GROUPS, default=1)
 
     @property
     def rank(self) -> int:
@@ -101,16 +121,44 @@ class Filtered(Layer):
         return len(self.filter) - 2
 
     @property
-    def activation(self) -> str | None:
-        """The name of its activation, None if it has none or one that does nothing."""
-        return None if self.activation_fn in _IDENTITY else self.activation_fn
+    def activation(self) -> Activation | None:
+        """Its activation, None if it has none or one that does nothing."""
+        active: Activation | None = _ACTIVATIONS.meaning(self.activation_fn)
+        return active
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    @property
+    def normalization(self) -> Pointwise | None:
+        """Its normalization, without parameters; None if it has none."""
+        normalizing: Pointwise | None = _NORMALIZERS.meaning(self.normalizer_fn)
+        return normalizing
+
+    @property
+    def parts(self) -> tuple[Layer, ...]:
+        convolution = self.replace(activation_fn=None, normalizer_fn=None)
+        joined = (self.normalization, self.activation)
+        return (convolution, *(layer for layer in joined if layer is not None))
+
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         """Return what the convolution by itself needs: its input, for the filter's gradient.
 
         What is joined in it, normalization and activation, is not here.
         """
-        return Kept(inputs=(0,))
+        return MemoryNeeds(inputs=(0,))
+
+    def _check_split(self, splits: int) -> None:
+        """Raise ShapeError if it cannot be split over devices."""
+        if self.groups > 1 and splits > 1:
+            kind = self.type_name.lower()
+            raise ShapeError(f"a {kind} in groups cannot be split over devices", "groups")
+
+    def _grown(self, old: int, new: int, others: int) -> tuple[int, int]:
+        """Return the groups, and channels of the other side, where those of the input change.
+
+        Each channel by itself stays so: there are as many of the others for each.
+        """
+        if self.groups == old > 1 and others % old == 0:
+            return new, others // old * new
+        return self.groups, others
 
     def _check_groups(self, c: Any, k: Any) -> None:
         """Raise ShapeError if channels in and out do not divide into the groups."""
@@ -125,24 +173,29 @@ class Filtered(Layer):
         """Return the passes of bias, normalization and activation over the output.
 
         Their gradients are needed for the filter's, so they belong to that pass, which is
-        never skipped. Normalizations read their input twice, for statistics and result.
+        never skipped.
         """
-        active = self.activation
-        found: Operations = ()
+
+        def pointwise(step: Pass) -> Operations:
+            """Return the operations of normalization and activation, called as the file does."""
+            layers = (
+                (self.normalization, self.normalizer_fn),
+                (self.activation, self.activation_fn),
+            )
+            return tuple(
+                replace(operation, label=label or "")
+                for layer, label in layers
+                if layer
+                for operation in layer.operations(step, (output,), element_size)
+                if isinstance(operation, Stream)
+            )
+
+        if direction is Pass.INPUT_GRADIENT:
+            return ()
+        bias = bias_stream(direction, output, num_biases, element_size)
         if direction is Pass.FORWARD:
-            if num_biases:
-                found += stream("bias", output, element_size)
-            if self.normalizer_fn:
-                found += stream(self.normalizer_fn, output, element_size, reads=2)
-            return found + (stream(active, output, element_size) if active else ())
-        if direction is Pass.WEIGHT_GRADIENT:
-            if active:
-                found += stream(active, output, element_size, reads=2)
-            if self.normalizer_fn:
-                found += stream(self.normalizer_fn, output, element_size, reads=4)
-            if num_biases:
-                found += parameter_stream("bias", output, num_biases, element_size)
-        return found
+            return (*bias, *pointwise(direction))
+        return (*reversed(pointwise(Pass.INPUT_GRADIENT)), *bias)
 
 
 @layer_type("Convolution")
@@ -155,7 +208,7 @@ class Convolution(Filtered):
     )
     strides: tuple[int, ...] = key(Window(), _STRIDES)
     padding: Any = key(PaddingKind(), PADDING)
-    use_bias: bool = key(Flag(), _USE_BIAS, True)
+    use_bias: bool = key(Flag(), _USE_BIAS, default=True)
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
         rank = self.rank
@@ -170,20 +223,17 @@ class Convolution(Filtered):
         dilations = steps(self.dilations, rank)
         return axes(sizes, self.filter[:rank], self.strides, self.padding, dilations)
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         along = window_output(self._axes(inputs[0]), "filter")
         batch, _, _ = image(inputs[0], self.rank)
         return (*batch, *along, self.filter[-1])
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def num_params(self, inputs: Shapes) -> int:
         *window, _, k = self.filter
         seen = int(inputs[0][-1]) // self.groups
-        weights: int = product(window) * seen * k
-        return weights + k * self.use_bias
+        return product(window) * seen * k + k * self.use_bias
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         along = self._axes(inputs[0])
         batch, _, c = image(inputs[0], self.rank)
         n, k = product(batch), self.filter[-1]
@@ -191,17 +241,14 @@ class Convolution(Filtered):
         output = (n, *(axis.output for axis in along), k)
         return (work, *self._after(direction, output, k * self.use_bias, element_size))
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         old, new = int(before[0][-1]), int(after[0][-1])
         *window, seen, k = self.filter
-        groups = self.groups
-        if groups == old > 1 and k % old == 0:  # depthwise: so many filters for each channel
-            groups, k = new, k // old * new
+        groups, k = self._grown(old, new, k)
         return self.replace(filter=(*window, -1 if seen == -1 else new // groups, k), groups=groups)
 
     def shard(self, splits: int) -> Layer:
-        if self.groups > 1 and splits > 1:
-            raise ShapeError("a convolution in groups cannot be split over devices", "groups")
+        self._check_split(splits)
         *front, k = self.filter
         return self.replace(filter=(*front, share(k, splits, "filter")))
 
@@ -209,6 +256,8 @@ class Convolution(Filtered):
 @layer_type("Deconvolution")
 class Deconvolution(Filtered):
     """The transpose of a convolution: N x P x Q x K to `output_shape`."""
+
+    is_transposed: ClassVar[bool] = True
 
     filter: tuple[int, ...] = key(
         FilterShape("R, S, channels out, channels in", (-2, -1)),
@@ -220,7 +269,7 @@ class Deconvolution(Filtered):
         Sizes(min_rank=3, derived=(0,)), "[N, H, W, C]; N is the batch"
     )
     use_bias: bool | None = key(
-        Flag(optional=True), _USE_BIAS + "; null: for each channel in, as in 2017", None
+        Flag(optional=True), _USE_BIAS + "; null: for each channel in, as in 2017", default=None
     )
 
     def _axes(self, shape: Shape) -> tuple[Axis, ...]:
@@ -250,7 +299,7 @@ class Deconvolution(Filtered):
             )
         return along
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         self._axes(inputs[0])
         batch, _, _ = image(inputs[0], self.rank)
         return (*batch, *self.output_shape[1:])
@@ -260,36 +309,22 @@ class Deconvolution(Filtered):
             return channels_in
         return self.output_shape[-1] * self.use_bias
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def num_params(self, inputs: Shapes) -> int:
         k = int(inputs[0][-1])
-        window: int = product(self.filter[:-2])
-        weights = window * self.output_shape[-1] * k // self.groups
+        weights = product(self.filter[:-2]) * self.output_shape[-1] * k // self.groups
         return weights + self._num_biases(k)
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        turned = {
-            Pass.FORWARD: Pass.INPUT_GRADIENT,
-            Pass.INPUT_GRADIENT: Pass.FORWARD,
-            Pass.WEIGHT_GRADIENT: Pass.WEIGHT_GRADIENT,
-        }
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         batch, _, channels = image(inputs[0], self.rank)
         n, k = product(batch), int(channels)
+        turned, along, made = TURNED[direction], self._axes(inputs[0]), self.output_shape[-1]
         work = ConvolutionWork(
-            turned[direction],
-            n,
-            self._axes(inputs[0]),
-            self.output_shape[-1],
-            k,
-            element_size,
-            transposed=True,
-            groups=self.groups,
+            turned, n, along, made, k, element_size, transposed=True, groups=self.groups
         )
         output = (n, *self.output_shape[1:])
         return (work, *self._after(direction, output, self._num_biases(k), element_size))
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         *window, gives, seen = self.filter
         n, *large, channels = self.output_shape
         fit = len(window) == len(large) == len(self.strides)
@@ -302,22 +337,15 @@ class Deconvolution(Filtered):
             size + step * (now - was)
             for size, step, was, now in zip(large, self.strides, old, new, strict=True)
         )
-        had, has, groups = int(before[0][-1]), int(after[0][-1]), self.groups
-        if groups == had > 1 and channels % had == 0:  # depthwise, as of a convolution
-            groups, channels = has, channels // had * has
+        has = int(after[0][-1])
+        groups, channels = self._grown(int(before[0][-1]), has, channels)
+        gives, seen = -1 if gives == -1 else channels // groups, -1 if seen == -1 else has
         return self.replace(
-            filter=(
-                *window,
-                -1 if gives == -1 else channels // groups,
-                -1 if seen == -1 else has,
-            ),
-            output_shape=(n, *grown, channels),
-            groups=groups,
+            filter=(*window, gives, seen), output_shape=(n, *grown, channels), groups=groups
         )
 
     def shard(self, splits: int) -> Layer:
-        if self.groups > 1 and splits > 1:
-            raise ShapeError("a deconvolution in groups cannot be split over devices", "groups")
+        self._check_split(splits)
         self._check_channels_out()
         *window, _, k = self.filter
         *front, channels = self.output_shape

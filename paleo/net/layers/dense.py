@@ -9,108 +9,119 @@ import string
 from abc import abstractmethod
 from typing import Any, ClassVar
 
-from paleo.layers.base import (
-    Kept,
+from paleo.core.checks import shown
+from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
+from paleo.core.operations import MatMul as MatMulWork
+from paleo.core.quantity import Quantity, product, total
+from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes, num_elements
+from paleo.net.layers import fields
+from paleo.net.layers.base import (
     Layer,
+    MemoryNeeds,
     Operations,
     ShapeError,
     at_most_8,
     batch_of,
+    bias_stream,
     dimension,
     is_one,
     layer_type,
-    parameter_stream,
     share,
-    stream,
 )
-from paleo.layers.keys import Dimension, Flag, Kind, Whole, key
-from paleo.quantity import Quantity, product, total
-from paleo.tensor import Shape, format_shape, format_shapes, num_elements
-from paleo.values import shown
-from paleo.work import BatchMatMul, Pass, Stream
-from paleo.work import MatMul as MatMulWork
+from paleo.net.layers.fields import Dimension, Flag, Whole, key
 
-__all__ = ["Einsum", "Embedding", "InnerProduct", "MatMul"]
+
+class _Matrix(Layer):
+    """A layer with a matrix of parameters, whose columns can be split over devices."""
+
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(inputs=(0,))
+    num_outputs: int
+
+    def shard(self, splits: int) -> Layer:
+        return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
 
 
 @layer_type("InnerProduct")
-class InnerProduct(Layer):
+class InnerProduct(_Matrix):
     """N x D to N x K by a matrix of D x K, and a bias; the input is flattened to N x D."""
+
+    leads = True
+    adds_bias: ClassVar[bool] = True
 
     num_outputs: int = key(Whole(), "K, the outputs of each sample")
     axis: int = key(
         Dimension(),
         "the first dimension of the features: from here on they are flattened; -1 the last",
-        1,
+        default=1,
     )
-    use_bias: bool = key(Flag(), "whether a bias is added, one parameter for each output", True)
+    use_bias: bool = key(
+        Flag(), "whether a bias is added, one parameter for each output", default=True
+    )
 
     def _rows_and_features(self, shape: Shape) -> tuple[Shape, int]:
         first = dimension(self.axis, shape, "axis")
-        return shape[:first], product(shape[first:])
+        return shape[:first], int(product(shape[first:]))
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         rows, _ = self._rows_and_features(inputs[0])
         return (*rows, self.num_outputs)
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def num_params(self, inputs: Shapes) -> int:
         _, features = self._rows_and_features(inputs[0])
         return int(features) * self.num_outputs + self.num_outputs * self.use_bias
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d = self._rows_and_features(inputs[0])
         n, k = product(rows), self.num_outputs
-        output = (n, k)
-        if direction is Pass.FORWARD:
-            bias = stream("bias", output, element_size) if self.use_bias else ()
-            return (MatMulWork(n, k, d, element_size), *bias)
-        if direction is Pass.INPUT_GRADIENT:
-            return (MatMulWork(n, d, k, element_size),)
-        bias = parameter_stream("bias", output, k, element_size) if self.use_bias else ()
-        return (MatMulWork(d, k, n, element_size), *bias)
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(inputs=(0,))
-
-    def shard(self, splits: int) -> Layer:
-        return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
+        sizes = {
+            Pass.FORWARD: (n, k, d),
+            Pass.INPUT_GRADIENT: (n, d, k),
+            Pass.WEIGHT_GRADIENT: (d, k, n),
+        }
+        work = MatMulWork(*sizes[direction], element_size, direction=direction)
+        return (work, *bias_stream(direction, (n, k), k * self.use_bias, element_size))
 
 
 @layer_type("Embedding")
-class Embedding(Layer):
+class Embedding(_Matrix):
     """Whole numbers to vectors: each is a row of a table of V x D."""
 
     num_embeddings: int = key(Whole(), "V, the rows of the table")
     num_outputs: int = key(Whole(), "D, the length of a row")
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return at_most_8((*inputs[0], self.num_outputs))
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def index_limit(self, k: int, inputs: Shapes) -> int | None:
+        return self.num_embeddings
+
+    def num_params(self, inputs: Shapes) -> int:
         return self.num_embeddings * self.num_outputs
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         indices = element_size * num_elements(inputs[0])
         rows = indices * self.num_outputs
-        if direction is Pass.FORWARD:
-            return (Stream("embedding", (indices, rows), (rows,)),)
+        if direction is Pass.INPUT_GRADIENT:
+            return ()
+        roles, written = (Role.INPUT, Role.WEIGHT), rows
         if direction is Pass.WEIGHT_GRADIENT:
-            table = element_size * self.num_params(inputs)
-            return (Stream("embedding", (indices, rows), (table,)),)
-        return ()
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(inputs=(0,))
-
-    def shard(self, splits: int) -> Layer:
-        return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
+            roles = (Role.KEPT, Role.OUTPUT_GRADIENT)
+            written = element_size * self.num_params(inputs)
+        return (
+            Stream(
+                Kind.COPY, (indices, rows), (written,),
+                direction=direction, roles=roles, label="embedding",
+            ),
+        )  # fmt: skip
 
 
 _Products = tuple[BatchMatMul | Stream, ...]
+_Bytes = tuple[Quantity, ...]
+
+
+def _summed(reads: _Bytes, writes: _Bytes, direction: Pass = Pass.FORWARD) -> Stream:
+    """Return a sum over some dimensions of a factor, or its gradient."""
+    return Stream(Kind.REDUCTION, reads, writes, direction=direction, label="einsum")
 
 
 class _Product(Layer):
@@ -119,37 +130,33 @@ class _Product(Layer):
     num_parents: ClassVar[tuple[int, int | None]] = (2, 2)
 
     @abstractmethod
-    def _products(self, inputs: tuple[Shape, ...], element_size: int) -> _Products:
+    def _products(self, inputs: Shapes, element_size: int) -> _Products:
         """Return the products of the forward pass, and the passes before them."""
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        if direction is Pass.WEIGHT_GRADIENT:
-            return ()
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         if direction is Pass.FORWARD:
             return self._products(inputs, element_size)
         return self.input_gradient(inputs, element_size, (True,) * len(inputs))
 
     def input_gradient(
-        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
     ) -> Operations:
         found: Operations = ()
         factors = 1  # each product has one more, and all before as the other
         for each in self._products(inputs, element_size):
             if isinstance(each, Stream):
-                found += (Stream(each.label, each.bytes_written, each.bytes_read),)
+                found += (_summed(each.writes, each.reads, Pass.INPUT_GRADIENT),)
                 continue
             before, new = each.gradients()
             found += (before,) * any(needed[:factors]) + (new,) * needed[factors]
             factors += 1
         return found
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # The gradient of a factor takes the others, and each product but the last is one too.
         found = tuple(k for k in range(len(inputs)) if any(needed[:k] + needed[k + 1 :]))
         made = self._products(inputs, element_size)[:-1]
-        return Kept(inputs=found, own=total(size for each in made for size in each.writes))
+        return MemoryNeeds(inputs=found, own=total(size for each in made for size in each.writes))
 
 
 @layer_type("MatMul")
@@ -161,10 +168,12 @@ class MatMul(_Product):
     larger product, which reads the other's matrix once.
     """
 
-    transpose_a: bool = key(Flag(), "whether the first is K x M", False)
-    transpose_b: bool = key(Flag(), "whether the second is P x K", False)
+    leads = True
 
-    def _sizes(self, inputs: tuple[Shape, ...]) -> tuple[list[tuple[Any, Any]], Any, Any, Any]:
+    transpose_a: bool = key(Flag(), "whether the first is K x M", default=False)
+    transpose_b: bool = key(Flag(), "whether the second is P x K", default=False)
+
+    def _sizes(self, inputs: Shapes) -> tuple[list[tuple[Any, Any]], Any, Any, Any]:
         """Return the dimensions before the last two, a pair of each, then M, P and K."""
         for shape in inputs:
             if len(shape) < 3:
@@ -181,11 +190,11 @@ class MatMul(_Product):
             raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
         return [(a[0], b[0]), *pairs], m, p, k
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         (_, *pairs), m, p, _ = self._sizes(inputs)
         return (batch_of(inputs), *map(max, pairs), m, p)
 
-    def _products(self, inputs: tuple[Shape, ...], element_size: int) -> _Products:
+    def _products(self, inputs: Shapes, element_size: int) -> _Products:
         pairs, m, p, k = self._sizes(inputs)
         count: Quantity = 1
         for one, other in pairs:
@@ -198,8 +207,10 @@ class MatMul(_Product):
         return (BatchMatMul("matmul", count, m, p, k, element_size),)
 
 
-class _Equation(Kind):
+class _Equation(fields.Kind):
     """An equation such as "nqhd,nkhd->nhqk"."""
+
+    schema: ClassVar[fields.Schema] = {"type": "string", "pattern": "^[a-zA-Z, ]+-> *[a-zA-Z ]+$"}
 
     def parse(self, value: Any) -> str:
         expected = 'an equation such as "nij,njk->nik"'
@@ -220,10 +231,6 @@ class _Equation(Kind):
             )
         return text
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "string", "pattern": "^[a-zA-Z, ]+-> *[a-zA-Z ]+$"}
-
 
 @layer_type("Einsum")
 class Einsum(_Product):
@@ -233,7 +240,11 @@ class Einsum(_Product):
 
     equation: str = key(_Equation(), 'such as "nqhd,nkhd->nhqk"; each term begins with the batch')
 
-    def _terms(self, inputs: tuple[Shape, ...]) -> tuple[list[str], str, dict[str, Any]]:
+    @property
+    def leads(self) -> bool:
+        return "," in self.equation  # of one term it is a sum
+
+    def _terms(self, inputs: Shapes) -> tuple[list[str], str, dict[str, Any]]:
         left, _, right = self.equation.partition("->")
         terms = left.split(",")
         if len(terms) != len(inputs):
@@ -258,17 +269,16 @@ class Einsum(_Product):
         sizes[right[0]] = batch_of(inputs)
         return terms, right, sizes
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         _, right, sizes = self._terms(inputs)
         output = tuple(sizes[letter] for letter in right)
         return at_most_8(output if len(output) > 1 else (*output, 1), "equation")
 
-    def _products(self, inputs: tuple[Shape, ...], element_size: int) -> _Products:
+    def _products(self, inputs: Shapes, element_size: int) -> _Products:
         terms, right, sizes = self._terms(inputs)
 
         def size(letters: set[str]) -> Quantity:
-            result: Quantity = product(sizes[letter] for letter in sorted(letters))
-            return result
+            return product(sizes[letter] for letter in sorted(letters))
 
         found: list[BatchMatMul | Stream] = []
 
@@ -276,13 +286,13 @@ class Einsum(_Product):
             """Note that a tensor is summed over the letters that are not kept, if there are any."""
             if letters - kept:
                 moved = (element_size * size(letters),), (element_size * size(letters & kept),)
-                found.append(Stream("einsum", *moved))
+                found.append(_summed(*moved))
             return letters & kept
 
         if len(terms) == 1:  # it is summed or transposed
             read = element_size * num_elements(inputs[0])
             written = element_size * num_elements(self.infer_shape(inputs))
-            return (Stream("einsum", (read,), (written,)),)
+            return (_summed((read,), (written,)),)
         # Dimensions of 1 are repeated, as if the term lacked them.
         sets = [
             {letter for letter, own in zip(term, shape, strict=False) if not is_one(own)}

@@ -6,30 +6,17 @@ the JSON Schema and the documentation all follow from that declaration.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar, TypeAlias
 
-from paleo.errors import near
-from paleo.values import MAX_SIZE, shown, whole
+from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
+from paleo.core.errors import near
 
-__all__ = [
-    "Dimension",
-    "Dimensions",
-    "FilterShape",
-    "Ignored",
-    "Key",
-    "Kind",
-    "Margins",
-    "Name",
-    "PaddingKind",
-    "Permutation",
-    "Probability",
-    "Sizes",
-    "Whole",
-    "Window",
-    "key",
-]
+#: A JSON Schema.
+Schema: TypeAlias = dict[str, Any]
 
 
 class Kind(ABC):
@@ -45,7 +32,7 @@ class Kind(ABC):
 
     @property
     @abstractmethod
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         """The JSON Schema of the values that `parse` takes."""
 
 
@@ -70,19 +57,48 @@ class Key:
 _MISSING = object()
 
 
-def key(kind: Kind, doc: str, default: Any = _MISSING) -> Any:
+def key(kind: Kind, doc: str, *, default: Any = _MISSING) -> Any:
     """Declare a key of a layer; required if it has no default (given as in a file)."""
     return Key(kind, doc, default)
 
 
-def _whole_schema(minimum: int) -> dict[str, Any]:
+def _whole_schema(minimum: int) -> Schema:
     return {"type": "integer", "minimum": minimum, "maximum": MAX_SIZE}
 
 
-def _listed(value: Any, expected: str, length: int | None = None) -> list[Any]:
-    if not isinstance(value, list) or (length is not None and len(value) != length):
+def _array_schema(items: Any, least: int, most: int | None = None, **more: Any) -> Schema:
+    bounds = {"minItems": least} if most is None else {"minItems": least, "maxItems": most}
+    return {"type": "array", "items": items, **bounds, **more}
+
+
+def _listed(value: Any, expected: str, least: int = 0, most: float = math.inf) -> list[Any]:
+    if not isinstance(value, list) or not least <= len(value) <= most:
         raise ValueError(f"expected {expected}, got {shown(value)}")
     return value
+
+
+def _spatial(value: Any, expected: str, place: str) -> list[Any]:
+    """Return a list of two numbers and, between or before them, 1 to 3 spatial ones."""
+    entries = _listed(value, expected)
+    if not 3 <= len(entries) <= _MAX_SPATIAL + 2:
+        raise ValueError(f"expected {expected}, or 1 or 3 sizes {place}; got {shown(value)}")
+    return entries
+
+
+def _sizes(entries: list[Any], derived: Collection[int]) -> tuple[int, ...]:
+    """Return sizes, of which those at the positions in `derived`, from 0 on, may be -1."""
+    return tuple(
+        -1 if i in derived and entry == -1 else whole_number(entry)
+        for i, entry in enumerate(entries)
+    )
+
+
+def _pairs(entries: list[Any]) -> tuple[tuple[int, int], ...]:
+    pairs = [_listed(entry, "[before, after]", 2, 2) for entry in entries]
+    return tuple((whole_number(before, 0), whole_number(after, 0)) for before, after in pairs)
+
+
+_PAIR = _array_schema(_whole_schema(0), 2, 2)
 
 
 class Whole(Kind):
@@ -93,10 +109,10 @@ class Whole(Kind):
         self.optional = optional
 
     def parse(self, value: Any) -> int | None:
-        return None if value is None and self.optional else whole(value, self.minimum)
+        return None if value is None and self.optional else whole_number(value, self.minimum)
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         schema = _whole_schema(self.minimum)
         return schema | {"type": ["integer", "null"]} if self.optional else schema
 
@@ -118,25 +134,22 @@ class Sizes(Kind):
         entries = _listed(value, expected)
         if not self.min_rank <= len(entries) <= 8:
             raise ValueError(f"expected {expected} (8 at most), got {shown(value)}")
-        derived = {position % len(entries) for position in self.derived}
-        return tuple(
-            -1 if i in derived and entry == -1 else whole(entry) for i, entry in enumerate(entries)
-        )
+        return _sizes(entries, {position % len(entries) for position in self.derived})
 
     @property
-    def schema(self) -> dict[str, Any]:
-        items: dict[str, Any] = _whole_schema(1)
+    def schema(self) -> Schema:
+        items: Schema = _whole_schema(1)
         if self.derived:
             items = {"anyOf": [items, {"const": -1}]}
-        kind: Any = ["array", "null"] if self.optional else "array"
-        return {"type": kind, "items": items, "minItems": self.min_rank, "maxItems": 8}
+        schema = _array_schema(items, self.min_rank, 8)
+        return schema | {"type": ["array", "null"]} if self.optional else schema
 
 
 #: The most spatial dimensions that a window has.
 _MAX_SPATIAL = 3
 
 
-def _each_rank(prefix: Callable[[int], list[Any]]) -> dict[str, Any]:
+def _each_rank(prefix: Callable[[int], list[Any]]) -> Schema:
     """Return a schema of lists whose entries follow from the number of spatial dimensions."""
     choices = []
     for rank in range(1, _MAX_SPATIAL + 1):
@@ -156,23 +169,18 @@ class FilterShape(Kind):
         self.derived = derived
 
     def parse(self, value: Any) -> tuple[int, ...]:
-        entries = _listed(value, f"[{self.letters}]")
-        if not 3 <= len(entries) <= _MAX_SPATIAL + 2:
-            raise ValueError(
-                f"expected [{self.letters}], or 1 or 3 sizes in the place of R, S; "
-                f"got {shown(value)}"
-            )
-        return tuple(
-            -1 if i - len(entries) in self.derived and entry == -1 else whole(entry)
-            for i, entry in enumerate(entries)
-        )
+        entries = _spatial(value, f"[{self.letters}]", "in the place of R, S")
+        return _sizes(entries, {position % len(entries) for position in self.derived})
 
     @property
-    def schema(self) -> dict[str, Any]:
-        size: dict[str, Any] = _whole_schema(1)
+    def schema(self) -> Schema:
+        size: Schema = _whole_schema(1)
         either = {"anyOf": [size, {"const": -1}]}
         ends = [either if position in self.derived else size for position in (-2, -1)]
         return _each_rank(lambda rank: [size] * rank + ends)
+
+
+_ONE: Schema = {"const": 1}
 
 
 class Window(Kind):
@@ -181,27 +189,18 @@ class Window(Kind):
     With 1 or 3 spatial dimensions there are so many numbers between the ones.
     """
 
+    schema: ClassVar[Schema] = _each_rank(lambda rank: [_ONE, *[_whole_schema(1)] * rank, _ONE])
+
     def parse(self, value: Any) -> tuple[int, ...]:
-        entries = _listed(value, "[1, height, width, 1]")
-        if not 3 <= len(entries) <= _MAX_SPATIAL + 2:
-            raise ValueError(
-                "expected [1, height, width, 1], or 1 or 3 sizes between the ones; "
-                f"got {shown(value)}"
-            )
-        one, *sizes, last = entries
-        if whole(one) != 1 or whole(last) != 1:
+        one, *sizes, last = _spatial(value, "[1, height, width, 1]", "between the ones")
+        if whole_number(one) != 1 or whole_number(last) != 1:
             raise ValueError(
                 f"expected [1, height, width, 1] (whole in batch and channels), got {shown(value)}"
             )
-        return tuple(map(whole, sizes))
+        return tuple(map(whole_number, sizes))
 
     def written(self, value: Any) -> Any:
         return [1, *value, 1]
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        one = {"const": 1}
-        return _each_rank(lambda rank: [one, *[_whole_schema(1)] * rank, one])
 
 
 class PaddingKind(Kind):
@@ -216,14 +215,10 @@ class PaddingKind(Kind):
             if value not in ("VALID", "SAME"):
                 raise ValueError(f"expected {expected}, got {shown(value)}")
             return value
-        entries = _listed(value, expected)
-        if not 1 <= len(entries) <= _MAX_SPATIAL:
-            raise ValueError(f"expected {expected}, got {shown(value)}")
-        if any(isinstance(entry, list) for entry in entries):
-            pairs = [_listed(entry, "[before, after]", 2) for entry in entries]
-        else:
-            pairs = [[entry, entry] for entry in entries]
-        return tuple((whole(before, 0), whole(after, 0)) for before, after in pairs)
+        entries = _listed(value, expected, 1, _MAX_SPATIAL)
+        if not any(isinstance(entry, list) for entry in entries):
+            entries = [[entry, entry] for entry in entries]
+        return _pairs(entries)
 
     def written(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -233,13 +228,10 @@ class PaddingKind(Kind):
         return [list(pair) for pair in value]
 
     @property
-    def schema(self) -> dict[str, Any]:
-        def some(items: dict[str, Any]) -> dict[str, Any]:
-            return {"type": "array", "items": items, "minItems": 1, "maxItems": _MAX_SPATIAL}
-
-        sizes = _whole_schema(0)
-        pair = {"type": "array", "items": sizes, "minItems": 2, "maxItems": 2}
-        return {"anyOf": [{"enum": ["VALID", "SAME"]}, some(sizes), some(pair)]}
+    def schema(self) -> Schema:
+        either = (_whole_schema(0), _PAIR)
+        lists = [_array_schema(items, 1, _MAX_SPATIAL) for items in either]
+        return {"anyOf": [{"enum": ["VALID", "SAME"]}, *lists]}
 
 
 #: Tensors have 8 dimensions at most, numbered from 0, the batch.
@@ -255,13 +247,13 @@ class Dimension(Kind):
     def parse(self, value: Any) -> int | None:
         if (value is None and self.optional) or (type(value) is int and value == -1):
             return value
-        number = whole(value)
+        number = whole_number(value)
         if number > _MAX_DIMENSION:
             raise ValueError(f"expected 1 to {_MAX_DIMENSION}, or -1, got {shown(value)}")
         return number
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         choices = [-1, *range(1, _MAX_DIMENSION + 1), *([None] * self.optional)]
         return {"enum": choices}
 
@@ -269,96 +261,115 @@ class Dimension(Kind):
 class Dimensions(Kind):
     """A list of different dimensions of the input, without the batch: 1, 2, ..."""
 
+    schema: ClassVar[Schema] = _array_schema(
+        {"type": "integer", "minimum": 1, "maximum": _MAX_DIMENSION}, 1, uniqueItems=True
+    )
+
     def parse(self, value: Any) -> tuple[int, ...]:
-        entries = tuple(map(whole, _listed(value, "a list of dimensions, such as [1, 2]")))
+        entries = tuple(map(whole_number, _listed(value, "a list of dimensions, such as [1, 2]")))
         if not entries or len(set(entries)) < len(entries) or max(entries) > _MAX_DIMENSION:
             raise ValueError(
                 f"expected different dimensions from 1 to {_MAX_DIMENSION}, got {shown(value)}"
             )
         return entries
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {
-            "type": "array",
-            "items": {"type": "integer", "minimum": 1, "maximum": _MAX_DIMENSION},
-            "minItems": 1,
-            "uniqueItems": True,
-        }
-
 
 class Permutation(Kind):
     """The order of dimensions, such as [0, 2, 1]; the batch, 0, stays first."""
 
+    schema: ClassVar[Schema] = _array_schema(
+        {"type": "integer", "minimum": 0, "maximum": _MAX_DIMENSION}, 2, uniqueItems=True
+    )
+
     def parse(self, value: Any) -> tuple[int, ...]:
         expected = "an order of dimensions in which 0 is first, such as [0, 2, 1]"
-        entries = [whole(entry, 0) for entry in _listed(value, expected)]
+        entries = [whole_number(entry, 0) for entry in _listed(value, expected)]
         if len(entries) < 2 or entries[0] != 0 or sorted(entries) != list(range(len(entries))):
             raise ValueError(f"expected {expected}, got {shown(value)}")
         return tuple(entries)
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        items = {"type": "integer", "minimum": 0, "maximum": _MAX_DIMENSION}
-        return {"type": "array", "items": items, "minItems": 2, "uniqueItems": True}
 
 
 class Margins(Kind):
     """[before, after] of each dimension but the batch."""
 
+    schema: ClassVar[Schema] = _array_schema(_PAIR, 1, _MAX_DIMENSION)
+
     def parse(self, value: Any) -> tuple[tuple[int, int], ...]:
-        entries = _listed(value, "a list of [before, after]")
-        if not 1 <= len(entries) <= _MAX_DIMENSION:
-            raise ValueError(f"expected a list of [before, after], got {shown(value)}")
-        pairs = [_listed(entry, "[before, after]", 2) for entry in entries]
-        return tuple((whole(before, 0), whole(after, 0)) for before, after in pairs)
+        return _pairs(_listed(value, "a list of [before, after]", 1, _MAX_DIMENSION))
 
     def written(self, value: Any) -> Any:
         return [list(pair) for pair in value]
 
-    @property
-    def schema(self) -> dict[str, Any]:
-        pair = {"type": "array", "items": _whole_schema(0), "minItems": 2, "maxItems": 2}
-        return {"type": "array", "items": pair, "minItems": 1, "maxItems": _MAX_DIMENSION}
-
 
 class Name(Kind):
-    """A name: one of `choices`, or any if there are none; null if `optional`."""
+    """A name: one of `choices`, or any if there are none.
 
-    def __init__(self, choices: Sequence[str] = (), optional: bool = False) -> None:
-        self.choices = choices
-        self.optional = optional
+    `aliases` are other spellings of choices.
+    """
 
-    def parse(self, value: Any) -> str | None:
-        if value is None and self.optional:
-            return None
+    def __init__(
+        self, choices: Collection[str] = (), aliases: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self.choices = tuple(choices)
+        self.aliases = aliases
+
+    def parse(self, value: Any) -> str:
         if not isinstance(value, str) or not value:
-            raise ValueError(f"expected a name{' or null' * self.optional}, got {shown(value)}")
-        if self.choices and value not in self.choices:
-            guess = near(value, self.choices)
-            raise ValueError(f"unknown {shown(value)}{guess}; there are: {', '.join(self.choices)}")
-        return value
+            raise ValueError(f"expected a name, got {shown(value)}")
+        name = self.aliases.get(value, value)
+        if self.choices and name not in self.choices:
+            raise _unknown(value, self.choices)
+        return name
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         if self.choices:
-            return {"enum": [*self.choices, *([None] * self.optional)]}
-        return {"type": ["string", "null"] if self.optional else "string", "minLength": 1}
+            return {"enum": [*self.choices, *self.aliases]}
+        return {"type": "string", "minLength": 1}
+
+
+def _unknown(value: str, choices: Sequence[str]) -> ValueError:
+    guess = near(value, choices)
+    return ValueError(f"unknown {shown(value)}{guess}; there are: {', '.join(choices)}")
+
+
+class Spelling(Kind):
+    """A word for one of `meanings`, in any case, with or without _ and the like; null too.
+
+    What it means is looked up with `meaning`; the value stays as it is spelt.
+    """
+
+    schema: ClassVar[Schema] = {"type": ["string", "null"], "minLength": 1}
+
+    def __init__(self, meanings: Mapping[str, Any]) -> None:
+        self.names = tuple(meanings)
+        self._meanings = {_plain(name): meaning for name, meaning in meanings.items()}
+
+    def parse(self, value: Any) -> str | None:
+        if value is not None and (not isinstance(value, str) or not value):
+            raise ValueError(f"expected a name or null, got {shown(value)}")
+        if value and _plain(value) not in self._meanings:
+            raise _unknown(value, self.names)
+        return value
+
+    def meaning(self, value: str | None) -> Any:
+        """Return what a word that `parse` has taken means, None for none."""
+        return value and self._meanings[_plain(value)]
+
+
+def _plain(name: str) -> str:
+    return "".join(filter(str.isalnum, name.casefold()))
 
 
 class Probability(Kind):
     """A number above 0, up to 1."""
 
+    schema: ClassVar[Schema] = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
+
     def parse(self, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"expected a number above 0, up to 1, got {shown(value)}")
-        if not 0 < value <= 1:
+        if not is_number(value) or not 0 < value <= 1:
             raise ValueError(f"expected a number above 0, up to 1, got {shown(value)}")
         return value
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 class Flag(Kind):
@@ -373,19 +384,20 @@ class Flag(Kind):
         raise ValueError(f"expected true or false{' or null' * self.optional}, got {shown(value)}")
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         return {"type": ["boolean", "null"] if self.optional else "boolean"}
 
 
 class Ignored(Kind):
     """A list of whole numbers, true, false or null, that changes nothing."""
 
+    schema: ClassVar[Schema] = {
+        "type": ["array", "boolean", "null"],
+        "items": _whole_schema(1),
+    }
+
     def parse(self, value: Any) -> None:
         if value is None or isinstance(value, bool):
             return
         for entry in _listed(value, "a list such as [K]"):
-            whole(entry)
-
-    @property
-    def schema(self) -> dict[str, Any]:
-        return {"type": ["array", "boolean", "null"], "items": _whole_schema(1)}
+            whole_number(entry)

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from paleo.layers.base import (
-    Kept,
+from paleo.core.operations import Kind, Pass, Role, Stream
+from paleo.core.quantity import Quantity, where_positive
+from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
+from paleo.net.layers.base import (
     Layer,
+    MemoryNeeds,
     Operations,
     ShapeError,
     batch_of,
@@ -19,87 +22,10 @@ from paleo.layers.base import (
     layer_type,
     parameter_stream,
     stream,
+    tensor_bytes,
 )
-from paleo.layers.keys import Dimension, Flag, Name, Probability, Whole, key
-from paleo.quantity import Quantity, where_positive
-from paleo.tensor import Shape, format_shapes, num_elements
-from paleo.work import Pass, Stream
-
-__all__ = [
-    "ELEMENTWISE",
-    "FUNCTIONS",
-    "Activation",
-    "Dropout",
-    "Elementwise",
-    "PReLU",
-    "Pointwise",
-    "Sigmoid",
-    "Softmax",
-]
-
-FUNCTIONS = (
-    "relu",
-    "relu6",
-    "leaky_relu",
-    "elu",
-    "selu",
-    "gelu",
-    "silu",
-    "softplus",
-    "sigmoid",
-    "hard_sigmoid",
-    "hard_swish",
-    "tanh",
-    "absval",
-    "exp",
-    "log",
-    "power",
-    "celu",
-    "hard_tanh",
-    "mish",
-    "softsign",
-    "threshold",
-    "clip",
-    "affine",
-    "sqrt",
-    "reciprocal",
-    "erf",
-    "sin",
-    "cos",
-    "round",
-    "sign",
-    "compare",
-    "cast",
-    "other",
-)
-
-#: Functions whose gradient takes the output; it is there or not, but for a factor; there is none.
-_BY_OUTPUT = ("relu", "sigmoid", "tanh", "exp", "sqrt", "reciprocal")
-_BY_NEITHER = ("affine", "cast")
-_STEPS = ("round", "sign", "compare")
-#: Tensors that the formula of the gradient makes besides the result, where it makes any.
-_ON_THE_WAY = {
-    "absval": 1, "power": 2, "erf": 4, "sin": 1, "cos": 2, "sqrt": 1, "reciprocal": 2
-}  # fmt: skip
-
-#: Functions of several elements, one of each parent.
-ELEMENTWISE = (
-    "sum",
-    "difference",
-    "product",
-    "quotient",
-    "maximum",
-    "minimum",
-    "mean",
-    "power",
-    "where",
-    "compare",
-    "logical",
-)
-#: Those whose gradient is the output's, up to a factor.
-_LINEAR = ("sum", "difference", "mean")
-#: Those without a gradient.
-_DISCRETE = ("compare", "logical")
+from paleo.net.layers.fields import Dimension, Flag, Name, Probability, Whole, key
+from paleo.net.layers.functions import ELEMENTWISE, FUNCTIONS, Gradient, spellings
 
 
 class Pointwise(Layer):
@@ -108,53 +34,72 @@ class Pointwise(Layer):
     `forward_reads` and `backward_reads` say how many tensors of that size each pass reads.
     """
 
+    #: What its operations are.
+    kind: ClassVar[Kind] = Kind.FUNCTION
+    leads = True
+    keeps_shape: ClassVar[bool] = True
     forward_reads: ClassVar[int] = 1
     backward_reads: ClassVar[int] = 2  # the output's gradient, and the input or the output
     #: How often each pass reads a row of `_row` elements if the chip cannot keep it.
     forward_passes: ClassVar[int] = 1
     backward_passes: ClassVar[int] = 1
+    #: What the passes read, where that is not what is usual.
+    forward_roles: ClassVar[tuple[Role, ...]] = ()
+    backward_roles: ClassVar[tuple[Role, ...]] = ()
+    parameter_roles: ClassVar[tuple[Role, ...]] = ()
+
+    #: The function of each element that it computes, if that is one.
+    function_name: ClassVar[str] = ""
 
     @property
-    def label(self) -> str:
-        """What its operation is called."""
-        return self.type_name.lower()
+    def said(self) -> dict[str, str]:
+        """What is said of its operations: the function of each element, what they are called."""
+        return {"function": self.function_name, "label": self.type_name.lower()}
 
     def _row(self, shape: Shape) -> Quantity:
         """Return the elements that are summed up before any of them is written."""
         return 0
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return inputs[0]
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        reads, passes = self.forward_reads, self.forward_passes
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        if direction is Pass.WEIGHT_GRADIENT:  # from the input and the output's gradient
+            return parameter_stream(
+                self.kind, inputs[0], self.num_params(inputs), element_size, reads=2,
+                roles=self.parameter_roles, **self.said,
+            )  # fmt: skip
+        reads, passes, roles = self.forward_reads, self.forward_passes, self.forward_roles
         if direction is Pass.INPUT_GRADIENT:
             reads, passes = self.backward_reads, self.backward_passes
-        elif direction is Pass.WEIGHT_GRADIENT:
-            return ()
-        row = self._row(inputs[0])
-        return stream(self.label, inputs[0], element_size, reads, row=row, passes=passes)
+            roles = self.backward_roles
+        return stream(
+            self.kind, direction, inputs[0], element_size, reads,
+            row=self._row(inputs[0]), passes=passes, roles=roles, **self.said,
+        )  # fmt: skip
 
 
 @layer_type("Activation")
 class Activation(Pointwise):
     """A function of each element."""
 
-    function: str = key(Name(FUNCTIONS), "which function")
+    is_pointwise: ClassVar[bool] = True
+
+    function: str = key(Name(FUNCTIONS, aliases=spellings(FUNCTIONS, "aliases")), "which function")
 
     @property
-    def label(self) -> str:
-        return self.function
+    def said(self) -> dict[str, str]:
+        return {"function": self.function}
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        if self.function in (*_BY_NEITHER, *_STEPS):
-            return Kept(ends=self.function in _STEPS)
-        made = _ON_THE_WAY.get(self.function, 0) * element_size * num_elements(inputs[0])
-        if self.function in _BY_OUTPUT:
-            return Kept(output=True, backward=made)
-        return Kept(inputs=(0,), backward=made)
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        row = FUNCTIONS[self.function]
+        made = row.made * element_size * num_elements(inputs[0])
+        match row.gradient:
+            case Gradient.INPUT:
+                return MemoryNeeds(inputs=(0,), backward=made)
+            case Gradient.OUTPUT:
+                return MemoryNeeds(output=True, backward=made)
+        return MemoryNeeds(ends=row.gradient is Gradient.NONE)
 
 
 @layer_type("Sigmoid")
@@ -164,58 +109,55 @@ class Sigmoid(Pointwise):
     Cost models newer than `paleo2017` keep the input's shape.
     """
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
-        return (inputs[0][0], 1)
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(output=True)
+    is_pointwise: ClassVar[bool] = True
+    keeps_shape: ClassVar[bool] = False
+    function_name: ClassVar[str] = "sigmoid"
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(output=True)
+    def keeping_shape(self) -> Layer:
+        return Activation(function="sigmoid")
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        return (inputs[0][0], 1)
 
 
 @layer_type("Dropout")
 class Dropout(Pointwise):
     """Elements kept with a probability, the others set to zero: one FLOP an element."""
 
+    kind: ClassVar[Kind] = Kind.DROPOUT
+    is_pointwise: ClassVar[bool] = True
+    is_training_only: ClassVar[bool] = True
     backward_reads: ClassVar[int] = 1  # the mask can be drawn again from the seed
 
     dropout_keep_prob: float = key(Probability(), "the probability of keeping an element")
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        if direction is Pass.WEIGHT_GRADIENT:
-            return ()
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         count = num_elements(inputs[0])
         moved = (element_size * count,)
         drawn = count if direction is Pass.FORWARD else 0
-        return (Stream(self.label, moved, moved, num_flops=count, drawn=drawn),)
+        return (Stream(self.kind, moved, moved, count, drawn=drawn, direction=direction),)
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # The mask, as numbers to multiply by.
-        return Kept(saved=element_size * num_elements(inputs[0]))
+        return MemoryNeeds(saved=element_size * num_elements(inputs[0]))
 
 
 @layer_type("PReLU")
 class PReLU(Pointwise):
     """A rectifier whose slope below zero is a parameter of each channel."""
 
-    backward_reads: ClassVar[int] = 2
+    is_pointwise: ClassVar[bool] = True
+    function_name: ClassVar[str] = "leaky_relu"
 
-    shared: bool = key(Flag(), "whether all channels have one slope", False)
+    shared: bool = key(Flag(), "whether all channels have one slope", default=False)
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def num_params(self, inputs: Shapes) -> int:
         return 1 if self.shared else int(inputs[0][-1])
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        if direction is Pass.WEIGHT_GRADIENT:
-            params = self.num_params(inputs)
-            return parameter_stream(self.label, inputs[0], params, element_size, reads=2)
-        return super().operations(direction, inputs, element_size)
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # The slopes' gradient is that of each element before it is summed.
-        return Kept(inputs=(0,), backward=element_size * num_elements(inputs[0]))
+        return MemoryNeeds(inputs=(0,), backward=element_size * num_elements(inputs[0]))
 
 
 @layer_type("Softmax")
@@ -225,31 +167,31 @@ class Softmax(Pointwise):
     It looks for a row's largest score, sums the exponentials up, and writes them.
     """
 
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(output=True)
+    kind: ClassVar[Kind] = Kind.SOFTMAX
+    keeps_shape: ClassVar[bool] = False
     forward_passes: ClassVar[int] = 3
     backward_passes: ClassVar[int] = 2
 
     num_classes: int | None = key(
-        Whole(optional=True), "classes; by default the input's last dimension", None
+        Whole(optional=True), "classes; by default the input's last dimension", default=None
     )
     dim: int | None = key(
         Dimension(optional=True),
         "the dimension whose elements add up to 1; if given, the output has the input's shape",
-        None,
+        default=None,
     )
 
     def _row(self, shape: Shape) -> Quantity:
         return self.num_classes or shape[-1 if self.dim is None else self.dim]
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         if self.dim is not None:
             dimension(self.dim, inputs[0], "dim")
             return inputs[0]
         return (inputs[0][0], self.num_classes or inputs[0][-1])
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(output=True)
-
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         if self.num_classes != before[0][-1]:
             return self
         return self.replace(num_classes=int(after[0][-1]))
@@ -262,11 +204,17 @@ class Elementwise(Layer):
     Dimensions are compared from the last, as NumPy does; those of 1 are repeated.
     """
 
+    leads = True
+    is_pointwise: ClassVar[bool] = True
     num_parents: ClassVar[tuple[int, int | None]] = (1, None)
 
-    function: str = key(Name(ELEMENTWISE), "which function", "sum")
+    function: str = key(
+        Name(ELEMENTWISE, aliases=spellings(ELEMENTWISE, "aliases")),
+        "which function",
+        default="sum",
+    )
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         longest = max(inputs, key=len)
         sizes = list(longest[1:])
         for shape in inputs:
@@ -277,44 +225,42 @@ class Elementwise(Layer):
                     raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
         return (batch_of(inputs), *sizes)
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         if direction is Pass.INPUT_GRADIENT:
             return self.input_gradient(inputs, element_size, (True,) * len(inputs))
-        if direction is Pass.WEIGHT_GRADIENT:
-            return ()
-        whole = element_size * num_elements(self.infer_shape(inputs))
-        parts = tuple(element_size * num_elements(shape) for shape in inputs)
-        return (Stream("elementwise", parts, (whole,)),)
+        written = tensor_bytes((self.infer_shape(inputs),), element_size)
+        return (Stream(Kind.ELEMENTWISE, tensor_bytes(inputs, element_size), written),)
 
     def input_gradient(
-        self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
     ) -> Operations:
-        if self.function in _DISCRETE:
+        gradient = ELEMENTWISE[self.function].gradient
+        if gradient is Gradient.NONE:
             return ()
         output = self.infer_shape(inputs)
-        whole = element_size * num_elements(output)
-        parts = tuple(element_size * num_elements(shape) for shape in inputs)
-        label = "elementwise"
-        if self.function in _LINEAR:
+        whole, *parts = tensor_bytes((output, *inputs), element_size)
+
+        def pass_over(reads: tuple[Quantity, ...], writes: tuple[Quantity, ...]) -> Operations:
+            return (Stream(Kind.ELEMENTWISE, reads, writes, direction=Pass.INPUT_GRADIENT),)
+
+        if gradient is Gradient.NOTHING:
             # It is handed to every parent as it is, summed where a parent was repeated.
             found: Operations = ()
             for part, shape, wanted in zip(parts, inputs, needed, strict=True):
                 if not wanted:
                     continue
                 if _repeats(shape, output):
-                    found += (Stream(label, (whole,), (part,)),)
+                    found += pass_over((whole,), (part,))
                 elif is_one(shape[0]) and not is_one(output[0]):
                     # Repeated for every sample, unless there is only one.
                     more = output[0] - 1
                     read, written = where_positive(more, whole), where_positive(more, part)
-                    found += (Stream(label, (read,), (written,)),)
+                    found += pass_over((read,), (written,))
             return found
         gradients = tuple(part for part, wanted in zip(parts, needed, strict=True) if wanted)
-        return (Stream(label, (whole, *parts), gradients),)
+        return pass_over((whole, *parts), gradients)
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         everything = tuple(range(len(inputs)))
         output = self.infer_shape(inputs)
         whole = element_size * num_elements(output)
@@ -324,13 +270,13 @@ class Elementwise(Layer):
         sums = whole * min(1, others)
         match self.function:
             case "compare" | "logical":
-                return Kept(ends=True)
+                return MemoryNeeds(ends=True)
             case "sum":
-                return Kept(handed=tuple(alike), forward=sums)
+                return MemoryNeeds(aliased=tuple(alike), forward=sums)
             case "difference":
-                return Kept(handed=(0,) if 0 in alike else (), forward=sums)
+                return MemoryNeeds(aliased=(0,) if 0 in alike else (), forward=sums)
             case "mean":
-                return Kept(forward=sums)
+                return MemoryNeeds(forward=sums)
         # The gradient of what is repeated is summed when it has the output's size.
         repeated = any(wanted and k not in alike for k, wanted in enumerate(needed))
         found: tuple[int, ...] = everything
@@ -340,7 +286,7 @@ class Elementwise(Layer):
             found = everything if any(needed[1:]) else everything[1:]
         elif self.function == "where":
             found, others = tuple(k for k in everything if not needed[k]), 0
-        return Kept(
+        return MemoryNeeds(
             inputs=found,
             output=self.function == "power",
             own=whole * others,

@@ -8,23 +8,24 @@ inputs of all steps are multiplied together; the states, one after the other.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
-from paleo.layers.base import (
-    Kept,
+from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
+from paleo.core.quantity import Quantity, total
+from paleo.core.tensor import Shape, Shapes, format_shape
+from paleo.net.layers.base import (
     Layer,
+    MemoryNeeds,
     Operations,
     ShapeError,
     layer_type,
     parameter_stream,
     stream,
 )
-from paleo.layers.keys import Flag, Whole, key
-from paleo.quantity import Quantity, total
-from paleo.tensor import Shape, format_shape
-from paleo.work import BatchMatMul, Pass, Stream
+from paleo.net.layers.fields import Flag, Whole, key
 
-__all__ = ["GRU", "LSTM", "RNN"]
+#: Of products: how many, M, N and K.
+_Sizes: TypeAlias = "tuple[Quantity, Quantity, Quantity, Quantity]"
 
 
 @layer_type("RNN")
@@ -36,22 +37,28 @@ class RNN(Layer):
     goes_step_by_step: ClassVar[bool] = True
     #: Tensors of state that a step hands on.
     states: ClassVar[int] = 1
+    #: Features that the output of each step is brought down to; 0 for none.
+    projection: int = 0
 
     num_outputs: int = key(Whole(), "H, the hidden units of each direction")
-    num_layers: int = key(Whole(), "layers on top of each other", 1)
+    num_layers: int = key(Whole(), "layers on top of each other", default=1)
     bidirectional: bool = key(
-        Flag(), "whether another network runs backwards; their outputs are joined", False
+        Flag(), "whether another network runs backwards; their outputs are joined", default=False
     )
     num_biases: int = key(
         Whole(minimum=0),
         "biases of each gate: 2 (for input and state, as in cuDNN, PyTorch and ONNX), 1 or 0",
-        2,
+        default=2,
     )
 
+    def _product(self, sizes: _Sizes, element_size: int, *, dependent: bool = False) -> BatchMatMul:
+        """Return products by weights."""
+        label, roles = self.type_name.lower(), (Role.INPUT, Role.WEIGHT)
+        return BatchMatMul(label, *sizes, element_size, dependent, roles=roles)
+
     @property
-    def label(self) -> str:
-        """What its operations are called."""
-        return self.type_name.lower()
+    def parts(self) -> tuple[Layer, ...]:
+        return (self.replace(num_layers=1),) * self.num_layers
 
     @property
     def _directions(self) -> int:
@@ -60,9 +67,9 @@ class RNN(Layer):
     @property
     def _out(self) -> int:
         """The features that one direction hands on."""
-        return self.num_outputs
+        return self.projection or self.num_outputs
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         if len(inputs[0]) != 3:
             raise ShapeError(f"its input must be N x T x D, got {format_shape(inputs[0])}")
         if self.num_biases > 2:
@@ -70,35 +77,32 @@ class RNN(Layer):
         n, t, _ = inputs[0]
         return (n, t, self._directions * self._out)
 
-    def _features(self, inputs: tuple[Shape, ...]) -> tuple[int, ...]:
+    def _features(self, inputs: Shapes) -> tuple[int, ...]:
         """Return the features that come into each layer."""
         later = self._directions * self._out
         return (int(inputs[0][2]), *[later] * (self.num_layers - 1))
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
+    def num_params(self, inputs: Shapes) -> int:
         units = self.gates * self.num_outputs
         return self._directions * sum(
-            units * (features + self._out + self.num_biases) + self._projection_params
+            units * (features + self._out + self.num_biases) + self.projection * self.num_outputs
             for features in self._features(inputs)
         )
 
-    @property
-    def _projection_params(self) -> int:
-        return 0
-
     def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
         """Return the products of one layer and direction, step after step, the state's first."""
-        units = self.gates * self.num_outputs
-        return (BatchMatMul(self.label, t, n, units, self._out, element_size, dependent=True),)
+        out, units = self._out, self.num_outputs
+        step = self._product((t, n, self.gates * units, out), element_size, dependent=True)
+        if not self.projection:
+            return (step,)
+        return step, self._product((t, n, out, units), element_size, dependent=True)
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         n, t, _ = inputs[0]
         units = self.gates * self.num_outputs
         found: Operations = ()
         for layer, features in enumerate(self._features(inputs)):
-            incoming = BatchMatMul(self.label, 1, n * t, units, features, element_size)
+            incoming = self._product((1, n * t, units, features), element_size)
             own: Operations
             if direction is Pass.FORWARD:
                 steps = self._recurrence(n, t, element_size)
@@ -113,8 +117,9 @@ class RNN(Layer):
                 if self.num_biases:
                     gradients = (n * t, units)
                     own += parameter_stream(
-                        self.label, gradients, units * self.num_biases, element_size
-                    )
+                        Kind.REDUCTION, gradients, units * self.num_biases, element_size,
+                        label=incoming.name,
+                    )  # fmt: skip
             found += own * self._directions
         return found
 
@@ -122,12 +127,14 @@ class RNN(Layer):
         """Return how many numbers of a sample one layer and direction keeps."""
         return t * self.num_outputs  # the state of each step, of which the output is a copy
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         n, t, _ = inputs[0]
         kept = total(self._kept_of(t, features) for features in self._features(inputs))
         saved = element_size * n * self._directions * kept
         matrix = element_size * self.gates * self.num_outputs * self._out
-        return Kept(inputs=(0,), output=True, saved=saved, backward=matrix * self.goes_step_by_step)
+        return MemoryNeeds(
+            inputs=(0,), output=True, saved=saved, backward=matrix * self.goes_step_by_step
+        )
 
     def _backward(self, n: Quantity, t: Quantity, element_size: int) -> Operations:
         """Return the way back through time, and the gradients of the states' matrices.
@@ -138,19 +145,23 @@ class RNN(Layer):
         """
         found: Operations = ()
         for i, each in enumerate(self._recurrence(n, t, element_size)):
-            back = each.gradients()[0]
+            back, weights = each.gradients()
             found += (
                 replace(back, count=t - 1) if i == 0 else back,
-                BatchMatMul(self.label, 1, each.k, each.n, each.m * t, element_size),
+                replace(weights, count=1, k=weights.k * t),
             )
-        gates = (n * t, self.gates * self.num_outputs)
-        return (*found, *stream(self.label, gates, element_size, reads=2))
+        gates, label = (n * t, self.gates * self.num_outputs), self.type_name.lower()
+        back_to_gates = stream(
+            Kind.GATES, Pass.INPUT_GRADIENT, gates, element_size, reads=2, label=label
+        )
+        return (*found, *back_to_gates)
 
     def _gates_stream(self, n: Quantity, t: Quantity, element_size: int) -> Stream:
         """Return the pass that makes gates and states from both products, and keeps them."""
         one = element_size * n * t * self.num_outputs
         gates, states = self.gates * one, self.states * one
-        return Stream(self.label, (gates, gates, states), (gates, states))
+        label = self.type_name.lower()
+        return Stream(Kind.GATES, (gates, gates, states), (gates, states), label=label)
 
 
 @layer_type("GRU")
@@ -173,27 +184,11 @@ class LSTM(RNN):
     states: ClassVar[int] = 2
 
     projection: int = key(
-        Whole(minimum=0), "features that the output is brought down to; 0 for none", 0
+        Whole(minimum=0), "features that the output is brought down to; 0 for none", default=0
     )
-
-    @property
-    def _out(self) -> int:
-        return self.projection or self.num_outputs
-
-    @property
-    def _projection_params(self) -> int:
-        return self.projection * self.num_outputs
 
     def _kept_of(self, t: Quantity, features: int) -> Quantity:
         # The workspace of oneDNN (src/cpu/rnn/rnn_utils.cpp): gates and the hidden state; and both
         # states and three gradients, each below and above the layer, and before the first step.
         rows = 5 * 2 * (t + 1) * max(features, self.num_outputs)
         return t * (self.gates + 1) * self.num_outputs + rows
-
-    def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
-        steps = super()._recurrence(n, t, element_size)
-        if not self.projection:
-            return steps
-        out, units = self.projection, self.num_outputs
-        down = BatchMatMul(self.label, t, n, out, units, element_size, dependent=True)
-        return (*steps, down)

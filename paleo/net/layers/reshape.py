@@ -6,11 +6,16 @@ batch, written -1.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
-from paleo.layers.base import (
-    Kept,
+from paleo.core.operations import Kind, Pass, Stream, Unpriced
+from paleo.core.quantity import ceil_div, product
+from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
+from paleo.net.layers.base import (
+    Copying,
     Layer,
+    MemoryNeeds,
     Operations,
     ShapeError,
     at_most_8,
@@ -18,8 +23,9 @@ from paleo.layers.base import (
     dimension,
     layer_type,
     parameter_stream,
+    tensor_bytes,
 )
-from paleo.layers.keys import (
+from paleo.net.layers.fields import (
     Dimension,
     Dimensions,
     Flag,
@@ -30,82 +36,68 @@ from paleo.layers.keys import (
     Whole,
     key,
 )
-from paleo.layers.pooling import resized
-from paleo.quantity import ceil_div, product
-from paleo.tensor import Shape, format_shape, format_shapes, num_elements
-from paleo.work import Pass, Stream, Unpriced
-
-__all__ = [
-    "Concatenate",
-    "Expand",
-    "Flatten",
-    "Gather",
-    "Input",
-    "Pad",
-    "Parameter",
-    "Rearrange",
-    "Reduce",
-    "Reshape",
-    "Slice",
-    "Transpose",
-    "Unknown",
-]
 
 
 @layer_type("Input")
 class Input(Layer):
     """Where samples come in. Its first dimension is the batch."""
 
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds()
     num_parents: ClassVar[tuple[int, int | None]] = (0, 0)
     is_input: ClassVar[bool] = True
 
     tensor: tuple[int, ...] = key(Sizes(), "[N, H, W, C], or any shape with the batch first")
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return self.tensor
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept()
+    def of_shape(self, shape: Shape) -> Layer:
+        return self.replace(tensor=shape)
 
 
 @layer_type("Parameter")
 class Parameter(Layer):
     """A tensor of its own, the same for every sample: parameters, or constants."""
 
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds()
     num_parents: ClassVar[tuple[int, int | None]] = (0, 0)
 
     shape: tuple[int, ...] = key(Sizes(min_rank=1), "its shape, without the batch")
-    trainable: bool = key(Flag(), "whether its elements are parameters", True)
+    trainable: bool = key(Flag(), "whether its elements are parameters", default=True)
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return at_most_8((1, *self.shape), "shape")
 
-    def num_params(self, inputs: tuple[Shape, ...]) -> int:
-        elements: int = product(self.shape)
-        return elements if self.trainable else 0
+    def num_params(self, inputs: Shapes) -> int:
+        return product(self.shape) if self.trainable else 0
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        if direction is not Pass.WEIGHT_GRADIENT or not self.trainable:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        if direction is not Pass.WEIGHT_GRADIENT:
             return ()
-        return parameter_stream("parameter", self.shape, product(self.shape), element_size)
+        return parameter_stream(
+            Kind.REDUCTION, self.shape, product(self.shape), element_size, label="parameter"
+        )
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept()
+
+class _Moving(Copying):
+    """A pass over memory that moves elements."""
+
+    only_moves: ClassVar[bool] = True
 
 
 @layer_type("Concatenate")
-class Concatenate(Layer):
+class Concatenate(_Moving):
     """Tensors joined along one dimension; the others must agree."""
 
     num_parents: ClassVar[tuple[int, int | None]] = (1, None)
 
     dim: int | None = key(
-        Whole(optional=True), "the dimension, 3 for channels of an image; by default the last", None
+        Whole(optional=True),
+        "the dimension, 3 for channels of an image; by default the last",
+        default=None,
     )
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         first = inputs[0]
         dim = dimension(-1 if self.dim is None else self.dim, first, "dim")
         for shape in inputs[1:]:
@@ -118,32 +110,24 @@ class Concatenate(Layer):
         joined = sum(shape[dim] for shape in inputs)
         return (batch_of(inputs), *first[1:dim], joined, *first[dim + 1 :])
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        if direction is Pass.WEIGHT_GRADIENT:
-            return ()
-        pieces = tuple(element_size * num_elements(shape) for shape in inputs)
-        whole = (element_size * num_elements(self.infer_shape(inputs)),)
-        if direction is Pass.FORWARD:
-            return (Stream("concatenate", pieces, whole),)
-        return (Stream("concatenate", whole, pieces),)
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(handed=tuple(range(len(inputs))), pieces=True)
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        return MemoryNeeds(aliased=tuple(range(len(inputs))), pieces=True)
 
 
 @layer_type("Slice")
 class Slice(Layer):
     """Part of the input along one dimension; a view, which moves nothing."""
 
-    dim: int = key(Dimension(), "the dimension, 1 or more; -1 the last", -1)
-    begin: int = key(Whole(minimum=0), "the first element, counted from 0", 0)
-    size: int = key(Whole(), "how many elements")
-    step: int = key(Whole(), "from one element to the next", 1)
-    keep_dim: bool = key(Flag(), "whether the dimension stays where `size` is 1", True)
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True)
+    only_moves: ClassVar[bool] = True
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    dim: int = key(Dimension(), "the dimension, 1 or more; -1 the last", default=-1)
+    begin: int = key(Whole(minimum=0), "the first element, counted from 0", default=0)
+    size: int = key(Whole(), "how many elements")
+    step: int = key(Whole(), "from one element to the next", default=1)
+    keep_dim: bool = key(Flag(), "whether the dimension stays where `size` is 1", default=True)
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
         shape = inputs[0]
         dim = dimension(self.dim, shape, "dim")
         if self.begin + (self.size - 1) * self.step >= shape[dim]:
@@ -151,10 +135,7 @@ class Slice(Layer):
         kept = (self.size,) if self.size > 1 or self.keep_dim or len(shape) == 2 else ()
         return (*shape[:dim], *kept, *shape[dim + 1 :])
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(view=True)
-
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return the slice that stays one of equal parts, every so manieth, the first or the last.
 
         Raises ShapeError where the dimension has changed and it is none of these.
@@ -177,31 +158,36 @@ def _with_batch(shape: tuple[int, ...], source: Shape) -> Shape:
     return (source[0], *shape[1:])
 
 
+def _no_reshape(shape: Shape, wanted: tuple[int, ...]) -> ShapeError:
+    return ShapeError(f"{format_shape(shape)} cannot become {list(wanted)}", "output_shape")
+
+
+class _View(Layer):
+    """Its input in another shape."""
+
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True, aliased=(0,))
+    is_view: ClassVar[bool] = True
+    only_moves: ClassVar[bool] = True
+
+
 @layer_type("Reshape")
-class Reshape(Layer):
+class Reshape(_View):
     """The same elements in another shape; a view, which moves nothing."""
 
     output_shape: tuple[int, ...] = key(
         Sizes(derived=(0, -1)), "first entry the batch (-1); last entry -1 if it is to be derived"
     )
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         *front, last = self.output_shape[1:]
-        have: int = product(inputs[0][1:])
-        wanted: int = product(front)
+        have, wanted = int(product(inputs[0][1:])), product(front)
         if last == -1:
             last = have // wanted
         if wanted * last != have:
-            raise ShapeError(
-                f"{format_shape(inputs[0])} cannot become {list(self.output_shape)}",
-                "output_shape",
-            )
+            raise _no_reshape(inputs[0], self.output_shape)
         return (inputs[0][0], *front, last)
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(view=True, handed=(0,))
-
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return the reshape that merges the same dimensions.
 
         Raises ShapeError if one that it cuts in several has changed: none of those is known to
@@ -247,32 +233,11 @@ def _aligned(old: tuple[Any, ...], wanted: tuple[Any, ...]) -> list[tuple[slice,
 
 
 @layer_type("Flatten")
-class Flatten(Layer):
+class Flatten(_View):
     """All dimensions but the batch made one; a view, which moves nothing."""
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return (inputs[0][0], product(inputs[0][1:]))
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(view=True, handed=(0,))
-
-
-class _Moving(Layer):
-    """A pass over memory that reads its input and writes its output."""
-
-    @property
-    def label(self) -> str:
-        """What its operation is called."""
-        return self.type_name.lower()
-
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        output = self.infer_shape(inputs)
-        return resized(self.label, direction, inputs[0], output, element_size)
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept()
 
 
 @layer_type("Transpose")
@@ -283,7 +248,7 @@ class Transpose(_Moving):
         Permutation(), "the order of the input's dimensions, [0, 2, 1]; the batch, 0, stays first"
     )
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         if len(self.perm) != len(inputs[0]):
             raise ShapeError(
                 f"expected an order of {len(inputs[0])} dimensions, as {format_shape(inputs[0])} "
@@ -299,7 +264,7 @@ class Expand(_Moving):
 
     output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and what is wanted")
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         shape, wanted = inputs[0], self.output_shape
         missing = len(wanted) - len(shape)
         fits = missing >= 0 and all(
@@ -311,7 +276,7 @@ class Expand(_Moving):
             )
         return _with_batch(wanted, shape)
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         missing = len(self.output_shape) - len(before[0])
         if missing < 0 or len(before[0]) != len(after[0]):
             return self
@@ -333,7 +298,7 @@ class Pad(_Moving):
         Margins(), "[before, after] of each dimension but the batch"
     )
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         n, *sizes = inputs[0]
         if len(self.margins) != len(sizes):
             raise ShapeError(
@@ -350,17 +315,16 @@ class Rearrange(_Moving):
     """The same elements at other places: rolled, flipped, shuffled, depth to space."""
 
     output_shape: tuple[int, ...] | None = key(
-        Sizes(derived=(0,), optional=True), "the batch (-1), and the shape; null: the input's", None
+        Sizes(derived=(0,), optional=True),
+        "the batch (-1), and the shape; null: the input's",
+        default=None,
     )
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         if self.output_shape is None:
             return inputs[0]
         if product(self.output_shape[1:]) != product(inputs[0][1:]):
-            raise ShapeError(
-                f"{format_shape(inputs[0])} cannot become {list(self.output_shape)}",
-                "output_shape",
-            )
+            raise _no_reshape(inputs[0], self.output_shape)
         return _with_batch(self.output_shape, inputs[0])
 
 
@@ -371,26 +335,46 @@ class Gather(Layer):
     The indices are a second parent, or fixed.
     """
 
+    only_moves: ClassVar[bool] = True
     num_parents: ClassVar[tuple[int, int | None]] = (1, 2)
 
     output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and what is picked")
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return (batch_of(inputs), *self.output_shape[1:])
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
-        picked = element_size * num_elements(self.infer_shape(inputs))
-        indices = tuple(element_size * num_elements(shape) for shape in inputs[1:])
-        if direction is Pass.FORWARD:
-            return (Stream("gather", (picked, *indices), (picked,)),)
-        if direction is Pass.INPUT_GRADIENT:
-            source = element_size * num_elements(inputs[0])
-            return (Stream("gather", (picked, *indices), (source,)),)
-        return ()
+    def rows(self, inputs: Shapes) -> tuple[int, int, Shape]:
+        """Return of how many rows of a sample it picks how many, and the shape of a row.
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+        A row is as many of the last dimensions as input and output have in common, less one if
+        those are all; with indices, as many as leave one of these for each row, if any do.
+        """
+        source, picked = inputs[0][1:], self.output_shape[1:]
+        most = min(len(source) - 1, len(picked))
+        pairs = zip(reversed(source), reversed(picked), strict=False)
+        common = next((k for k, (have, take) in enumerate(pairs) if have != take), most)
+        choices = [
+            (
+                int(product(source[: len(source) - k])),
+                int(product(picked[: len(picked) - k])),
+                source[len(source) - k :],
+            )
+            for k in range(min(common, most), -1, -1)
+        ]
+        indices = product(inputs[1][1:]) if len(inputs) > 1 else None
+        return next((choice for choice in choices if choice[1] == indices), choices[0])
+
+    def index_limit(self, k: int, inputs: Shapes) -> int | None:
+        return self.rows(inputs)[0] if k == 1 else None
+
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        source, *indices = tensor_bytes(inputs, element_size)
+        (picked,) = tensor_bytes((self.infer_shape(inputs),), element_size)
+        written = picked if direction is Pass.FORWARD else source
+        reads = (picked, *indices)
+        return (Stream(Kind.COPY, reads, (written,), direction=direction, label="gather"),)
+
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return the layer that picks as many along the one dimension along which it does.
 
         Raises ShapeError where that is not to be seen.
@@ -405,8 +389,8 @@ class Gather(Layer):
             return self
         raise ShapeError("what it picks of other inputs is not known", "output_shape")
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(inputs=tuple(range(1, len(inputs))))
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        return MemoryNeeds(inputs=tuple(range(1, len(inputs))))
 
 
 #: Reductions whose gradient is the output's, up to a factor.
@@ -417,13 +401,18 @@ _SUMS = ("mean", "sum")
 class Reduce(_Moving):
     """A sum, a mean, a maximum, ... over some dimensions."""
 
+    kind: ClassVar[Kind] = Kind.REDUCTION
+    only_moves: ClassVar[bool] = False
+
     function: str = key(
-        Name(("mean", "sum", "maximum", "minimum", "product", "norm", "argmax")), "which", "mean"
+        Name(("mean", "sum", "maximum", "minimum", "product", "norm", "argmax")),
+        "which",
+        default="mean",
     )
     dims: tuple[int, ...] = key(Dimensions(), "the dimensions that are reduced, 1 or more")
-    keep_dims: bool = key(Flag(), "whether they stay, with a size of 1", False)
+    keep_dims: bool = key(Flag(), "whether they stay, with a size of 1", default=False)
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         for each in self.dims:
             dimension(each, inputs[0], "dims")
         kept = tuple(
@@ -433,24 +422,23 @@ class Reduce(_Moving):
         )
         return kept if len(kept) > 1 else (*kept, 1)
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         found = super().operations(direction, inputs, element_size)
-        if direction is not Pass.INPUT_GRADIENT or self.function in _SUMS:
+        if direction is Pass.FORWARD or self.function in _SUMS:
             return found
         if self.function == "argmax":
             return ()
         # The gradient of a maximum, a product or a norm also reads the input.
-        size = element_size * num_elements(inputs[0])
-        return tuple(Stream(each.name, (*each.reads, size), each.writes) for each in found)
+        (step,) = found
+        assert isinstance(step, Stream)
+        return (replace(step, reads=(*step.reads, *tensor_bytes(inputs, element_size))),)
 
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         if self.function in _SUMS:
-            return Kept()
+            return MemoryNeeds()
         if self.function == "argmax":
-            return Kept(ends=True)
-        return Kept(inputs=(0,), output=True)
+            return MemoryNeeds(ends=True)
+        return MemoryNeeds(inputs=(0,), output=True)
 
 
 @layer_type("Unknown")
@@ -463,19 +451,14 @@ class Unknown(Layer):
     operator: str = key(Name(), "what it is called where it comes from")
     output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and the shape")
 
-    def infer_shape(self, inputs: tuple[Shape, ...]) -> Shape:
+    def infer_shape(self, inputs: Shapes) -> Shape:
         return (batch_of(inputs), *self.output_shape[1:])
 
-    def following(self, before: tuple[Shape, ...], after: tuple[Shape, ...]) -> Layer:
+    def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return the layer for inputs of the same shapes; raises ShapeError for others."""
         if [shape[1:] for shape in before] == [shape[1:] for shape in after]:
             return self
         raise ShapeError("what it gives of other inputs is not known", "output_shape")
 
-    def operations(
-        self, direction: Pass, inputs: tuple[Shape, ...], element_size: int
-    ) -> Operations:
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         return (Unpriced(self.operator),) if direction is Pass.FORWARD else ()
-
-    def keeps(self, inputs: tuple[Shape, ...], element_size: int, needed: tuple[bool, ...]) -> Kept:
-        return Kept(inputs=tuple(range(len(inputs))), output=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paleo.memory.fit import Fit, fit
-from paleo.memory.footprint import Footprint, LayerMemory, footprint, footprints, largest_batch
-from paleo.memory.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.memory.capacity import Fit, fit
+from paleo.step.memory.footprint import Footprint, LayerMemory, footprint, footprints, largest_batch
+from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
 
 __all__ = [
     "OPTIMIZERS",

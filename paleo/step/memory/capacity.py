@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.hardware import Device
-from paleo.memory.footprint import Footprint, footprint, largest_batch
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity
-
-__all__ = ["Fit", "fit"]
+from paleo.cluster import Device
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity
+from paleo.net.spec import NetSpec
+from paleo.step.memory.footprint import Footprint, footprint, largest_batch
 
 
 @dataclass(frozen=True)
@@ -33,10 +31,9 @@ class Fit:
         """What there is to say of the device; None for what is not known."""
         if self.device is None:
             return {}
-        capacity = self.device.memory_capacity
         return {
             "device": self.device.name,
-            "memory_capacity_bytes": capacity,
+            "memory_capacity_bytes": self.device.memory_capacity,
             "fits": self.fits,
             "largest_batch_size": self.largest_batch,
         }

@@ -11,27 +11,30 @@ import functools
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.estimate import keep_shape
-from paleo.graph import Graph, build, checked_batch, of_net, typical
-from paleo.importers import ImportOptions
-from paleo.layers.shaping import Unknown
-from paleo.load import load
-from paleo.memory.optimizers import OPTIMIZERS, Optimizer
-from paleo.memory.schedule import Schedule, scheduled
-from paleo.memory.step import Step
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, has_arrays, is_array, total
-from paleo.tensor import find_precision, num_elements
-from paleo.values import MAX_COUNT, is_number, shown
-
-__all__ = ["Footprint", "LayerMemory", "footprint", "footprints", "largest_batch"]
+from paleo.core.attributes import attributes
+from paleo.core.checks import MAX_COUNT, is_number, shown
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, has_arrays, is_array, np, total
+from paleo.core.tensor import find_precision, num_elements
+from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical, unpriced
+from paleo.net.importers import ImportOptions
+from paleo.net.load import load
+from paleo.net.spec import NetSpec
+from paleo.step.memory.liveness import Schedule, scheduled
+from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.memory.usage import Step
+from paleo.step.passes import keep_shape
 
 #: The schedules of so many nets are kept.
 _KEPT = 8
+
+
+#: What of a layer stays in memory.
+_PARTS = ("weights", "gradients", "optimizer_state", "activations")
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,7 @@ class LayerMemory:
         return {
             "name": self.name,
             "type": self.type_name,
-            "output_bytes": self.output,
-            "weights_bytes": self.weights,
-            "gradients_bytes": self.gradients,
-            "optimizer_state_bytes": self.optimizer_state,
-            "activations_bytes": self.activations,
-            "total_bytes": self.total,
+            **attributes(self, "output", *_PARTS, "total", unit="bytes"),
         }
 
 
@@ -102,17 +100,12 @@ class Footprint:
         def one(value: Any) -> Any:
             return value[index].item() if is_array(value) else value
 
-        return replace(
-            self,
-            batch_size=one(self.batch_size),
-            peak=one(self.peak),
-            peak_layer=one(self.peak_layer),
-            peak_pass=one(self.peak_pass),
-            layers=tuple(
-                replace(layer, output=one(layer.output), activations=one(layer.activations))
-                for layer in self.layers
-            ),
+        names = ("batch_size", "peak", "peak_layer", "peak_pass")
+        layers = tuple(
+            replace(layer, output=one(layer.output), activations=one(layer.activations))
+            for layer in self.layers
         )
+        return replace(self, layers=layers, **{name: one(getattr(self, name)) for name in names})
 
     @property
     def purpose(self) -> str:
@@ -145,18 +138,9 @@ class Footprint:
             "net": self.net,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer if self.training else None,
-            "training": self.training,
-            "dtype": self.dtype,
-            "layers": [layer.to_dict() for layer in self.layers],
-            "weights_bytes": self.weights,
-            "gradients_bytes": self.gradients,
-            "optimizer_state_bytes": self.optimizer_state,
-            "activations_bytes": self.activations,
-            "workspace_bytes": self.workspace,
-            "peak_bytes": self.peak,
-            "peak_layer": self.peak_layer,
-            "peak_pass": self.peak_pass,
-            "notes": list(self.notes),
+            **attributes(self, "training", "dtype", "layers"),
+            **attributes(self, *_PARTS, "workspace", "peak", unit="bytes"),
+            **attributes(self, "peak_layer", "peak_pass", "notes"),
         }
 
 
@@ -173,10 +157,14 @@ def footprint(
     """Return what a net takes of memory at this batch size; None takes the file's.
 
     `optimizer` is one of `OPTIMIZERS`; in inference there is none. `dtype` is one of
-    paleo.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies of
-    them for the layers to read; inference has the copies alone. `workspace` are bytes to add
-    at every point, such as a library's scratch memory. `importing` is for files of other
-    frameworks, as in `load`. Raises a PaleoError with every mistake in settings and file.
+    paleo.core.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies
+    of them for the layers to read; inference has the copies alone. `workspace` are bytes to add at
+    every point, such as a library's scratch memory. `importing` is for files of other frameworks,
+    as in `load`. Raises a PaleoError with every mistake in settings and file.
+
+    >>> footprint = paleo.footprint("lenet5", 64)
+    >>> footprint.weights == 4 * paleo.summarize("lenet5").num_params
+    True
     """
     mistakes = Mistakes()
     chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
@@ -238,8 +226,6 @@ def footprints(net: NetSpec, batch_sizes: Iterable[int], **settings: Any) -> dic
     # Dimensions of 1 are repeated, but not those of an array; and an array of counts may overflow.
     together = [batch for batch in others if batch > 1] if found[first].peak <= MAX_COUNT else []
     if len(together) > 1 and has_arrays():
-        import numpy as np
-
         whole = footprint(net, np.array(together, np.int64), **settings)
         found |= {batch: whole.at(i) for i, batch in enumerate(together)}
     for batch in others:
@@ -261,6 +247,12 @@ def largest_batch(
     """Return the largest batch whose peak is at most `capacity` bytes; 0 if there is none.
 
     The others are those of `footprint`, and so are the errors.
+
+    >>> batch = paleo.largest_batch("resnet50", 12 * 2**30)
+    >>> paleo.footprint("resnet50", batch).peak <= 12 * 2**30
+    True
+    >>> paleo.footprint("resnet50", batch + 1).peak <= 12 * 2**30
+    False
     """
     mistakes = Mistakes()
     chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
@@ -291,21 +283,21 @@ def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None) -> Step:
     schedule = None
     with contextlib.suppress(PaleoError):  # which has no other batch size than this
         schedule = _schedule(net, graph.precision.is_mixed, optimizer is not None)
-    return Step(net, graph, optimizer, schedule)
+    return Step(graph, optimizer, schedule)
 
 
 @functools.lru_cache(maxsize=_KEPT)
 def _schedule(net: NetSpec, is_mixed: bool, training: bool) -> Schedule:
     """Return when the tensors of a step are alive at most batch sizes."""
     dtype = "mixed_fp16" if is_mixed else "fp32"  # or another of the kind
-    return scheduled(net, typical(net, dtype, keep_shape), training=training)
+    return scheduled(typical(net, dtype, keep_shape), training=training)
 
 
 def _deciding_sums(
     net: NetSpec, dtype: str, optimizer: Optimizer | None, batch_sizes: tuple[int, ...]
 ) -> list[list[int]]:
     """Return the bytes at the points that decide, for each of these batch sizes."""
-    lines, num_params = of_net(_lines, net, dtype, optimizer is not None, batch_sizes)
+    lines, num_params = cached_for_net(_lines, net, dtype, optimizer is not None, batch_sizes)
     sums = [list(each) for each in zip(*lines, strict=True)]
     if optimizer is None:
         return sums
@@ -313,20 +305,15 @@ def _deciding_sums(
     return [optimizer.added(each, num_params, size) for each in sums]
 
 
-class _Lines(NamedTuple):
-    """The points of a step that decide which batch is the largest.
+def _lines(
+    net: NetSpec, dtype: str, training: bool, batch_sizes: tuple[int, ...]
+) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
+    """Return the bytes at the points of a step that decide which batch is the largest.
 
-    `lines` has for each the bytes, without an optimizer's, at some batch sizes. The last is the
-    last of the step; the others are those that no other is above, and grows no slower.
-    `num_params` are those of each node.
+    They are without an optimizer's, for each point those at these batch sizes, one or two: all
+    capacities and optimizers ask for them. The last point is the last of the step; the others are
+    those that no other is above, and grows no slower. The parameters of each node come second.
     """
-
-    lines: tuple[tuple[int, ...], ...]
-    num_params: tuple[int, ...]
-
-
-def _lines(net: NetSpec, dtype: str, training: bool, batch_sizes: tuple[int, ...]) -> _Lines:
-    """Return them for these batch sizes, one or two: all capacities and optimizers ask for them."""
     steps = [_plain_sums(net, dtype, training, batch) for batch in batch_sizes]
     *others, last = zip(*(sums for sums, _ in steps), strict=True)
     found: list[tuple[int, ...]] = []
@@ -337,7 +324,7 @@ def _lines(net: NetSpec, dtype: str, training: bool, batch_sizes: tuple[int, ...
             found.append(line)
             steepest = rise
     _, schedule = steps[0]
-    return _Lines((*found, last), schedule.num_params)
+    return [*found, last], schedule.num_params
 
 
 @functools.lru_cache(maxsize=2)  # those of one batch are asked for, and then with another's
@@ -353,16 +340,13 @@ def _plain_sums(
 def _checked_bytes(value: Any, name: str) -> float:
     """Return a number of bytes; raises SettingError if it is none, or less than 0."""
     if is_number(value) and 0 <= value < math.inf:  # false for NaN
-        found: float = value
-        return found
+        return value
     raise SettingError(f"{name}: expected bytes, 0 or more, got {shown(value)}")
 
 
 def _largest(values: Sequence[Any]) -> tuple[Any, Any]:
     """Return the largest and the position of the first such, as arrays where values are."""
     if any(map(is_array, values)):
-        import numpy as np
-
         stacked = np.stack(np.broadcast_arrays(*values))
         return stacked.max(axis=0), np.argmax(stacked, axis=0)
     most = max(values)
@@ -372,8 +356,6 @@ def _largest(values: Sequence[Any]) -> tuple[Any, Any]:
 def _at(names: list[str], position: Any) -> Any:
     """Return the name at a position, or those at an array of them."""
     if is_array(position):
-        import numpy as np
-
         return np.array(names)[position]
     return names[position]
 
@@ -382,7 +364,7 @@ def _notes(spec: NetSpec, graph: Graph) -> tuple[str, ...]:
     notes = []
     if spec.splits:
         notes.append("layers that are split over devices count with all their slices")
-    unknown = {node.layer.operator for node in graph.nodes if isinstance(node.layer, Unknown)}
+    unknown = {operation.name for operation in unpriced(graph)}
     if unknown:
         notes.append(
             f"not understood, and taken to keep what it reads: {', '.join(sorted(unknown))}"

@@ -12,22 +12,14 @@ Of a sum's inputs, all have the gradient of the output, the same tensor.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from paleo.graph import Graph, Node
-from paleo.layers import Layer
-from paleo.layers.base import Kept
-from paleo.layers.convolution import Filtered
-from paleo.layers.objectives import Accuracy, Loss
-from paleo.layers.parts import made_of
-from paleo.layers.pointwise import Dropout
-from paleo.layers.shaping import Input, Parameter
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity, largest
-from paleo.tensor import num_elements
-
-__all__ = ["Schedule", "Tensor", "scheduled"]
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, largest
+from paleo.core.tensor import num_elements
+from paleo.net.graph import Graph, Node
+from paleo.net.layers import Layer
+from paleo.net.layers.base import MemoryNeeds
 
 #: The sizes of a kind, in this order: its output, what it keeps for its backward pass, and what
 #: it takes for a moment in each pass.
@@ -47,7 +39,7 @@ class _Kind:
     training: bool
     num_params: int
     #: What it needs in memory, at the batch size of the schedule.
-    kept: Kept
+    kept: MemoryNeeds
     #: The position of its first size.
     first: int
 
@@ -59,17 +51,7 @@ class _Kind:
     @functools.cached_property
     def is_source(self) -> bool:
         """Whether its output is there from the start."""
-        return isinstance(self.layer, Input | Parameter)
-
-    @functools.cached_property
-    def is_judging(self) -> bool:
-        """Whether who called has what it reads, too."""
-        return isinstance(self.layer, Loss | Accuracy)
-
-    @functools.cached_property
-    def pattern(self) -> tuple[Any, ...]:
-        """What decides which tensors it has, and for how long."""
-        return _pattern(self.kept)
+        return self.layer.is_source()
 
     @functools.cached_property
     def has(self) -> tuple[bool, ...]:
@@ -79,12 +61,12 @@ class _Kind:
     def sizes(self, graph: Graph) -> tuple[Quantity, ...] | None:
         """Return its sizes in a graph, None if it has other tensors at that batch size."""
         kept = _kept_by(graph, self.node, self.number, self.layer, self.needed, self.training)
-        if _pattern(kept) != self.pattern:
+        if _pattern(kept) != _pattern(self.kept):
             return None
         output = graph.element_size * num_elements(graph.nodes[self.node].output)
         return (output, *self._sizes(kept))
 
-    def _sizes(self, kept: Kept) -> tuple[Quantity, ...]:
+    def _sizes(self, kept: MemoryNeeds) -> tuple[Quantity, ...]:
         """Return those but the output's."""
         own = kept.own + kept.saved if self.has_gradient else kept.own
         return own, kept.forward, kept.backward
@@ -92,21 +74,22 @@ class _Kind:
 
 def _kept_by(
     graph: Graph, node: int, number: int, layer: Layer, needed: tuple[bool, ...], training: bool
-) -> Kept:
+) -> MemoryNeeds:
     """Return what a part of a node needs in memory."""
-    if isinstance(layer, Dropout) and not training:
-        return Kept(view=True)
+    if layer.is_training_only and not training:
+        return MemoryNeeds(view=True)
     whole = graph.nodes[node]
     kept = layer.keeps((whole.output,) if number else whole.inputs, graph.element_size, needed)
-    if number and isinstance(whole.layer, Filtered):
+    if number and layer.keeps_shape:
         # It works in the memory of the part before, unless that is kept as it was.
         return kept._replace(view=not kept.inputs)
     return kept
 
 
-def _pattern(kept: Kept) -> tuple[Any, ...]:
+def _pattern(kept: MemoryNeeds) -> tuple[Any, ...]:
+    """Return what decides which tensors a layer has, and for how long."""
     sizes = kept.own, kept.saved, kept.forward, kept.backward
-    decides = kept.inputs, kept.output, kept.view, kept.handed, kept.pieces, kept.ends
+    decides = kept.inputs, kept.output, kept.view, kept.aliased, kept.pieces, kept.ends
     return (*decides, *map(_is_there, sizes))
 
 
@@ -157,12 +140,12 @@ class Schedule:
         return found
 
 
-def scheduled(net: NetSpec, graph: Graph, *, training: bool) -> Schedule:
+def scheduled(graph: Graph, *, training: bool) -> Schedule:
     """Return when the tensors of a step are alive at the batch size of a graph, and most others.
 
     It is the same in all element types, but another in mixed precision.
     """
-    found = _Scheduling(net, graph, training)
+    found = _Scheduling(graph, training)
     return Schedule(
         tuple(found.points),
         found.last_forward,
@@ -197,7 +180,7 @@ def _parts(graph: Graph, training: bool) -> list[_Part]:
     for node in graph.nodes:
         like, parents = node.like, tuple([last[parent] for parent in node.parents])
         if like not in made:
-            made[like] = made_of(node.layer)
+            made[like] = node.layer.parts
         for i, layer in enumerate(made[like]):
             needed = tuple([training and parts[parent].kind.has_gradient for parent in parents])
             kind = kinds.get((like, i, needed))
@@ -216,7 +199,7 @@ def _parts(graph: Graph, training: bool) -> list[_Part]:
 class _Scheduling:
     """A step as it is followed: a forward pass and, in training, backward pass and update."""
 
-    def __init__(self, net: NetSpec, graph: Graph, training: bool) -> None:
+    def __init__(self, graph: Graph, training: bool) -> None:
         #: Whether layers read copies of the parameters: they are there from the layer's forward
         #: pass to its backward pass.
         self._copies = training and graph.precision.is_mixed
@@ -233,7 +216,7 @@ class _Scheduling:
         #: The last point of the forward pass.
         self.last_forward = len(self.points) - 1
         if training:
-            self._backward({spec.name: spec.shares or spec.name for spec in net.layers})
+            self._backward()
             self._at(max(graph.nodes, key=lambda node: node.num_params), "update")
         for tensor in self._lasting:
             self._use(tensor)
@@ -270,7 +253,7 @@ class _Scheduling:
 
     def _forward(self) -> None:
         read = {
-            parent for part in self.parts if not part.kind.is_judging for parent in part.parents
+            parent for part in self.parts if not part.kind.layer.is_judge for parent in part.parents
         }
         for i, part in enumerate(self.parts):
             node, kind = part.node, part.kind
@@ -307,10 +290,10 @@ class _Scheduling:
             self._lasting.append(output)
         return output
 
-    def _backward(self, owners: dict[str, str]) -> None:
+    def _backward(self) -> None:
         gradients = self._first_gradients()
         # How many parameters have a gradient already, by their owner and the part of it.
-        there: dict[tuple[str, int], int] = {}
+        there: dict[tuple[int, int], int] = {}
         for i in reversed(range(len(self.parts))):
             part, gradient = self.parts[i], gradients.pop(i, None)
             if gradient is None:
@@ -327,7 +310,7 @@ class _Scheduling:
             if is_cast:
                 half = self._make_params(node, kind.num_params, is_copy=True)
             else:
-                self._weight_gradient(part, owners[node.name], there)
+                self._weight_gradient(part, there)
             made = [
                 (parent, self._input_gradient(part, k, gradient))
                 for k, parent in enumerate(part.parents)
@@ -336,7 +319,7 @@ class _Scheduling:
             if is_cast:  # what the layer made in halves
                 self._at(node, "backward")
                 self._use(half)
-                self._weight_gradient(part, owners[node.name], there)
+                self._weight_gradient(part, there)
             for parent, new in made:
                 before = gradients.get(parent)
                 gradients[parent] = self._added(part, parent, before, new) if before else new
@@ -346,7 +329,7 @@ class _Scheduling:
         learning = [i for i, part in enumerate(self.parts) if part.kind.has_gradient]
         read = {parent for i in learning for parent in self.parts[i].parents}
         ends = [i for i in learning if i not in read]
-        losses = [i for i in ends if isinstance(self.parts[i].kind.layer, Loss)]
+        losses = [i for i in ends if self.parts[i].kind.layer.is_loss]
         if not ends:
             return {}
         self._at(self.parts[(losses or ends)[-1]].node, "backward")
@@ -358,13 +341,13 @@ class _Scheduling:
         tensor.waiting = 1
         return _Gradient(tensor)
 
-    def _weight_gradient(self, part: _Part, owner: str, there: dict[tuple[str, int], int]) -> None:
+    def _weight_gradient(self, part: _Part, there: dict[tuple[int, int], int]) -> None:
         """Make the gradient of a part's parameters; for those that have one it is added."""
         node, num_params = part.node, part.kind.num_params
         if not num_params:
             return
-        place = owner, part.kind.number
-        common = num_params if node.name == owner else min(num_params, node.shared_params)
+        place = node.index if node.owner is None else node.owner, part.kind.number
+        common = num_params if node.owner is None else min(num_params, node.shared_params)
         twice = min(common, there.get(place, 0))
         there[place] = max(common, there.get(place, 0))
         self._lasting.append(self._make_params(node, num_params - twice))
@@ -373,7 +356,7 @@ class _Scheduling:
 
     def _input_gradient(self, part: _Part, k: int, gradient: _Gradient) -> _Gradient:
         kept = part.kind.kept
-        if k not in kept.handed:
+        if k not in kept.aliased:
             return self._gradient(part.node, part.parents[k])
         gradient.tensor.waiting += 1
         return _Gradient(gradient.tensor, gradient.in_pieces or kept.pieces)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.registry import Registry
-
-__all__ = ["OPTIMIZERS", "Optimizer"]
+from paleo.core.frozen import dataclass
+from paleo.core.registry import Registry
 
 
 @dataclass(frozen=True)

@@ -5,29 +5,22 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from paleo.graph import Graph, Node
-from paleo.memory.optimizers import Optimizer
-from paleo.memory.schedule import Schedule, Tensor, scheduled
-from paleo.netspec import NetSpec
-from paleo.quantity import Quantity
-
-__all__ = ["Step"]
+from paleo.core.quantity import Quantity
+from paleo.net.graph import Graph
+from paleo.step.memory.liveness import Schedule, Tensor, scheduled
+from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
 
 
 class Step:
     """One step: a forward pass and, with an `optimizer`, backward pass and update."""
 
     def __init__(
-        self,
-        net: NetSpec,
-        graph: Graph,
-        optimizer: Optimizer | None,
-        schedule: Schedule | None = None,
+        self, graph: Graph, optimizer: Optimizer | None, schedule: Schedule | None = None
     ) -> None:
         """Find the sizes. `schedule`, of this net at another batch size, is used if it holds."""
         sizes = schedule.sizes(graph) if schedule else None
         if schedule is None or sizes is None:
-            schedule = scheduled(net, graph, training=optimizer is not None)
+            schedule = scheduled(graph, training=optimizer is not None)
             sizes = schedule.sizes(graph)
         assert sizes is not None
         self.graph, self.optimizer, self.schedule, self._sizes = graph, optimizer, schedule, sizes
@@ -37,11 +30,6 @@ class Step:
         self.weight_size, self.copy_size = precision.element_size, 0
         if optimizer and precision.is_mixed:
             self.weight_size, self.copy_size = precision.parameter_size, precision.element_size
-
-    @property
-    def points(self) -> list[tuple[Node, str]]:
-        """The node that runs at each point, and the pass."""
-        return [(self.graph.nodes[node], direction) for node, direction in self.schedule.points]
 
     def sums(self, *, activations_only: bool = False) -> list[Any]:
         """Return the bytes that are alive at each point."""
@@ -72,3 +60,8 @@ class Step:
         if tensor.size is not None:
             return self._sizes[tensor.size]
         return tensor.num_params * (self.copy_size if tensor.is_copy else self.weight_size)
+
+
+def peak(graph: Graph, *, training: bool) -> int:
+    """Return the bytes of a net's tensors where most of them are alive, trained by plain SGD."""
+    return int(max(Step(graph, OPTIMIZERS["sgd"] if training else None).sums()))

@@ -7,56 +7,26 @@ four; a transfer between groups has half the bandwidth (the implementation of 20
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from paleo.costs import Time
-from paleo.errors import SettingError
-from paleo.graph import Graph, Node
-from paleo.parallelism.plan import Plan
-from paleo.quantity import Quantity
-from paleo.tensor import num_elements
-
-__all__ = ["Fetch", "fetch_times", "fetches_of", "total_time"]
+from paleo.core.errors import SettingError
+from paleo.core.quantity import Quantity
+from paleo.core.tensor import num_elements
+from paleo.net.graph import Graph, Node
+from paleo.step.passes import Fetch
+from paleo.step.plan import Plan
 
 _GROUP = 4
 #: More halvings than this within one layer would leave no bandwidth that a float can hold.
 _MAX_HALVINGS = 900
 
 
-class Fetch(NamedTuple):
-    """What a node gets from another device: the output of a parent, given by its index."""
-
-    parent: int
-    num_bytes: Quantity
-    bandwidth: Quantity
-    time: Time
-
-
-def fetch_times(
-    graph: Graph, plan: Plan, bandwidth: Quantity, from_unsplit: bool = True
-) -> dict[int, Time]:
-    """Return, by node index, the time in which each node gets inputs that are not local.
-
-    Without `from_unsplit`, what slices get from unsplit layers is left out.
-    """
-    return {
-        index: total_time(fetches)
-        for index, fetches in fetches_of(graph, plan, bandwidth, from_unsplit).items()
-    }
-
-
-def total_time(fetches: tuple[Fetch, ...]) -> Time:
-    """Return the time of one fetch after the other."""
-    found = fetches[0].time
-    for each in fetches[1:]:
-        found = found + each.time
-    return found
-
-
 def fetches_of(
     graph: Graph, plan: Plan, bandwidth: Quantity, from_unsplit: bool = True
 ) -> dict[int, tuple[Fetch, ...]]:
-    """Return, by node index, what `fetch_times` has the times of."""
+    """Return, by node index, what each node gets that is not local.
+
+    Without `from_unsplit`, what slices get from unsplit layers is left out.
+    """
     found = {
         node.index: tuple(_fetches(graph, node, plan, bandwidth, from_unsplit))
         for node in graph.nodes
@@ -100,3 +70,8 @@ def _local(node: Node, parent: Node, slice_zero_is_remote: bool) -> bool:
 
 def _group(node: Node) -> int:
     return (node.shard or 0) // _GROUP
+
+
+def num_slices(graph: Graph) -> int:
+    """Return how many slices the layers of a graph are split into at most, 0 if none is."""
+    return 1 + max((node.shard for node in graph.nodes if node.shard is not None), default=-1)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from paleo.errors import SettingError
-from paleo.timeline.values import WAIT, Event, Flow, Part
-
-__all__ = ["MAX_EVENTS", "Drawing", "Piece", "chain", "check_room"]
+from paleo.core.errors import SettingError
+from paleo.step.pieces import Piece
+from paleo.step.timeline.values import WAIT, Event, Flow, StepPart
 
 #: More events would be a file that no viewer opens.
 MAX_EVENTS = 500_000
@@ -16,21 +15,37 @@ MAX_EVENTS = 500_000
 _ROUNDING = 1e-12
 
 
-class Piece(NamedTuple):
-    """An event that is not yet on a worker."""
+class Span(NamedTuple):
+    """Pieces of a step: `draw` puts what they consist of on a drawing, from their start on."""
 
-    name: str
-    category: str
-    start: float
-    seconds: float
-    arguments: Mapping[str, Any]
-
-    @property
-    def end(self) -> float:
-        return self.start + self.seconds
+    pieces: Sequence[Piece]
+    draw: Callable[[Drawing, float], None]
 
 
-def chain(pieces: Iterable[Piece], start: float) -> list[Piece]:
+class Schedule(NamedTuple):
+    """What a timeline is made of: the names of workers, and spans, one after the other.
+
+    `settings` are those of the step alone.
+    """
+
+    workers: Sequence[str]
+    spans: Sequence[Span]
+    settings: dict[str, Any]
+
+    def drawn(self, seconds: float) -> Drawing:
+        """Return the drawing of a step that is so long; raises SettingError."""
+        drawing = Drawing(len(self.workers), seconds)
+        start = 0.0
+        for span in self.spans:
+            span.draw(drawing, start)
+            for piece in span.pieces:
+                part = StepPart(piece.name, piece.category, start, float(piece.seconds))
+                drawing.parts += [part] * (part.seconds > 0)
+                start += part.seconds
+        return drawing
+
+
+def chain(pieces: Iterable[Piece], start: Any) -> list[Piece]:
     """Return the pieces that take any time, one after the other from `start` on."""
     found = []
     for piece in pieces:
@@ -59,7 +74,7 @@ class Drawing:
         self.num_workers = num_workers
         self.events: list[Event] = []
         self.flows: list[Flow] = []
-        self.parts: list[Part] = []
+        self.parts: list[StepPart] = []
         self._ends: dict[int, list[float]] = {}
 
     def add(self, worker: int, pieces: Sequence[Piece], *, beside: bool = False) -> list[int]:
@@ -72,13 +87,16 @@ class Drawing:
             return []
         self._make_room(len(pieces))
         ends = self._ends.setdefault(worker, [0.0])
-        latest = pieces[0].start + _ROUNDING * self.seconds
+        latest = float(pieces[0].start) + _ROUNDING * self.seconds
         lane = next((i for i in range(beside, len(ends)) if ends[i] <= latest), len(ends))
         if lane == len(ends):
             ends.append(0.0)
-        ends[lane] = pieces[-1].end
+        ends[lane] = float(pieces[-1].end)
         first = len(self.events)
-        self.events += [Event(worker, lane, *piece) for piece in pieces]
+        for piece in pieces:
+            span = float(piece.start), float(piece.seconds)
+            event = Event(worker, lane, piece.name, piece.category, *span, piece.arguments)
+            self.events.append(event)
         return list(range(first, len(self.events)))
 
     def add_to_all(self, workers: Sequence[int], pieces: Sequence[Piece]) -> None:
@@ -86,12 +104,6 @@ class Drawing:
         self._make_room(len(workers) * len(pieces))
         for worker in workers:
             self.add(worker, pieces)
-
-    def part(self, name: str, category: str, start: float, seconds: float) -> float:
-        """Note a part, unless it takes no time, and return when it ends."""
-        if seconds > 0:
-            self.parts.append(Part(name, category, start, seconds))
-        return start + seconds
 
     def finish(self) -> tuple[Event, ...]:
         """Return the events, with waits wherever lane 0 of a worker has none."""

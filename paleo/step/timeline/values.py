@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
-__all__ = ["WAIT", "Event", "Flow", "Part", "Timeline"]
+from paleo.core.frozen import dataclass
 
 #: The category of the events in which a worker does nothing.
 WAIT = "wait"
@@ -42,7 +42,7 @@ class Flow(NamedTuple):
     target: int
 
 
-class Part(NamedTuple):
+class StepPart(NamedTuple):
     """A part of the step as the tables of `paleo simulate` have it; `category` as an Event's."""
 
     name: str
@@ -75,7 +75,7 @@ class Timeline:
     settings: Mapping[str, Any] = field(hash=False)
     seconds: float
     workers: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[StepPart, ...]
     events: tuple[Event, ...]
     flows: tuple[Flow, ...] = ()
     notes: tuple[str, ...] = ()

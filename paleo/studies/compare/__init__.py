@@ -6,29 +6,14 @@ it. Layers are those of one name.
 
 from __future__ import annotations
 
-from paleo.compare.change import Change, change_of
-from paleo.compare.comparison import (
-    MAX_VARIANTS,
-    ComparedLayer,
+from paleo.studies.compare.change import Change
+from paleo.studies.compare.comparison import (
     Comparison,
+    Conditions,
     Difference,
-    Figures,
     LayerFigures,
-    Settings,
     Variant,
     compare,
 )
 
-__all__ = [
-    "MAX_VARIANTS",
-    "Change",
-    "ComparedLayer",
-    "Comparison",
-    "Difference",
-    "Figures",
-    "LayerFigures",
-    "Settings",
-    "Variant",
-    "change_of",
-    "compare",
-]
+__all__ = ["Change", "Comparison", "Conditions", "Difference", "LayerFigures", "Variant", "compare"]

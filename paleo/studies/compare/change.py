@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from paleo.graph import Graph, Node, build
-from paleo.layers import ShapeError
-from paleo.netspec import NetSpec
-
-__all__ = ["Change", "change_of"]
+from paleo.core.attributes import attributes
+from paleo.core.frozen import dataclass
+from paleo.net.graph import Graph, Node, build
+from paleo.net.layers import ShapeError
+from paleo.net.spec import NetSpec
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,7 @@ class Change:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {
-            name: list(value) if isinstance(value, tuple) else value
-            for name, value in vars(self).items()
-        }
+        return attributes(self, *vars(self))
 
 
 def change_of(reference: NetSpec, other: NetSpec, batch_size: int | None = None) -> Change:

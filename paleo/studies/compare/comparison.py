@@ -5,73 +5,49 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Unpack
 
-from paleo.compare.change import Change, change_of
-from paleo.costs import (
-    DEFAULT_COST_MODEL,
-    ConvolutionChoice,
-    CostModel,
-    convolution_choice,
-    find_cost_model,
-)
-from paleo.costs.convolutions import DEFAULT
-from paleo.errors import Mistakes, PaleoError, SettingError
-from paleo.estimate import DeviceLike, checked_share, estimate_update
-from paleo.graph import build, checked_batch
-from paleo.hardware import Device, find_device
-from paleo.importers import ImportOptions
-from paleo.load import load
-from paleo.memory import OPTIMIZERS, Optimizer, footprint
-from paleo.netspec import NetSpec
-from paleo.quantity import is_array
-from paleo.simulate import NetLike
-from paleo.summary import summarize
-from paleo.tensor import Shape, find_precision
-from paleo.values import listed, python_int, shown
-
-__all__ = [
-    "MAX_VARIANTS",
-    "ComparedLayer",
-    "Comparison",
-    "Difference",
-    "Figures",
-    "LayerFigures",
-    "Settings",
-    "Variant",
-    "compare",
-]
+from paleo.core.attributes import attributes
+from paleo.core.checks import listed
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.tensor import Shape
+from paleo.net.graph import build
+from paleo.net.load import load
+from paleo.net.spec import NetSpec
+from paleo.step.memory import OPTIMIZERS, footprint
+from paleo.step.plan import HOW, RATED, Plan, plan_of
+from paleo.step.scenario import NetLike, scenario
+from paleo.step.settings import ComparedSettings, check_names, declared, found_settings, several
+from paleo.studies.compare.change import Change, change_of
+from paleo.studies.summary import summarize
+from paleo.studies.training import OPTIMIZER
 
 #: The most nets times settings in one comparison.
 MAX_VARIANTS = 100
 
 
 @dataclass(frozen=True)
-class Settings:
+class Conditions:
     """What a net is compared under: a training step of `batch_size` samples on one device."""
 
-    device: str
+    plan: Plan
     batch_size: int
-    cost_model: str
-    ppp_comp: float
     optimizer: str
-    use_pipeline: bool
-    dtype: str = "fp32"
-    fuse: bool = False
-    convolutions: ConvolutionChoice = DEFAULT
-
-    @classmethod
-    def keys(cls) -> tuple[str, ...]:
-        """Return the keys of the JSON output."""
-        names = (field.name for field in fields(cls) if field.name != "convolutions")
-        return (*names, *DEFAULT.to_dict())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        named = {key: value for key, value in vars(self).items() if key != "convolutions"}
-        return {**named, **self.convolutions.to_dict()}
+        values = self.plan.to_dict() | attributes(self, "batch_size", "optimizer")
+        return {key: values[key] for key in KEYS}
+
+
+#: The keys of a variant's settings in JSON.
+KEYS = (
+    *(RATED[0], "batch_size", *RATED[1:], "optimizer", HOW[0], "dtype"),
+    *(key for key in HOW[1:] if key != "convolution_algorithm"),
+)
 
 
 @dataclass(frozen=True)
@@ -102,10 +78,7 @@ class Figures:
             "output_bytes": self.output_bytes,
             "params": self.num_params,
             "forward_flops": self.forward_flops,
-            "forward_s": self.forward,
-            "backward_s": self.backward,
-            "update_s": self.update,
-            "time_s": self.time,
+            **attributes(self, "forward", "backward", "update", "time", unit="s"),
             "memory_bytes": self.memory_bytes,
         }
 
@@ -150,7 +123,7 @@ class Variant:
     """One net under one choice of settings. `notes` say what a reader should know."""
 
     net: str
-    settings: Settings
+    settings: Conditions
     layers: tuple[LayerFigures, ...]
     total: Figures
     notes: tuple[str, ...]
@@ -265,55 +238,50 @@ class Comparison:
         }
 
 
+class CompareSettings(ComparedSettings, total=False):
+    """Of a comparison."""
+
+    optimizer: Annotated[
+        str | Sequence[str],
+        replace(
+            OPTIMIZER,
+            check=several("optimizer", OPTIMIZER.check),
+            help=f"Rules of the update, for the memory that they take: {', '.join(OPTIMIZERS)}.",
+            metavar="NAME,...",
+        ),
+    ]
+
+
+#: Of what there may be several, what changes quickest last.
+_SEVERAL = (RATED[0], "batch_size", *RATED[1:], "optimizer", "dtype", "conv_library")
+
+
 def compare(
-    nets: NetLike | Iterable[NetLike],
-    *,
-    device: DeviceLike | Sequence[DeviceLike] = "TITAN_X",
-    batch_size: int | Sequence[int] | None = None,
-    cost_model: str | CostModel | Sequence[str | CostModel] = DEFAULT_COST_MODEL,
-    ppp_comp: float | Sequence[float] = 1.0,
-    optimizer: str | Sequence[str] = "sgd",
-    use_pipeline: bool = False,
-    totals: bool = False,
-    importing: ImportOptions | None = None,
-    dtype: str | Sequence[str] = "fp32",
-    fuse: bool = False,
-    conv_library: str | Sequence[str | None] | None = None,
-    workspace: int | str | None = None,
-    use_only_gemm: bool = False,
+    nets: NetLike | Iterable[NetLike], *, totals: bool = False, **settings: Unpack[CompareSettings]
 ) -> Comparison:
     """Compare nets, or one net under several settings, with the first of them.
 
     Settings may be several; every net is then compared under every combination of them, the
     settings named last here changing quickest. `batch_size` is for all nets, by default what
     the first one's file has; `optimizer` is one of `paleo.OPTIMIZERS`, `dtype` one of
-    paleo.tensor.PRECISIONS, and the other settings are as in `simulate`. Times are those of a
+    paleo.core.tensor.PRECISIONS, and the other settings are as in `simulate`. Times are those of a
     training step on one device. Layers are compared by name; with `totals` they are left out,
     and nets need have none in common. `importing` is
     for files of other frameworks, as in `load`. Raises a PaleoError with every mistake in the
     settings and files, and if there is nothing to compare.
+
+    >>> wider = paleo.edit("alex_v2", set="fc8.filter[3]=2000")
+    >>> comparison = paleo.compare(["alex_v2", wider])
+    >>> comparison.differences[0].factors()["params_factor"]
+    1.08...
     """
     mistakes = Mistakes()
     check = mistakes.check
     many = check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
-    specs = [check(load, net, importing) for net in many]
-    choices: list[list[Any]] = [
-        [check(find, value) for value in check(listed, name, values, single) or []]
-        for name, values, single, find in (
-            ("device", device, str | os.PathLike | Device, find_device),
-            ("batch_size", batch_size, int | float | None, _checked_batch),
-            ("cost_model", cost_model, str | CostModel, find_cost_model),
-            ("ppp_comp", ppp_comp, int | float, _checked_share),
-            ("optimizer", optimizer, str, OPTIMIZERS.__getitem__),
-            ("dtype", dtype, str, _checked_dtype),
-            (
-                "conv_library",
-                conv_library,
-                str | None,
-                lambda library: convolution_choice(library, workspace, use_only_gemm),
-            ),
-        )
-    ]
+    specs = [check(load, net, settings.get("importing")) for net in many]
+    check_names(declared(CompareSettings), settings, mistakes)
+    values = found_settings(CompareSettings, settings, mistakes)
+    choices: list[Sequence[Any]] = [values[name] or () for name in _SEVERAL]
     mistakes.raise_as(PaleoError)
     found = [spec for spec in specs if spec]
     count = len(found) * math.prod(map(len, choices))
@@ -337,7 +305,10 @@ def compare(
             )
     mistakes.raise_as(PaleoError)
     variants = [
-        (check(_variant, spec, batch, use_pipeline, fuse, *chosen), change)
+        (
+            check(_variant, spec, batch, {**values, **dict(zip(_SEVERAL, chosen, strict=True))}),
+            change,
+        )
         for spec, change in zip(found, changes, strict=True)
         for chosen in itertools.product(*choices)
     ]
@@ -354,105 +325,42 @@ def compare(
     )
 
 
-def _checked_batch(value: Any) -> int | None:
-    if value is None:
-        return None
-    checked: Any = checked_batch(_single("batch_size", value))
-    return int(checked)
-
-
-def _checked_share(value: Any) -> float:
-    checked: Any = checked_share(_single("ppp_comp", value), "ppp_comp")
-    return float(checked)
-
-
-def _checked_dtype(value: str) -> str:
-    find_precision(value)
-    return value
-
-
-def _single(name: str, value: Any) -> Any:
-    """Return a number, a Python one if it is whole; raises SettingError for an array of them."""
-    if is_array(value) and value.shape:
-        raise SettingError(f"{name}: expected one number, got {shown(value)}")
-    return python_int(value)
-
-
 def _batch_of(net: NetSpec) -> int:
     """Return the batch of a net's own file."""
     batch: Any = build(net).batch_size
     return int(batch)
 
 
-def _variant(
-    net: NetSpec,
-    own_batch: int,
-    use_pipeline: bool,
-    fuse: bool,
-    device: Device,
-    batch_size: int | None,
-    cost_model: CostModel,
-    ppp_comp: float,
-    optimizer: Optimizer,
-    dtype: str,
-    convolutions: ConvolutionChoice,
-) -> Variant:
-    batch = own_batch if batch_size is None else batch_size
-    rates: Any = {
-        "cost_model": cost_model,
-        "ppp_comp": ppp_comp,
-        "use_pipeline": use_pipeline,
-        "dtype": dtype,
-    }
-    summary: Any = summarize(
-        net,
-        batch,
-        device=device,
-        fuse=fuse,
-        conv_library=convolutions.library,
-        workspace=convolutions.workspace,
-        use_only_gemm=convolutions.only_gemm,
-        **rates,
-    )
-    memory: Any = footprint(net, batch, optimizer=optimizer.name, dtype=dtype)
+def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant:
+    """Return a net under found settings, of which each is one."""
+    mistakes = Mistakes()
+    plan = plan_of(values, mistakes)
+    mistakes.raise_as(PaleoError)
+    assert plan
+    batch = own_batch if values["batch_size"] is None else int(values["batch_size"])
+    settings = Conditions(plan, batch, values["optimizer"])
+    summary: Any = summarize(scenario(net, **plan.settings, batch_size=batch))
+    memory: Any = footprint(net, batch, optimizer=settings.optimizer, dtype=plan.dtype)
     layers = tuple(
-        LayerFigures(
-            layer.name,
-            layer.type_name,
-            layer.output,
-            Figures(
-                layer.activations_bytes,
-                layer.num_params,
-                layer.forward_flops,
-                float(layer.forward),
-                float(layer.backward),
-                kept.total,
-            ),
-        )
+        LayerFigures(layer.name, layer.type_name, layer.output, _figures(layer, kept.total))
         for layer, kept in zip(summary.layers, memory.layers, strict=True)
     )
-    update: Any = estimate_update(summary.num_params, device, **rates)
-    total = Figures(
-        summary.activations_bytes,
-        summary.num_params,
-        summary.forward_flops,
-        float(summary.forward),
-        float(summary.backward),
-        memory.peak,
-        float(update),
-    )
-    settings = Settings(
-        device.name,
-        batch,
-        cost_model.name,
-        ppp_comp,
-        optimizer.name,
-        use_pipeline,
-        dtype,
-        fuse,
-        convolutions,
-    )
+    update: Any = plan.update(summary.num_params)
+    total = _figures(summary, memory.peak, float(update))
     return Variant(net.name, settings, layers, total, (*summary.notes, *memory.notes))
+
+
+def _figures(found: Any, memory_bytes: int, update: float = 0.0) -> Figures:
+    """Return what is compared of a layer or of a net, whose summary this is."""
+    return Figures(
+        found.activations_bytes,
+        found.num_params,
+        found.forward_flops,
+        float(found.forward),
+        float(found.backward),
+        memory_bytes,
+        update,
+    )
 
 
 def _difference(reference: Variant, other: Variant, change: Change, totals: bool) -> Difference:

@@ -3,42 +3,33 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from paleo.collectives import COLLECTIVES
-from paleo.costs import ConvolutionChoice, CostModel
-from paleo.datasets import Schedule
-from paleo.errors import PaleoError, SettingError
-from paleo.estimate import (
-    BACKWARD,
-    FORWARD,
-    adapter,
-    checked_target,
-    estimate_pass,
-    needed_gradients,
-)
-from paleo.graph import Graph, build
-from paleo.hardware import Device, Price
-from paleo.memory import Footprint, footprints, largest_batch
-from paleo.metrics.values import Metrics, Storage
-from paleo.netspec import NetSpec
-from paleo.parallelism import divided
-from paleo.quantity import Quantity, has_arrays
-from paleo.rows import DataRow, HybridRow, Run, WholeStep
-from paleo.tensor import find_precision
-from paleo.work import Pass, total_work
-
-__all__ = ["Case"]
+from paleo.cluster import Device, Price
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.errors import PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.operations import Pass, total_work
+from paleo.core.quantity import Quantity, has_arrays, total
+from paleo.costs import CostModel
+from paleo.net.graph import Graph
+from paleo.step.memory import Footprint, footprints, largest_batch
+from paleo.step.parallelism import PARALLELISMS
+from paleo.step.passes import BACKWARD, FORWARD, needed_gradients
+from paleo.step.pieces import Step, WholeStep
+from paleo.step.results import Run
+from paleo.step.scenario import Scenario
+from paleo.studies.datasets import Schedule
+from paleo.studies.metrics.values import Metrics, Storage
 
 
 class _Step(NamedTuple):
-    """A training step of all workers, and what one of them has of it."""
+    """A training `step` of all workers, and what one of them has of it: fields of Metrics."""
 
     scheme: str | None
-    own_batch: int
-    whole: WholeStep
+    worker_batch_size: int
+    step: WholeStep
     compute: float
     communication: float
 
@@ -65,53 +56,45 @@ class _Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """Everything but the net; makes the metrics of its runs."""
+    """What is asked besides a scenario; makes the metrics of its run."""
 
-    device: Device
-    cost_model: CostModel
-    ppp_comp: float
-    use_pipeline: bool
     scheme: str | None
     schedule: Schedule
     storage: Storage
     optimizer: str
     own_price: Price | None
     own_power: float | None
-    dtype: str
-    fuse: bool
 
-    def metrics(self, net: NetSpec, run: Run) -> Iterator[Metrics]:
+    def metrics(self, run: Run) -> Iterator[Metrics]:
         """Return the metrics of each step of a run."""
-        one = self._graph(net, 1)
-        inference_flops = _flops(one, self.cost_model, FORWARD)
-        training_flops = inference_flops + _flops(one, self.cost_model, BACKWARD)
-        known_power = self.device.figures.get("power")
+        scenario, plan, net = run.scenario, run.plan, run.scenario.net
+        device = plan.device
+        one = plan.graph(net, 1)
+        inference_flops = _flops(one, plan.cost_model, FORWARD)
+        training_flops = inference_flops + _flops(one, plan.cost_model, BACKWARD)
+        known_power = device.figures.get("power")
         power = self.own_power or (float(known_power.value) if known_power else None)
-        price = self.own_price or self.device.newest_price
-        apart = run.parallel == "hybrid" and bool(net.splits)
+        price = self.own_price or device.newest_price
+        apart = PARALLELISMS[run.parallel].splits and bool(net.splits)
         steps = list(self._steps(run))
-        batches = sorted({step.own_batch for step in steps})
-        memories = self._memories(net, batches, apart)
-        inference = self._inferences(net, batches, run)
+        batches = sorted({step.worker_batch_size for step in steps})
+        memories = self._memories(scenario, batches, apart)
+        inference = _inferences(scenario, batches)
         for step in steps:
-            own, memory = step.own_batch, memories[step.own_batch]
-            notes = [*run.notes, *self._notes(power, price), *memory.notes(self.device)]
+            own, memory = step.worker_batch_size, memories[step.worker_batch_size]
+            notes = [*run.notes, *self._notes(device, power, price), *memory.notes(device)]
             notes += memory.training.notes if memory.training else ()
             if apart:
                 notes.append("memory in training is not known where layers are split over devices")
             yield Metrics(
-                **run.conditions,
-                scheme=step.scheme,
-                worker_batch_size=own,
+                scenario=scenario,
+                scaling=run.scaling,
+                **step._asdict(),
                 inference_flops_per_sample=inference_flops,
                 training_flops_per_sample=training_flops,
                 params=one.num_params,
                 storage=self.storage,
-                peak=self._peak,
                 inference=inference[own],
-                step=step.whole,
-                compute=step.compute,
-                communication=step.communication,
                 balance_workers=run.worth.balance.get(step.scheme) if step.scheme else None,
                 schedule=self.schedule,
                 power=power,
@@ -119,76 +102,52 @@ class Case:
                 optimizer=self.optimizer,
                 inference_memory=memory.inference,
                 training_memory=memory.training,
-                memory_capacity=self.device.memory_capacity,
                 largest_batch=memory.largest_batch,
                 notes=tuple(notes),
             )
 
-    @property
-    def _peak(self) -> float | None:
-        computing = find_precision(self.dtype).computing
-        return float(self.device.peak(computing)) if self.device.peaks.get(computing) else None
-
-    def _graph(self, net: NetSpec, batch: Quantity) -> Graph:
-        return build(net, batch, self.dtype, adapter(self.cost_model))
-
     def _steps(self, run: Run) -> Iterator[_Step]:
-        parts = [row for row in run.rows if isinstance(row, HybridRow)]
-        if any(min(part.forward, part.backward) < 0 for part in parts):
-            raise SettingError(
-                f"{run.net}: {run.cost_model} gives a time below zero for {parts[0].workers} "
-                "workers, from which no metrics follow"
-            )
-        if run.step:
-            seconds = [part.forward + part.backward + part.update for part in parts]
-            exchange = sum(part.sync for part in parts)
-            yield _Step(None, run.batch_size, run.step, sum(seconds), exchange)
         for row in run.rows:
-            if isinstance(row, DataRow):
+            if row.is_below_zero:
+                raise SettingError(
+                    f"{run.net}: {run.cost_model} gives a time below zero for {row.workers} "
+                    "workers, from which no metrics follow"
+                )
+            if row.exchanges:
                 scheme = self.scheme or _best_scheme(run, row)
-                own, _ = divided(run.batch_size, row.workers, str(run.scaling))
-                yield _Step(scheme, own, row.whole(scheme), row.compute, row.communication[scheme])
+                yield self._step(row.whole_step(scheme), [row], scheme)
+        if run.step:
+            yield self._step(run.step, run.rows)
 
-    def _memories(self, net: NetSpec, batches: list[int], apart: bool) -> dict[int, _Memory]:
+    @staticmethod
+    def _step(whole: WholeStep, parts: Sequence[Step], scheme: str | None = None) -> _Step:
+        compute = float(total(part.compute for part in parts))
+        exposed = float(total(part.exposed_communication(scheme) for part in parts))
+        return _Step(scheme, parts[0].worker_batch_size, whole, compute, exposed)
+
+    def _memories(self, scenario: Scenario, batches: list[int], apart: bool) -> dict[int, _Memory]:
         """Return the memory of one device; with slices `apart`, it is not known in training."""
-        capacity, largest = self.device.memory_capacity, None
+        net, dtype = scenario.net, scenario.plan.dtype
+        capacity, largest = scenario.plan.device.memory_capacity, None
         training: Mapping[int, Footprint] = {}
-        of: Any = {"optimizer": self.optimizer, "dtype": self.dtype}
+        of: Any = {"optimizer": self.optimizer, "dtype": dtype}
         try:
             if not apart:
                 training = footprints(net, batches, **of)
             if capacity is not None and not apart:
                 largest = largest_batch(net, capacity, **of)
-            inference = footprints(net, batches, training=False, dtype=self.dtype)
+            inference = footprints(net, batches, training=False, dtype=dtype)
         except PaleoError as error:  # a net that only the conventions of the cost model can take
             if len(batches) > 1:  # of which each has its message
-                return {each: self._memories(net, [each], apart)[each] for each in batches}
+                return {each: self._memories(scenario, [each], apart)[each] for each in batches}
             fault = f"memory is not known: {error.mistakes[0]}"
             return {batches[0]: _Memory(None, None, None, fault)}
         return {each: _Memory(inference[each], training.get(each), largest) for each in batches}
 
-    def _inferences(self, net: NetSpec, batches: list[int], run: Run) -> dict[int, float]:
-        """Return the seconds of inference at each batch."""
-        if len(batches) > 1 and has_arrays():
-            import numpy as np
-
-            together = self._inference(net, np.array(batches), run.convolutions)
-            return dict(zip(batches, np.broadcast_to(together, len(batches)).tolist(), strict=True))
-        return {each: float(self._inference(net, each, run.convolutions)) for each in batches}
-
-    def _inference(self, net: NetSpec, batch: Quantity, choice: ConvolutionChoice) -> Quantity:
-        graph, model = self._graph(net, batch), self.cost_model
-        target = checked_target(self.device, model, self.dtype, self.ppp_comp, choice)
-        training = not self.fuse  # a plain one stays the training step's, as it has been
-        found = estimate_pass(
-            graph, FORWARD, target, model, self.use_pipeline, fuse=self.fuse, training=training
-        )
-        return found.upper
-
-    def _notes(self, power: float | None, price: Price | None) -> list[str]:
+    def _notes(self, device: Device, power: float | None, price: Price | None) -> list[str]:
         notes = []
         if power is None:
-            notes.append(f"no energy: the file of {self.device.name} has no power")
+            notes.append(f"no energy: the file of {device.name} has no power")
         elif self.own_power is None:
             notes.append(
                 f"energy is an upper bound: every device takes the {power:g} W of its board all "
@@ -203,13 +162,28 @@ class Case:
         return notes
 
 
-def _best_scheme(run: Run, row: DataRow) -> str:
+def _inferences(scenario: Scenario, batches: list[int]) -> dict[int, float]:
+    """Return the seconds of inference at each batch."""
+    if len(batches) > 1 and has_arrays():
+        import numpy as np
+
+        together = _inference(scenario, np.array(batches))
+        return dict(zip(batches, np.broadcast_to(together, len(batches)).tolist(), strict=True))
+    return {each: float(_inference(scenario, each)) for each in batches}
+
+
+def _inference(scenario: Scenario, batch: Quantity) -> Quantity:
+    plan = scenario.plan
+    return plan.inference(scenario.graph(batch)).upper
+
+
+def _best_scheme(run: Run, row: Step) -> str:
     """Return the best scheme; for a worker alone the one whose communication catches up last."""
     if row.workers > 1:
         return row.best_scheme
-    exact = [name for name in row.communication if COLLECTIVES[name].exact]
+    exact = [name for name in row.exchanges if COLLECTIVES[name].exact]
     return max(
-        exact or row.communication,
+        exact or row.exchanges,
         key=lambda scheme: math.inf if (most := run.worth.balance[scheme]) is None else most,
     )
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
-from paleo.datasets import Schedule
-from paleo.errors import Mistakes, SettingError
-from paleo.hardware import Price
-from paleo.memory import Footprint
-from paleo.quantity import ceil_div
-from paleo.rows import Conditions, WholeStep
-from paleo.training import Training, times
-from paleo.values import is_number, is_whole, shown
-
-__all__ = ["Metrics", "Storage"]
+from paleo.cluster import Price
+from paleo.core.attributes import attributes
+from paleo.core.checks import is_number, is_whole, shown
+from paleo.core.errors import Mistakes, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import ceil_div
+from paleo.core.tensor import find_precision
+from paleo.step.memory import Footprint
+from paleo.step.pieces import WholeStep
+from paleo.step.plan import HOW
+from paleo.step.results import Predicted
+from paleo.step.scenario import Scenario
+from paleo.studies.datasets import Schedule
+from paleo.studies.training import Training, times
 
 #: No weight, and no index of one, has more bits.
 _MOST_BITS = 64
@@ -53,23 +56,23 @@ class Storage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metrics(Conditions):
+class Metrics(Predicted):
     """A net under one plan, in SI units. What cannot be said is None.
 
     Inference (seconds of a forward pass) and memory are those of one device, at the batch of one
-    worker. A `step` is that of all workers, as are time, energy and cost of the training. `peak` is
-    the dense peak of the data sheet for the type in FLOP/s, `power` watts of a device,
-    `balance_workers` the least number of workers whose communication takes at least as long as
-    their computation.
+    worker. A `step` is that of all workers, as are time, energy and cost of the training. `power`
+    is watts of a device, `balance_workers` the least number of workers whose communication takes
+    at least as long as their computation.
     """
 
+    scenario: Scenario
+    scaling: str | None
     scheme: str | None
     worker_batch_size: int
     inference_flops_per_sample: int
     training_flops_per_sample: int
     params: int
     storage: Storage
-    peak: float | None
     inference: float
     step: WholeStep
     compute: float
@@ -81,7 +84,6 @@ class Metrics(Conditions):
     optimizer: str
     inference_memory: Footprint | None
     training_memory: Footprint | None
-    memory_capacity: float | None
     largest_batch: int | None
     notes: tuple[str, ...] = ()
 
@@ -104,6 +106,12 @@ class Metrics(Conditions):
     def inference_throughput(self) -> float | None:
         """Samples a second in inference, on one device."""
         return self.worker_batch_size / self.inference if self.inference else None
+
+    @property
+    def peak(self) -> float | None:
+        """The dense peak of the data sheet for the type, in FLOP/s."""
+        device, computing = self.plan.device, find_precision(self.dtype).computing
+        return float(device.peak(computing)) if device.peaks.get(computing) else None
 
     @property
     def peak_throughput(self) -> float | None:
@@ -162,46 +170,31 @@ class Metrics(Conditions):
         price, memory = self.price, self.training_memory
         return {
             "net": self.net,
-            "device": self.device,
-            "network": self.network,
-            "cost_model": self.cost_model,
-            "dtype": self.dtype,
-            "fuse": self.fuse,
-            **self.convolutions.to_dict(),
-            "convolution_algorithm": self.convolution_algorithm,
-            "parallel": self.parallel,
-            "scaling": self.scaling,
-            "scheme": self.scheme,
-            "workers": self.workers,
-            "batch_size": self.batch_size,
-            "worker_batch_size": self.worker_batch_size,
-            "inference_flops_per_sample": self.inference_flops_per_sample,
-            "training_flops_per_sample": self.training_flops_per_sample,
-            "params": self.params,
-            "model_bytes": self.model_bytes,
-            "weight_bits": self.storage.weight_bits,
-            "index_bits": self.storage.index_bits,
-            "sparsity": self.storage.sparsity,
+            **self.plan.to_dict("device", "network", "cost_model", "dtype", *HOW[1:]),
+            **attributes(self, "parallel", "scaling", "scheme"),
+            **attributes(self, "workers", "batch_size", "worker_batch_size"),
+            **attributes(self, "inference_flops_per_sample", "training_flops_per_sample"),
+            **attributes(self, "params", "model_bytes"),
+            **attributes(self.storage, "weight_bits", "index_bits", "sparsity"),
             "inference_s": self.inference,
-            "inference_throughput_per_s": self.inference_throughput,
-            "peak_throughput_per_s": self.peak_throughput,
+            **attributes(self, "inference_throughput", "peak_throughput", unit="per_s"),
             "step_s": self.step.seconds,
-            "compute_s": self.compute,
-            "communication_s": self.communication,
-            "computation_communication_ratio": self.computation_communication_ratio,
-            "balance_workers": self.balance_workers,
+            **attributes(self, "compute", "communication", unit="s"),
+            **attributes(self, "computation_communication_ratio", "balance_workers"),
             "training_throughput_per_s": self.step.throughput,
             "speedup": self.step.speedup,
-            "epochs": self.schedule.epochs,
-            "dataset": self.schedule.dataset,
+            **attributes(self.schedule, "epochs", "dataset"),
             "dataset_size": self.schedule.size,
-            "num_steps": self.num_steps,
-            "training_flops": self.training_flops,
+            **attributes(self, "num_steps", "training_flops"),
             "training_time_s": self.training_time,
             "power_w": self.power,
-            "inference_energy_per_sample_j": self.inference_energy_per_sample,
-            "training_energy_per_sample_j": self.training_energy_per_sample,
-            "training_energy_j": self.training_energy,
+            **attributes(
+                self,
+                "inference_energy_per_sample",
+                "training_energy_per_sample",
+                "training_energy",
+                unit="j",
+            ),
             "price_per_device_hour": price and price.amount,
             "price_currency": price and price.currency,
             "price_provider": price and (price.provider or None),
@@ -209,11 +202,8 @@ class Metrics(Conditions):
             "training_cost": self.training_cost,
             "inference_memory_bytes": self.inference_memory and self.inference_memory.peak,
             "training_memory_bytes": memory and memory.peak,
-            "weights_bytes": memory and memory.weights,
-            "gradients_bytes": memory and memory.gradients,
-            "optimizer_state_bytes": memory and memory.optimizer_state,
-            "activations_bytes": memory and memory.activations,
-            "workspace_bytes": memory and memory.workspace,
+            **attributes(memory, "weights", "gradients", "optimizer_state", unit="bytes"),
+            **attributes(memory, "activations", "workspace", unit="bytes"),
             "optimizer": self.optimizer,
             "memory_capacity_bytes": self.memory_capacity,
             "largest_batch_size": self.largest_batch,

@@ -7,21 +7,22 @@ arithmetic.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from paleo.charts.numbers import shown
-from paleo.errors import SettingError
-from paleo.units import Scale, scale_for
-
-__all__ = ["KINDS", "Chart", "Series", "in_one_unit", "looks_of", "unit_shown"]
+from paleo.core.attributes import attributes
+from paleo.core.errors import SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.units import Scale, scale_for
+from paleo.views.charts.numbers import shown
 
 #: How the series of a chart are drawn: as lines over numbers, as points over numbers, or as bars of
 #: categories, one series stacked on the other or, "grouped", beside it.
 KINDS = ("lines", "points", "bars", "grouped")
 
-
+#: How far the reference of predicted against measured goes on beyond the points.
+_MARGIN = 1.5
 _MICRO = "\u00b5"
 
 
@@ -53,15 +54,7 @@ class Series:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
-        return {
-            "name": self.name,
-            "x": list(self.x),
-            "y": list(self.y),
-            "texts": list(self.texts),
-            "labels": list(self.labels),
-            "is_reference": self.is_reference,
-            "chosen": self.chosen,
-        }
+        return attributes(self, "name", "x", "y", "texts", "labels", "is_reference", "chosen")
 
 
 @dataclass(frozen=True)
@@ -88,11 +81,19 @@ class Chart:
         assert self.kind in KINDS
 
     @property
+    def predictions(self) -> list[Series]:
+        """The series that are no references."""
+        return [series for series in self.series if not series.is_reference]
+
+    @property
+    def references(self) -> list[Series]:
+        """The series that are."""
+        return [series for series in self.series if series.is_reference]
+
+    @property
     def is_empty(self) -> bool:
         """Tell whether there is nothing to draw but references: no value, or none but 0."""
-        return not any(
-            value for series in self.series if not series.is_reference for value in series.y
-        )
+        return not any(value for series in self.predictions for value in series.y)
 
     def checked(self) -> Chart:
         """Return the chart; raises SettingError if there is nothing to draw."""
@@ -102,20 +103,13 @@ class Chart:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON; `look` of a series is its number of `looks_of`."""
-        numbers = looks_of(series.name for series in self.series if not series.is_reference)
+        numbers = looks_of(series.name for series in self.predictions)
         return {
-            "key": self.key,
-            "kind": self.kind,
-            "title": self.title,
-            "setting": self.setting,
-            "x_label": self.x_label,
-            "y_label": self.y_label,
+            **attributes(self, "key", "kind", "title", "setting", "x_label", "y_label"),
             "series": [
                 {**series.to_dict(), "look": numbers.get(series.name)} for series in self.series
             ],
-            "log_x": self.log_x,
-            "log_y": self.log_y,
-            "notes": list(self.notes),
+            **attributes(self, "log_x", "log_y", "notes"),
         }
 
 
@@ -157,8 +151,8 @@ def in_one_unit(
 ) -> tuple[Scale, list[tuple[float | None, ...]]]:
     """Return the unit that suits all these values in SI units, and the values in it.
 
-    `dimension` is one of paleo.units, such as "s" or "bytes". With `by_largest` it is the largest
-    of which the largest value is one or more: small ones are short bars in any unit.
+    `dimension` is one of paleo.core.units, such as "s" or "bytes". With `by_largest` it is the
+    largest of which the largest value is one or more: small ones are short bars in any unit.
     """
     known = [list(group) for group in groups]
     sized = [[v for v in group if v is not None] for group in known]
@@ -170,3 +164,50 @@ def in_one_unit(
     return scale, [
         tuple(None if value is None else value / scale.factor for value in group) for group in known
     ]
+
+
+def bars(
+    names: Iterable[str],
+    columns: Mapping[str, Sequence[float | None]],
+    dimension: str,
+    label: str,
+    references: Collection[str] = (),
+    **chart: Any,
+) -> Chart:
+    """Return a chart of the categories `names`: SI units by series, shown in that of the largest.
+
+    `label` says what they are of, `references` are the series that are no predictions, `chart` what
+    else a Chart has.
+    """
+    scale, scaled = in_one_unit(columns.values(), dimension, by_largest=True)
+    categories = tuple(names)
+    series = tuple(
+        Series(name, categories, own, is_reference=name in references)
+        for name, own in zip(columns, scaled, strict=True)
+    )
+    return Chart(series=series, y_label=f"{label} ({scale.unit})", **{"kind": "bars"} | chart)
+
+
+def against(series: Sequence[Series], unit: str, by: str = "", **chart: Any) -> Chart:
+    """Return predicted over measured times in this unit; `by` says what predicts.
+
+    The names of the series get the number of their points. The reference is where both are the
+    same. `chart` is what else a Chart has.
+    """
+    every = [value for each in series for value in (*each.x, *each.y)]
+    ends = (min(every) / _MARGIN, max(every) * _MARGIN) if every else ()
+    counted = [replace(each, name=f"{each.name} ({len(each.x):,})") for each in series]
+    drawn = (*counted, Series("predicted as measured", ends, ends, is_reference=True))
+    chart |= {"x_label": f"measured ({unit})", "y_label": f"predicted{by} ({unit})"}
+    return Chart(kind="points", series=drawn, log_x=True, log_y=True, **chart)
+
+
+def drawable(charts: Iterable[Chart]) -> tuple[Chart, ...]:
+    """Return the charts that have something to draw; raises SettingError if there is none."""
+    every = list(charts)
+    found = tuple(chart for chart in every if not chart.is_empty)
+    if not found:
+        if every:
+            every[0].checked()
+        raise SettingError("plot: there is nothing to draw")
+    return found

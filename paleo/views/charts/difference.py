@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
-from paleo.charts.base import Chart, Series, in_one_unit
-from paleo.charts.numbers import NOTHING, left_out
-from paleo.charts.settings import joined, pricing
-from paleo.compare import Comparison, Difference, LayerFigures, Settings, Variant
+from paleo.studies.compare import Comparison, Conditions, Difference, LayerFigures, Variant
+from paleo.views.charts.base import Chart, Series, in_one_unit
+from paleo.views.charts.numbers import NOTHING, left_out
+from paleo.views.charts.settings import joined
 
-__all__ = ["differences", "totals", "variant_labels"]
-
-#: What is compared by layer: its key, the title, the label, the dimension, and where it is.
-_BY_LAYER: tuple[tuple[str, str, str, str, Callable[[LayerFigures], float]], ...] = (
-    ("time", "Time by layer", "time of a step without the update", "s", lambda f: f.figures.time),
-    (
-        "memory",
-        "Memory of training by layer",
-        "memory of training",
-        "bytes",
-        lambda f: f.figures.memory_bytes,
-    ),
-    ("params", "Parameters by layer", "parameters", "count", lambda f: f.figures.num_params),
+#: What is compared by layer: its key, the title, the label, the dimension, and the figure.
+_BY_LAYER = (
+    ("time", "Time by layer", "time of a step without the update", "s", "time"),
+    ("memory", "Memory of training by layer", "memory of training", "bytes", "memory_bytes"),
+    ("params", "Parameters by layer", "parameters", "count", "num_params"),
 )
 _MILLION = 10**6
 #: Up to so many layers are all shown; of more, those that differ.
@@ -47,17 +40,14 @@ def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
     return labels, joined(text for name, text in texts[0].items() if name not in differing)
 
 
-def _setting_texts(settings: Settings) -> dict[str, str]:
+def _setting_texts(settings: Conditions) -> dict[str, str]:
     """Return the settings in words, in the order in which they are said."""
-    priced = pricing(settings)
+    cost_model, share, *rest = settings.plan.said(on_network=False).items()
     return {
-        "device": settings.device,
+        "device": settings.plan.device.name,
         "batch_size": f"batch {settings.batch_size}",
-        "dtype": settings.dtype,
-        "cost_model": priced.pop("cost_model"),
-        "ppp_comp": priced.pop("ppp_comp"),
-        "optimizer": settings.optimizer,
-        **priced,
+        "dtype": settings.plan.dtype,
+        **dict([cost_model, share, ("optimizer", settings.optimizer), *rest]),
     }
 
 
@@ -104,15 +94,16 @@ def _by_layer(reference: Variant, difference: Difference) -> list[Chart]:
     labels, common = variant_labels([reference, difference.other])
     there, here = _told_apart(labels, _differs(difference))
     charts = []
-    for key, title, label, dimension, value in _BY_LAYER:
+    for key, title, label, dimension, figure in _BY_LAYER:
         pairs = [
-            (each.name, _value(each.reference, value), _value(each.other, value))
+            (each.name, _value(each.reference, figure), _value(each.other, figure))
             for each in difference.layers
         ]
-        if not any(old != new for _, old, new in pairs):
-            continue
         having = [pair for pair in pairs if any(pair[1:])]
-        shown = [pair for pair in having if pair[1] != pair[2]] if len(having) > _ALL else having
+        differing = [pair for pair in having if pair[1] != pair[2]]
+        if not differing:
+            continue
+        shown = differing if len(having) > _ALL else having
         columns = [[pair[1] for pair in shown], [pair[2] for pair in shown]]
         unit, scaled = _scaled(columns, dimension)
         names = tuple(pair[0] for pair in shown)
@@ -121,17 +112,10 @@ def _by_layer(reference: Variant, difference: Difference) -> list[Chart]:
             notes.append(left_out(number, len(pairs), *NOTHING[dimension]))
         if number := len(having) - len(shown):
             notes.append(f"{title}: {left_out(number, len(pairs), 'have', 'the same in both')}")
+        setting, y_label = f"{here} against {there}: {common}", f"{label}{unit}"
+        series = (Series(there, names, scaled[0]), Series(here, names, scaled[1]))
         charts.append(
-            Chart(
-                key,
-                "grouped",
-                title,
-                f"{here} against {there}: {common}",
-                "layer",
-                f"{label}{unit}",
-                (Series(there, names, scaled[0]), Series(here, names, scaled[1])),
-                notes=tuple(notes),
-            )
+            Chart(key, "grouped", title, setting, "layer", y_label, series, notes=tuple(notes))
         )
     return charts
 
@@ -148,9 +132,9 @@ def _scaled(
     return unit, [tuple(v if v is None else v / divisor for v in own) for own in columns]
 
 
-def _value(layer: LayerFigures | None, value: Callable[[LayerFigures], float]) -> float | None:
+def _value(layer: LayerFigures | None, figure: str) -> Any:
     """Return a figure of a layer; None where there is no such layer."""
-    return None if layer is None else value(layer)
+    return None if layer is None else getattr(layer.figures, figure)
 
 
 def _differs(difference: Difference) -> bool:

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from paleo.charts.base import Chart, Series, in_one_unit
-from paleo.charts.numbers import NOTHING, left_out
-from paleo.charts.settings import joined, pricing
-from paleo.errors import SettingError
-from paleo.memory import Footprint
-from paleo.quantity import Quantity, is_array
-from paleo.summary import LayerSummary, NetSummary
-
-__all__ = [
-    "computation_by_layer",
-    "footprint_by_layer",
-    "footprint_setting",
-    "memory_by_layer",
-    "summary_setting",
-    "time_by_layer",
-]
+from paleo.core.errors import SettingError
+from paleo.core.quantity import is_array
+from paleo.step.memory import Footprint
+from paleo.studies.summary import NetSummary
+from paleo.views.charts.base import Chart, bars
+from paleo.views.charts.numbers import NOTHING, left_out
+from paleo.views.charts.settings import joined
 
 
 def summary_setting(summary: NetSummary, what: str = "") -> str:
     """Return what the figures of a summary are of; `what` comes before the device."""
-    parts = [f"batch {summary.batch_size}", summary.dtype, what]
+    parts = [summary.name, f"batch {summary.batch_size}", summary.dtype, what]
     if on := summary.timed_on:
-        parts += [f"on {on.device}", *pricing(on).values()]
+        parts += [f"on {on.plan.device.name}", *on.plan.said(on_network=False).values()]
     return joined(parts)
 
 
@@ -37,41 +28,26 @@ def time_by_layer(summary: NetSummary, *, every: bool = False) -> Chart:
     Layers that take none are left out unless `every` one is to be there, for charts side by side.
     Raises SettingError without a device, and for an array of batch sizes.
     """
-    values = {
-        "forward": [layer.forward for layer in _timed(summary)],
-        "backward": [layer.backward for layer in _timed(summary)],
-    }
-    return _bars(
-        summary, "time", "Time by layer", "time of a step without the update", "s", values, every
-    )
+    if summary.timed_on is None:
+        raise SettingError("plot: times by layer need a device")
+    parts = {"forward": "forward", "backward": "backward"}
+    said = {"key": "time", "title": "Time by layer", "setting": summary_setting(summary)}
+    return _stacked(summary, parts, "s", "time of a step without the update", every, **said)
 
 
 def memory_by_layer(summary: NetSummary, *, every: bool = False) -> Chart:
     """Return the bytes of weights and of outputs, stacked; raises as `time_by_layer`."""
-    values = {
-        "weights": [layer.weights_bytes for layer in _layers(summary)],
-        "outputs": [layer.activations_bytes for layer in _layers(summary)],
-    }
-    title = "Weights and outputs by layer"
-    return _bars(summary, "memory", title, "weights and outputs", "bytes", values, every)
+    parts = {"weights": "weights_bytes", "outputs": "activations_bytes"}
+    title, setting = "Weights and outputs by layer", summary_setting(summary)
+    said = {"key": "memory", "title": title, "setting": setting}
+    return _stacked(summary, parts, "bytes", "weights and outputs", every, **said)
 
 
 def computation_by_layer(summary: NetSummary, *, every: bool = False) -> Chart:
     """Return the FLOPs of a forward pass; raises as `time_by_layer`."""
-    values = {"forward": [layer.forward_flops for layer in _layers(summary)]}
-    title, label = "Computation by layer", "computation of a forward pass"
-    return _bars(summary, "flops", title, label, "FLOP", values, every)
-
-
-def _layers(summary: NetSummary) -> tuple[LayerSummary, ...]:
-    _check(summary.batch_size)
-    return summary.layers
-
-
-def _timed(summary: NetSummary) -> tuple[LayerSummary, ...]:
-    if summary.timed_on is None:
-        raise SettingError("plot: times by layer need a device")
-    return _layers(summary)
+    parts = {"forward": "forward_flops"}
+    said = {"key": "flops", "title": "Computation by layer", "setting": summary_setting(summary)}
+    return _stacked(summary, parts, "FLOP", "computation of a forward pass", every, **said)
 
 
 def footprint_by_layer(found: Footprint) -> Chart:
@@ -79,16 +55,16 @@ def footprint_by_layer(found: Footprint) -> Chart:
 
     Raises SettingError for an array of batch sizes.
     """
-    _check(found.batch_size)
-    values = {
-        name.replace("_", " "): own
-        for name in ("weights", "gradients", "optimizer_state", "activations")
-        if any(own := [getattr(layer, name) for layer in found.layers])
-    }
-    names = [layer.name for layer in found.layers]
-    setting = footprint_setting(found)
-    title = f"Memory of {'training' if found.training else 'inference'} by layer"
-    return _stacked("footprint", title, setting, "memory", "bytes", names, values)
+    names = ("weights", "gradients", "optimizer_state", "activations")
+    return _stacked(
+        found,
+        {name.replace("_", " "): name for name in names},
+        "bytes",
+        "memory",
+        key="footprint",
+        title=f"Memory of {'training' if found.training else 'inference'} by layer",
+        setting=footprint_setting(found),
+    )
 
 
 def footprint_setting(found: Footprint) -> str:
@@ -96,54 +72,28 @@ def footprint_setting(found: Footprint) -> str:
     return f"{found.net}, batch {found.batch_size}, {found.purpose}, {found.dtype}"
 
 
-def _check(batch_size: Quantity) -> None:
-    if is_array(batch_size):
-        raise SettingError("plot: it is for one batch size, not an array of them")
-
-
-def _bars(
-    summary: NetSummary,
-    key: str,
-    title: str,
-    label: str,
-    dimension: str,
-    values: Mapping[str, Sequence[Any]],
-    every: bool,
-) -> Chart:
-    setting = f"{summary.name}, {summary_setting(summary)}"
-    names = [layer.name for layer in summary.layers]
-    return _stacked(key, title, setting, label, dimension, names, values, every)
-
-
 def _stacked(
-    key: str,
-    title: str,
-    setting: str,
-    label: str,
+    net: NetSummary | Footprint,
+    parts: Mapping[str, str],
     dimension: str,
-    layers: Sequence[str],
-    values: Mapping[str, Sequence[Any]],
+    label: str,
     every: bool = False,
+    **chart: Any,
 ) -> Chart:
-    """Return bars of the layers that have any of these values, in SI units of `dimension`.
+    """Return bars of the layers that have any of these parts, in SI units of `dimension`.
 
-    A series in which no layer has any is left out, if another one is left.
+    `parts` names attributes of a layer by their series. A series in which no layer has any is left
+    out, if another one is left.
     """
+    if is_array(net.batch_size):
+        raise SettingError("plot: it is for one batch size, not an array of them")
+    layers = net.layers
+    values = {name: [getattr(layer, part) for layer in layers] for name, part in parts.items()}
     values = {name: own for name, own in values.items() if any(own)} or values
     rows = enumerate(zip(*values.values(), strict=True))
     shown = [i for i, each in rows if every or any(each)]
-    columns = [[own[i] for i in shown] for own in values.values()]
-    scale, scaled = in_one_unit(columns, dimension, by_largest=True)
-    names = tuple(layers[i] for i in shown)
-    number = len(layers) - len(shown)
-    notes = (left_out(number, len(layers), *NOTHING[dimension]),) if number else ()
-    return Chart(
-        key,
-        "bars",
-        title,
-        setting,
-        "layer",
-        f"{label} ({scale.unit})",
-        tuple(Series(name, names, own) for name, own in zip(values, scaled, strict=True)),
-        notes=notes,
-    )
+    columns = {name: [own[i] for i in shown] for name, own in values.items()}
+    if number := len(layers) - len(shown):
+        chart["notes"] = (left_out(number, len(layers), *NOTHING[dimension]),)
+    names = [layers[i].name for i in shown]
+    return bars(names, columns, dimension, label, x_label="layer", **chart)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
-__all__ = ["NOTHING", "counted", "left_out", "plain", "shown"]
-
-#: What is said of layers that have nothing of a dimension, of paleo.units or "count".
+#: What is said of layers that have nothing of a dimension, of paleo.core.units or "count".
 NOTHING = {
     "s": ("take", "no time"),
     "bytes": ("take", "no memory"),

@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from paleo.charts.base import Chart, Series, in_one_unit
-from paleo.charts.layers import summary_setting
-from paleo.charts.numbers import NOTHING, left_out
-from paleo.errors import SettingError
-from paleo.quantity import Quantity
-from paleo.summary import NetSummary, Reached, Roof
-from paleo.units import scale_for
-
-__all__ = ["roofline"]
+from paleo.core.errors import SettingError
+from paleo.studies.summary import NetSummary, Reached
+from paleo.views.charts.base import Chart, Series, in_one_unit
+from paleo.views.charts.layers import summary_setting
+from paleo.views.charts.numbers import NOTHING, left_out
+from paleo.views.table import in_unit
 
 #: How far the roof goes on beyond the points and the ridge.
 _MARGIN = 2.0
@@ -33,12 +30,14 @@ def roofline(summary: NetSummary) -> Chart:
     device, and for an array of batch sizes.
     """
     on = summary.timed_on
-    if on is None or on.roof is None:
+    if on is None:
         raise SettingError("plot: a roofline needs a device")
     found = {name: _points(summary.reached, name) for name in ("forward", "backward")}
     points = [each for own in found.values() for each in own]
     places: list[Any] = [each.intensity for each in points]
-    roof, corners = on.roof, _corners(on.roof, places)
+    roof, ridge = on.roof, float(on.roof.ridge)
+    # From where to where the roof goes, over its ridge.
+    corners = (min([ridge, *places]) / _MARGIN, ridge, max([ridge, *places]) * _MARGIN)
     rates: list[list[Any]] = [[each.flops_per_s for each in own] for own in found.values()]
     edges: list[Any] = [roof.at(x) for x in corners]
     scale, (*reached, edge) = in_one_unit([*rates, edges], "FLOP/s")
@@ -52,7 +51,8 @@ def roofline(summary: NetSummary) -> Chart:
         for (name, own), rates_shown in zip(found.items(), reached, strict=True)
         if own
     ]
-    peak, bandwidth = _shown(roof.peak, "FLOP/s"), _shown(roof.memory_bandwidth, "bytes/s")
+    peak = in_unit(float(roof.peak), "FLOP/s")
+    bandwidth = in_unit(float(roof.memory_bandwidth), "bytes/s")
     series.append(Series(f"roof: {peak}, {bandwidth}", corners, edge, is_reference=True))
     notes = ["Roofline: the layers that take longest are named"]
     every = len(summary.layers)
@@ -70,7 +70,7 @@ def roofline(summary: NetSummary) -> Chart:
         "roofline",
         "points",
         "Roofline",
-        f"{summary.name}, {summary_setting(summary)}",
+        summary_setting(summary),
         "computation for each byte moved (FLOP/B)",
         f"reached ({scale.unit})",
         tuple(series),
@@ -85,14 +85,3 @@ def _points(reached: Sequence[Reached], name: str) -> list[Reached]:
     own = [each for each in reached if each.pass_name == name]
     drawn = [each for each in own if each.flops and each.num_bytes and each.seconds]
     return sorted(drawn, key=lambda each: -each.seconds)
-
-
-def _shown(value: Quantity, dimension: str) -> str:
-    scale = scale_for([[float(value)]], dimension)
-    return f"{value / scale.factor:.4g} {scale.unit}"
-
-
-def _corners(roof: Roof, places: Sequence[float]) -> tuple[float, ...]:
-    """Return from where to where the roof goes, over its ridge, in FLOP per byte."""
-    ridge = float(roof.ridge)
-    return (min([ridge, *places]) / _MARGIN, ridge, max([ridge, *places]) * _MARGIN)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
-from paleo.charts.base import Chart, Series, in_one_unit
-from paleo.charts.scaling import looked_at, schemes_shown
-from paleo.charts.settings import cluster, joined, pricing, run_setting
-from paleo.metrics import Metrics
-from paleo.overview import Overview
-from paleo.training import Training
-
-__all__ = ["metrics_charts", "training_charts"]
+from paleo.studies.metrics import Metrics
+from paleo.studies.overview import Overview
+from paleo.studies.training import Training
+from paleo.views.charts.base import Chart, in_one_unit
+from paleo.views.charts.scaling import looked_at, over_workers, schemes_shown
+from paleo.views.charts.settings import plan_setting, run_setting
 
 
 def training_charts(found: Overview) -> tuple[Chart, Chart]:
@@ -37,10 +36,7 @@ def metrics_charts(found: Sequence[Metrics]) -> tuple[Chart, Chart]:
     common = scheme if len({each.scheme for each in found}) == 1 else ""
     strong = first.scaling == "strong"
     batch = first.batch_size if strong else first.worker_batch_size  # as it was asked for
-    setting = joined(
-        [*cluster(first), f"batch {batch}", common, first.dtype, *pricing(first).values()]
-    )
-    setting += _schedule(first.training)
+    setting = plan_setting(first, f"batch {batch}", common) + _schedule(first.training)
     return _charts(lines, ", ".join(lines), setting, {})
 
 
@@ -60,28 +56,13 @@ def _charts(
     scale, times = in_one_unit(
         [[each.seconds for each in trainings] for trainings in lines.values()], "duration"
     )
-    costs = [tuple(each.cost for each in trainings) for trainings in lines.values()]
+    costs = [[each.cost for each in trainings] for trainings in lines.values()]
     price = next((each.price for trainings in lines.values() for each in trainings), None)
 
-    def series(columns: Sequence[tuple[float | None, ...]]) -> tuple[Series, ...]:
-        return tuple(
-            Series(
-                name,
-                tuple(each.step.workers for each in trainings),
-                column,
-                chosen=chosen.get(name, ""),
-            )
-            for (name, trainings), column in zip(lines.items(), columns, strict=True)
-        )
-
+    workers = {name: [each.step.workers for each in trainings] for name, trainings in lines.items()}
+    draw = functools.partial(over_workers, setting=setting, workers=workers, chosen=chosen)
+    money = f"training cost ({price.currency})" if price else "training cost"
     return (
-        Chart(
-            "time", "lines", f"Training time of {net}", setting, "workers",
-            f"training time ({scale.unit})", series(times), True, True,
-        ),
-        Chart(
-            "cost", "lines", f"Training cost of {net}", setting, "workers",
-            f"training cost ({price.currency})" if price else "training cost", series(costs),
-            True, True,
-        ),
-    )  # fmt: skip
+        draw("time", f"Training time of {net}", f"training time ({scale.unit})", times),
+        draw("cost", f"Training cost of {net}", money, costs),
+    )

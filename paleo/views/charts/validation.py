@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
-from paleo.charts.base import Chart, Series, unit_shown
-from paleo.errors import SettingError
-from paleo.quantity import Array
-from paleo.units import scale_for
-from paleo.validate.report import Report
+from paleo.core.errors import SettingError
+from paleo.core.quantity import Array
+from paleo.core.units import scale_for
+from paleo.views.charts.base import Chart, Series, against, unit_shown
 
-__all__ = ["validation_chart"]
+if TYPE_CHECKING:  # other commands draw without what validates
+    from paleo.measure.validate.report import Report
 
 #: So many groups are told apart: the smallest are one, if there are more.
 _GROUPS = 10
-#: How far the reference goes on beyond the points.
-_MARGIN = 1.5
 
 
 def validation_chart(report: Report) -> Chart:
@@ -34,34 +33,21 @@ def validation_chart(report: Report) -> Chart:
     drawn = [(name, x[known], y[known]) for name, x, y in found if (known := y > 0).any()]  # no NaN
     if not drawn:
         raise SettingError("plot: no row could be predicted")
-    ends = (
-        float(min(min(x.min(), y.min()) for _, x, y in drawn)) / _MARGIN,
-        float(max(max(x.max(), y.max()) for _, x, y in drawn)) * _MARGIN,
-    )
     # The unit of the middle of the axis, so that both its ends are read easily.
-    scale = scale_for([[math.sqrt(ends[0] * ends[1])]], "s")
-    unit, ends = unit_shown(scale.unit), (ends[0] / scale.factor, ends[1] / scale.factor)
-    by = f" by {models[0]}" if len(models) == 1 else ""
-    return Chart(
-        "validation",
-        "points",
-        "Predicted against measured times",
-        f"cost model{'s' * (len(models) > 1)} {', '.join(models)}",
-        f"measured ({unit})",
-        f"predicted{by} ({unit})",
-        (
-            *(
-                Series(
-                    f"{name} ({len(x):,})",
-                    tuple((x / scale.factor).tolist()),
-                    tuple((y / scale.factor).tolist()),
-                )
-                for name, x, y in drawn
-            ),
-            Series("predicted as measured", ends, ends, is_reference=True),
-        ),
-        log_x=True,
-        log_y=True,
+    low = float(min(min(x.min(), y.min()) for _, x, y in drawn))
+    high = float(max(max(x.max(), y.max()) for _, x, y in drawn))
+    scale = scale_for([[math.sqrt(low * high)]], "s")
+    series = [
+        Series(name, tuple((x / scale.factor).tolist()), tuple((y / scale.factor).tolist()))
+        for name, x, y in drawn
+    ]
+    return against(
+        series,
+        unit_shown(scale.unit),
+        f" by {models[0]}" if len(models) == 1 else "",
+        key="validation",
+        title="Predicted against measured times",
+        setting=f"cost model{'s' * (len(models) > 1)} {', '.join(models)}",
     )
 
 

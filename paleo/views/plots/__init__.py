@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from paleo.calibrate import Calibration
-from paleo.charts import measuring, results
-from paleo.charts.validation import validation_chart
-from paleo.compare import Comparison
-from paleo.memory import Fit
-from paleo.metrics import Metrics
-from paleo.plots.figure import MOST_CHARTS, check_number, draw, image
-from paleo.plots.formats import IMAGES, image_format
-from paleo.plots.scatter import scatter
-from paleo.plots.style import Figure
-from paleo.profile import FullPass, FullPasses, Profile, Profiles
-from paleo.rows import Simulation
-from paleo.summary import NetSummary
-from paleo.validate.report import Report
+from paleo.measure.calibrate import Calibration
+from paleo.measure.profile import FullPass, FullPasses, Profile, Profiles
+from paleo.measure.validate.report import Report
+from paleo.step.memory import Fit
+from paleo.step.results import Simulation
+from paleo.studies.compare import Comparison
+from paleo.studies.metrics import Metrics
+from paleo.studies.summary import NetSummary
+from paleo.views.charts import measuring, results
+from paleo.views.charts.validation import validation_chart
+from paleo.views.plots.figure import MOST_CHARTS, check_number, draw, image
+from paleo.views.plots.formats import IMAGES, image_format
+from paleo.views.plots.scatter import scatter
+from paleo.views.plots.style import Figure
 
 __all__ = [
     "IMAGES",

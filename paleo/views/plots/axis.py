@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from paleo.charts.numbers import plain
-from paleo.plots.texts import Ruler, apart
-
-__all__ = ["Axis", "Ticks"]
+from paleo.views.charts.numbers import plain
+from paleo.views.plots.texts import Ruler, apart
 
 #: More numbers along an axis help nobody.
 _MOST = 8
@@ -20,7 +18,7 @@ _BESIDE, _ABOVE = 0.1, 0.06
 class Ticks(NamedTuple):
     """Places on an axis, in its unit, and their texts."""
 
-    places: list[float]
+    places: Sequence[float]
     texts: list[str]
 
 
@@ -57,37 +55,30 @@ class Axis(NamedTuple):
         return (value - self.low) / (self.high - self.low)
 
     def ticks(
-        self, ruler: Ruler, size: float, length: float, values: Sequence[float] | None = None
+        self,
+        ruler: Ruler,
+        size: float,
+        length: float,
+        values: Sequence[float] = (),
+        *,
+        upright: bool = False,
     ) -> Ticks:
-        """Return ticks for numbers side by side, the most of those that leave gaps.
+        """Return ticks for numbers side by side or `upright`, the most of those that leave gaps.
 
         `length` is in inches. They are of `values`, if there are any and not too many; of whole
         values they are whole.
         """
-        own = sorted(set(values or ()))
+        own = sorted(set(values))
         if len(own) == 1:
             return Ticks(own, [plain(own[0])])
-        candidates = self._candidates(own)
-        if own and all(float(value).is_integer() for value in own):
-            candidates = ([p for p in places if p.is_integer()] for places in candidates)
-        return self._fitting(candidates, ruler, size, length, upright=False)
-
-    def upright_ticks(self, ruler: Ruler, size: float, length: float) -> Ticks:
-        """Return ticks for numbers above each other."""
-        return self._fitting(self._candidates(()), ruler, size, length, upright=True)
-
-    def _fitting(
-        self,
-        candidates: Iterator[list[float]],
-        ruler: Ruler,
-        size: float,
-        length: float,
-        *,
-        upright: bool,
-    ) -> Ticks:
+        are_whole = bool(own) and all(float(value).is_integer() for value in own)
         found = Ticks([], [])
-        for places in candidates:
-            inside = [p for p in places if self.low <= p <= self.high]
+        for places in self._candidates(own):
+            inside = [
+                place
+                for place in places
+                if self.low <= place <= self.high and (not are_whole or place.is_integer())
+            ]
             texts = [plain(place) for place in inside]
             at = [length * self.share(place) for place in inside]
             sizes = [ruler.height(size) if upright else ruler.width(text, size) for text in texts]

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from paleo.charts.base import Chart
-from paleo.errors import SettingError
-from paleo.plots.panels import Panel, panel_of
-from paleo.plots.style import (
-    LABEL_SIZE,
-    NOTE_SIZE,
-    QUIET,
-    SETTING_SIZE,
-    TITLE_SIZE,
-    Figure,
-    Look,
-    context,
-    looks,
-    part,
-)
-from paleo.plots.texts import DPI, Ruler
-
-__all__ = ["MOST_CHARTS", "check_number", "draw", "image", "title_of"]
+from paleo.core.errors import SettingError
+from paleo.views.charts.base import Chart
+from paleo.views.plots import style
+from paleo.views.plots.panels import Panel, panel_of
+from paleo.views.plots.texts import DPI, Ruler
 
 _T = TypeVar("_T")
 
@@ -34,14 +20,14 @@ MOST_CHARTS = 24
 #: Charts side by side.
 _ACROSS = 3
 #: Inches around the picture, between panels, between rows and between groups.
-_EDGE, _BETWEEN, _ROWS, _GROUPS = 0.2, 0.3, 0.25, 0.4
+EDGE, _BETWEEN, _ROWS, _GROUPS = 0.2, 0.3, 0.25, 0.4
 #: Inches of the sample in a legend, and between it, its name and the next sample.
 _SAMPLE, _SAMPLE_GAP, _NEXT = 0.42, 0.08, 0.22
 #: No side of a picture has more dots.
 _MOST_DOTS = 20_000
 
 
-def draw(charts: Chart | Iterable[Chart]) -> Figure:
+def draw(charts: Chart | Iterable[Chart]) -> style.Figure:
     """Return the picture of a chart, or of several, as a matplotlib.figure.Figure.
 
     Charts of one setting that follow each other stand side by side. Raises SettingError if there is
@@ -53,12 +39,12 @@ def draw(charts: Chart | Iterable[Chart]) -> Figure:
     check_number(len(drawn))
     for chart in drawn:
         chart.checked()
-    with context():
-        figure, ruler = part("figure").Figure(dpi=DPI), Ruler()
-        figure.set_label(ruler.text(title_of(drawn)))
-        _Picture(figure, drawn, ruler).draw()
+    with style.context():
+        picture = _Picture(drawn)
+        picture.draw()
+        figure = picture.figure
         figure.draw_without_rendering()  # makes the ticks
-        for text in figure.findobj(part("text").Text):
+        for text in figure.findobj(style.part("text").Text):
             text.set_parse_math(False)  # outside of the context, too
     return figure
 
@@ -72,112 +58,118 @@ def check_number(charts: int) -> None:
         )
 
 
-def title_of(charts: Sequence[Chart]) -> str:
-    """Return what a picture is of: its titles, and the first setting."""
-    titles = dict.fromkeys(chart.title for chart in charts)
-    return f"{', '.join(titles)}: {charts[0].setting}"
-
-
-def image(figure: Figure, image_format: str) -> bytes:
+def image(figure: style.Figure, image_format: str) -> bytes:
     """Return a picture as "svg", "png" or "pdf"; the same picture gives the same bytes."""
     target = io.BytesIO()
     # No date, so that nothing but the picture decides on the bytes.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(image_format, {})
     if title := figure.get_label():
         metadata["Title"] = title  # what a screen reader says of it, and a viewer above it
-    with context():
+    with style.context():
         dpi = min(DPI, int(_MOST_DOTS / max(figure.get_size_inches())))
         figure.savefig(target, format=image_format, dpi=dpi, metadata=metadata)
     return target.getvalue()
 
 
-@dataclass
-class _Group:
-    """Charts of one setting."""
+class Sheet:
+    """A figure that is filled from top to bottom: only then is it known how high it is."""
 
-    charts: list[Chart]
-    looks: dict[str, Look]
-    rows: list[list[Panel]] = field(default_factory=list)
+    #: Inches from side to side.
+    width: float
 
-    @property
-    def setting(self) -> str:
-        return self.charts[0].setting
+    def __init__(self, charts: Sequence[Chart]) -> None:
+        self.figure, self.ruler = style.part("figure").Figure(dpi=DPI), Ruler()
+        titles = dict.fromkeys(chart.title for chart in charts)
+        # What a picture is of: its titles, and the first setting.
+        self.figure.set_label(self.ruler.text(f"{', '.join(titles)}: {charts[0].setting}"))
+        self.pending: list[Callable[[float], None]] = []
 
-    @property
-    def notes(self) -> list[str]:
-        own = [note for chart in self.charts for note in chart.notes]
-        panels = [panel for row in self.rows for panel in row]
-        own += [panel.note for panel in panels if panel.note]
-        return list(dict.fromkeys(own))
+    def finish(self, height: float) -> None:
+        """Draw what was placed."""
+        self.figure.set_size_inches(self.width, height)
+        for draw in self.pending:
+            draw(height)
+
+    def texts(
+        self, text: str, x: float, y: float, most: float, size: float,
+        *, weight: str = "normal", colour: str | None = None,
+    ) -> float:  # fmt: skip
+        """Place a text, broken into lines, and return where it ends."""
+        for line in self.ruler.wrapped(text, size, most, weight):
+
+            def draw(height: float, line: str = line, y: float = y) -> None:
+                ink = {} if colour is None else {"color": colour}
+                self.figure.text(
+                    x / self.width, 1 - y / height, line,
+                    va="top", size=size, weight=weight, **ink,
+                )  # fmt: skip
+
+            self.pending.append(draw)
+            y += self.ruler.height(size)
+        return y
 
 
-class _Picture:
-    """Puts groups into a figure, from top to bottom."""
+class _Picture(Sheet):
+    """Puts groups into a figure."""
 
-    def __init__(self, figure: Any, charts: Sequence[Chart], ruler: Ruler) -> None:
-        self.figure, self.ruler = figure, ruler
+    def __init__(self, charts: Sequence[Chart]) -> None:
+        super().__init__(charts)
         alone = len(charts) == 1
         self.groups = [
-            self._group(list(own), alone)
+            self._panels(list(own), alone)
             for _, own in itertools.groupby(charts, key=lambda chart: chart.setting)
         ]
         inner = max(
             sum(_width(panel) for panel in row) + _BETWEEN * (len(row) - 1)
             for group in self.groups
-            for row in group.rows
+            for row in _rows(group)
         )
         self.inner = max(inner, 4.5)
-        self.width = self.inner + 2 * _EDGE
-        self.pending: list[Any] = []
+        self.width = self.inner + 2 * EDGE
 
-    def _group(self, charts: list[Chart], alone: bool) -> _Group:
-        names = [s.name for c in charts for s in c.series if not s.is_reference]
-        found = looks(names)
-        group = _Group(charts, found)
-        rows = [charts[i : i + _ACROSS] for i in range(0, len(charts), _ACROSS)]
-        group.rows = [
-            [panel_of(chart, found, self.ruler, 1.35 if alone else 1.0) for chart in row]
-            for row in rows
-        ]
-        return group
+    def _panels(self, charts: list[Chart], alone: bool) -> list[Panel]:
+        found = style.looks(series.name for chart in charts for series in chart.predictions)
+        widen = 1.35 if alone else 1.0
+        return [panel_of(chart, found, self.ruler, widen) for chart in charts]
 
     def draw(self) -> None:
-        """Place everything, then draw: only then is it known how high the figure is."""
-        y = _EDGE
+        """Place the groups, each the panels of one setting, then draw."""
+        y = EDGE
         for number, group in enumerate(self.groups):
             y += _GROUPS if number else 0
             y = self._place(group, y)
-        height = y + _EDGE
-        self.figure.set_size_inches(self.width, height)
-        for draw in self.pending:
-            draw(height)
+        self.finish(y + EDGE)
 
-    def _place(self, group: _Group, y: float) -> float:
-        y = self._texts(group.setting, _EDGE, y, self.inner, SETTING_SIZE, colour=QUIET)
-        panels = [panel for row in group.rows for panel in row]
+    def _place(self, panels: list[Panel], y: float) -> float:
+        """Place panels of one setting below it, and their notes below them."""
+        setting = panels[0].chart.setting
+        y = self.texts(setting, EDGE, y, self.inner, style.SETTING_SIZE, colour=style.QUIET)
         shared = len(panels) > 1 and all(panel.chart.kind == "lines" for panel in panels)
         if shared:
             entries = {name: handle for panel in panels for name, handle in panel.entries}
-            y = self._legend(list(entries.items()), _EDGE, y + 0.04, self.inner)
+            y = self._legend(list(entries.items()), EDGE, y + 0.04, self.inner)
         y += 0.1
-        for number, row in enumerate(group.rows):
+        for number, row in enumerate(_rows(panels)):
             y += _ROWS if number else 0
             y = self._row(row, y, shared)
-        for note in group.notes:
-            y = self._texts(f"note: {note}", _EDGE, y + 0.02, self.inner, NOTE_SIZE, colour=QUIET)
+        size = style.NOTE_SIZE
+        notes = [note for panel in panels for note in panel.chart.notes]
+        notes += [panel.note for panel in panels if panel.note]
+        for note in dict.fromkeys(notes):
+            y = self.texts(f"note: {note}", EDGE, y + 0.02, self.inner, size, colour=style.QUIET)
         return y
 
     def _row(self, row: list[Panel], top: float, shared: bool) -> float:
         """Place panels side by side, their axes beginning at the same height."""
         heads = []
-        x = _EDGE
+        x, size = EDGE, style.TITLE_SIZE
         for panel in row:
-            y = self._texts(panel.chart.title, x, top, _width(panel), TITLE_SIZE, weight="bold")
+            y = self.texts(panel.chart.title, x, top, _width(panel), size, weight="bold")
             if not shared:
                 y = self._legend(panel.entries, x, y + 0.02, _width(panel))
             heads.append(y + panel.top)
             x += _width(panel) + _BETWEEN
-        start, x, end = max(heads), _EDGE, 0.0
+        start, x, end = max(heads), EDGE, 0.0
         for panel in row:
             self._panel(panel, x + panel.left, start)
             end = max(end, start + panel.height + panel.below)
@@ -196,38 +188,20 @@ class _Picture:
 
         self.pending.append(draw)
 
-    def _texts(
-        self, text: str, x: float, y: float, most: float, size: float,
-        *, weight: str = "normal", colour: str | None = None,
-    ) -> float:  # fmt: skip
-        """Place a text, broken into lines, and return where it ends."""
-        for line in self.ruler.wrapped(text, size, most, weight):
-
-            def draw(height: float, line: str = line, y: float = y) -> None:
-                style = {} if colour is None else {"color": colour}
-                self.figure.text(
-                    x / self.width, 1 - y / height, line,
-                    va="top", size=size, weight=weight, **style,
-                )  # fmt: skip
-
-            self.pending.append(draw)
-            y += self.ruler.height(size)
-        return y
-
     def _legend(self, entries: list[tuple[str, Any]], x: float, y: float, most: float) -> float:
         """Place a legend in as many columns as there is room for, and return where it ends."""
         if not entries:
             return y
         own = _SAMPLE + _SAMPLE_GAP + _NEXT
-        names = [self.ruler.cut(name, LABEL_SIZE, most - own) for name, _ in entries]
-        widths = [self.ruler.widest([name], LABEL_SIZE) + own for name in names]
+        names = [self.ruler.cut(name, style.LABEL_SIZE, most - own) for name, _ in entries]
+        widths = [self.ruler.widest([name], style.LABEL_SIZE) + own for name in names]
         columns = next(
             number
             for number in range(len(names), 0, -1)
             if number == 1 or sum(map(max, _columns(widths, number))) <= most + _NEXT
         )
         lines = -(-len(names) // columns)
-        em = LABEL_SIZE / 72
+        em = style.LABEL_SIZE / 72
         # Matplotlib fills column after column; people read row after row.
         order = list(itertools.chain(*_columns(range(len(names)), columns)))
 
@@ -235,12 +209,16 @@ class _Picture:
             self.figure.legend(
                 [entries[i][1] for i in order], [names[i] for i in order], loc="upper left",
                 bbox_to_anchor=(x / self.width, 1 - y / height), ncols=columns, frameon=False,
-                fontsize=LABEL_SIZE, borderpad=0, borderaxespad=0, handlelength=_SAMPLE / em,
+                fontsize=style.LABEL_SIZE, borderpad=0, borderaxespad=0, handlelength=_SAMPLE / em,
                 handletextpad=_SAMPLE_GAP / em, columnspacing=_NEXT / em, labelspacing=0.32,
             )  # fmt: skip
 
         self.pending.append(draw)
-        return y + self.ruler.height(LABEL_SIZE, lines) + 0.08
+        return y + self.ruler.height(style.LABEL_SIZE, lines) + 0.08
+
+
+def _rows(panels: list[Panel]) -> list[list[Panel]]:
+    return [panels[i : i + _ACROSS] for i in range(0, len(panels), _ACROSS)]
 
 
 def _width(panel: Panel) -> float:

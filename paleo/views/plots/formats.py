@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from paleo.errors import SettingError
-
-__all__ = ["IMAGES", "image_format"]
+from paleo.core.errors import SettingError
 
 #: The kinds of image, by the end of the file's name.
 IMAGES = ("png", "svg", "pdf")

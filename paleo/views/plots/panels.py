@@ -12,13 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from paleo.charts.base import Chart, Series
-from paleo.charts.numbers import plain, shown
-from paleo.plots.axis import Axis, Ticks
-from paleo.plots.style import DARK, GRID, LABEL_SIZE, QUIET, REFERENCE, SMALL_SIZE, Look, part
-from paleo.plots.texts import Box, Ruler
-
-__all__ = ["REFERENCE_DASHES", "Panel", "panel_of"]
+from paleo.views.charts.base import Chart, Series
+from paleo.views.charts.numbers import plain, shown
+from paleo.views.plots.axis import Axis, Ticks
+from paleo.views.plots.style import DARK, GRID, LABEL_SIZE, QUIET, REFERENCE, SMALL_SIZE, Look, part
+from paleo.views.plots.texts import Box, Ruler
 
 #: Between an axis and the texts beside it.
 _PAD = 0.07
@@ -43,18 +41,9 @@ class Panel(ABC):
 
     def __init__(self, chart: Chart, looks: Mapping[str, Look], ruler: Ruler, width: float) -> None:
         self.chart, self.looks, self.ruler = chart, looks, ruler
+        self.series, self.references = chart.predictions, chart.references
         self.width = width
         self.prepare()
-
-    @property
-    def series(self) -> list[Series]:
-        """The series that are no references."""
-        return [series for series in self.chart.series if not series.is_reference]
-
-    @property
-    def references(self) -> list[Series]:
-        """The series that are."""
-        return [series for series in self.chart.series if series.is_reference]
 
     @abstractmethod
     def prepare(self) -> None:
@@ -65,9 +54,10 @@ class Panel(ABC):
         """Draw the series."""
 
     height: float
-    left_texts: list[str]
-    left_size: float = LABEL_SIZE
+    x: Axis
     bottom: Ticks
+    left_ticks: Ticks
+    left_size: float = LABEL_SIZE
     left_label: str
     bottom_label: str
     #: Whether the numbers below stand above, too.
@@ -82,7 +72,7 @@ class Panel(ABC):
     def left(self) -> float:
         """What stands on the left of the axes."""
         label = self.ruler.height(LABEL_SIZE) + _PAD if self.left_label else 0.0
-        return self.ruler.widest(self.left_texts, self.left_size) + _TICK + 2 * _PAD + label
+        return self.ruler.widest(self.left_ticks.texts, self.left_size) + _TICK + 2 * _PAD + label
 
     @property
     def right(self) -> float:
@@ -128,9 +118,12 @@ class Panel(ABC):
         """Draw everything into axes that have their place already."""
         axes.spines[["top", "right"]].set_visible(False)
         axes.tick_params(length=_TICK * 72, pad=_PAD * 72 / 2)
+        axes.set_xscale("log" if self.x.is_log else "linear")
+        axes.set_xlim(self.x.low, self.x.high)
         self.fill(axes)
-        axes.xaxis.set_minor_locator(_no_ticks())
-        axes.yaxis.set_minor_locator(_no_ticks())
+        axes.set_yticks(self.left_ticks.places, labels=self.left_ticks.texts)
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_ticks([], minor=True)
         axes.set_xticks(self.bottom.places, labels=self.bottom.texts)
         if self.is_tall:
             axes.tick_params(top=True, labeltop=True)
@@ -153,16 +146,8 @@ class Panel(ABC):
             )  # fmt: skip
 
 
-def _no_ticks() -> Any:
-    return part("ticker").NullLocator()
-
-
 def _dash_of(number: int) -> tuple[int, tuple[float, ...]]:
     return REFERENCE_DASHES[number % len(REFERENCE_DASHES)]
-
-
-def _known(values: Sequence[float | None]) -> list[float]:
-    return [float(value) for value in values if value is not None]
 
 
 class _Plane(Panel):
@@ -177,10 +162,9 @@ class _Plane(Panel):
         self.x = Axis.around(xs, chart.log_x)
         self.y = Axis.around(ys, chart.log_y, from_zero=True)
         self.height = self.axes_height
-        own = xs if chart.kind == "lines" else None
+        own = xs if chart.kind == "lines" else ()
         self.bottom = self.x.ticks(self.ruler, LABEL_SIZE, self.width, own)
-        self.left_ticks = self.y.upright_ticks(self.ruler, LABEL_SIZE, self.height)
-        self.left_texts = self.left_ticks.texts
+        self.left_ticks = self.y.ticks(self.ruler, LABEL_SIZE, self.height, upright=True)
         self.left_label, self.bottom_label = chart.y_label, chart.x_label
 
     def handle(self, series: Series) -> Any:
@@ -197,18 +181,17 @@ class _Plane(Panel):
         }
 
     def fill(self, axes: Any) -> None:
-        axes.set_xscale("log" if self.x.is_log else "linear")
         axes.set_yscale("log" if self.y.is_log else "linear")
-        axes.set_xlim(self.x.low, self.x.high)
         axes.set_ylim(self.y.low, self.y.high)
-        axes.set_yticks(self.left_ticks.places, labels=self.left_ticks.texts)
         axes.grid(color=GRID, linewidth=0.6)
         for number, series in enumerate(self.references):
-            points = _drawable(self.chart, series).values()
-            axes.plot(
-                [x for x, _ in points], [y for _, y in points], color=REFERENCE, linewidth=1.2,
-                linestyle=_dash_of(number), zorder=1.5,
-            )  # fmt: skip
+            dash = _dash_of(number)
+            self.plot(axes, series, color=REFERENCE, linewidth=1.2, linestyle=dash, zorder=1.5)
+
+    def plot(self, axes: Any, series: Series, **style: Any) -> None:
+        """Draw the points of a series that the axes can show."""
+        points = _drawable(self.chart, series).values()
+        axes.plot([x for x, _ in points], [y for _, y in points], **style)
 
 
 def _drawable(chart: Chart, series: Series) -> dict[int, tuple[float, float]]:
@@ -264,21 +247,15 @@ class _Points(_Plane):
     many = 100
 
     def _style(self, series: Series) -> dict[str, Any]:
-        size, edge = (5.5, 0.5) if self._count < self.many else (3.5, 0.25)
+        count = sum(len(own.x) for own in self.series)
+        size, edge = (5.5, 0.5) if count < self.many else (3.5, 0.25)
         found = {**super()._style(series), "linestyle": "none"}
         return {**found, "markersize": size, "markeredgewidth": edge}
-
-    @property
-    def _count(self) -> int:
-        return sum(len(series.x) for series in self.series)
 
     def fill(self, axes: Any) -> None:
         super().fill(axes)
         for series in self.series:
-            points = _drawable(self.chart, series).values()
-            axes.plot(
-                [x for x, _ in points], [y for _, y in points], zorder=2, **self._style(series)
-            )
+            self.plot(axes, series, zorder=2, **self._style(series))
         self._name(axes)
 
     def _at(self, x: float, y: float) -> tuple[float, float]:
@@ -385,7 +362,7 @@ class _Bars(Panel):
         self.is_tall = self.height >= self._tall
         self.stacks = self._stacked()
         ends = [end for own in self.stacks for start, end in own]
-        ends += [value for each in self.references for value in _known(each.y)]
+        ends += [value for each in self.references for value in each.y if value is not None]
         self.x = Axis.around(ends, chart.log_y, from_zero=True)
         self.values = self._value_texts()
         if self.values:  # room for the numbers at the ends of bars
@@ -393,10 +370,9 @@ class _Bars(Panel):
             longer = 1 / max(0.4, 1 - wide / self.width)
             self.x = Axis(self.x.low, self.x.low + (self.x.high - self.x.low) * longer, False)
         self.bottom = self.x.ticks(self.ruler, LABEL_SIZE, self.width)
-        self.labelled = self._labelled()
-        self.left_texts = [
-            self.ruler.cut(self.names[i], self.left_size, _NAMES) for i in self.labelled
-        ]
+        places = self._labelled()
+        texts = [self.ruler.cut(self.names[i], self.left_size, _NAMES) for i in places]
+        self.left_ticks = Ticks(places, texts)
         label = chart.x_label if self.height > self.ruler.width(chart.x_label, LABEL_SIZE) else ""
         self.left_label, self.bottom_label = label, chart.y_label
 
@@ -452,9 +428,8 @@ class _Bars(Panel):
 
     @property
     def note(self) -> str:
-        left_out = len(self.names) - len(self.labelled)
-        of = f"{len(self.labelled):,} of {len(self.names):,} bars"
-        return f"{self.chart.title} names {of}" if left_out else ""
+        named, every = len(self.left_ticks.places), len(self.names)
+        return f"{self.chart.title} names {named:,} of {every:,} bars" if named < every else ""
 
     def handle(self, series: Series) -> Any:
         return part("patches").Rectangle((0, 0), 1, 1, **self._style(series))
@@ -471,10 +446,7 @@ class _Bars(Panel):
     def fill(self, axes: Any) -> None:
         count, series = len(self.names), self.series
         axes.set_ylim(count - 0.5, -0.5)
-        axes.set_xscale("log" if self.x.is_log else "linear")
-        axes.set_xlim(self.x.low, self.x.high)
         axes.grid(axis="x", color=GRID, linewidth=0.6)
-        axes.set_yticks(self.labelled, labels=self.left_texts)
         axes.tick_params(axis="y", labelsize=self.left_size, length=0)
         grouped = self.chart.kind == "grouped"
         thick = 0.8 / max(1, len(series)) if grouped else 0.8

@@ -11,26 +11,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
-from paleo.charts.base import looks_of
-from paleo.extras import extra
-
-__all__ = [
-    "DARK",
-    "GRID",
-    "LABEL_SIZE",
-    "NOTE_SIZE",
-    "QUIET",
-    "REFERENCE",
-    "SETTING_SIZE",
-    "SMALL_SIZE",
-    "TITLE_SIZE",
-    "Figure",
-    "Look",
-    "context",
-    "look",
-    "looks",
-    "part",
-]
+from paleo.core.optional import extra
+from paleo.views.charts.base import looks_of
 
 #: Points of texts: titles, settings, labels of axes and ticks, notes, and ticks of many bars.
 TITLE_SIZE, SETTING_SIZE, LABEL_SIZE, NOTE_SIZE, SMALL_SIZE = 11.0, 9.0, 8.5, 8.0, 7.0

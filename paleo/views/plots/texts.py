@@ -6,10 +6,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from paleo.errors import printable
-from paleo.plots.style import part
-
-__all__ = ["DPI", "Box", "Ruler", "apart"]
+from paleo.core.errors import printable
+from paleo.views.plots.style import part
 
 #: Dots per inch of a picture made of dots.
 DPI = 150

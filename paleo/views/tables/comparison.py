@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paleo.charts.difference import variant_labels
-from paleo.compare import Change, Comparison, Difference, Settings, Variant
-from paleo.report import Column, Table
-from paleo.tables.base import common_notes
-from paleo.tensor import format_shape
-
-__all__ = ["difference_table", "totals_table"]
+from paleo.core.tensor import format_shape
+from paleo.studies.compare import Change, Comparison, Difference, Variant
+from paleo.studies.compare.comparison import KEYS
+from paleo.views.charts.difference import variant_labels
+from paleo.views.table import Column, Table, plain
+from paleo.views.tables.base import common_notes
 
 #: Names in a footnote before the rest is a number.
 _FEW = 20
@@ -19,7 +18,7 @@ _FEW = 20
 
 def _settings(prefix: str = "") -> tuple[Column, ...]:
     """Return the columns of a variant's settings, which are for programs alone."""
-    return tuple(Column(f"{prefix}{name}") for name in ("net", *Settings.keys()))
+    return plain(*(f"{prefix}{name}" for name in ("net", *KEYS)))
 
 
 #: What is compared: the key, the title, the dimension, and the factor's key and title.
@@ -42,7 +41,22 @@ def _figures(times: Sequence[str]) -> tuple[Column, ...]:
             Column(factor),
             Column(f"{factor}_text", factor_title, for_people=True, right=True),
         ]
-    return (*shown, *(Column(f"{side}{key}") for side in ("", "reference_") for key in times))
+    return (*shown, *plain(*(f"{side}{key}" for side in ("", "reference_") for key in times)))
+
+
+def comparison_tables(
+    comparison: Comparison, *, only_totals: bool, with_totals: bool
+) -> list[Table]:
+    """Return the layers of each net beside the reference's, and the totals of all."""
+    tables = []
+    if not only_totals:
+        tables = [
+            difference_table(comparison.reference, difference)
+            for difference in comparison.differences
+        ]
+    if only_totals or with_totals:
+        tables.append(totals_table(comparison, with_notes=not tables))
+    return tables
 
 
 def difference_table(reference: Variant, difference: Difference) -> Table:
@@ -62,10 +76,7 @@ def difference_table(reference: Variant, difference: Difference) -> Table:
         Column("reach"),
         Column("name", "layer"),
         Column("change", "change" if any(row["change"] for row in rows) else ""),
-        Column("type"),
-        Column("reference_type"),
-        Column("output"),
-        Column("reference_output"),
+        *plain("type", "reference_type", "output", "reference_output"),
         Column("dimensions", "dimensions", for_people=True),
         *_figures(("forward_s", "backward_s")),
     )

@@ -1,20 +1,18 @@
-"""`paleo devices`: the predefined devices, with their figures and sources."""
+"""The tables of devices: a list, and all that is known of one; and the same for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-import click
-
-from paleo.cli.hardware import describe, errors_table, figures_json, find_all
-from paleo.cli.options import DEVICE, Output, cite, output_options
+from paleo.cluster import ARCHITECTURES, Device, Figure
+from paleo.core.attributes import attributes
+from paleo.core.tensor import DTYPES
+from paleo.core.units import scale_for
 from paleo.costs.tiled.constants import CONSTANTS, constants_of
-from paleo.hardware import ARCHITECTURES, Device, Figure, device_names, find_device
-from paleo.report import Column, Table
-from paleo.tensor import DTYPES
-from paleo.units import scale_for
+from paleo.views.table import Column, Table, plain
+from paleo.views.tables.base import cite, described, figures_json
+from paleo.views.tables.calibration import errors_table
 
 #: A list: for people what one chooses a device by, for programs everything in one row.
 _LIST = (
@@ -29,18 +27,10 @@ _LIST = (
     Column("memory_bandwidth_bytes_per_s", "bandwidth", "bytes/s"),
     Column("memory_capacity_bytes", "memory", "bytes"),
     Column("multiprocessors", "multi-\nprocessors"),
-    Column("base_clock_hz"),
-    Column("boost_clock_hz"),
-    Column("cache_bytes"),
-    Column("power_w"),
-    Column("paleo2017_peak_flop_per_s"),
-    Column("paleo2017_memory_bandwidth_bytes_per_s"),
-    Column("paleo2017_clock_hz"),
-    Column("price_per_device_hour"),
-    Column("price_currency"),
-    Column("price_date"),
-    Column("aliases"),
-    Column("sources"),
+    *plain("base_clock_hz", "boost_clock_hz", "cache_bytes", "power_w"),
+    *plain("paleo2017_peak_flop_per_s", "paleo2017_memory_bandwidth_bytes_per_s"),
+    *plain("paleo2017_clock_hz", "price_per_device_hour", "price_currency", "price_date"),
+    *plain("aliases", "sources"),
 )
 _LIST_NOTES = (
     "Peaks are dense, of the fastest unit for the type; 16-bit: fp16, bf16 where there is none.",
@@ -48,45 +38,18 @@ _LIST_NOTES = (
 )
 
 #: One device: a line for each figure, and one for each constant of a cost model.
-_ONE = (
-    Column("name", "figure"),
-    Column("value", "value", right=True),
-    Column("cited", "source"),
-)
-_CONSTANTS = (
-    Column("name", "constant"),
-    Column("value", "value", right=True),
-    Column("cited", "source"),
-    Column("meaning", "meaning"),
-)
+_CITED = (Column("value", "value", right=True), Column("cited", "source"))
+_FIGURES = (Column("name", "figure"), *_CITED)
+_CONSTANTS = (Column("name", "constant"), *_CITED, Column("meaning", "meaning"))
+#: How the keys of programs name the units of figures.
+_SUFFIXES = {"Hz": "_hz", "count": "", "bytes/s": "_bytes_per_s", "bytes": "_bytes", "W": "_w"}
 _UNITS = {"vector": "lanes", "matrix": "matrix units"}
 
 
-@click.command("devices", short_help="The predefined devices, their figures and sources.")
-@click.argument("names", nargs=-1, type=DEVICE, metavar="[NAME]...")
-@output_options
-def command(names: tuple[str, ...], output: Output) -> None:
-    """List all predefined devices, or show everything known of each NAME.
-
-    A NAME is that of a device, an alias or a TOML file. Its figures are the data sheets',
-    each with its source and what other sources say; those headed 2017 are what the cost
-    model paleo2017 uses, the constants what the cost model tiled does. Separated values
-    have a row for each device.
-
-    \b
-    Examples:
-      paleo devices
-      paleo devices A100_SXM_80GB
-      paleo devices H100_SXM H200_SXM --format=csv
-    """  # noqa: D301 (click takes the control character, not the escape)
-    devices = find_all(names or device_names(), find_device)
-    for_people = output.format in ("table", "markdown")
-    if for_people and names:
-        tables = [table for device in devices for table in _details(device)]
-    else:
-        shown = sorted(devices, key=_rank) if for_people else devices
-        tables = [Table("", _LIST, [_row(device) for device in shown], footnotes=_LIST_NOTES)]
-    output.write(tables, lambda: {"devices": [_json(device) for device in devices]})
+def device_list(devices: Sequence[Device], *, for_people: bool = True) -> Table:
+    """Return a row for each device; for people they are sorted as one looks for them."""
+    shown = sorted(devices, key=_rank) if for_people else devices
+    return Table("", _LIST, [_row(device) for device in shown], footnotes=_LIST_NOTES)
 
 
 def _rank(device: Device) -> tuple[Any, ...]:
@@ -99,23 +62,17 @@ def _rank(device: Device) -> tuple[Any, ...]:
 
 def _row(device: Device) -> dict[str, Any]:
     """Return a device as a row of the list."""
-    figures = {name: figure.value for name, figure in device.figures.items()}
+    figures = {
+        f"{name}{_SUFFIXES.get(figure.unit, '')}": figure.value
+        for name, figure in device.figures.items()
+    }
     peaks = {dtype: device.peak(dtype) for dtype, units in device.peaks.items() if units}
     old, price = device.own_rates_2017, device.newest_price
     return {
-        "name": device.name,
-        "title": device.title,
-        "architecture": device.architecture,
-        "kind": device.kind,
+        **attributes(device, "name", "title", "architecture", "kind"),
         **{f"{dtype}_peak_flop_per_s": peak for dtype, peak in peaks.items()},
         "half_peak_flop_per_s": peaks.get("fp16", peaks.get("bf16")),
-        "memory_bandwidth_bytes_per_s": figures.get("memory_bandwidth"),
-        "memory_capacity_bytes": figures.get("memory_capacity"),
-        "multiprocessors": figures.get("multiprocessors"),
-        "base_clock_hz": figures.get("base_clock"),
-        "boost_clock_hz": figures.get("boost_clock"),
-        "cache_bytes": figures.get("cache"),
-        "power_w": figures.get("power"),
+        **figures,
         "paleo2017_peak_flop_per_s": old and old.peak,
         "paleo2017_memory_bandwidth_bytes_per_s": old and old.memory_bandwidth,
         "paleo2017_clock_hz": old and old.clock,
@@ -127,36 +84,49 @@ def _row(device: Device) -> dict[str, Any]:
     }
 
 
-def _details(device: Device) -> list[Table]:
-    """Return everything known of a device: its figures, and the constants of `tiled`."""
-    lines = [_Line("architecture", device.architecture or "not stated"), *_figures(device)]
+class _Line(NamedTuple):
+    """What is said of one figure: its value with the unit, the source and a note."""
+
+    name: str
+    value: str
+    source: str = ""
+    note: str = ""
+
+
+def device_tables(device: Device) -> list[Table]:
+    """Return everything known of a device: its figures, the constants of `tiled`, their errors."""
     constants = constants_of(device)
-    lines += [
-        _Line(name, _text(figure.value, CONSTANTS[name].unit), figure.source, figure.note)
-        for name, figure in constants.items()
+    lines = [
+        _Line("architecture", device.architecture or "not stated"),
+        *_figures(device),
+        *(
+            _Line(name, _text(figure.value, CONSTANTS[name].unit), figure.source, figure.note)
+            for name, figure in constants.items()
+        ),
     ]
     rows, numbered = cite(
         [{"name": line.name, "value": line.value} for line in lines],
         [[line.source] if line.source else [] for line in lines],
     )
-    own, of_tiled = rows[: -len(constants)], rows[-len(constants) :]
-    for row in of_tiled:
-        row["meaning"] = CONSTANTS[row["name"]].meaning
-    title = f"{device.name}: {device.title}" if device.title != device.name else device.name
-    also = [f"also called: {', '.join(device.aliases)}"] if device.aliases else []
-    notes = [f"{line.name}: {line.note}" for line in lines if line.note]
-    old = [f"2017: {device.own_rates_2017.note}"] if device.own_rates_2017 else []
-    said = [*also, *notes, *(note for note in old if note != "2017: ")]
-    calibrated = [_calibrated(device)] if device.calibration else []
+    for name, row in zip(constants, rows[-len(constants) :], strict=True):
+        row["meaning"] = CONSTANTS[name].meaning
+    said = [f"also called: {', '.join(device.aliases)}"] if device.aliases else []
+    said += [f"{line.name}: {line.note}" for line in lines if line.note]
+    if device.own_rates_2017 and device.own_rates_2017.note:
+        said.append(f"2017: {device.own_rates_2017.note}")
     return [
-        Table(title, _ONE, own),
+        Table(
+            f"{device.name}: {device.title}" if device.title != device.name else device.name,
+            _FIGURES,
+            rows[: -len(constants)],
+        ),
         Table(
             f"Constants of the cost model tiled for {device.name}",
             _CONSTANTS,
-            of_tiled,
+            rows[-len(constants) :],
             footnotes=[*said, *([""] if said else []), *numbered],
         ),
-        *calibrated,
+        *([_calibrated(device)] if device.calibration else []),
     ]
 
 
@@ -176,16 +146,6 @@ def _calibrated(device: Device) -> Table:
     said.append("errors: medians of |predicted / measured - 1|; on others, of shapes not fitted to")
     title = f"Errors of the constants of {device.name}, calibrated {record.date}"
     return errors_table(title, record, footnotes=said, notes=record.notes)
-
-
-@dataclass(frozen=True)
-class _Line:
-    """What is said of one figure: its value with the unit, the source and a note."""
-
-    name: str
-    value: str
-    source: str = ""
-    note: str = ""
 
 
 def _figures(device: Device) -> Iterator[_Line]:
@@ -218,13 +178,12 @@ def _text(value: Any, unit: str) -> str:
     return f"{value / scale.factor:,.6g} {scale.unit}"
 
 
-def _json(device: Device) -> dict[str, Any]:
+def device_json(device: Device) -> dict[str, Any]:
     """Return a device as JSON has it: SI units, and the source of every figure."""
     old = device.own_rates_2017
     return {
-        **describe(device.name, device.title, device.aliases, device.figures),
-        "kind": device.kind,
-        "architecture": device.architecture,
+        **described(device),
+        **attributes(device, "kind", "architecture"),
         "peak_flop_per_s": {dtype: figures_json(units) for dtype, units in device.peaks.items()},
         "paleo2017": old
         and {
@@ -233,14 +192,10 @@ def _json(device: Device) -> dict[str, Any]:
             "memory_bandwidth_bytes_per_s": old.memory_bandwidth,
             "note": old.note,
         },
-        "prices": [price.to_dict() for price in device.prices],
-        "tiled": _constants_json(device),
-        "calibration": device.calibration and device.calibration.to_dict(),
-    }
-
-
-def _constants_json(device: Device) -> dict[str, Any]:
-    return {
-        name: {"meaning": CONSTANTS[name].meaning, **entry, "unit": CONSTANTS[name].unit}
-        for name, entry in figures_json(constants_of(device)).items()
+        **attributes(device, "prices"),
+        "tiled": {
+            name: {"meaning": CONSTANTS[name].meaning, **entry, "unit": CONSTANTS[name].unit}
+            for name, entry in figures_json(constants_of(device)).items()
+        },
+        **attributes(device, "calibration"),
     }

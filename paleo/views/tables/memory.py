@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paleo.charts.layers import footprint_setting
-from paleo.charts.numbers import counted
-from paleo.memory import Fit
-from paleo.report import Column, Table, in_unit
-
-__all__ = ["memory_table"]
+from paleo.step.memory import Fit
+from paleo.views.charts.layers import footprint_setting
+from paleo.views.charts.numbers import counted
+from paleo.views.table import Column, Table, in_unit, plain
 
 
 def memory_table(fit: Fit) -> Table:
     """Return the layers of a footprint, with its peak and what fits below."""
     values = fit.to_dict()
     layers = values.pop("layers")
+    notes = list(fit.footprint.notes)
+    if fit.device and fit.device.memory_capacity is None:
+        notes.append(f"how much memory {fit.device.name} has is not known")
     return Table(
         footprint_setting(fit.footprint),
         _columns(fit.footprint.training, fit.on_device),
@@ -26,7 +27,7 @@ def memory_table(fit: Fit) -> Table:
             "total_bytes": sum(layer["total_bytes"] for layer in layers),
         },
         footnotes=_footnotes(fit),
-        notes=_notes(fit),
+        notes=notes,
     )
 
 
@@ -48,26 +49,18 @@ def _footnotes(fit: Fit) -> list[str]:
     return lines
 
 
-def _notes(fit: Fit) -> tuple[str, ...]:
-    if fit.device and fit.device.memory_capacity is None:
-        return (*fit.footprint.notes, f"how much memory {fit.device.name} has is not known")
-    return fit.footprint.notes
-
-
 def _columns(training: bool, on_device: Iterable[str]) -> tuple[Column, ...]:
     """Return the columns of a table; in inference without titles for what there is not."""
-    gradients = "gradients" * training
-    state = "optimizer\nstate" * training
     activations = "activations\nkept" if training else "activations\nat once"
     return (
-        *map(Column, ("net", "batch_size", "training", "optimizer", "dtype")),
+        *plain("net", "batch_size", "training", "optimizer", "dtype"),
         Column("name", "layer"),
         Column("type", "type"),
         Column("output_bytes", "output", "bytes"),
         Column("weights_bytes", "weights", "bytes"),
-        Column("gradients_bytes", gradients, "bytes"),
-        Column("optimizer_state_bytes", state, "bytes"),
+        Column("gradients_bytes", "gradients" * training, "bytes"),
+        Column("optimizer_state_bytes", "optimizer\nstate" * training, "bytes"),
         Column("activations_bytes", activations, "bytes"),
         Column("total_bytes", "total", "bytes"),
-        *map(Column, ("workspace_bytes", "peak_bytes", "peak_layer", "peak_pass", *on_device)),
+        *plain("workspace_bytes", "peak_bytes", "peak_layer", "peak_pass", *on_device),
     )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.charts.numbers import counted
-from paleo.charts.settings import cluster, joined, pricing
-from paleo.metrics import Metrics
-from paleo.report import Column, Table
-from paleo.scaling import LIMIT
-from paleo.tables.base import CONVOLUTION_KEYS, common_notes
-
-__all__ = ["metrics_table", "money"]
+from paleo.step.plan import HOW
+from paleo.studies.knee import LIMIT
+from paleo.studies.metrics import Metrics
+from paleo.views.charts.numbers import counted
+from paleo.views.charts.settings import plan_setting
+from paleo.views.table import Column, Table, plain
+from paleo.views.tables.base import common_notes
 
 
 def _columns(optimizer: str) -> tuple[Column, ...]:
@@ -22,9 +21,8 @@ def _columns(optimizer: str) -> tuple[Column, ...]:
     whole: dict[str, Any] = {"group": "whole training"}
     return (
         Column("plan", "net", **people),
-        *map(Column, ("net", "device", "network", "cost_model", "dtype", "fuse")),
-        *map(Column, CONVOLUTION_KEYS),
-        *map(Column, ("parallel", "scaling")),
+        *plain("net", "device", "network", "cost_model", "dtype", *HOW[1:]),
+        *plain("parallel", "scaling"),
         Column("workers", "workers"),
         Column("scheme", "scheme"),
         Column("batch_size", "batch"),
@@ -69,10 +67,7 @@ def _columns(optimizer: str) -> tuple[Column, ...]:
         Column("training_flops", "computation", "FLOP of a run", **whole),
         Column("training_time_s", "time", "duration", **whole),
         Column("training_energy_j", "energy", "J", **whole),
-        Column("price_per_device_hour"),
-        Column("price_currency"),
-        Column("price_provider"),
-        Column("price_date"),
+        *plain("price_per_device_hour", "price_currency", "price_provider", "price_date"),
         Column("price", "price of a device for 1 h", **people, **whole),
         Column("training_cost"),
         Column("cost", "cost", **people, **whole),
@@ -84,7 +79,7 @@ def metrics_table(found: tuple[Metrics, ...]) -> Table:
     first = found[0]
     several = len({each.workers for each in found}) > 1
     return Table(
-        joined([*cluster(first), first.dtype, *pricing(first).values()]),
+        plan_setting(first),
         _columns(first.optimizer),
         [_row(each, several) for each in found],
         footnotes=_footnotes(first),

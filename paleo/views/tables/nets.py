@@ -1,15 +1,15 @@
-"""`paleo nets`: the predefined nets, and the JSON Schema of the format."""
+"""The table of nets: what one chooses a predefined net by, and where it is published."""
 
 from __future__ import annotations
 
-import click
+from collections.abc import Iterable
+from typing import Any
 
-from paleo.cli.options import Output, cite, output_options
-from paleo.load import load, net_names
-from paleo.report import Column, Table, to_json
-from paleo.schema import net_schema
-from paleo.summary import summarize
-from paleo.tensor import format_shape
+from paleo.core.tensor import format_shape
+from paleo.net.spec import NetSpec
+from paleo.studies.summary import summarize
+from paleo.views.table import Column, Table
+from paleo.views.tables.base import cite
 
 _COLUMNS = (
     Column("name", "net"),
@@ -22,28 +22,26 @@ _COLUMNS = (
 )
 
 
-@click.command("nets", short_help="The predefined nets, and the schema of net files.")
-@click.option("--schema", is_flag=True, help="Print the JSON Schema of net files instead.")
-@output_options
-def command(schema: bool, output: Output) -> None:
-    """List the predefined nets: size, FLOPs of one sample, and where they are published."""
-    if schema:
-        click.echo(to_json(net_schema()), nl=False)
-        return
+def net_rows(nets: Iterable[tuple[str, NetSpec]]) -> list[dict[str, Any]]:
+    """Return size, FLOPs of one sample and source of nets, each under the name it goes by."""
     rows = []
-    for name in net_names():
-        net = load(name)
+    for name, net in nets:
         summary = summarize(net, 1)
-        inputs = [layer for layer in summary.layers if layer.type_name == "Input"]
+        inputs = [spec.layer.infer_shape(()) for spec in net.layers if spec.layer.is_input]
         rows.append(
             {
                 "name": name,
-                "input": ", ".join(format_shape(layer.output[1:]) for layer in inputs),
+                "input": ", ".join(format_shape(shape[1:]) for shape in inputs),
                 "layers": len(summary.layers),
                 "params": summary.num_params,
                 "forward_flops_per_sample": summary.forward_flops,
                 "source": net.source,
             }
         )
+    return rows
+
+
+def net_table(rows: list[dict[str, Any]]) -> Table:
+    """Return the table of what `net_rows` found."""
     cited, sources = cite(rows, [[str(row["source"])] for row in rows])
-    output.write([Table("", _COLUMNS, cited, footnotes=sources)], lambda: {"nets": rows})
+    return Table("", _COLUMNS, cited, footnotes=sources)

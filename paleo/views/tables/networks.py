@@ -1,13 +1,14 @@
-"""`paleo networks`: the predefined networks, with their figures and sources."""
+"""The tables of networks: a list, and what is known of some; and the same for JSON."""
 
 from __future__ import annotations
 
-import click
+from collections.abc import Sequence
+from typing import Any
 
-from paleo.cli.hardware import describe, find_all, sourced_table
-from paleo.cli.options import NETWORK, Output, output_options
-from paleo.hardware import Network, find_network, network_names
-from paleo.report import Column, Table
+from paleo.cluster import Network
+from paleo.core.attributes import attributes
+from paleo.views.table import Column, Table
+from paleo.views.tables.base import cite, described
 
 _NAMED = (
     Column("name", "network"),
@@ -30,50 +31,22 @@ _COLUMNS = (
 )
 
 
-@click.command("networks", short_help="The predefined networks, their figures and sources.")
-@click.argument("names", nargs=-1, type=NETWORK, metavar="[NAME]...")
-@output_options
-def command(names: tuple[str, ...], output: Output) -> None:
-    """List all predefined networks, or show what is known of each NAME.
+def network_list(networks: Sequence[Network]) -> Table:
+    """Return a row for each network, sorted as people look for them."""
+    shown = sorted(networks, key=_rank)
+    rows = [{**_row(network), "bandwidth_again": network.bandwidth} for network in shown]
+    return Table("", _LIST, rows, footnotes=_LIST_NOTES)
 
-    A NAME is that of a network, an alias or a TOML file. Bandwidths are those of one
-    direction, after line coding; those headed 2017 are what the cost model paleo2017
-    uses. Separated values and JSON have the sources in any case.
 
-    \b
-    Examples:
-      paleo networks
-      paleo networks pcie3 nvlink4
-      paleo networks --format=csv
-    """  # noqa: D301 (click takes the control character, not the escape)
-    networks = find_all(names or network_names(), find_network)
-    if output.format in ("table", "markdown") and not names:
-        shown = sorted(networks, key=_rank)
-        again = [{**_row(network), "bandwidth_again": network.bandwidth} for network in shown]
-        table = Table("", _LIST, again, footnotes=_LIST_NOTES)
-    else:
-        table = sourced_table(
-            _COLUMNS,
-            [_row(network) for network in networks],
-            [list(network.sources.values()) for network in networks],
-            [_note(network) for network in networks],
-        )
-    output.write(
-        [table],
-        lambda: {
-            "networks": [
-                {
-                    **describe(network.name, network.title, network.aliases, network.figures),
-                    "paleo2017": network.own_bandwidth_2017
-                    and {
-                        "bandwidth_bytes_per_s": network.own_bandwidth_2017,
-                        "note": network.note_2017,
-                    },
-                }
-                for network in networks
-            ]
-        },
+def network_table(networks: Sequence[Network]) -> Table:
+    """Return the networks with their sources and a note of each, for people as footnotes."""
+    rows, numbered = cite(
+        [_row(network) for network in networks],
+        [list(network.sources.values()) for network in networks],
     )
+    notes = [f"{network.name}: {_note(network)}" for network in networks if _note(network)]
+    blank = [""] if notes and numbered else []
+    return Table("", _COLUMNS, rows, footnotes=[*notes, *blank, *numbered])
 
 
 def _rank(network: Network) -> tuple[str, float, str]:
@@ -82,13 +55,13 @@ def _rank(network: Network) -> tuple[str, float, str]:
     return word, float(network.bandwidth), network.name
 
 
-def _row(network: Network) -> dict[str, object]:
+def _row(network: Network) -> dict[str, Any]:
     return {
-        "name": network.name,
-        "title": network.title,
+        **attributes(network, "name", "title"),
         "bandwidth_bytes_per_s": network.bandwidth,
         "paleo2017_bandwidth_bytes_per_s": network.own_bandwidth_2017,
         "aliases": "; ".join(network.aliases),
+        "sources": "; ".join(network.sources.values()),
     }
 
 
@@ -96,3 +69,12 @@ def _note(network: Network) -> str:
     """Return what is said of a network's figure, and of that for 2017."""
     note, old = network.figures["bandwidth"].note, network.note_2017
     return f"{note}; 2017: {old}" if note and old else note or old
+
+
+def network_json(network: Network) -> dict[str, Any]:
+    """Return a network as JSON has it: SI units, and the source of every figure."""
+    old = network.own_bandwidth_2017
+    return {
+        **described(network),
+        "paleo2017": old and {"bandwidth_bytes_per_s": old, "note": network.note_2017},
+    }

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.charts.base import unit_shown
-from paleo.charts.settings import best_said
-from paleo.overview import Overview
-from paleo.report import Table, in_unit
-from paleo.rows import DataRow
-from paleo.tables.metrics import money
-from paleo.tables.simulation import simulation_table
-from paleo.units import scale_for
-
-__all__ = ["headlines", "hints", "memory_headline", "overview_table"]
+from paleo.core.units import scale_for
+from paleo.step.pieces import Step
+from paleo.studies.overview import Overview
+from paleo.views.charts.base import unit_shown
+from paleo.views.charts.settings import best_said
+from paleo.views.table import Table, in_unit
+from paleo.views.tables.metrics import money
+from paleo.views.tables.simulation import simulation_table
 
 
 def overview_table(found: Overview) -> Table:
@@ -27,9 +25,9 @@ def headlines(found: Overview) -> list[dict[str, Any]]:
     return [{"workers": row.workers, "items": _items(found, row)} for row in found.rows]
 
 
-def _items(found: Overview, row: DataRow) -> list[dict[str, str]]:
+def _items(found: Overview, row: Step) -> list[dict[str, str]]:
     scheme = found.scheme_of(row)
-    training, step = found.training(row, scheme), row.whole(scheme)
+    training, step = found.training(row, scheme), row.whole_step(scheme)
     texts = {"step": ("training step", _in_unit(step.seconds, "s"))}
     if step.seconds:
         texts |= {

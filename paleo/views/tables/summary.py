@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from paleo.charts.layers import summary_setting
-from paleo.charts.numbers import counted
+from paleo.core.tensor import format_shape
 from paleo.costs import Time
-from paleo.explain import ExplainedLayer, ExplainedOperation
-from paleo.report import Column, Table, in_unit
-from paleo.summary import NetSummary
-from paleo.tables.base import CONVOLUTION_KEYS
-from paleo.tensor import format_shape
-
-__all__ = ["explanation_table", "summary_table"]
-
-_Found = TypeVar("_Found")
+from paleo.step.plan import HOW, RATED
+from paleo.studies.explain import ExplainedLayer, ExplainedOperation
+from paleo.studies.summary import NetSummary, counts, of_each, timed_values
+from paleo.views.charts.layers import summary_setting
+from paleo.views.charts.numbers import counted
+from paleo.views.table import Column, Table, in_unit, plain
 
 _COLUMNS = (
-    Column("net"),
-    Column("dtype"),
+    *plain("net", "dtype"),
     Column("name", "layer"),
     Column("type", "type"),
     Column("parents"),
@@ -36,16 +30,13 @@ _TIMES = (
     Column("forward_bound", "bound"),
     Column("backward_s", "backward", "s"),
     Column("backward_bound", "bound"),
-    *(Column(key) for of in ("forward", "backward") for key in Time().to_dict(of)),
-    *map(Column, ("device", "cost_model", "ppp_comp", "use_pipeline", "fuse")),
-    *map(Column, CONVOLUTION_KEYS),
+    *plain(*Time().to_dict("forward"), *Time().to_dict("backward")),
+    *plain(*RATED, *HOW),
 )
 _EXPLAINED = (
-    *map(Column, ("net", "layer", "type")),
-    Column("pass"),
+    *plain("net", "layer", "type", "pass"),
     Column("step", "operation", for_people=True),
-    Column("operation"),
-    Column("counted"),
+    *plain("operation", "counted"),
     Column("algorithm", "algorithm"),
     Column("bound", "bound"),
     Column("compute_s", "compute", "s"),
@@ -54,9 +45,7 @@ _EXPLAINED = (
     Column("total_s", "total", "s"),
     Column("flops", "computation", "FLOP"),
     Column("moved", "moved", "bytes", for_people=True),
-    *map(Column, ("bytes_read", "bytes_written", "why", "details")),
-    *map(Column, ("dtype", "device", "cost_model", "ppp_comp", "use_pipeline", "fuse")),
-    *map(Column, CONVOLUTION_KEYS),
+    *plain("bytes_read", "bytes_written", "why", "details", "dtype", *RATED, *HOW),
 )
 
 
@@ -66,48 +55,38 @@ def _short(parents: tuple[str, ...]) -> str:
     return ", ".join(parents[:2]) + more
 
 
-def _of_each(what: Callable[[Any], _Found], values: Sequence[Any]) -> list[_Found]:
-    """Return `what` of each of these values: equal layers have the same ones, so it is found once.
-
-    They are told apart by what they are, not by what they equal: they may have arrays in them.
-    """
-    distinct = {id(value): value for value in values}
-    found = {which: what(value) for which, value in distinct.items()}
-    return [found[id(value)] for value in values]
-
-
 def _shown(summary: NetSummary) -> list[dict[str, Any]]:
     """Return what people see of each layer."""
     layers = summary.layers
-    outputs = _of_each(format_shape, [layer.output for layer in layers])
-    rows: list[dict[str, Any]] = [
+    outputs = of_each(format_shape, [layer.output for layer in layers])
+    bounds = (
+        of_each(_bound, [layer.forward_time for layer in layers]),
+        of_each(_bound, [layer.backward_time for layer in layers]),
+    )
+    return [
         {
             "name": layer.name,
             "type": layer.type_name,
             "first_parents": _short(layer.parents),
             "output": output,
-            "params": layer.num_params,
-            "forward_flops": layer.forward_flops,
-            "weights_bytes": layer.weights_bytes,
-            "activations_bytes": layer.activations_bytes,
+            **counts(layer),
+            "forward_s": layer.forward,
+            "forward_bound": forward,
+            "backward_s": layer.backward,
+            "backward_bound": backward,
         }
-        for layer, output in zip(layers, outputs, strict=True)
+        for layer, output, forward, backward in zip(layers, outputs, *bounds, strict=True)
     ]
-    if summary.timed_on:
-        bounds = (
-            _of_each(_bound, [layer.forward_time for layer in layers]),
-            _of_each(_bound, [layer.backward_time for layer in layers]),
-        )
-        for row, layer, forward, backward in zip(rows, layers, *bounds, strict=True):
-            row["forward_s"] = layer.forward
-            row["forward_bound"] = forward
-            row["backward_s"] = layer.backward
-            row["backward_bound"] = backward
-    return rows
 
 
 def _bound(time: Time | None) -> Any:
     return time.bound if time else ""
+
+
+def _common(summary: NetSummary) -> dict[str, Any]:
+    """Return what all rows of a summary have, for programs."""
+    priced = summary.timed_on.to_dict() if summary.timed_on else {}
+    return {"net": summary.name, "dtype": summary.dtype, **priced}
 
 
 def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
@@ -119,31 +98,19 @@ def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
     timed_on = summary.timed_on
     rows = _shown(summary)
     if not only_shown:
-        same = {
-            "net": summary.name,
-            "dtype": summary.dtype,
-            **(timed_on.to_dict() if timed_on else {}),
-        }
+        same = _common(summary)
         rows = [
             {**same, **layer.to_dict(), **shown}
             for layer, shown in zip(summary.layers, rows, strict=True)
         ]
-    total = {
-        "name": "total",
-        "params": summary.num_params,
-        "forward_flops": summary.forward_flops,
-        "weights_bytes": summary.weights_bytes,
-        "activations_bytes": summary.activations_bytes,
-        "forward_s": summary.forward,
-        "backward_s": summary.backward,
-    }
-    title = f"{summary.name}, {summary_setting(summary, counted(len(rows), 'layer'))}"
+    total = {"name": "total", **counts(summary), **timed_values(summary)}
+    title = summary_setting(summary, counted(len(rows), "layer"))
     columns: tuple[Column, ...] = _COLUMNS
     if timed_on:
         columns += _TIMES
-        for name, time in (("forward", summary.forward_time), ("backward", summary.backward_time)):
-            total[f"{name}_bound"] = _bound(time)
-    footnotes = [f"whole passes {timed_on.band.said}"] if timed_on and timed_on.band else []
+    footnotes = (
+        [f"whole passes {timed_on.plan.band.said}"] if timed_on and timed_on.plan.band else []
+    )
     return Table(title, columns, rows, total, footnotes=footnotes, notes=summary.notes)
 
 
@@ -151,22 +118,17 @@ def explanation_table(summary: NetSummary, layer: ExplainedLayer) -> Table:
     """Return the operations of a layer, with why they take what they take below."""
     timed_on = summary.timed_on
     assert timed_on
-    rows = []
-    for each in layer.operations:
-        values = each.to_dict()
-        rows.append(
-            {
-                "net": summary.name,
-                "dtype": summary.dtype,
-                "layer": layer.name,
-                "type": layer.type_name,
-                **timed_on.to_dict(),
-                **values,
-                "step": _step(each),
-                "moved": values["bytes_read"] + values["bytes_written"],
-                "details": "; ".join(_details(each, plain=True)),
-            }
-        )
+    same = {**_common(summary), "layer": layer.name, "type": layer.type_name}
+    rows = [
+        {
+            **same,
+            **each.to_dict(),
+            "step": _step(each),
+            "moved": each.operation.work.bytes_read + each.operation.work.bytes_written,
+            "details": "; ".join(_details(each, plain=True)),
+        }
+        for each in layer.operations
+    ]
     footnotes = [
         f"what is not here of its {name} pass runs in the kernel of {other}"
         for name, other in layer.runs_in
@@ -179,21 +141,15 @@ def explanation_table(summary: NetSummary, layer: ExplainedLayer) -> Table:
         if said:
             footnotes.append(f"{_step(each)}: {'; '.join(said)}")
     footnotes = list(dict.fromkeys(footnotes))
-    title = f"{layer.name} ({layer.type_name}) of {summary.name}, {summary_setting(summary)}"
-    total = {"step": "total", **_sums(rows)} if len(rows) > 1 else None
-    return Table(
-        title,
-        _EXPLAINED,
-        rows,
-        total,
-        footnotes=footnotes,
-        notes=_left_out(layer, timed_on.cost_model),
-    )
-
-
-def _sums(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    keys = ("compute_s", "memory_s", "overhead_s", "total_s", "flops", "moved")
-    return {key: sum(row[key] for row in rows) for key in keys}
+    title = f"{layer.name} ({layer.type_name}) of {summary_setting(summary)}"
+    total = None
+    if len(rows) > 1:
+        sums = ("compute_s", "memory_s", "overhead_s", "total_s", "flops", "moved")
+        total = {"step": "total", **{key: sum(row[key] for row in rows) for key in sums}}
+    free = dict.fromkeys(each.operation.name for each in layer.operations if not each.is_counted)
+    model = timed_on.plan.cost_model.name
+    notes = [f"not counted by {model}: {', '.join(free)}"] if free else []
+    return Table(title, _EXPLAINED, rows, total, footnotes=footnotes, notes=notes)
 
 
 def _step(each: ExplainedOperation) -> str:
@@ -212,8 +168,3 @@ def _details(each: ExplainedOperation, *, plain: bool = False) -> list[str]:
             shown = in_unit(value, unit)
         found.append(f"{name} {shown}")
     return found
-
-
-def _left_out(layer: ExplainedLayer, cost_model: str) -> tuple[str, ...]:
-    names = dict.fromkeys(each.operation.name for each in layer.operations if not each.is_counted)
-    return (f"not counted by {cost_model}: {', '.join(names)}",) if names else ()

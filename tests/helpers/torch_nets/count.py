@@ -96,7 +96,7 @@ def _count(
     with FlopCounterMode(display=False, custom_mapping=dict(mapping or {})) as forward:
         loss = total(net(x))
     with FlopCounterMode(display=False, custom_mapping=dict(mapping or {})) as backward:
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
     return forward.get_total_flops(), backward.get_total_flops()
 
 

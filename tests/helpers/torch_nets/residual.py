@@ -26,6 +26,8 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, channels: int, filters: int, stride: int, *, bottleneck: bool) -> None:
         super().__init__()
+        kernels: tuple[int, ...]
+        widths: tuple[int, ...]
         if bottleneck:
             kernels, widths = (1, 3, 1), (filters, filters, 4 * filters)
         else:

@@ -16,9 +16,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import paleo
-from paleo.importers.builder import Builder, OperatorError, Value
-from paleo.load import loads
-from paleo.netwriter import dumps
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.builder.layout import Value, Windows
+from paleo.net.load import loads
+from paleo.net.writer import dumps
+from paleo.studies.summary import LayerSummary
 
 B = 7  # the traced batch
 
@@ -27,7 +30,7 @@ def builder(batch: int = 1) -> Builder:
     return Builder("net", None, batch)
 
 
-def layers_of(b: Builder, *outputs: Value) -> dict[str, paleo.LayerSummary]:
+def layers_of(b: Builder, *outputs: Value) -> dict[str, LayerSummary]:
     net = b.finish(list(outputs) or None)
     read = loads(dumps(net))
     assert {spec.name: spec for spec in read.layers} == {spec.name: spec for spec in net.layers}
@@ -48,7 +51,7 @@ class Arrays:
         return self.done[name]
 
     def _compute(self, name: str) -> Any:
-        entry = self.b._entries[name]
+        entry: Any = self.b._entries[name]
         layer: Any = entry.layer
         inputs = [self.of(parent) for parent in entry.parents]
         match layer.type_name:
@@ -149,7 +152,7 @@ def fed(b: Builder, name: str, array: Any, axis: int) -> tuple[Value, dict[str, 
     return b.input(name, array.shape, batch_axis=axis), {name: own}
 
 
-def reshapes(shape: tuple[int, ...], draw: st.DrawFn) -> tuple[int, ...]:
+def reshapes(shape: tuple[int, ...], draw: Any) -> tuple[int, ...]:
     """Draw another shape of as many elements: axes merged, split, ones added and dropped."""
     sizes = [size for size in shape if size > 1 or draw(st.booleans())]
     if sizes and draw(st.booleans()):
@@ -168,7 +171,7 @@ def reshapes(shape: tuple[int, ...], draw: st.DrawFn) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def step(draw: st.DrawFn, b: Builder, value: Value, array: Any) -> tuple[Value, Any]:
+def step(draw: Any, b: Builder, value: Value, array: Any) -> tuple[Value, Any]:
     """Draw an operator and do it on both sides."""
     kind = draw(
         st.sampled_from(
@@ -195,7 +198,7 @@ def step(draw: st.DrawFn, b: Builder, value: Value, array: Any) -> tuple[Value, 
         return b.reshape("r", value, shape), array.reshape(shape)
     if kind == "read":
         # A reader that needs the source's own order, of all axes.
-        _, read = b._with_order(b.placed(value), range(rank))
+        read = b._with_order(b.placed(value), range(rank))
         return draw(st.sampled_from([value, read])), array
     if kind == "relu":
         return b.activation("a", "relu", value), array
@@ -234,6 +237,8 @@ def step(draw: st.DrawFn, b: Builder, value: Value, array: Any) -> tuple[Value, 
     return b.concat("k", [value, other], axis), np.concatenate([array, array], axis)
 
 
+@pytest.mark.slow
+@pytest.mark.alike
 @settings(max_examples=400, deadline=None)
 @given(st.data())
 def test_elements_are_where_the_builder_says(data: st.DataObject) -> None:
@@ -251,6 +256,7 @@ def test_elements_are_where_the_builder_says(data: st.DataObject) -> None:
         arrays.check(value, array)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_products_multiply_what_they_should(data: st.DataObject) -> None:
@@ -283,7 +289,7 @@ def test_images_come_in_with_channels_last() -> None:
     b = builder(4)
     x = b.input("x", (B, 3, 32, 24))
     weight, bias = b.parameter("w", (16, 3, 5, 3)), b.parameter("b", (16,))
-    y = b.convolution("c", x, weight, bias, strides=[2, 1], pads=[(2, 2), (1, 0)])
+    y = b.convolution("c", x, weight, bias, windows=Windows([2, 1], [(2, 2), (1, 0)]))
     # floor((32 + 4 - 5) / 2) + 1 = 16, 24 + 1 - 3 + 1 = 23
     assert y.shape == (B, 16, 16, 23)
     layers = layers_of(b, y)
@@ -295,7 +301,7 @@ def test_images_come_in_with_channels_last() -> None:
 def test_a_sequence_takes_the_order_that_its_reader_needs() -> None:
     b = builder()
     x = b.input("x", (B, 8, 100))  # N x C x L
-    y = b.convolution("c", x, b.parameter("w", (4, 8, 3)), strides=[1], pads=[(1, 1)])
+    y = b.convolution("c", x, b.parameter("w", (4, 8, 3)), windows=Windows([1], [(1, 1)]))
     assert y.shape == (B, 4, 100)
     layers = layers_of(b, y)
     assert layers["x"].output == (1, 100, 8)
@@ -306,12 +312,14 @@ def test_a_layout_that_is_not_paleos_costs_nothing() -> None:
     """Permuting an image to channels last and back is no layer."""
     b = builder()
     x = b.input("x", (B, 3, 8, 8))
-    y = b.convolution("c", x, b.parameter("w", (6, 3, 1, 1)), strides=[1, 1], pads=[(0, 0)] * 2)
+    y = b.convolution("c", x, b.parameter("w", (6, 3, 1, 1)), windows=Windows([1, 1], [(0, 0)] * 2))
     y = b.transpose("t", y, [0, 2, 3, 1])
     y = b.layer_norm("n", y, 1, b.parameter("g", (6,)), b.parameter("s", (6,)))
     y = b.linear("fc", y, b.parameter("fw", (12, 6)))
     y = b.transpose("u", y, [0, 3, 1, 2])
-    y = b.convolution("d", y, b.parameter("v", (3, 12, 1, 1)), strides=[1, 1], pads=[(0, 0)] * 2)
+    y = b.convolution(
+        "d", y, b.parameter("v", (3, 12, 1, 1)), windows=Windows([1, 1], [(0, 0)] * 2)
+    )
     assert y.shape == (B, 3, 8, 8)
     assert list(layers_of(b, y)) == ["x", "c", "n", "fc", "d"]
 
@@ -409,7 +417,7 @@ def test_equal_sizes_are_still_told_apart() -> None:
     x = b.reshape("r", b.activation("a", "relu", b.input("x", (B, 64))), (B, 4, 4, 4))
     x = b.activation("first", "relu", x)
     weight = b.parameter("w", (8, 4, 1, 1))
-    y = b.convolution("c", x, weight, strides=[1, 1], pads=[(0, 0)] * 2)
+    y = b.convolution("c", x, weight, windows=Windows([1, 1], [(0, 0)] * 2))
     y = b.reduce("m", "sum", y, [1], False)
     assert y.shape == (B, 4, 4)
     assert layers_of(b, y)["m"].output == (1, 4, 4)
@@ -427,7 +435,7 @@ def test_a_bias_that_another_layer_has_is_counted_there() -> None:
 def test_a_layer_that_took_its_first_readers_order_serves_another() -> None:
     b = builder()
     x = b.input("x", (B, 4, 6))  # N x C x L, which the convolution wants as N x L x C
-    conv = b.convolution("c", x, b.parameter("w", (4, 4, 1)), strides=[1], pads=[(0, 0)])
+    conv = b.convolution("c", x, b.parameter("w", (4, 4, 1)), windows=Windows([1], [(0, 0)]))
     norm = b.layer_norm("n", x, 1, b.parameter("g", (6,)))  # over L, which it wants last
     assert (conv.shape, norm.shape) == ((B, 4, 6), (B, 4, 6))
     layers = layers_of(b, conv, norm)
@@ -444,7 +452,7 @@ def test_a_transposition_outlives_a_reshape_that_it_does_not_hinder() -> None:
     heads = b.transpose("t", b.reshape("v", x, (B, 10, 2, 3, 4)), [0, 2, 3, 1, 4])
     heads = b.reshape("merge", heads, (B, 6, 10, 4))
     expected = array.reshape(B, 10, 2, 3, 4).transpose(0, 2, 3, 1, 4).reshape(B, 6, 10, 4)
-    _, read = b._with_order(b.placed(heads), range(4))
+    read = b._with_order(b.placed(heads), range(4))
     Arrays(b, given).check(read, expected)
     Arrays(b, given).check(heads, expected)
 

@@ -26,7 +26,7 @@ pytest.importorskip("google.protobuf")
 
 __all__ = ["faults", "read"]
 
-REFERENCE = Path(__file__).parents[2] / "shared" / "reference" / "caffe"
+REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "caffe"
 
 
 # Real files

@@ -7,8 +7,8 @@ import shlex
 import pytest
 
 import paleo
-from paleo.importers import ImportOptions
-from paleo.importers.options import option_words, parse_options
+from paleo.net.importers import ImportOptions
+from paleo.net.importers.options import option_words, parse_options
 
 LINES = [
     ("caffe", "--input=1x3x8x8", ImportOptions(((None, (1, 3, 8, 8)),))),

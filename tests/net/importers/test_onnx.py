@@ -19,8 +19,8 @@ onnx = pytest.importorskip("onnx")
 import numpy as np  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from paleo.importers.base import ImportOptions  # noqa: E402
-from paleo.importers.onnx import read  # noqa: E402
+from paleo.net.importers.base import ImportOptions  # noqa: E402
+from paleo.net.importers.onnx import read  # noqa: E402
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 
@@ -101,7 +101,7 @@ def refuse(load: Read, tmp_path: Path) -> Refuse:
     return messages
 
 
-def first(net: paleo.NetSpec) -> tuple[int, ...]:
+def first(net: paleo.NetSpec) -> tuple[Any, ...]:
     return tuple(paleo.summarize(net).layers[0].output)
 
 
@@ -559,6 +559,7 @@ def test_sizes_beyond_all_memory(load: Read, nodes: list[Any], tensors: dict[str
     assert time.perf_counter() - started < 5
 
 
+@pytest.mark.slow
 def test_many_constants_are_not_all_computed(load: Read) -> None:
     # A thousand times eight MiB would be kept if all were.
     chain = [node("Add", f"c{i} c{i}", f"c{i + 1}") for i in range(1000)]
@@ -569,6 +570,7 @@ def test_many_constants_are_not_all_computed(load: Read) -> None:
     assert time.perf_counter() - started < 5
 
 
+@pytest.mark.slow
 def test_a_million_nodes(refuse: Refuse) -> None:
     nodes = [node("Relu", f"a{i}", f"a{i + 1}") for i in range(100_001)]
     content = model(nodes, [value("a0", ["N", 4])], "a100001")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import paleo
-from paleo.importers.base import ImportOptions
-from paleo.importers.onnx import read
+from paleo.net.importers.base import ImportOptions
+from paleo.net.importers.onnx import read
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
@@ -47,7 +47,7 @@ def export(net: Any, sample: Any, path: Path, training: bool) -> None:
         logging.disable(logging.NOTSET)
 
 
-def multiply_adds(summary: Any) -> float:
+def multiply_adds(summary: paleo.NetSummary) -> Any:
     return (
         sum(layer.forward_flops for layer in summary.layers if layer.type_name not in NO_PRODUCTS)
         / 2

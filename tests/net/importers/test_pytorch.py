@@ -19,9 +19,10 @@ from products import counts  # noqa: E402
 from torch_nets import count  # noqa: E402
 
 import paleo  # noqa: E402
-from paleo.errors import NetSpecError  # noqa: E402
-from paleo.importers import ImportOptions  # noqa: E402
-from paleo.importers.pytorch import read  # noqa: E402
+from paleo.core.errors import NetSpecError  # noqa: E402
+from paleo.net.importers import ImportOptions  # noqa: E402
+from paleo.net.importers.pytorch import read  # noqa: E402
+from paleo.studies.summary import LayerSummary  # noqa: E402
 
 nn = torch.nn
 F = torch.nn.functional
@@ -50,7 +51,7 @@ def imported(models: Any) -> Import:
     return make
 
 
-class Net(nn.Module):  # type: ignore[misc, name-defined]
+class Net(nn.Module):  # type: ignore[name-defined]
     """A function of modules, which have names, and inputs."""
 
     def __init__(self, function: Callable[..., Any], **modules: Any) -> None:
@@ -63,7 +64,7 @@ class Net(nn.Module):  # type: ignore[misc, name-defined]
         return self.function(self, x)
 
 
-def last(net: paleo.NetSpec, batch: int = 3) -> paleo.LayerSummary:
+def last(net: paleo.NetSpec, batch: int = 3) -> LayerSummary:
     return paleo.summarize(net, batch_size=batch).layers[-1]
 
 
@@ -72,7 +73,7 @@ def last(net: paleo.NetSpec, batch: int = 3) -> paleo.LayerSummary:
 # One layer each: module, one sample's shape, and of a batch of 3 the output, the parameters and
 # the FLOPs of the forward pass.
 IMAGE = (8, 12, 10)
-LAYERS = {
+LAYERS: dict[str, list[Any]] = {
     "Convolution": [
         (lambda: nn.Conv2d(8, 16, 3), IMAGE, (3, 10, 8, 16), 8 * 16 * 9 + 16,
          2 * 9 * 8 * 3 * 10 * 8 * 16),
@@ -242,7 +243,7 @@ def test_a_module_object_is_left_as_it_was(imported: Import) -> None:
 
 
 def test_losses_are_numbers_of_each_sample(imported: Import) -> None:
-    class Loss(nn.Module):  # type: ignore[misc, name-defined]
+    class Loss(nn.Module):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__()
             self.fc = nn.Linear(6, 4)
@@ -257,7 +258,7 @@ def test_losses_are_numbers_of_each_sample(imported: Import) -> None:
 # ---- Names and blocks -------------------------------------------------------------------------
 
 
-class Residual(nn.Module):  # type: ignore[misc, name-defined]
+class Residual(nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(4, 4, 3, padding=1)
@@ -267,7 +268,7 @@ class Residual(nn.Module):  # type: ignore[misc, name-defined]
         return F.relu(x + self.conv2(F.relu(self.conv1(x))))
 
 
-class Stages(nn.Module):  # type: ignore[misc, name-defined]
+class Stages(nn.Module):  # type: ignore[name-defined]
     def __init__(self) -> None:
         super().__init__()
         self.layer1 = nn.Sequential(Residual(), Residual())
@@ -298,7 +299,7 @@ def test_a_block_that_is_called_again_gets_a_number(imported: Import) -> None:
 
 
 def test_modules_become_blocks_of_the_file(models: Any) -> None:
-    from paleo.netwriter import dumps
+    from paleo.net.writer import dumps
 
     models.stages = Stages
     options = ImportOptions(input=((None, (2, 4, 5, 5)),))
@@ -311,7 +312,7 @@ def test_modules_become_blocks_of_the_file(models: Any) -> None:
 
 
 def test_inputs_are_called_as_the_arguments_of_forward(models: Any) -> None:
-    class Two(nn.Module):  # type: ignore[misc, name-defined]
+    class Two(nn.Module):  # type: ignore[name-defined]
         def forward(self, left: Any, right: Any, *, scale: Any = None) -> Any:
             return left * scale + right
 
@@ -379,32 +380,32 @@ def test_lazy_modules_see_their_input(imported: Import) -> None:
 # ---- What cannot be read ----------------------------------------------------------------------
 
 
-class Branches(nn.Module):  # type: ignore[misc, name-defined]
+class Branches(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any) -> Any:
         return x if x.sum() > 0 else -x
 
 
-class Selects(nn.Module):  # type: ignore[misc, name-defined]
+class Selects(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any) -> Any:
         return x[x > 0] * 2
 
 
-class Decomposes(nn.Module):  # type: ignore[misc, name-defined]
+class Decomposes(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any) -> Any:
         return torch.linalg.svd(x)[1]
 
 
-class Fails(nn.Module):  # type: ignore[misc, name-defined]
+class Fails(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any) -> Any:
         raise KeyError("no such thing\nat all")
 
 
-class Exits(nn.Module):  # type: ignore[misc, name-defined]
+class Exits(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any) -> Any:
         sys.exit(3)
 
 
-class Takes(nn.Module):  # type: ignore[misc, name-defined]
+class Takes(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any, mask: Any) -> Any:
         return x * mask
 

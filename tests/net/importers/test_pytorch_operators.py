@@ -17,8 +17,8 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 
 import paleo  # noqa: E402
-from paleo.importers import ImportOptions  # noqa: E402
-from paleo.importers.pytorch import read  # noqa: E402
+from paleo.net.importers import ImportOptions  # noqa: E402
+from paleo.net.importers.pytorch import read  # noqa: E402
 
 nn = torch.nn
 F = torch.nn.functional
@@ -28,7 +28,7 @@ SEQUENCE = (10, 16)
 IMAGE = (8, 12, 12)
 
 
-class Net(nn.Module):  # type: ignore[misc, name-defined]
+class Net(nn.Module):  # type: ignore[name-defined]
     """A function of modules and inputs."""
 
     def __init__(self, function: Callable[..., Any], *modules: Any) -> None:
@@ -95,7 +95,7 @@ def rotated(m: Any, x: T) -> T:
     return torch.view_as_real(pairs * turn).flatten(2)
 
 
-class Square(torch.autograd.Function):  # type: ignore[misc, name-defined]
+class Square(torch.autograd.Function):
     @staticmethod
     def forward(_: Any, x: T) -> T:
         return x * x
@@ -392,10 +392,16 @@ MODULES: dict[str, tuple[Callable[..., Any], Callable[[], Any], tuple[int, ...]]
     "signal": (CALL, lambda: nn.ConvTranspose1d(16, 4, 3, 2, 1, 1), (16, 10)),
 }
 
+
+def made(function: Callable[..., Any], module: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what makes a net of a function and a module: one on each call."""
+    return lambda: Net(function, module())
+
+
 CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    **{n: (lambda f=f: Net(f, linear()), SEQUENCE) for n, f in ON_SEQUENCES.items()},
-    **{f"{n} (image)": (lambda f=f: Net(f, convolution()), IMAGE) for n, f in ON_IMAGES.items()},
-    **{f"nn: {n}": (lambda f=f, m=m: Net(f, m()), s) for n, (f, m, s) in MODULES.items()},
+    **{n: (made(f, linear), SEQUENCE) for n, f in ON_SEQUENCES.items()},
+    **{f"{n} (image)": (made(f, convolution), IMAGE) for n, f in ON_IMAGES.items()},
+    **{f"nn: {n}": (made(f, m), s) for n, (f, m, s) in MODULES.items()},
 }
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from layer_examples import EXAMPLES, HEADS, PASSES, SEQUENCE, Example, node_of, works
 
 import paleo
+from paleo.core.operations import Pass
 from paleo.costs import COST_MODELS
-from paleo.work import Pass
 
 FAST = settings(max_examples=60, deadline=None)
 
@@ -62,6 +62,7 @@ def seconds(example: Example, model: str) -> tuple[float, float]:
 PRICED = ("Convolution", "Deconvolution", "InnerProduct", "Pooling", "AvgPool", "Dropout")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=str)
 def test_each_cost_model_prices_a_layer_or_says_that_it_does_not(example: Example) -> None:
     graph, node = node_of(example)
@@ -167,6 +168,7 @@ def test_two_directions_are_twice_one(kind: str, n: int, t: int, d: int, h: int)
     assert 2 * node_of(one)[1].num_params == node_of(both)[1].num_params
 
 
+@pytest.mark.slow
 @FAST
 @given(st.lists(st.sampled_from([1, 3]), max_size=3), st.lists(st.sampled_from([1, 3]), max_size=3))
 def test_elementwise_and_matmul_repeat_dimensions_as_numpy_does(a: list[int], b: list[int]) -> None:

@@ -1,6 +1,6 @@
 """Shapes, parameters and work of the newer layer types, derived by hand.
 
-tests/test_work.py has those of the first types.
+tests/core/test_operations.py has those of the first types.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 from layer_examples import HEADS, IMAGE, PASSES, SEQUENCE, Example, node_of, works
 
 import paleo
-from paleo.work import Pass, Work
+from paleo.core.operations import Pass, Work
 
 #: FLOPs, then elements read and written.
 Counts = tuple[int, int, int]

@@ -9,35 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cached_property
+from itertools import chain
+from typing import Any, NamedTuple
 
-from paleo.executors.base import PARTS, LayerRun, NetRun
-from paleo.executors.pytorch_run import peak
-from paleo.executors.tensorflow_blocks import Block, Scene, Sizes, UnbuildableError
-from paleo.executors.tensorflow_elements import index_limit
-from paleo.executors.tensorflow_graph import Traced, before, by_name, computes, without
-from paleo.graph import Graph, Node
-from paleo.tensor import format_shape
-from paleo.work import Pass
-
-if TYPE_CHECKING:
-    from paleo.executors.tensorflow import TensorFlow
-
-__all__ = ["RunningLayer", "RunningNet", "running_parameter"]
-
-#: So small that parameters stay what they are, however many steps are run.
-_LEARNING_RATE = 1e-6
-#: Layers that hand whole numbers on.
-_PASS_ON = ("Reshape", "Flatten", "Slice", "Transpose", "Expand", "Concatenate", "Gather", "Pad")
-
-
-def _checked(made: Any, node: Node) -> Any:
-    """Return a tensor; raises UnbuildableError if it has not the shape that the graph says."""
-    if tuple(made.shape) != tuple(node.output):
-        gives, wanted = format_shape(tuple(made.shape)), format_shape(node.output)
-        raise UnbuildableError(f"TensorFlow gives {gives}, the net format {wanted}")
-    return made
+from paleo.core.operations import Pass
+from paleo.core.tensor import format_shape
+from paleo.measure.executors.executor import PARTS, LayerRun, NetRun
+from paleo.measure.executors.framework import LEARNING_RATE, ends
+from paleo.measure.executors.shapes import Sizes
+from paleo.measure.executors.tensorflow.builders import Block, Scene, UnbuildableError
+from paleo.measure.executors.tensorflow.runtime import TensorFlowRuntime
+from paleo.measure.executors.tensorflow.trace import Traced, before, by_name, computes, one_by_one
+from paleo.net.graph import Graph, Node
+from paleo.step.memory.usage import peak
 
 
 def _gradients(tf: Any, of: Any, by: Sequence[Any], start: Any = None) -> list[Any]:
@@ -58,7 +43,7 @@ def _gradients(tf: Any, of: Any, by: Sequence[Any], start: Any = None) -> list[A
 def _descend(tf: Any, variable: Any, gradient: Any) -> Any:
     """Add the operator that updates a variable, and return it."""
     return tf.raw_ops.ResourceApplyGradientDescent(
-        var=variable.handle, alpha=tf.constant(_LEARNING_RATE, variable.dtype), delta=gradient
+        var=variable.handle, alpha=tf.constant(LEARNING_RATE, variable.dtype), delta=gradient
     )
 
 
@@ -76,37 +61,30 @@ def _own(shapes: Sequence[Sizes], shared: int) -> list[int]:
     return own
 
 
-class _Call:
-    """What is run again and again, and what has to stay: of variables a graph has only handles."""
+def _guarded(
+    executor: TensorFlowRuntime, node: Node, run: Callable[[], object], held: Sequence[Any]
+) -> Callable[[], object]:
+    """Return what is run again and again; `held` stays: of variables a graph has only handles."""
 
-    def __init__(
-        self,
-        executor: TensorFlow,
-        node: Node,
-        run: Callable[..., object],
-        values: Sequence[Any],
-        held: Sequence[Any],
-    ) -> None:
-        self._executor, self._node = executor, node
-        self._run, self._values, self._held = run, values, held
-
-    def __call__(self) -> object:
+    def call(held: Sequence[Any] = held) -> object:
         # What telling() does, without the microseconds of a context.
         try:
-            with self._executor.on_device():
-                return self._run(*self._values)
-        except (self._executor.tf.errors.OpError, MemoryError) as error:
-            with self._executor.telling(self._node):
+            with executor.on_device():
+                return run()
+        except (executor.tf.errors.OpError, MemoryError) as error:
+            with executor.telling(node):
                 raise error from None
 
+    return call
 
-def running_parameter(executor: TensorFlow, node: Node) -> LayerRun:
+
+def running_parameter(executor: TensorFlowRuntime, node: Node) -> LayerRun:
     """Return a Parameter by itself, of which there is nothing but the update."""
     return LayerRun({}, _update(executor, node, [node.output] * node.is_trained))
 
 
 def _update(
-    executor: TensorFlow, node: Node, shapes: Sequence[Sizes]
+    executor: TensorFlowRuntime, node: Node, shapes: Sequence[Sizes]
 ) -> Callable[[], object] | None:
     """Return what adds gradients to parameters of these shapes; None if there are none."""
     if not shapes:
@@ -122,21 +100,19 @@ def _update(
         )
 
     traced = Traced(tf, function, gradients)
-    there, operators = dict(zip(by_name(traced.arguments), gradients, strict=True)), before(added)
-    values = [there[name] for name in traced.fed(operators)]
-    return _Call(executor, node, traced.part(operators, []), values, variables)
+    return _guarded(executor, node, traced.call(before(added), []), variables)
 
 
 class RunningLayer:
     """One layer, traced with its gradients, and the values of all that its parts are fed."""
 
     def __init__(
-        self, executor: TensorFlow, node: Node, block: Block, needed: tuple[bool, ...]
+        self, executor: TensorFlowRuntime, node: Node, block: Block, needed: tuple[bool, ...]
     ) -> None:
         self.executor, self.node, self.tf = executor, node, executor.tf
         tf, count = self.tf, len(node.inputs)
         inputs = [
-            executor.random(shape, 1 + k, index_limit(node.layer, k, node.inputs))
+            executor.random(shape, 1 + k, node.layer.index_limit(k, node.inputs))
             for k, shape in enumerate(node.inputs)
         ]
         values = [*inputs, *executor.values(block.parameters), executor.random(node.output, 0)]
@@ -152,7 +128,7 @@ class RunningLayer:
         def function(*tensors: Any) -> None:
             scene = Scene(tf, executor.computing, training=True)
             xs, ws, start = tensors[:count], tensors[count:-1], tensors[-1]
-            output = _checked(block.run(scene, xs, ws, self._states), node)
+            output = block.run(scene, xs, ws, self._states)
             self._output += [output, *scene.updates]
             wanted = [x for x, need in zip(xs, needed, strict=True) if need and x.dtype.is_floating]
             found = _gradients(tf, output, [*wanted, *ws], start)
@@ -160,20 +136,19 @@ class RunningLayer:
             self._of_parameters += [each for each in found[len(wanted) :] if each is not None]
 
         self._traced = Traced(tf, function, values)
-        self._there = dict(zip(by_name(self._traced.arguments), values, strict=True))
 
     def ready(self) -> LayerRun:
         """Run each part once, and return them."""
-        forward = before(self._output)
-        to_parameters = without(before(self._of_parameters), forward)
-        to_inputs = without(before(self._of_inputs), forward, to_parameters)
+        forward, to_parameters, to_inputs = one_by_one(
+            self._output, self._of_parameters, self._of_inputs
+        )
         joins = bool(self._of_inputs and self._of_parameters) and not computes(to_inputs)
         #: What a part makes and a later one is fed.
         kept = [
             each
             for part in (to_parameters, to_inputs)
             for name, each in self._traced.fed(part).items()
-            if name not in self._there
+            if name not in self._traced.given
         ]
         passes = {
             Pass.FORWARD: self._part(forward, self._output, kept),
@@ -200,19 +175,17 @@ class RunningLayer:
             return None
         made = by_name(each for each in kept if each.op.name in operators)
         own = by_name(each for each in targets if hasattr(each, "op") and each.op.name in operators)
-        run = self._traced.part(operators, list({**made, **own}.values()))
-        values = [self._there[name] for name in self._traced.fed(operators)]
-        self._there |= zip(made, run(*values), strict=False)
-        if not computes(operators):
-            return None
-        return _Call(self.executor, self.node, run, values, self._states)
+        run = self._traced.call(operators, list({**made, **own}.values()))
+        self._traced.given |= zip(made, run(), strict=False)
+        return (
+            _guarded(self.executor, self.node, run, self._states) if computes(operators) else None
+        )
 
 
 class _Training(NamedTuple):
-    """The graph of a training step, what comes in by name, and what each part fetches."""
+    """The graph of a training step, and what each part fetches."""
 
     traced: Traced
-    there: dict[str, Any]
     ends: list[Any]
     statistics: list[Any]
     loss: Any
@@ -226,12 +199,13 @@ class RunningNet(NetRun):
     Its graphs are traced, and optimized by TensorFlow, when they are first run.
     """
 
-    def __init__(self, executor: TensorFlow, graph: Graph, blocks: Sequence[Block | None]) -> None:
+    def __init__(
+        self, executor: TensorFlowRuntime, graph: Graph, blocks: Sequence[Block | None]
+    ) -> None:
         self.executor, self.graph, self.tf, self._blocks = executor, graph, executor.tf, blocks
         executor.check_memory(peak(graph, training=False))
         limits = _limits(graph)
-        inner = {parent for node in graph.nodes for parent in node.parents}
-        self._ends = [node.index for node in graph.nodes if node.index not in inner]
+        self._ends = ends(graph)
         self._states: list[list[Any]] = []
         self._weights: list[list[Any]] = []
         with executor.telling(), executor.on_device():
@@ -290,10 +264,7 @@ class RunningNet(NetRun):
             found.extend(self._forward(scene, inputs, self._read()))
 
         traced = Traced(self.tf, function, list(self._inputs.values()))
-        operators = before(found)
-        run = traced.part(operators, list(by_name(found).values()))
-        there = dict(zip(by_name(traced.arguments), self._inputs.values(), strict=True))
-        return partial(run, *(there[name] for name in traced.fed(operators)))
+        return traced.call(before(found), list(by_name(found).values()))
 
     @cached_property
     def _training(self) -> _Training:
@@ -301,7 +272,7 @@ class RunningNet(NetRun):
         executor, tf = self.executor, self.tf
         have = sum(
             each.shape.num_elements() * each.dtype.size
-            for each in (*self._inputs.values(), *(w for ws in self._weights for w in ws))
+            for each in chain(self._inputs.values(), *self._weights)
         )
         executor.check_memory(peak(self.graph, training=True), have=have)
         #: What each element of the results counts in the loss.
@@ -320,48 +291,35 @@ class RunningNet(NetRun):
                     for end, count in zip(ends, tensors[number:], strict=True)
                 ]
             )
-            pairs = [
-                pair
-                for variables, tensors in zip(self._weights, read, strict=True)
-                for pair in zip(variables, tensors, strict=True)
-            ]
-            found = _gradients(tf, loss, [tensor for _, tensor in pairs])
+            gradients = _gradients(tf, loss, [*chain(*read)])
             known = [
                 (variable, gradient)
-                for (variable, _), gradient in zip(pairs, found, strict=True)
+                for variable, gradient in zip(chain(*self._weights), gradients, strict=True)
                 if gradient is not None
             ]
             updates = [_descend(tf, variable, gradient) for variable, gradient in known]
             made.extend((ends, scene.updates, loss, [each for _, each in known], updates))
 
-        traced = Traced(tf, function, values)
-        there = dict(zip(by_name(traced.arguments), values, strict=True))
-        return _Training(traced, there, *made)
+        return _Training(Traced(tf, function, values), *made)
 
     @cached_property
     def _step(self) -> Callable[[], object]:
         of = self._training
-        operators = before([of.loss, *of.statistics, *of.updates])
-        run = of.traced.part(operators, [of.loss])
-        return partial(run, *(of.there[name] for name in of.traced.fed(operators)))
+        return of.traced.call(before([of.loss, *of.statistics, *of.updates]), [of.loss])
 
     @cached_property
     def _parts(self) -> tuple[list[Callable[[dict[str, Any]], dict[str, Any]]], dict[str, Any]]:
         """What runs each part of a step on tensors by name, and the tensors of the first."""
         of = self._training
         traced = of.traced
-        forward = before([*of.ends, *of.statistics])
-        loss = without(before([of.loss]), forward)
-        backward = without(before(of.gradients), forward, loss)
-        update = without(before(of.updates), forward, loss, backward)
-        operators = (forward, loss, backward, update)
+        operators = one_by_one([*of.ends, *of.statistics], [of.loss], of.gradients, of.updates)
         parts = []
         for i, own in enumerate(operators):
             later = {
                 name: each for part in operators[i + 1 :] for name, each in traced.fed(part).items()
             }
             parts.append(_part(traced, own, later))
-        return parts, of.there
+        return parts, traced.given
 
     def _read(self) -> list[list[Any]]:
         """Add operators that read the parameters of all nodes, each once."""
@@ -405,7 +363,7 @@ class RunningNet(NetRun):
                     y = there[node.index]
                 else:
                     y = scene.cast([*read[node.index], *self._states[node.index]][0])
-                made.append(_checked(y, node))
+                made.append(y)
         return [made[i] for i in self._ends]
 
 
@@ -430,8 +388,8 @@ def _limits(graph: Graph) -> dict[int, int]:
     others: set[int] = set()
     for node in reversed(graph.nodes):
         for k, parent in enumerate(node.parents):
-            limit = index_limit(node.layer, k, node.inputs)
-            if limit is None and node.type_name in _PASS_ON and k == 0:
+            limit = node.layer.index_limit(k, node.inputs)
+            if limit is None and node.layer.only_moves:
                 limit = found.get(node.index)
             if limit is None or parent in others:
                 others.add(parent)

@@ -8,9 +8,8 @@ constants.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
-
-__all__ = ["Traced", "before", "by_name", "computes", "without"]
 
 #: Operators that compute nothing: they hand on, or look at memory in another shape.
 _VIEWS = (
@@ -51,13 +50,15 @@ def before(targets: Iterable[Any]) -> dict[str, Any]:
     return found
 
 
-def without(operators: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those operators that are not among others."""
-    return {
-        name: operator
-        for name, operator in operators.items()
-        if not any(name in other for other in others)
-    }
+def one_by_one(*targets: Iterable[Any]) -> list[dict[str, Any]]:
+    """Return the operators that some targets need, then what others need besides, and so on."""
+    parts: list[dict[str, Any]] = []
+    done = set[str]()
+    for wanted in targets:
+        needed = before(wanted)
+        parts.append({name: needed[name] for name in needed if name not in done})
+        done.update(needed)
+    return parts
 
 
 def computes(operators: Mapping[str, Any]) -> bool:
@@ -83,8 +84,8 @@ class Traced:
         specs = [tf.TensorSpec(each.shape, each.dtype) for each in arguments]
         # Without the dependencies that a tf.function adds between what changes variables.
         graph = tf.compat.v1.wrap_function(function, specs).graph
-        #: The tensors that stand for the arguments.
-        self.arguments: list[Any] = list(graph.inputs[: len(arguments)])
+        #: The arguments, by the names of the tensors that stand for them.
+        self.given = dict(zip(by_name(graph.inputs), arguments, strict=False))
         #: What it has from outside by itself, such as variables: by the name of what stands for it.
         self._captured = {inner.name: outer for outer, inner in graph.captures}
         self._definition = graph.as_graph_def()
@@ -106,6 +107,11 @@ class Traced:
             for tensor in needed
             if _is_argument(tensor.op) or tensor.op.name not in operators
         )
+
+    def call(self, operators: Mapping[str, Any], fetched: Sequence[Any]) -> Callable[[], list[Any]]:
+        """Return what runs operators on what is given, as `part` does."""
+        run = self.part(operators, fetched)
+        return partial(run, *(self.given[name] for name in self.fed(operators)))
 
     def part(
         self, operators: Mapping[str, Any], fetched: Sequence[Any]

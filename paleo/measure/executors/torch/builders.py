@@ -13,30 +13,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import field
+from typing import Any, NamedTuple, TypeAlias
 
-from paleo.layers import Layer
-
-__all__ = [
-    "BUILDERS",
-    "SEQUENCE",
-    "Builder",
-    "CannotBuildError",
-    "F",
-    "Held",
-    "Order",
-    "Run",
-    "Site",
-    "Value",
-    "batch_first",
-    "builds",
-    "dense_order",
-    "image_order",
-    "inverse",
-    "plain",
-    "torch",
-]
+from paleo.core.frozen import dataclass
+from paleo.measure.executors.shapes import aligned
+from paleo.net.layers import Layer
+from paleo.net.layers.base import is_one
 
 torch: Any = importlib.import_module("torch")
 F: Any = torch.nn.functional
@@ -44,6 +27,8 @@ F: Any = torch.nn.functional
 Order: TypeAlias = tuple[int, ...]
 #: A layer, ready to run: of its inputs, what it holds, and whether it is trained.
 Run: TypeAlias = Callable[[list[Any], list[Any], bool], Any]
+#: What a layer runs, and the order in which the axes of its output are.
+Built: TypeAlias = tuple[Run, Order]
 
 
 class CannotBuildError(Exception):
@@ -83,14 +68,16 @@ class Held:
 
 
 @dataclass
-class Site:
-    """Where a layer stands, for its builder: what it reads, what it is to give."""
+class BuildContext:
+    """What a builder is given of a layer: what it reads, what it is to give."""
 
     layer: Any
     values: list[Value]
     inputs: tuple[tuple[int, ...], ...]
     output: tuple[int, ...]
     dtype: Any
+    #: The order in which it wants its inputs' axes by itself.
+    wanted: Order | None = None
     held: list[Held] = field(default_factory=list)
     #: What is done with the tensors that it holds when they have been made.
     finish: Callable[[list[Any]], None] | None = None
@@ -99,10 +86,9 @@ class Site:
     #: Whether running it without data would take long; its output is as the net format says.
     is_opaque: bool = False
 
-    def hold(self, *shape: int, **how: Any) -> int:
-        """Note a tensor that the layer holds, and return its place among them."""
+    def hold(self, *shape: int, **how: Any) -> None:
+        """Note a tensor that the layer holds."""
         self.held.append(Held(shape, **how))
-        return len(self.held) - 1
 
     def reader(
         self, k: int, order: Order | None = None, *, dense: bool = False, floats: bool = True
@@ -132,9 +118,26 @@ class Site:
 
         return read
 
-    def whole_numbers(
-        self, k: int, limit: int, order: Order | None = None
-    ) -> Callable[[list[Any]], Any]:
+    def aligned(self, k: int, order: Order, *, floats: bool = False) -> Callable[[list[Any]], Any]:
+        """Return a function that takes input k with all axes of an order.
+
+        If it has fewer, the missing ones stand behind the batch.
+        """
+        shape = self.inputs[k]
+        if len(shape) == len(order):
+            return self.reader(k, order, floats=floats)
+        read, wide = self.reader(k, plain(len(shape)), floats=floats), aligned(shape, len(order))
+        return lambda tensors: read(tensors).reshape(wide).permute(order)
+
+    def repeated(self, k: int, order: Order) -> Callable[[list[Any]], Any]:
+        """Return a function that takes input k in an order, as often as there are samples."""
+        read, batch = self.reader(k, order), self.output[0]
+        if not is_one(self.inputs[k][0]) or is_one(batch):
+            return read
+        wide = (batch, *(-1,) * (len(order) - 1))
+        return lambda tensors: read(tensors).expand(wide)
+
+    def indices(self, k: int, limit: int, order: Order | None = None) -> Callable[[list[Any]], Any]:
         """Return a function that takes input k as whole numbers below `limit`.
 
         Without an `order` its axes are in that of the net format.
@@ -147,16 +150,65 @@ class Site:
             return lambda tensors: read(tensors).long() % limit
         return read
 
+    def of_first(
+        self,
+        function: Callable[[Any], Any],
+        order: Order | None = None,
+        *,
+        made: Order | None = None,
+        floats: bool = True,
+    ) -> Built:
+        """Return a function of the first input alone, which it takes in this order.
 
-Builder: TypeAlias = Callable[[Site], tuple[Run, Order]]
-BUILDERS: dict[type[Layer], Builder] = {}
+        None is the order in which it is. The output's is `made`, or that of the input.
+        """
+        read = self.reader(0, order, floats=floats)
+        made = made or order or self.values[0].order
+        return lambda tensors, held, training: function(read(tensors)), made
+
+    def over_images(
+        self, run: Callable[[Any, list[Any]], Any], order: Order | None = None
+    ) -> Built:
+        """Return what runs on N x C x ...: dimensions before the channels are a batch.
+
+        It takes the first input in this order, or as the layer wants it.
+        """
+        order = order or self.wanted
+        assert order is not None
+        read = self.reader(0, order, dense=True)
+        lead = order.index(len(order) - 1)
+        if lead == 1:
+            return lambda tensors, held, training: run(read(tensors), held), order
+        front = (-1, *self.output[1:lead])
+
+        def over_frames(tensors: list[Any], held: list[Any], training: bool) -> Any:
+            made = run(read(tensors).flatten(0, lead - 1), held)
+            return made.reshape(*front, *made.shape[1:])
+
+        return over_frames, order
 
 
-def builds(*types: type[Layer]) -> Callable[[Builder], Builder]:
-    """Register a builder for layer types."""
+Builder: TypeAlias = Callable[[BuildContext], Built]
+#: The order in which a layer wants the axes of an input of this rank, if those who read its output
+#: want that in an order, or in any (None); None if any will do.
+Wanted: TypeAlias = Callable[[Any, int, "Order | None"], "Order | None"]
+
+
+class Entry(NamedTuple):
+    """What builds a layer type, and in which order it wants its inputs."""
+
+    build: Builder
+    wanted: Wanted
+
+
+BUILDERS: dict[type[Layer], Entry] = {}
+
+
+def builds(*types: type[Layer], wanted: Wanted | None = None) -> Callable[[Builder], Builder]:
+    """Register a builder for layer types, which want their inputs as the net format has them."""
 
     def register(builder: Builder) -> Builder:
-        BUILDERS.update(dict.fromkeys(types, builder))
+        BUILDERS.update(dict.fromkeys(types, Entry(builder, wanted or _net_format)))
         return builder
 
     return register
@@ -164,6 +216,27 @@ def builds(*types: type[Layer]) -> Callable[[Builder], Builder]:
 
 # ---- Orders of axes ----------------------------------------------------------------------------
 
+
+def _net_format(layer: Any, rank: int, after: Order | None) -> Order:
+    return plain(rank)
+
+
+def any_order(layer: Any, rank: int, after: Order | None) -> None:
+    """Want no order."""
+
+
+def following(layer: Any, rank: int, after: Order | None) -> Order | None:
+    """Want the order that those want who read the output, if that has as many axes."""
+    return after if after and len(after) == rank else None
+
+
+def images(spatial: Callable[[Any, int], int]) -> Wanted:
+    """Want the channels before so many spatial dimensions, of a layer and a rank."""
+    return lambda layer, rank, after: image_order(rank, spatial(layer, rank))
+
+
+#: Want the channels before all dimensions but the batch.
+whole_images = images(lambda layer, rank: rank - 2)
 
 #: The order of sequences with the steps first, T x N x D.
 SEQUENCE: Order = (1, 0, 2)

@@ -1,6 +1,6 @@
 """What layers are in PyTorch that give tensors other shapes, move their elements, or end a net.
 
-They join the table of `pytorch_site`.
+They join the table of `builders`.
 """
 
 from __future__ import annotations
@@ -8,23 +8,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from paleo.executors.pytorch_elements import each, of_images, with_ones
-from paleo.executors.pytorch_site import (
+from paleo.core.quantity import product
+from paleo.core.tensor import Shape
+from paleo.measure.executors.shapes import changed_dimension, image_scale
+from paleo.measure.executors.torch.builders import (
+    BuildContext,
+    Built,
     CannotBuildError,
     F,
     Order,
-    Run,
-    Site,
+    any_order,
     batch_first,
     builds,
     dense_order,
+    following,
+    image_order,
     inverse,
     plain,
     torch,
 )
-from paleo.layers.base import is_one
-from paleo.layers.objectives import Accuracy, Loss
-from paleo.layers.shaping import (
+from paleo.net.layers.base import is_one
+from paleo.net.layers.losses import Accuracy, Loss
+from paleo.net.layers.reshape import (
     Concatenate,
     Expand,
     Flatten,
@@ -37,18 +42,8 @@ from paleo.layers.shaping import (
     Transpose,
     Unknown,
 )
-from paleo.quantity import product
-from paleo.tensor import Shape
-
-__all__ = ["is_dense", "labels_of", "rows_of"]
 
 # ---- Shapes and places -------------------------------------------------------------------------
-
-
-def _axes_of(site: Site, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the axes of the first input's tensor that are these dimensions."""
-    order = site.values[0].order
-    return tuple(order.index(dimension % len(order)) for dimension in dims)
 
 
 def _without(order: Order, dims: tuple[int, ...]) -> Order:
@@ -57,194 +52,136 @@ def _without(order: Order, dims: tuple[int, ...]) -> Order:
     return tuple(sorted(left).index(dimension) for dimension in left)
 
 
-@builds(Concatenate)
-def _concatenate(site: Site) -> tuple[Run, Order]:
-    rank, n = len(site.output), site.output[0]
-    largest = max(range(len(site.inputs)), key=lambda k: product(site.inputs[k]))
-    order = site.values[largest].order
-    dim = rank - 1 if site.layer.dim is None else site.layer.dim
+@builds(Concatenate, wanted=following)
+def _concatenate(context: BuildContext) -> Built:
+    rank = len(context.output)
+    largest = max(range(len(context.inputs)), key=lambda k: product(context.inputs[k]))
+    order = context.values[largest].order
+    dim = rank - 1 if context.layer.dim is None else context.layer.dim
     axis = order.index(dim)
-    reads = [site.reader(k, order) for k in range(len(site.inputs))]
-    repeated = [is_one(shape[0]) and not is_one(n) for shape in site.inputs]
-    if any(repeated):
-        rest = (-1,) * (rank - 1)
-        reads = [
-            _expanded(read, (n, *rest)) if repeats else read
-            for read, repeats in zip(reads, repeated, strict=True)
-        ]
+    reads = [context.repeated(k, order) for k in range(len(context.inputs))]
     return lambda tensors, held, training: torch.cat([read(tensors) for read in reads], axis), order
 
 
-def _expanded(read: Callable[[list[Any]], Any], shape: tuple[int, ...]) -> Any:
-    return lambda tensors: read(tensors).expand(shape)
-
-
-@builds(Slice)
-def _slice(site: Site) -> tuple[Run, Order]:
-    layer: Slice = site.layer
-    order = site.values[0].order
+@builds(Slice, wanted=any_order)
+def _slice(context: BuildContext) -> Built:
+    layer: Slice = context.layer
+    order = context.values[0].order
     dim = layer.dim % len(order)
     axis, begin, size, step = order.index(dim), layer.begin, layer.size, layer.step
-    if len(site.output) < len(order):
-        return (
-            lambda tensors, held, training: tensors[0].select(axis, begin),
-            _without(order, (dim,)),
-        )
+    if len(context.output) < len(order):
+        left = _without(order, (dim,))
+        return context.of_first(lambda x: x.select(axis, begin), made=left, floats=False)
     if step == 1:
-        return lambda tensors, held, training: tensors[0].narrow(axis, begin, size), order
+        return context.of_first(lambda x: x.narrow(axis, begin, size), floats=False)
     where = (*(slice(None),) * axis, slice(begin, begin + (size - 1) * step + 1, step))
-    return lambda tensors, held, training: tensors[0][where], order
+    return context.of_first(lambda x: x[where], floats=False)
 
 
 @builds(Reshape, Flatten)
-def _reshape(site: Site) -> tuple[Run, Order]:
+def _reshape(context: BuildContext) -> Built:
     """A view where memory allows one; else elements are taken in memory's order.
 
     That costs nothing either, and is what frameworks do that flatten N x C x H x W.
     """
-    value, output = site.values[0], site.output
+    value, output = context.values[0], context.output
     back = inverse(value.order)
     try:
         made = value.tensor.permute(back).view(output)
     except RuntimeError:
-        read = site.reader(0, batch_first(value.order), floats=False)
-        return lambda tensors, held, training: read(tensors).reshape(output), plain(len(output))
+        order, flat = batch_first(value.order), plain(len(output))
+        return context.of_first(lambda x: x.reshape(output), order, made=flat, floats=False)
     order = dense_order(made)
     turned = made.permute(order)
     if value.tensor.is_contiguous() and turned.is_contiguous():
         shape = tuple(turned.shape)
-        return lambda tensors, held, training: tensors[0].view(shape), order
-    return (
-        lambda tensors, held, training: tensors[0].permute(back).view(output).permute(order),
-        order,
+        return context.of_first(lambda x: x.view(shape), made=order, floats=False)
+    return context.of_first(
+        lambda x: x.permute(back).view(output).permute(order), made=order, floats=False
     )
 
 
 @builds(Transpose)
-def _transpose(site: Site) -> tuple[Run, Order]:
+def _transpose(context: BuildContext) -> Built:
     """The elements move in memory, unless only dimensions of 1 change places.
 
     Where channels stand before positions in memory they still do: so a shuffle of channels
     moves them, not the images.
     """
-    order, perm = site.values[0].order, site.layer.perm
+    order, perm = context.values[0].order, context.layer.perm
     rank = len(order)
     channels = set(order[1 : order.index(1)])
     keeps = order[0] == 0 and {perm[dimension] for dimension in channels} == channels
     new = order if keeps else plain(rank)
     moves = tuple(order.index(perm[dimension]) for dimension in new)
-    read = site.reader(0, floats=False)
-    return lambda tensors, held, training: read(tensors).permute(moves).contiguous(), new
+    return context.of_first(lambda x: x.permute(moves).contiguous(), made=new, floats=False)
 
 
 @builds(Expand)
-def _expand(site: Site) -> tuple[Run, Order]:
-    rank, shape = len(site.output), site.inputs[0]
-    order = site.values[0].order if len(shape) == rank else plain(rank)
-    same = len(shape) == rank
-    read = site.reader(0, floats=False) if same else with_ones(site, 0, rank, order)
-    wide = tuple(site.output[dimension] for dimension in order)
+def _expand(context: BuildContext) -> Built:
+    rank, shape = len(context.output), context.inputs[0]
+    order = context.values[0].order if len(shape) == rank else plain(rank)
+    read = context.aligned(0, order)
+    wide = tuple(context.output[dimension] for dimension in order)
     return lambda tensors, held, training: read(tensors).expand(wide).contiguous(), order
 
 
-@builds(Pad)
-def _pad(site: Site) -> tuple[Run, Order]:
-    order = site.values[0].order
-    margins = ((0, 0), *site.layer.margins)
+@builds(Pad, wanted=following)
+def _pad(context: BuildContext) -> Built:
+    order = context.values[0].order
+    margins = ((0, 0), *context.layer.margins)
     flat = [number for dimension in reversed(order) for number in margins[dimension]]
-    return each(site, lambda x: F.pad(x, flat))
+    return context.of_first(lambda x: F.pad(x, flat))
 
 
-@builds(Rearrange)
-def _rearrange(site: Site) -> tuple[Run, Order]:
+@builds(Rearrange, wanted=any_order)
+def _rearrange(context: BuildContext) -> Built:
     """Depth and space are exchanged where the shapes say so; else all elements roll by one."""
-    old, new, order = site.inputs[0], site.output, site.values[0].order
-    if len(old) == len(new) == 4 and old[1] * old[2] != new[1] * new[2]:
-        for larger, smaller in ((new, old), (old, new)):
-            times, rest = divmod(larger[1], smaller[1])
-            grows = not rest and times > 1 and larger[2] == times * smaller[2]
-            if grows and smaller[3] == times**2 * larger[3]:
-                shuffle = F.pixel_shuffle if larger is new else F.pixel_unshuffle
-                return of_images(site, _shuffled(shuffle, times))
+    old, new, order = context.inputs[0], context.output, context.values[0].order
+    wider, narrower = image_scale(old, new), image_scale(new, old)
+    if wider or narrower:
+        shuffle, times = (F.pixel_shuffle, wider) if wider else (F.pixel_unshuffle, narrower)
+        return context.over_images(lambda x, held: shuffle(x, times), image_order(4, 2))
     if old == new:
         axis = order.index(1)
-        return each(site, lambda x: torch.roll(x, 1, axis))
-    read = site.reader(0, plain(len(old)))
-    return (
-        lambda tensors, held, training: torch.roll(read(tensors), 1, 1).reshape(new),
-        plain(len(new)),
-    )
-
-
-def _shuffled(shuffle: Callable[[Any, int], Any], times: int) -> Callable[[Any, list[Any]], Any]:
-    return lambda x, held: shuffle(x, times)
-
-
-def rows_of(inputs: tuple[Shape, ...], output: Shape) -> tuple[int, int, tuple[int, ...]]:
-    """Return of how many rows a Gather picks how many, and the shape of a row.
-
-    A row is as many of the last dimensions as input and output have in common; with indices,
-    as many as leave one of them for each row, if any do.
-    """
-    source: tuple[int, ...] = tuple(map(int, inputs[0][1:]))
-    picked: tuple[int, ...] = tuple(map(int, output[1:]))
-    most = min(len(source), len(picked))
-    common = next((k for k in range(most) if source[-1 - k] != picked[-1 - k]), most)
-    if common == len(source):
-        common -= 1
-    choices = [(product(source[: len(source) - k]), product(picked[: len(picked) - k]),
-                source[len(source) - k :]) for k in range(common, -1, -1)]  # fmt: skip
-    if len(inputs) > 1:
-        indices = product(inputs[1][1:])
-        return next((choice for choice in choices if choice[1] == indices), choices[0])
-    return choices[0]
-
-
-def _picked_dimension(source: tuple[int, ...], output: tuple[int, ...]) -> int | None:
-    """Return the one dimension in which two shapes differ, None if there are none or several."""
-    if len(source) != len(output):
-        return None
-    found = [d for d in range(1, len(source)) if source[d] != output[d]]
-    return found[0] if len(found) == 1 else None
+        return context.of_first(lambda x: torch.roll(x, 1, axis))
+    flat = plain(len(new))
+    return context.of_first(lambda x: torch.roll(x, 1, 1).reshape(new), plain(len(old)), made=flat)
 
 
 @builds(Gather)
-def _gather(site: Site) -> tuple[Run, Order]:
+def _gather(context: BuildContext) -> Built:
     """Rows are picked by the indices given, or by fixed ones: the first, again and again."""
-    source, output = site.inputs[0], site.output
-    rows, picked, row = rows_of(site.inputs, output)
-    read = site.reader(0, plain(len(source)), floats=False)
-    width = product(row)
-    if len(site.inputs) == 1:
-        dim = _picked_dimension(source, output)
-        if dim is not None:
-            axis, order = site.values[0].order.index(dim), site.values[0].order
-            site.hold(output[dim], learns=False, numbers=_again(output[dim], source[dim]))
-            return (
-                lambda tensors, held, training: tensors[0].index_select(axis, held[0]),
-                order,
-            )
-        site.hold(picked, learns=False, numbers=_again(picked, rows))
+    source, output = context.inputs[0], context.output
+    rows, picked, row = context.layer.rows(context.inputs)
+    read, table = context.reader(0, plain(len(source)), floats=False), (rows, product(row))
+    if len(context.inputs) == 1:
+        if dim := changed_dimension(source, output):
+            order = context.values[0].order
+            axis = order.index(dim)
+            context.hold(output[dim], learns=False, numbers=_again(output[dim], source[dim]))
+            return lambda tensors, held, _: tensors[0].index_select(axis, held[0]), order
+        context.hold(picked, learns=False, numbers=_again(picked, rows))
 
         def fixed(tensors: list[Any], held: list[Any], training: bool) -> Any:
-            table = read(tensors).reshape(source[0], rows, width)
-            return table.index_select(1, held[0]).reshape(output)
+            tables = read(tensors).reshape(source[0], *table)
+            return tables.index_select(1, held[0]).reshape(output)
 
         return fixed, plain(len(output))
-    indices = site.whole_numbers(1, rows)
-    count = product(site.inputs[1][1:])
+    indices = context.indices(1, rows)
+    count = product(context.inputs[1][1:])
     if count != picked:
-        site.hold(picked, learns=False, numbers=_again(picked, count))
+        context.hold(picked, learns=False, numbers=_again(picked, count))
 
     def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
         where = indices(tensors).flatten(1)
         if held:
             where = where.index_select(1, held[0])
         if is_one(source[0]):
-            made = F.embedding(where, read(tensors).reshape(rows, width))
+            made = F.embedding(where, read(tensors).reshape(table))
         else:
-            table = read(tensors).reshape(source[0], rows, width)
-            made = table.gather(1, where.unsqueeze(2).expand(source[0], picked, width))
+            tables = read(tensors).reshape(source[0], *table)
+            made = tables.gather(1, where.unsqueeze(2).expand(source[0], picked, table[1]))
         return made.reshape(output)
 
     return run, plain(len(output))
@@ -264,13 +201,13 @@ _REDUCTIONS: dict[str, Callable[..., Any]] = {
 
 
 @builds(Reduce)
-def _reduce(site: Site) -> tuple[Run, Order]:
-    layer: Reduce = site.layer
-    order, keep, function = site.values[0].order, layer.keep_dims, layer.function
-    over = tuple(sorted(_axes_of(site, layer.dims)))
+def _reduce(context: BuildContext) -> Built:
+    layer: Reduce = context.layer
+    order, keep, function = context.values[0].order, layer.keep_dims, layer.function
+    over = tuple(sorted(order.index(dimension % len(order)) for dimension in layer.dims))
     left = order if keep else _without(order, layer.dims)
-    alone = len(left) < len(site.output)
-    read = site.reader(0)
+    alone = len(left) < len(context.output)
+    read = context.reader(0)
 
     def reduced(x: Any) -> Any:
         if function == "product":
@@ -304,81 +241,71 @@ def _argmax(x: Any, over: tuple[int, ...], keep: bool) -> Any:
 def labels_of(inputs: tuple[Shape, ...]) -> tuple[int, int]:
     """Return how many scores a sample has, and of how many classes each is."""
     scores = inputs[0]
-    return product(scores[1:-1]), int(scores[-1])
+    return int(product(scores[1:-1])), int(scores[-1])
 
 
-#: A loss of scores and labels; the site says of what shapes.
-_Function: TypeAlias = Callable[[Any, Any, Site], Any]
+#: A loss of scores and labels.
+_Function: TypeAlias = Callable[[Any, Any], Any]
 
 
-def _of_classes(function: Callable[[Any, Any], Any]) -> _Function:
+def _of_classes(function: Callable[..., Any]) -> _Function:
     """Return a loss of scores of classes, from one that takes M x K and M labels."""
 
-    def run(scores: Any, labels: Any, site: Site) -> Any:
-        count, classes = labels_of(site.inputs)
-        rows = scores.reshape(-1, classes)
-        return function(rows, labels.reshape(-1)).view(scores.shape[0], count)
+    def run(scores: Any, labels: Any) -> Any:
+        losses = function(scores.flatten(0, -2), labels.reshape(-1), reduction="none")
+        return losses.view(scores.shape[0], -1)
 
     return run
 
 
 def _of_differences(function: Callable[..., Any]) -> _Function:
-    return lambda scores, targets, site: function(scores, targets, reduction="none").flatten(1)
+    return lambda scores, targets: function(scores, targets, reduction="none").flatten(1)
 
 
 #: Losses of classes, by M x K scores and M labels.
 _CLASSES: dict[str, _Function] = {
-    "softmax_cross_entropy": _of_classes(
-        lambda rows, labels: F.cross_entropy(rows, labels, reduction="none")
-    ),
+    "softmax_cross_entropy": _of_classes(F.cross_entropy),
     "cross_entropy": _of_classes(
-        lambda rows, labels: F.nll_loss(torch.log(rows), labels, reduction="none")
+        lambda rows, labels, reduction: F.nll_loss(torch.log(rows), labels, reduction=reduction)
     ),
-    "hinge": _of_classes(lambda rows, labels: F.multi_margin_loss(rows, labels, reduction="none")),
+    "hinge": _of_classes(F.multi_margin_loss),
 }
 #: The same losses where the labels are as many as the scores: probabilities, or signs.
 _DENSE: dict[str, _Function] = {
-    "softmax_cross_entropy": lambda scores, targets, site: (
-        -(targets * torch.log_softmax(scores, -1)).sum(-1).flatten(1)
-        if scores.dim() > 2
-        else -(targets * torch.log_softmax(scores, -1)).sum(-1, keepdim=True)
+    "softmax_cross_entropy": lambda scores, targets: (
+        -(targets * torch.log_softmax(scores, -1)).sum(-1, keepdim=True).flatten(1)
     ),
-    "cross_entropy": lambda scores, targets, site: -(targets * torch.log(scores)).flatten(1),
-    "hinge": lambda scores, targets, site: torch.relu(1 - scores * targets).flatten(1),
+    "cross_entropy": lambda scores, targets: -(targets * torch.log(scores)).flatten(1),
+    "hinge": lambda scores, targets: torch.relu(1 - scores * targets).flatten(1),
     "sigmoid_cross_entropy": _of_differences(F.binary_cross_entropy_with_logits),
     "squared_error": _of_differences(F.mse_loss),
     "absolute_error": _of_differences(F.l1_loss),
     "smooth_absolute_error": _of_differences(F.smooth_l1_loss),
-    "contrastive": lambda scores, targets, site: (scores - targets).square().flatten(1),
+    "contrastive": lambda scores, targets: (scores - targets).square().flatten(1),
     "other": _of_differences(F.mse_loss),
 }
 
 
-def is_dense(inputs: tuple[Shape, ...], k: int) -> bool:
-    """Tell whether an input of a loss has a number for each score."""
-    return bool(product(inputs[k][1:]) == product(inputs[0][1:]))
-
-
 @builds(Loss)
-def _loss(site: Site) -> tuple[Run, Order]:
+def _loss(context: BuildContext) -> Built:
     """The mean over what each sample has; weights are all inputs behind the labels.
 
     Labels that a net has fewer or more of than scores are taken again, or left out. Without
     labels all are of the first class, or zero. Any other loss is taken to be a squared error.
     """
-    name, shapes = site.layer.function, site.inputs
+    name, shapes = context.layer.function, context.inputs
     if name == "contrastive" and len(shapes) > 2:
-        return _contrastive(site)
-    scores = site.reader(0, plain(len(shapes[0])))
+        return _contrastive(context)
+    scores = context.reader(0, plain(len(shapes[0])))
     count, classes = labels_of(shapes)
-    by_class = name in _CLASSES and not (len(shapes) > 1 and is_dense(shapes, 1))
+    by_class = context.layer.are_classes(shapes)
     function = _CLASSES[name] if by_class else _DENSE[name]
-    targets = _labels(site, count, classes) if by_class else _targets(site)
-    weights = [site.reader(k, plain(len(shape))) for k, shape in enumerate(shapes)][2:]
+    targets = _labels(context, count, classes) if by_class else _targets(context)
+    weights = [context.reader(k, plain(len(shape))) for k, shape in enumerate(shapes)][2:]
 
     def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
         x = scores(tensors)
-        made = function(x, targets(tensors, x), site).mean(1, keepdim=True)
+        made = function(x, targets(tensors, x)).mean(1, keepdim=True)
         for weight in weights:
             made = made * weight(tensors).flatten(1).mean(1, keepdim=True)
         return made
@@ -386,14 +313,14 @@ def _loss(site: Site) -> tuple[Run, Order]:
     return run, plain(2)
 
 
-def _contrastive(site: Site) -> tuple[Run, Order]:
+def _contrastive(context: BuildContext) -> Built:
     """Pairs that belong together are to be close, others apart: y d^2 + (1 - y) max(1 - d, 0)^2.
 
     R. Hadsell, S. Chopra, Y. LeCun, Dimensionality Reduction by Learning an Invariant Mapping,
     CVPR 2006, equation 4, without its factors of 1/2. The third input says which are.
     """
-    first = site.reader(0, plain(len(site.inputs[0])))
-    second, alike = _targets(site), site.reader(2, plain(len(site.inputs[2])))
+    first = context.reader(0, plain(len(context.inputs[0])))
+    second, alike = _targets(context), context.reader(2, plain(len(context.inputs[2])))
 
     def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
         a, y = first(tensors), alike(tensors).flatten(1).mean(1, keepdim=True)
@@ -403,46 +330,44 @@ def _contrastive(site: Site) -> tuple[Run, Order]:
     return run, plain(2)
 
 
-def _labels(site: Site, count: int, classes: int) -> Callable[[list[Any], Any], Any]:
-    """Return what gives the labels, a class for each of `count` scores of a sample."""
-    n = site.inputs[0][0]
-    if len(site.inputs) == 1:
-        return lambda tensors, x: torch.zeros(n, count, dtype=torch.long, device=x.device)
-    read, have = site.whole_numbers(1, classes), product(site.inputs[1][1:])
+def _labels(
+    context: BuildContext, count: int, classes: int | None
+) -> Callable[[list[Any], Any], Any]:
+    """Return what gives `count` labels of a sample: numbers, or whole ones below `classes`.
+
+    Those that there are come again, or are left out; without any they are 0.
+    """
+    n = context.inputs[0][0]
+    if len(context.inputs) == 1:
+        kind = torch.long if classes else context.dtype
+        return lambda tensors, x: torch.zeros(n, count, dtype=kind, device=x.device)
+    shape = context.inputs[1]
+    read = context.indices(1, classes) if classes else context.reader(1, plain(len(shape)))
+    have = product(shape[1:])
 
     def labels(tensors: list[Any], x: Any) -> Any:
-        found = read(tensors).flatten(1)
+        flat = read(tensors).flatten(1)
         if have != count:
-            found = found.repeat(1, -(-count // have))[:, :count]
-        return found.expand(n, count)
+            flat = flat.repeat(1, -(-count // have))[:, :count]
+        return flat.expand(n, count)
 
     return labels
 
 
-def _targets(site: Site) -> Callable[[list[Any], Any], Any]:
+def _targets(context: BuildContext) -> Callable[[list[Any], Any], Any]:
     """Return what gives a number for each score."""
-    if len(site.inputs) == 1:
-        return lambda tensors, x: torch.zeros_like(x)
-    shape, have = site.inputs[0], product(site.inputs[1][1:])
-    wanted = product(shape[1:])
-    read = site.reader(1, plain(len(site.inputs[1])))
-
-    def targets(tensors: list[Any], x: Any) -> Any:
-        found = read(tensors).flatten(1)
-        if have != wanted:
-            found = found.repeat(1, -(-wanted // have))[:, :wanted]
-        return found.expand(shape[0], wanted).reshape(shape).to(x.dtype)
-
-    return targets
+    shape = context.inputs[0]
+    labels = _labels(context, product(shape[1:]), None)
+    return lambda tensors, x: labels(tensors, x).reshape(shape).to(x.dtype)
 
 
 @builds(Accuracy)
-def _accuracy(site: Site) -> tuple[Run, Order]:
+def _accuracy(context: BuildContext) -> Built:
     """The share of a sample's scores whose best is that of the label."""
-    scores = site.reader(0, plain(len(site.inputs[0])))
-    count, classes = labels_of(site.inputs)
-    labels = _labels(site, count, classes)
-    number = site.dtype
+    scores = context.reader(0, plain(len(context.inputs[0])))
+    count, classes = labels_of(context.inputs)
+    labels = _labels(context, count, classes)
+    number = context.dtype
 
     def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
         x = scores(tensors).detach()
@@ -452,6 +377,6 @@ def _accuracy(site: Site) -> tuple[Run, Order]:
     return run, plain(2)
 
 
-@builds(Unknown)
-def _unknown(site: Site) -> tuple[Run, Order]:
-    raise CannotBuildError(f"it does not know {site.layer.operator}")
+@builds(Unknown, wanted=any_order)
+def _unknown(context: BuildContext) -> Built:
+    raise CannotBuildError(f"it does not know {context.layer.operator}")

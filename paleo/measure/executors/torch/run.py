@@ -1,28 +1,18 @@
-"""Layers and nets as PyTorch runs them, again and again: what `paleo.executors.pytorch` returns."""
+"""Layers and nets as PyTorch runs them, again and again: what the executor returns."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from paleo.executors.base import LayerRun, NetRun
-from paleo.graph import Graph, Node
-from paleo.memory.optimizers import OPTIMIZERS
-from paleo.memory.step import Step
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.work import Pass
-
-if TYPE_CHECKING:
-    from paleo.executors.pytorch import PyTorch
-
-__all__ = ["RunningLayer", "RunningNet", "peak"]
-
-#: So small that parameters stay what they are, however many steps are run.
-_LEARNING_RATE = 1e-6
-#: What PyTorch raises where it cannot do what it is asked to.
-_FAULTS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
+from paleo.core.operations import Pass
+from paleo.measure.executors.executor import LayerRun, NetRun
+from paleo.measure.executors.framework import LEARNING_RATE, ends
+from paleo.measure.executors.torch.runtime import FAULTS, TorchRuntime
+from paleo.net.graph import Graph, Node
+from paleo.step.memory.usage import peak
 
 
 class RunningLayer:
@@ -33,7 +23,7 @@ class RunningLayer:
     """
 
     def __init__(
-        self, executor: PyTorch, planned: Any, parents: Sequence[Any], needed: tuple[bool, ...]
+        self, executor: TorchRuntime, planned: Any, parents: Sequence[Any], needed: tuple[bool, ...]
     ) -> None:
         self.executor, self.torch = executor, executor.torch
         self.node: Node = planned.node
@@ -42,7 +32,7 @@ class RunningLayer:
         self.parents = parents
         #: Whether it draws random numbers in a run.
         self.draws = any(held.is_generator for stage in self.stages for held in stage.held)
-        with self._errors():
+        with executor.telling(self.node.name):
             self.inputs = [executor.tensor(parent) for parent in parents]
             self.held = [executor.held(stage) for stage in self.stages]
             self.parameters = executor.learnt(self.held)
@@ -58,20 +48,21 @@ class RunningLayer:
 
     def ready(self) -> LayerRun:
         """Return the passes that there are."""
+        update = self._guarded(self._update) if self.parameters else None
         if not self.stages:
-            update = self._guarded(self._update) if self.parameters else None
             return LayerRun({}, update)
         joins = any(stage.joins for stage in self.stages)
-        forward: Callable[[], object] = self._forward
-        if len(self.stages) == 1 and not self.executor.precision.is_mixed:
+        count = len(self.stages)
+        forward: Callable[[], object] = partial(self._run, count)
+        if count == 1 and not self.executor.precision.is_mixed:
             # Small layers take microseconds: nothing stands around them.
             forward = partial(self.stages[0].run, self.inputs, self.held[0], True)
         passes = {Pass.FORWARD: self._guarded(forward)}
         if self.wanted and not joins and self._reaches():
-            passes[Pass.INPUT_GRADIENT] = self._guarded(self._input_gradient)
+            passes[Pass.INPUT_GRADIENT] = self._gradient(Pass.INPUT_GRADIENT, 1, self.wanted)
         if self.parameters:
-            passes[Pass.WEIGHT_GRADIENT] = self._guarded(self._weight_gradient)
-        update = self._guarded(self._update) if self.parameters else None
+            wanted = [*self.parameters, *self.wanted] if joins else self.parameters
+            passes[Pass.WEIGHT_GRADIENT] = self._gradient(Pass.WEIGHT_GRADIENT, count, wanted)
         return LayerRun(passes, update, joins=joins)
 
     def _reaches(self) -> bool:
@@ -87,27 +78,11 @@ class RunningLayer:
         with self.torch.enable_grad():
             return bool(self.stages[0].run(tensors, held, False).requires_grad)
 
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except _FAULTS as error:
-            raise self.executor.error(error, self.node.name) from None
-
     def _guarded(self, run: Callable[[], object]) -> Callable[[], object]:
-        executor, is_plain = self.executor, self.executor.place == "cpu"
+        return self.executor.guarded(run, self.node.name, self.draws, self._forget)
 
-        def guarded() -> object:
-            try:
-                if is_plain:
-                    return run()
-                with executor.computing_as_asked(self.draws):
-                    return run()
-            except _FAULTS as error:
-                self._kept = None
-                raise executor.error(error, self.node.name) from None
-
-        return guarded
+    def _forget(self) -> None:
+        self._kept = None
 
     def _run(self, stages: int) -> Any:
         """Run the first stages, with a graph for the backward pass."""
@@ -116,9 +91,6 @@ class RunningLayer:
             for stage, held in zip(self.stages[:stages], self.held, strict=False):
                 tensors = [stage.run(tensors, held, True)]
         return tensors[0]
-
-    def _forward(self) -> Any:
-        return self._run(len(self.stages))
 
     def _graph(self, direction: Pass, stages: int) -> tuple[Any, Any]:
         """Return the output of the first stages and a gradient of it; kept for the next run."""
@@ -129,21 +101,18 @@ class RunningLayer:
             self._kept = (direction, output, gradient.view(output.shape))
         return self._kept[1:]
 
-    def _input_gradient(self) -> tuple[Any, ...]:
-        output, gradient = self._graph(Pass.INPUT_GRADIENT, 1)
-        found: tuple[Any, ...] = self.torch.autograd.grad(
-            output, self.wanted, gradient, retain_graph=True, allow_unused=True
-        )
-        return found
+    def _gradient(
+        self, direction: Pass, stages: int, wanted: Sequence[Any]
+    ) -> Callable[[], object]:
+        """Return what computes the gradients of tensors from the output of the first stages."""
 
-    def _weight_gradient(self) -> tuple[Any, ...]:
-        output, gradient = self._graph(Pass.WEIGHT_GRADIENT, len(self.stages))
-        joins = any(stage.joins for stage in self.stages)
-        wanted = [*self.parameters, *self.wanted] if joins else self.parameters
-        found: tuple[Any, ...] = self.torch.autograd.grad(
-            output, wanted, gradient, retain_graph=True, allow_unused=True
-        )
-        return found
+        def run() -> object:
+            output, gradient = self._graph(direction, stages)
+            return self.torch.autograd.grad(
+                output, wanted, gradient, retain_graph=True, allow_unused=True
+            )
+
+        return self._guarded(run)
 
     def _update(self) -> None:
         torch = self.torch
@@ -156,20 +125,20 @@ class RunningLayer:
         with torch.no_grad():
             if self.executor.place == "cpu":  # as torch.optim.SGD does by default
                 for each, gradient in zip(self.parameters, self._gradients, strict=True):
-                    each.add_(gradient, alpha=-_LEARNING_RATE)
+                    each.add_(gradient, alpha=-LEARNING_RATE)
             else:
-                torch._foreach_add_(self.parameters, self._gradients, alpha=-_LEARNING_RATE)
+                torch._foreach_add_(self.parameters, self._gradients, alpha=-LEARNING_RATE)
 
 
 class RunningNet(NetRun):
     """A whole net: its layers' stages one after the other, tensors dropped after their last use."""
 
-    def __init__(self, executor: PyTorch, graph: Graph, planned: Sequence[Any]) -> None:
+    def __init__(self, executor: TorchRuntime, graph: Graph, planned: Sequence[Any]) -> None:
         self.executor, self.torch, self.graph = executor, executor.torch, graph
         executor.check_memory(peak(graph, training=False))
         last = {parent: each.node.index for each in planned for parent in each.node.parents}
         #: The layers that nobody reads.
-        self.ends = [each.node.index for each in planned if each.node.index not in last]
+        self.ends = ends(graph)
         self.parameters: list[Any] = []
         #: The tensors of sources, by node.
         self.values: list[Any] = [None] * len(planned)
@@ -212,7 +181,7 @@ class RunningNet(NetRun):
                 reads, drops = (self.at,), ()
 
     def _sharing(self, stage: Any, held: Mapping[int, list[list[Any]]]) -> list[Any]:
-        """Return what a stage holds where some of it is another layer's."""
+        """Return what a stage holds where some of it is another layer's, maybe in another shape."""
         made = []
         for each in stage.held:
             if each.shared is None:
@@ -220,7 +189,8 @@ class RunningNet(NetRun):
                 self.parameters += self.executor.learnt([made[-1:]])
             else:
                 node, part, place = each.shared
-                made.append(self.values[node] if part < 0 else held[node][part][place])
+                tensor = self.values[node] if part < 0 else held[node][part][place]
+                made.append(tensor if tensor.shape == each.shape else tensor.view(each.shape))
         return made
 
     @contextlib.contextmanager
@@ -229,7 +199,7 @@ class RunningNet(NetRun):
         try:
             with self.executor.computing_as_asked(self.draws):
                 yield
-        except _FAULTS as error:
+        except FAULTS as error:
             name = None if self.at is None else self.graph.nodes[self.at].name
             raise self.executor.error(error, name) from None
 
@@ -271,7 +241,7 @@ class RunningNet(NetRun):
         have = sum(each.nbytes for each in (*self.parameters, *sources))
         self.executor.check_memory(peak(self.graph, training=True), have=have)
         if self.parameters:
-            self._optimizer = self.torch.optim.SGD(self.parameters, lr=_LEARNING_RATE)
+            self._optimizer = self.torch.optim.SGD(self.parameters, lr=LEARNING_RATE)
         else:
             self._optimizer = True
 
@@ -286,20 +256,3 @@ class RunningNet(NetRun):
                 part = self.torch.dot(flat, self._weights[k])
                 found = part if found is None else found + part
         return found
-
-
-def peak(graph: Graph, *, training: bool) -> int:
-    """Return the bytes of a net's tensors where most of them are alive, as in paleo.memory."""
-    names = [node.name for node in graph.nodes]
-    layers = tuple(
-        LayerSpec(
-            node.name,
-            node.layer,
-            tuple(names[parent] for parent in node.parents),
-            node.shard,
-            None if node.owner is None else names[node.owner],
-        )
-        for node in graph.nodes
-    )
-    optimizer = OPTIMIZERS["sgd"] if training else None
-    return int(max(Step(NetSpec(graph.name, layers), graph, optimizer).sums()))

@@ -1,74 +1,41 @@
-"""PyTorch: nets and layers run by its own operators, on a CPU, a CUDA device or Apple's GPU.
-
-How tensors lie in memory, and what each layer is, is in `pytorch_plan` and `pytorch_layers`.
-"""
+"""What runs on PyTorch: its tensors with random elements, its memory, its settings, its errors."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from paleo.errors import ExecutorError, Mistake, PaleoError, SettingError
-from paleo.executors.base import Executor, LayerRun, NetRun
-from paleo.executors.machine import cpu_name, free_memory, keep_freed_memory
-from paleo.executors.pytorch_run import RunningLayer, RunningNet
-from paleo.graph import Graph, Node
-from paleo.quantity import is_array
-from paleo.tensor import Precision, find_precision, num_elements
+from paleo.core.errors import ExecutorError, Mistake
+from paleo.core.tensor import num_elements
+from paleo.measure.executors.framework import DRAWN, SEED, Framework
+from paleo.net.graph import Graph, Node
 
-__all__ = ["PyTorch", "products_in"]
-
-_TYPES = {
-    "fp64": "float64", "fp32": "float32", "tf32": "float32", "fp16": "float16", "bf16": "bfloat16"
-}  # fmt: skip
-_SEED = 2017
-#: How many random numbers are drawn; larger tensors repeat them. A prime, so that rows differ.
-_DRAWN = 1_000_003
+#: What PyTorch raises where it cannot do what it is asked to.
+FAULTS = (RuntimeError, ValueError, TypeError, IndexError, MemoryError)
 
 
-class PyTorch(Executor):
-    """PyTorch's eager mode, as a program has it that sets no option.
+class TorchRuntime(Framework):
+    """PyTorch at one place in one element type: what layers and nets need while they run."""
 
-    In mixed precision layers run under autocast, with fp32 parameters; gradients are not scaled.
-    In tf32 and fp32 the settings of CUDA's libraries are what the type says while something runs.
-    """
-
-    name: ClassVar[str] = "torch"
-    summary: ClassVar[str] = "PyTorch 2.7 or newer, on a CPU, a CUDA device or Apple's GPU"
+    title: ClassVar[str] = "PyTorch"
+    module: ClassVar[str] = "torch"
+    lacks: ClassVar[Mapping[str, str]] = {"cuda": "no CUDA device", "mps": "no GPU of Apple's"}
 
     def __init__(self, place: str | None = None, dtype: str = "fp32") -> None:
-        try:
-            self.torch: Any = importlib.import_module("torch")
-        except ImportError:
-            raise SettingError(
-                'executor torch needs PyTorch; install it with: pip install "paleo[torch]"'
-            ) from None
-        self._place = _checked_place(self.torch, place)
-        if self._place == "cpu":
-            keep_freed_memory()
-        self.dtype = dtype
-        self.precision = _checked_type(dtype, self._place)
-        learning = getattr(self.torch, _TYPES[self.precision.learning])
-        #: The types of parameters, and of what layers read.
-        self.learning: Any = learning
-        self.computing: Any = getattr(self.torch, _TYPES[self.precision.computing])
-        self._planner: Any = importlib.import_module("paleo.executors.pytorch_plan")
-        self._randoms = _Randoms(self.torch, self._place)
-        self._plan: tuple[Graph, list[Any]] | None = None
+        super().__init__(place, dtype)
+        self.torch = self.library
+        self._randoms = _Randoms(self.torch, self.place)
 
-    @property
-    def place(self) -> str:
-        return self._place
+    def _places(self) -> list[str]:
+        torch = self.library
+        has = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        return [*(place for place, there in has.items() if there), "cpu"]
 
-    @property
-    def hardware(self) -> str:
-        if self._place == "cuda":
-            return str(self.torch.cuda.get_device_name())
-        return cpu_name()  # Apple's GPU is on the same chip
+    def _gpu_name(self) -> str:
+        return str(self.torch.cuda.get_device_name())
 
     @property
     def versions(self) -> Mapping[str, str]:
@@ -80,7 +47,7 @@ class PyTorch(Executor):
             match = re.search(pattern, built)
             if match:
                 found[name] = match[1]
-        if self._place == "cuda":
+        if self.place == "cuda":
             for name, version in (("cuda", torch.version.cuda), ("rocm", torch.version.hip)):
                 if version:
                     found[name] = str(version)
@@ -90,67 +57,22 @@ class PyTorch(Executor):
                 found["cudnn"] = f"{major}.{rest // 100}.{rest % 100}"
         return found
 
-    def layer(self, graph: Graph, node: Node, needed: tuple[bool, ...]) -> LayerRun:
-        planned = self._planned(graph)[node.index]
-        if isinstance(planned, PaleoError):
-            raise planned
-        self.check_memory(self._layer_bytes(graph, node), node.name)
-        parents = [self._value(graph, parent) for parent in node.parents]
-        return RunningLayer(self, planned, parents, needed).ready()
-
-    def net(self, graph: Graph) -> NetRun:
-        found = self._planned(graph)
-        mistakes = [each for error in found if isinstance(error, PaleoError)
-                    for each in error.mistakes]  # fmt: skip
-        if mistakes:
-            raise ExecutorError(mistakes)
-        return RunningNet(self, graph, found)
-
     def synchronize(self) -> None:
-        if self._place == "cuda":
+        if self.place == "cuda":
             self.torch.cuda.synchronize()
-        elif self._place == "mps":
+        elif self.place == "mps":
             self.torch.mps.synchronize()
-
-    # Plans
-
-    def _planned(self, graph: Graph) -> list[Any]:
-        """Return what each node runs; that of the last graph is kept."""
-        if is_array(graph.batch_size):
-            raise SettingError("executor torch runs a net at one batch size, not at an array")
-        if self._plan is None or self._plan[0] is not graph:
-            self._plan = (graph, self._planner.plan(graph, self.learning))
-        return self._plan[1]
-
-    def _value(self, graph: Graph, index: int) -> Any:
-        found = self._planned(graph)[index]
-        if not isinstance(found, PaleoError):
-            return found.value
-        return self._planner.unbuilt(graph.nodes[index], self.learning)
 
     # Memory
 
     def free_memory(self) -> int | None:
-        """Return the bytes that are free where it runs, None where that is unknown."""
-        if self._place == "cuda":
+        if self.place == "cuda":
             free, _ = self.torch.cuda.mem_get_info()
             reserved = self.torch.cuda.memory_reserved() - self.torch.cuda.memory_allocated()
             return int(free + reserved)
-        return free_memory()
+        return super().free_memory()
 
-    def check_memory(self, needed: float, layer: str | None = None, *, have: int = 0) -> None:
-        """Raise ExecutorError if `needed` bytes, of which `have` are taken, are not free."""
-        free = self.free_memory()
-        if free is not None and needed > free + have:
-            what = "it" if layer is not None else "the net"
-            raise ExecutorError(
-                Mistake(
-                    f"{what} needs {needed / 2**30:.3g} GiB, {free / 2**30:.3g} GiB are free",
-                    layer=layer,
-                )
-            )
-
-    def _layer_bytes(self, graph: Graph, node: Node) -> int:
+    def layer_bytes(self, graph: Graph, node: Node) -> int:
         """Return the bytes of a layer's tensors, of their gradients and of what it keeps."""
         size, learned = graph.element_size, graph.precision.parameter_size
         needed = (True,) * len(node.inputs)
@@ -195,10 +117,10 @@ class PyTorch(Executor):
 
     def made(self, held: Any) -> Any:
         """Return one tensor of those that a layer holds, as it begins."""
-        torch, place = self.torch, self._place
+        torch, place = self.torch, self.place
         if held.is_generator:
             # On CUDA PyTorch's own dropout is one kernel, which draws from its own source.
-            return None if place == "cuda" else torch.Generator(place).manual_seed(_SEED)
+            return None if place == "cuda" else torch.Generator(place).manual_seed(SEED)
         if held.numbers is not None:
             return held.numbers.to(place)
         if held.fill is not None:
@@ -220,7 +142,7 @@ class PyTorch(Executor):
 
         Where CUDA's own random numbers are drawn, their source is left as it was.
         """
-        if self._place != "cuda":
+        if self.place != "cuda":
             yield
             return
         with contextlib.ExitStack() as stack:
@@ -231,10 +153,39 @@ class PyTorch(Executor):
                 stack.callback(self.torch.cuda.set_rng_state, state)
             yield
 
+    @contextlib.contextmanager
+    def telling(self, layer: str) -> Iterator[None]:
+        """Turn what PyTorch raises into an error that names the layer."""
+        try:
+            yield
+        except FAULTS as error:
+            raise self.error(error, layer) from None
+
+    def guarded(
+        self,
+        run: Callable[[], object],
+        layer: str,
+        draws: bool = False,
+        after_fault: Callable[[], object] = lambda: None,
+    ) -> Callable[[], object]:
+        """Return what runs in the element type that was asked for; errors name the layer."""
+
+        def guarded() -> object:
+            try:
+                if self.place == "cpu":  # small layers take microseconds: nothing around them
+                    return run()
+                with self.computing_as_asked(draws):
+                    return run()
+            except FAULTS as error:
+                after_fault()
+                raise self.error(error, layer) from None
+
+        return guarded
+
     def autocast(self) -> Any:
         """Return the context of mixed precision for a forward pass."""
         if self.precision.is_mixed:
-            return self.torch.autocast(self._place, dtype=self.computing)
+            return self.torch.autocast(self.place, dtype=self.computing)
         return contextlib.nullcontext()
 
     def error(self, error: Exception, layer: str | None) -> ExecutorError:
@@ -247,32 +198,6 @@ class PyTorch(Executor):
             what = "its tensors do" if layer is not None else "the net does"
             return ExecutorError(Mistake(f"{what} not fit in memory{left}", layer=layer))
         return ExecutorError(Mistake(f"PyTorch cannot run it: {text}", layer=layer))
-
-
-def _checked_place(torch: Any, place: str | None) -> str:
-    there = ["cpu"]
-    if torch.backends.mps.is_available():
-        there.insert(0, "mps")
-    if torch.cuda.is_available():
-        there.insert(0, "cuda")
-    if place is None:
-        return there[0]
-    if place in there:
-        return place
-    names = {"cuda": "no CUDA device", "mps": "no GPU of Apple's"}
-    why = names.get(place, f"unknown place {place!r}")
-    raise SettingError(f"executor torch: {why}; places here: {', '.join(there)}")
-
-
-def _checked_type(dtype: str, place: str) -> Precision:
-    precision = find_precision(dtype)
-    if precision.computing not in _TYPES:
-        raise SettingError(f"executor torch cannot compute a net in {dtype}")
-    if dtype == "tf32" and place != "cuda":
-        raise SettingError(f"executor torch: tf32 is a type of CUDA devices, not of {place}")
-    if dtype == "fp64" and place == "mps":
-        raise SettingError("executor torch: GPUs of Apple's have no fp64")
-    return precision
 
 
 @contextlib.contextmanager
@@ -302,18 +227,18 @@ class _Randoms:
 
     def __init__(self, torch: Any, place: str) -> None:
         self._torch, self._place = torch, place
-        self._generator = torch.Generator().manual_seed(_SEED)
-        self._pool = torch.randn(_DRAWN, generator=self._generator).to(place)
+        self._generator = torch.Generator().manual_seed(SEED)
+        self._pool = torch.randn(DRAWN, generator=self._generator).to(place)
 
     def normal(self, count: int, dtype: Any) -> Any:
         """Return numbers of mean 0 and variance 1, from anywhere among those drawn."""
         made = self._torch.empty(count, dtype=dtype, device=self._place)
-        begin = int(self._torch.randint(_DRAWN, (), generator=self._generator))
-        first = min(count, _DRAWN - begin)
+        begin = int(self._torch.randint(DRAWN, (), generator=self._generator))
+        first = min(count, DRAWN - begin)
         made[:first].copy_(self._pool[begin : begin + first])
-        whole, rest = divmod(count - first, _DRAWN)
+        whole, rest = divmod(count - first, DRAWN)
         if whole:
-            made[first : first + whole * _DRAWN].view(whole, -1).copy_(self._pool)
+            made[first : first + whole * DRAWN].view(whole, -1).copy_(self._pool)
         made[count - rest :].copy_(self._pool[:rest])
         return made
 

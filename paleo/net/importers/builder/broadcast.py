@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from paleo.importers.base import OperatorError
-from paleo.importers.layout import BATCH, Group, Value, before_and_after
-from paleo.importers.placing import Placer, Wanted, held
-from paleo.layers import Layer
-
-__all__ = ["Aligner", "Item"]
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layers import Placer, Wanted, held
+from paleo.net.importers.builder.layout import BATCH, Group, Value, before_and_after
+from paleo.net.layers import Layer
 
 #: A dimension of an aligned layer: the axis that it belongs to (counted in the result), and
 #: which part of that axis it is; None for a dimension of 1 that no axis has.
@@ -30,8 +28,8 @@ class Aligner(Placer):
         """Return the dimensions of an axis, a new one of 1 if it has none."""
         return [dim for dim in value.axes[axis] if dim != BATCH] or [None]
 
-    def _with_order(self, x: Value, order: Sequence[int]) -> tuple[str, Value]:
-        """Return a layer with the axes in this order, and the value that it gives.
+    def _with_order(self, x: Value, order: Sequence[int]) -> Value:
+        """Return the value in a layer that has the axes in this order.
 
         What stands beside the batch in its axis comes first, unless that axis is in `order`.
         """
@@ -43,30 +41,19 @@ class Aligner(Placer):
         sizes: list[int] = []
         groups: list[Group] = [()] * len(x.shape)
         for axis in axes:
-            dims = [dim for dim in x.axes[axis] if dim != BATCH]
-            if not dims and axis != at:
-                wanted.append(None)
-                sizes.append(x.shape[axis])
-                groups[axis] = (len(wanted),)
-                continue
-            group: list[int] = []
-            for dim in x.axes[axis]:
+            for dim in x.axes[axis] or (None,):
                 if dim == BATCH:
-                    group.append(BATCH)
-                else:
-                    wanted.append(dim)
-                    sizes.append(x.dims[dim - 1])
-                    group.append(len(wanted))
-            groups[axis] = tuple(group)
-        assert x.layer is not None
-        if not wanted:
-            return x.layer, x
+                    groups[axis] += (BATCH,)
+                    continue
+                wanted.append(dim)
+                sizes.append(x.shape[axis] if dim is None else x.dims[dim - 1])
+                groups[axis] += (len(wanted),)
         repeated = any(size > 1 and dim is None for size, dim in zip(sizes, wanted, strict=True))
-        if wanted == list(range(1, len(x.dims) + 1)):
-            return x.layer, x
+        if not wanted or wanted == list(range(1, len(x.dims) + 1)):
+            return x
         source = self.arranged(x, wanted, sizes if repeated else None)
         placed = self.result(source, x.shape, groups)
-        return source, placed if placed.natural else replace(placed, moved=x.moved)
+        return placed if placed.natural else replace(placed, moved=x.moved)
 
     def _common_axis(self, values: Sequence[Value], rank: int) -> int | None:
         """Return the axis of the result that has the batch; raises OperatorError if they differ."""
@@ -80,24 +67,18 @@ class Aligner(Placer):
         return next(iter(found), None)
 
     @staticmethod
-    def _parts(values: Sequence[Value], rank: int, axis: int) -> tuple[bool, bool]:
+    def _parts(values: Sequence[Value]) -> tuple[bool, bool]:
         """Tell whether anything stands before and after the batch in its axis."""
-        before = after = False
-        for value in values:
-            own = axis - rank + len(value.shape)
-            if own >= 0 and BATCH in value.axes[own]:
-                ahead, behind = before_and_after(value.axes[own])
-                before, after = before or bool(ahead), after or bool(behind)
-        return before, after
+        groups = [group for value in values for group in value.axes if BATCH in group]
+        parts = [before_and_after(group) for group in groups]
+        return any(ahead for ahead, _ in parts), any(behind for _, behind in parts)
 
-    def _front(
-        self, values: Sequence[Value], rank: int, batch: int | None, until: int
-    ) -> list[Item]:
+    def _front(self, values: Sequence[Value], batch: int | None, until: int) -> list[Item]:
         """Return the dimensions of the first axes in their own order, for all values."""
         items: list[Item] = []
         for axis in range(until):
             if axis == batch:
-                before, after = self._parts(values, rank, axis)
+                before, after = self._parts(values)
                 items += [(axis, "before")] * before + [(axis, "after")] * after
             else:
                 items.append((axis, "whole"))
@@ -131,7 +112,7 @@ class Aligner(Placer):
             behind = [i for i, (other, _) in enumerate(items) if (other or 0) > axis]
             items.insert(behind[0] if behind else len(items), (axis, "whole"))
         if batch is not None:
-            before, after = self._parts(values, rank, batch)
+            before, after = self._parts(values)
             for part, there in (("after", after), ("before", before)):
                 if there and (batch, part) not in items:
                     items.insert(0, (batch, part))
@@ -140,16 +121,16 @@ class Aligner(Placer):
     @staticmethod
     def _axes_of(items: Sequence[Item], rank: int, batch: int | None) -> list[Group]:
         """Return the axes of a result that has these dimensions."""
-        axes: list[Group] = []
-        for axis in range(rank):
-            own = [(i, part) for i, (other, part) in enumerate(items, start=1) if other == axis]
-            if axis == batch:
-                before = [i for i, part in own if part == "before"]
-                after = [i for i, part in own if part == "after"]
-                axes.append((*before, BATCH, *after))
-            else:
-                axes.append(tuple(i for i, _ in own))
-        return axes
+
+        def numbers(axis: int, part: str) -> Group:
+            return tuple(i for i, item in enumerate(items, start=1) if item == (axis, part))
+
+        return [
+            (*numbers(axis, "before"), BATCH, *numbers(axis, "after"))
+            if axis == batch
+            else numbers(axis, "whole")
+            for axis in range(rank)
+        ]
 
     def _lead(self, value: Value, rank: int, items: Sequence[Item]) -> list[Wanted]:
         """Return the dimensions of a value that the items ask for; None where it has none."""

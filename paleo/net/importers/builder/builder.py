@@ -1,26 +1,23 @@
 """A net from the operators of another framework: what importers speak to.
 
-Shapes, axes and paddings are the source's (images N x C x H x W), whole numbers at the batch
-that is traced. Every operator takes a name, such as "layer1/0/conv1", and values, and
-returns a value; it raises OperatorError if it does not fit. `paleo.importers.layout` says
-what a value is, `paleo.importers.placing` how layers are made.
+Shapes, axes and paddings are the source's (images N x C x H x W), whole numbers at the batch that
+is traced. Every operator takes a name, such as "layer1/0/conv1", and values, and returns a value;
+it raises OperatorError if it does not fit. `paleo.net.importers.builder.layout` says what a value
+is, `paleo.net.importers.builder.layers` how layers are made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
-from paleo.importers.base import OperatorError
-from paleo.importers.layout import BATCH, Group, Value
-from paleo.importers.placing import broadcast, checked, make
-from paleo.importers.products import Multiplier
-from paleo.layers import Layer
-from paleo.tensor import format_shape
-
-__all__ = ["Builder", "OperatorError", "Value"]
-
-Pads = Sequence[tuple[int, int]]
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layers import broadcast, checked, make
+from paleo.net.importers.builder.layout import BATCH, Group, Pads, Value, Weight, Windows
+from paleo.net.importers.builder.matmul import Multiplier
+from paleo.net.layers import Layer
 
 #: What a function of two tensors is when the other is a single number.
 _WITH_A_NUMBER = {
@@ -63,8 +60,8 @@ class Builder(Multiplier):
 
     # Windows
 
-    def _image(self, x: Value, rank: int | None = None) -> tuple[str, Value]:
-        """Return a layer with channels, axis 1, last and the value that it gives."""
+    def _image(self, x: Value, rank: int | None = None) -> Value:
+        """Return the value in a layer with channels, axis 1, last."""
         x = self.placed(x)
         if rank is None:
             rank = len(x.shape) - 2
@@ -73,26 +70,19 @@ class Builder(Multiplier):
             raise OperatorError(f"its input must be {wanted}, got {format_shape(x.shape)}")
         return self._with_order(x, [*range(2, rank + 2), 1])
 
-    def _last(self, x: Value, axis: int) -> tuple[str, Value]:
-        """Return a layer with this axis last, the others as they are, and its value."""
+    def _last(self, x: Value, axis: int) -> Value:
+        """Return the value in a layer with this axis last, the others as they are."""
         x = self.placed(x)
         if axis == x.batch_axis:
             raise OperatorError("it works across the samples of the batch")
         return self._with_order(x, [*(a for a in x.in_order() if a != axis), axis])
 
     def _windowed(
-        self,
-        name: str,
-        layer: Layer,
-        source: str,
-        x: Value,
-        channels: int,
-        shares: str | None = None,
+        self, name: str, layer: Layer, x: Value, channels: int, shares: str | None = None
     ) -> Value:
         """Add a layer whose output has other spatial sizes and channels than `x`."""
-        made = self.add(name, layer, [source], shares)
-        dims = self.dims(made)
-        spatial = dims[-1 - (len(x.shape) - 2) : -1]
+        made = self.add(name, layer, [x.source], shares)
+        spatial = self.dims(made)[-1 - (len(x.shape) - 2) : -1]
         # The output is new: where its channels are is a matter of layout again.
         return self.result(made, (x.shape[0], channels, *spatial), x.axes)
 
@@ -100,96 +90,63 @@ class Builder(Multiplier):
         self,
         name: str,
         type_name: str,
-        source: str,
         x: Value,
-        weight: Value,
-        bias: Value | None,
+        weights: tuple[Value, Weight],
         channels: int,
+        windows: Windows,
         **keys: object,
     ) -> Value:
         """Add a convolution in either direction, with its weight and bias counted once."""
-        own, apart = self._own_bias(weight, bias)
-        shares, name = self.owner(name, [weight, *([own] if own is not None else [])])
-        layer = make(type_name, use_bias=own is not None, **keys)
-        made = self._windowed(name, layer, source, x, channels, shares)
+        own, apart = self._own_bias(*weights)
+        shares, name = self.owner(name, [weights[0], *([own] if own is not None else [])])
+        layer = make(
+            type_name,
+            use_bias=own is not None,
+            strides=tuple(windows.strides),
+            padding=tuple(windows.pads),
+            dilations=_given(windows.dilations),
+            groups=windows.groups,
+            **keys,
+        )
+        made = self._windowed(name, layer, x, channels, shares)
         return made if apart is None else self._add_bias(name, made, apart, 1)
 
     def convolution(
-        self,
-        name: str,
-        x: Value,
-        weight: Value,
-        bias: Value | None = None,
-        *,
-        strides: Sequence[int],
-        pads: Pads,
-        dilations: Sequence[int] | None = None,
-        groups: int = 1,
-        padding: str | None = None,
+        self, name: str, x: Value, weight: Value, bias: Weight = None, *, windows: Windows
     ) -> Value:
-        """Return N x K x P x Q of N x C x H x W and a weight of K x C/groups x R x S.
-
-        `pads` has what is added before and after each spatial axis; `padding` may be "SAME"
-        or "VALID" instead, as TensorFlow has them.
-        """
-        k, seen, *window = weight.shape
-        source, x = self._image(x, len(window))
-        return self._filtered(
-            name,
-            "Convolution",
-            source,
-            x,
-            weight,
-            bias,
-            k,
-            filter=(*window, seen, k),
-            strides=tuple(strides),
-            padding=padding or tuple(pads),
-            dilations=tuple(dilations) if dilations else None,
-            groups=groups,
-        )
+        """Return N x K x P x Q of N x C x H x W and a weight of K x C/groups x R x S."""
+        k, seen, *taps = weight.shape
+        x, size = self._image(x, len(taps)), (*taps, seen, k)
+        return self._filtered(name, "Convolution", x, (weight, bias), k, windows, filter=size)
 
     def conv_transpose(
         self,
         name: str,
         x: Value,
         weight: Value,
-        bias: Value | None = None,
+        bias: Weight = None,
         *,
-        strides: Sequence[int],
-        pads: Pads,
-        dilations: Sequence[int] | None = None,
-        groups: int = 1,
+        windows: Windows,
         output_shape: Sequence[int],
     ) -> Value:
         """Return N x K x `output_shape` of N x C x P x Q and a weight of C x K/groups x R x S."""
-        channels_in, given, *window = weight.shape
-        k = given * groups
-        source, x = self._image(x, len(window))
+        channels_in, given, *taps = weight.shape
+        k = given * windows.groups
+        x = self._image(x, len(taps))
         return self._filtered(
             name,
             "Deconvolution",
-            source,
             x,
-            weight,
-            bias,
+            (weight, bias),
             k,
-            filter=(*window, given, channels_in),
-            strides=tuple(strides),
-            padding=tuple(self._fitting(x, window, strides, pads, dilations, output_shape)),
-            dilations=tuple(dilations) if dilations else None,
-            groups=groups,
+            replace(windows, pads=self._fitting(x, taps, windows, output_shape)),
+            filter=(*taps, given, channels_in),
             output_shape=(-1, *checked(output_shape), k),
         )
 
     @staticmethod
     def _fitting(
-        x: Value,
-        window: Sequence[int],
-        strides: Sequence[int],
-        pads: Pads,
-        dilations: Sequence[int] | None,
-        output_shape: Sequence[int],
+        x: Value, taps: Sequence[int], windows: Windows, output_shape: Sequence[int]
     ) -> Pads:
         """Return pads with which the convolution leads back from the output to the input.
 
@@ -198,200 +155,148 @@ class Builder(Multiplier):
         same for a smaller one.
         """
         fitted = []
-        steps = dilations or [1] * len(window)
-        for size, taps, stride, step, (before, after), output in zip(
-            x.shape[2:], window, strides, steps, pads, output_shape, strict=True
-        ):
-            span = (taps - 1) * step + 1
-            positions = (output + before + after - span) // stride + 1
-            if positions != size:
-                after = (size - 1) * stride + span - output - before
+        reach = windows.reach(x.shape[2:], taps)
+        axes = zip(reach, windows.strides, output_shape, windows.pads, strict=True)
+        for needed, stride, output, (before, after) in axes:
+            if not needed <= output + before + after < needed + stride:
+                after = needed - output - before
             fitted.append((before, max(after, 0)))
         return fitted
 
     def pool(
         self,
         name: str,
-        kind: str,
         x: Value,
-        *,
+        kind: str,
         window: Sequence[int],
-        strides: Sequence[int],
-        pads: Pads,
-        dilations: Sequence[int] | None = None,
+        windows: Windows,
+        *,
         ceil: bool = False,
     ) -> Value:
         """Return the maximum or the average of each window; `kind` is "max" or "average"."""
-        source, x = self._image(x, len(window))
-        layer = make(
-            "Pooling" if kind == "max" else "AvgPool",
-            ksize=tuple(window),
-            strides=tuple(strides),
-            padding=tuple(pads),
+        x = self._image(x, len(window))
+        layer = _pooling(
+            kind,
+            window,
+            windows.strides,
+            padding=tuple(windows.pads),
             rounding="ceil" if ceil else "floor",
-            dilations=tuple(dilations) if dilations else None,
+            dilations=_given(windows.dilations),
         )
-        return self._windowed(name, layer, source, x, x.shape[1])
+        return self._windowed(name, layer, x, x.shape[1])
 
-    def adaptive_pool(self, name: str, kind: str, x: Value, sizes: Sequence[int]) -> Value:
+    def adaptive_pool(self, name: str, x: Value, kind: str, sizes: Sequence[int]) -> Value:
         """Return an image of these spatial sizes, of windows that cover the whole.
 
         Where a size does not divide the input's, windows overlap.
         """
         sizes = checked(sizes)
-        source, x = self._image(x, len(sizes))
-        if tuple(sizes) == x.shape[2:]:
+        x = self._image(x, len(sizes))
+        whole = x.shape[2:]
+        if tuple(sizes) == whole:
             return x
-        if all(size == 1 for size in sizes):
-            layer = self._global(kind, x, source)
-        else:
-            strides = [have // size for have, size in zip(x.shape[2:], sizes, strict=True)]
+        if any(size > 1 for size in sizes):
+            strides = [have // size for have, size in zip(whole, sizes, strict=True)]
             if not all(strides):
-                raise OperatorError(
-                    f"a pooling from {format_shape(x.shape[2:])} to {format_shape(sizes)}"
-                )
+                texts = map(format_shape, (whole, sizes))
+                raise OperatorError(f"a pooling from {' to '.join(texts)}")
             window = [
                 have - (size - 1) * stride
-                for have, size, stride in zip(x.shape[2:], sizes, strides, strict=True)
+                for have, size, stride in zip(whole, sizes, strides, strict=True)
             ]
-            layer = make(
-                "Pooling" if kind == "max" else "AvgPool",
-                ksize=tuple(window),
-                strides=tuple(strides),
-                padding="VALID",
-            )
-        return self._windowed(name, layer, source, x, x.shape[1])
-
-    def _global(self, kind: str, x: Value, source: str) -> Layer:
-        if len(self.dims(source)) > len(x.shape) - 1:
+            layer = _pooling(kind, window, strides)
+        elif len(self.dims(x.source)) > len(x.shape) - 1:
             # What stands before the image belongs to the batch: a window says so.
-            whole = tuple(x.shape[2:])
-            return make(
-                "Pooling" if kind == "max" else "AvgPool",
-                ksize=whole,
-                strides=(1,) * len(whole),
-                padding="VALID",
-            )
-        return make("GlobalPooling", function="maximum" if kind == "max" else "average")
+            layer = _pooling(kind, whole, (1,) * len(whole))
+        else:
+            layer = make("GlobalPooling", function="maximum" if kind == "max" else "average")
+        return self._windowed(name, layer, x, x.shape[1])
 
     # Normalizations
 
     def _normalization(
-        self,
-        name: str,
-        source: str,
-        x: Value,
-        layer: Layer,
-        weights: Sequence[Value | None] = (),
+        self, name: str, x: Value, layer: Layer, weights: Sequence[Weight] = ()
     ) -> Value:
         own = [weight for weight in weights if weight is not None and not weight.is_constant]
         shares, name = self.owner(name, own)
-        made = self.add(name, layer, [source], shares)
+        made = self.add(name, layer, [x.source], shares)
         return self.result(made, x.shape, x.axes, x.moved)
 
-    def batch_norm(
-        self, name: str, x: Value, scale: Value | None = None, shift: Value | None = None
+    def _of_channels(
+        self, name: str, type_name: str, x: Value, weights: Sequence[Weight], **keys: object
     ) -> Value:
+        x = self._image(x)
+        layer = make(type_name, affine=any(map(_is_trainable, weights)), **keys)
+        return self._normalization(name, x, layer, weights)
+
+    def batch_norm(self, name: str, x: Value, scale: Weight = None, shift: Weight = None) -> Value:
         """Return channels (axis 1) normalized over the batch; scale and shift are parameters."""
-        source, x = self._image(x)
-        layer = make("BatchNorm", affine=_is_trainable(scale) or _is_trainable(shift))
-        return self._normalization(name, source, x, layer, (scale, shift))
+        return self._of_channels(name, "BatchNorm", x, (scale, shift))
 
     def instance_norm(
-        self, name: str, x: Value, scale: Value | None = None, shift: Value | None = None
+        self, name: str, x: Value, scale: Weight = None, shift: Weight = None
     ) -> Value:
         """Return each sample's channels (axis 1) normalized."""
-        source, x = self._image(x)
-        layer = make("InstanceNorm", affine=_is_trainable(scale) or _is_trainable(shift))
-        return self._normalization(name, source, x, layer, (scale, shift))
+        return self._of_channels(name, "InstanceNorm", x, (scale, shift))
 
     def group_norm(
-        self,
-        name: str,
-        x: Value,
-        groups: int,
-        scale: Value | None = None,
-        shift: Value | None = None,
+        self, name: str, x: Value, groups: int, scale: Weight = None, shift: Weight = None
     ) -> Value:
         """Return groups of channels (axis 1) normalized."""
-        source, x = self._image(x)
-        layer = make(
-            "GroupNorm", num_groups=groups, affine=_is_trainable(scale) or _is_trainable(shift)
-        )
-        return self._normalization(name, source, x, layer, (scale, shift))
+        return self._of_channels(name, "GroupNorm", x, (scale, shift), num_groups=groups)
 
     def layer_norm(
-        self,
-        name: str,
-        x: Value,
-        num_axes: int,
-        scale: Value | None = None,
-        shift: Value | None = None,
+        self, name: str, x: Value, num_axes: int, scale: Weight = None, shift: Weight = None
     ) -> Value:
         """Return the last `num_axes` axes normalized."""
-        layer = make(
-            "LayerNorm",
-            num_dims=num_axes,
-            affine=_is_trainable(scale),
-            bias_term=_is_trainable(shift) if _is_trainable(scale) else None,
-        )
+        affine = _is_trainable(scale)
+        bias = _is_trainable(shift) if affine else None
+        layer = make("LayerNorm", num_dims=num_axes, affine=affine, bias_term=bias)
         return self._over_last(name, x, num_axes, layer, (scale, shift))
 
-    def rms_norm(self, name: str, x: Value, num_axes: int, scale: Value | None = None) -> Value:
+    def rms_norm(self, name: str, x: Value, num_axes: int, scale: Weight = None) -> Value:
         """Return the last `num_axes` axes divided by their root mean square."""
         layer = make("RMSNorm", num_dims=num_axes, affine=_is_trainable(scale))
         return self._over_last(name, x, num_axes, layer, (scale,))
 
     def _over_last(
-        self,
-        name: str,
-        x: Value,
-        num_axes: int,
-        layer: Layer,
-        weights: Sequence[Value | None],
+        self, name: str, x: Value, num_axes: int, layer: Layer, weights: Sequence[Weight]
     ) -> Value:
         x = self.placed(x)
         last = list(range(len(x.shape) - num_axes, len(x.shape)))
         if x.batch_axis in last or last[0] < 0:
             raise OperatorError("it normalizes over the samples of the batch")
         order = [*(axis for axis in x.in_order() if axis not in last), *last]
-        source, x = self._with_order(x, order)
-        return self._normalization(name, source, x, layer, weights)
+        return self._normalization(name, self._with_order(x, order), layer, weights)
 
     def lrn(self, name: str, x: Value, size: int) -> Value:
         """Return local response normalization across channels (axis 1)."""
-        source, x = self._image(x)
-        return self._normalization(name, source, x, make("LRN", local_size=size))
+        return self._normalization(name, self._image(x), make("LRN", local_size=size))
 
     def normalize(self, name: str, x: Value, axis: int) -> Value:
         """Return the elements along an axis brought to a length of 1."""
-        source, x = self._last(x, x.axis(axis))
-        return self._normalization(name, source, x, make("L2Norm"))
+        return self._normalization(name, self._last(x, x.axis(axis)), make("L2Norm"))
 
     def scale(
-        self, name: str, x: Value, scale: Value, shift: Value | None = None, *, axis: int = 1
+        self, name: str, x: Value, scale: Value, shift: Weight = None, *, axis: int = 1
     ) -> Value:
         """Return x times a parameter of each element of `axis`, and plus another."""
         at = x.axis(axis)
         fits = scale.shape == (x.shape[at],) and _is_trainable(scale)
         if not fits or at == x.batch_axis:
             return self._scale_widely(name, x, scale, shift, at)
-        source, x = self._last(x, at)
         layer = make("Scale", bias_term=shift is not None)
-        return self._normalization(name, source, x, layer, (scale, shift))
+        return self._normalization(name, self._last(x, at), layer, (scale, shift))
 
-    def _scale_widely(
-        self, name: str, x: Value, scale: Value, shift: Value | None, axis: int
-    ) -> Value:
+    def _scale_widely(self, name: str, x: Value, scale: Value, shift: Weight, axis: int) -> Value:
         """Scale by a tensor that covers several axes, beginning with `axis`."""
 
         def spread(value: Value) -> Value:
-            ones = len(x.shape) - axis - len(value.shape)
+            rank = len(value.shape)
+            ones = len(x.shape) - axis - rank
             if ones < 0:
                 raise OperatorError(f"a scale of {format_shape(value.shape)}")
-            return self.unsqueeze(
-                name, value, list(range(len(value.shape), len(value.shape) + ones))
-            )
+            return self.unsqueeze(name, value, list(range(rank, rank + ones)))
 
         result = self.elementwise(name, "product", [x, spread(scale)])
         if shift is not None:
@@ -402,8 +307,7 @@ class Builder(Multiplier):
 
     def _as_it_is(self, name: str, layer: Layer, x: Value) -> Value:
         x = self.placed(x)
-        assert x.layer is not None
-        made = self.add(name, layer, [x.layer])
+        made = self.add(name, layer, [x.source])
         return self.result(made, x.shape, x.axes, x.moved, x.summed)
 
     def activation(self, name: str, function: str, x: Value) -> Value:
@@ -423,13 +327,8 @@ class Builder(Multiplier):
     def prelu(self, name: str, x: Value, weight: Value) -> Value:
         """Return a rectifier with a trained slope for all, or for each channel (axis 1)."""
         count = prod(weight.shape)
-        if count == 1 or len(x.shape) < 2:
-            x = self.placed(x)
-            assert x.layer is not None
-            source = x.layer
-        else:
-            source, x = self._last(x, 1)
-        return self._normalization(name, source, x, make("PReLU", shared=count == 1), (weight,))
+        x = self.placed(x) if count == 1 or len(x.shape) < 2 else self._last(x, 1)
+        return self._normalization(name, x, make("PReLU", shared=count == 1), (weight,))
 
     def softmax(self, name: str, x: Value, axis: int) -> Value:
         """Return scores made probabilities along an axis."""
@@ -438,15 +337,11 @@ class Builder(Multiplier):
         if at == x.batch_axis:
             raise OperatorError("a softmax over the samples of the batch")
         if not x.axes[at]:
-            source, x = self._last(x, at)
-        else:
-            assert x.layer is not None
-            source = x.layer
+            x = self._last(x, at)
         (dim,) = x.axes[at]
         last = len(x.dims)
         layer = make("Softmax", dim=None if last == 1 else (-1 if dim == last else dim))
-        made = self.add(name, layer, [source])
-        return self.result(made, x.shape, x.axes, x.moved)
+        return self._normalization(name, x, layer)
 
     def elementwise(self, name: str, function: str, values: Sequence[Value]) -> Value:
         """Return a function of one element of each, axes of 1 repeated as NumPy does."""
@@ -474,8 +369,8 @@ class Builder(Multiplier):
         return self._judge(name, make("Accuracy"), scores, labels)
 
     def _judge(self, name: str, layer: Layer, scores: Value, labels: Value | None) -> Value:
-        placed = [self.placed(each) for each in (scores, labels) if each is not None]
-        made = self.add(name, layer, [str(each.layer) for each in placed])
+        placed = [self.placed(value) for value in (scores, labels) if value is not None]
+        made = self.add(name, layer, [value.source for value in placed])
         return self.result(made, (self.traced,), [(BATCH,)])
 
     def unknown(
@@ -490,22 +385,26 @@ class Builder(Multiplier):
         fitting = [i for i, size in enumerate(sizes) if size % self.traced == 0]
         own = [i for i in fitting if sizes[i] == self.traced]
         at = next(iter(own or fitting), None) if batched else None
-        dims, axes = [], []
-        for axis, size in enumerate(sizes):
-            group: Group = ()
-            if axis == at:
-                group = (BATCH,)
-                size //= self.traced
-            elif batched and size == self.traced:
-                size = self.batch  # samples against samples
-            if axis != at or size > 1:
-                dims.append(size)
-                group = (*group, len(dims))
-            axes.append(group)
+        # What is as large as the batch, and is not the batch, is samples against samples.
+        whole = [
+            self.batch if batched and axis != at and size == self.traced else size
+            for axis, size in enumerate(sizes)
+        ]
+        axes, dims = self._laid_out(whole, at, range(len(sizes)))
         layer = make("Unknown", operator=operator, output_shape=(-1, *(dims or [1])))
-        made = self.add(name, layer, [str(value.layer) for value in placed])
+        made = self.add(name, layer, [value.source for value in placed])
         return self.result(made, sizes, axes, summed=batched and at is None)
 
 
-def _is_trainable(value: Value | None) -> bool:
+def _is_trainable(value: Weight) -> bool:
     return value is not None and not value.is_constant
+
+
+def _given(numbers: Sequence[int] | None) -> tuple[int, ...] | None:
+    return tuple(numbers) if numbers else None
+
+
+def _pooling(kind: str, taps: Sequence[int], strides: Sequence[int], **keys: object) -> Layer:
+    type_name = "Pooling" if kind == "max" else "AvgPool"
+    keys = {"padding": "VALID", **keys}
+    return make(type_name, ksize=tuple(taps), strides=tuple(strides), **keys)

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from paleo.importers.base import OperatorError
-from paleo.importers.layout import BATCH, Group, Tensor, Value
-from paleo.layers import Layer, ShapeError
-from paleo.layers.base import LAYERS
-from paleo.netspec import LayerSpec, NetSpec
-from paleo.tensor import Shape, format_shape
-from paleo.values import MAX_SIZE
+import numpy as np
 
-__all__ = ["Placer", "Wanted", "broadcast", "checked", "held", "make"]
+from paleo.core.checks import MAX_SIZE
+from paleo.core.tensor import Shape, format_shape
+from paleo.net.importers.base import OperatorError, free_name
+from paleo.net.importers.builder.layout import BATCH, Group, Tensor, Value
+from paleo.net.layers import Layer, ShapeError
+from paleo.net.layers.base import LAYERS
+from paleo.net.layers.reshape import Reshape
+from paleo.net.spec import LayerSpec, NetSpec
 
 #: A dimension of a layer, or None for one of size 1 that is to be put there.
 Wanted = int | None
@@ -47,11 +48,10 @@ def make(type_name: str, **values: object) -> Layer:
 class Placer:
     """The layers of a net in the making; `batch` is what its inputs will have."""
 
-    def __init__(self, name: str, file: str | None, batch: int, source: str = "") -> None:
+    def __init__(self, name: str, file: str | None, batch: int) -> None:
         self.name = name
         self.file = file
         self.batch = batch
-        self.source = source
         #: The batch at which shapes are traced: that of the first input.
         self.traced = batch
         self._entries: dict[str, _Entry] = {}
@@ -65,12 +65,7 @@ class Placer:
     def unique(self, name: str) -> str:
         """Return a legal layer name, as near to this one as no other layer has it."""
         parts = [part for part in name.replace("@", "_").split("/") if part]
-        base = "/".join(parts) or "layer"
-        found, number = base, 1
-        while found in self._entries:
-            number += 1
-            found = f"{base}_{number}"
-        return found
+        return free_name("/".join(parts) or "layer", self._entries)
 
     def add(
         self, name: str, layer: Layer, parents: Sequence[str], shares: str | None = None
@@ -112,6 +107,10 @@ class Placer:
             version=0 if entry.moved_to is None else 1,
         )
 
+    def view(self, name: str, layer: str, dims: Sequence[int]) -> str:
+        """Make a layer that gives the dimensions of another other sizes."""
+        return self.add(f"{name}_view", make("Reshape", output_shape=(-1, *dims)), [layer])
+
     def current(self, value: Value) -> Value:
         """Return a value whose axes hold for the layer as it is now."""
         if value.layer is None:
@@ -141,17 +140,11 @@ class Placer:
         tensor = value.tensor
         if value.layer is not None or tensor is None:
             return value
-        known = self._tensors.get(tensor.identity)
-        if known is None:
-            known = self._hold(tensor)
-            self._tensors[tensor.identity] = known
+        known = self._tensors.get(tensor.identity) or self._hold(tensor)
+        self._tensors[tensor.identity] = known
         if known.dims == value.dims:
             return replace(value, layer=known.layer, tensor=None)
-        assert known.layer is not None
-        sizes = [-1, *value.dims] if value.dims else [-1, 1]
-        reshaped = self.add(
-            f"{known.layer}_view", make("Reshape", output_shape=tuple(sizes)), [known.layer]
-        )
+        reshaped = self.view(known.source, known.source, value.dims or (1,))
         return replace(value, layer=reshaped, tensor=None, dims=self.dims(reshaped))
 
     def _hold(self, tensor: Tensor) -> Value:
@@ -169,11 +162,11 @@ class Placer:
         if tensor.cut is None:
             return known
         axis, begin, size, step = tensor.cut
-        assert known.layer is not None
         (dim,) = known.axes[axis]
         part = make("Slice", dim=dim, begin=begin, size=size, step=step)
         shape = (*tensor.shape[:axis], size, *tensor.shape[axis + 1 :])
-        return self.result(self.add(f"{known.layer}_part", part, [known.layer]), shape, known.axes)
+        made = self.add(f"{known.source}_part", part, [known.source])
+        return self.result(made, shape, known.axes)
 
     def owner(self, name: str, weights: Sequence[Value]) -> tuple[str | None, str]:
         """Return the layer that the first weight belongs to, if it has one, and a free name.
@@ -182,10 +175,7 @@ class Placer:
         the others.
         """
         name = self.unique(name)
-        first = next(iter(weights), None)
-        shares = None
-        if first is not None:
-            shares = self._owner_of(first)
+        shares = self._owner_of(weights[0]) if weights else None
         if shares is None:
             for weight in weights:
                 if weight.tensor is not None:
@@ -218,10 +208,9 @@ class Placer:
         None stands for a dimension of 1. With `sizes`, dimensions of 1 are repeated to
         these. Dimensions that are not wanted must be of size 1.
         """
-        assert value.layer is not None
         order = tuple(wanted)
-        entry = self._entries[value.layer]
-        layer = value.layer
+        layer = value.source
+        entry = self._entries[layer]
         if order != tuple(range(1, len(value.dims) + 1)):
             key = (layer, order, value.moved is not None)
             known = self._arranged.get(key)
@@ -235,24 +224,21 @@ class Placer:
         return layer
 
     def _arrange(self, value: Value, order: tuple[Wanted, ...], entry: _Entry) -> str:
-        assert value.layer is not None
         target = tuple(1 if dim is None else value.dims[dim - 1] for dim in order)
         kept = [dim for dim in order if dim is not None]
         if prod(target) != prod(value.dims):
             raise OperatorError("its input has more dimensions than it can take")
         large = [dim for dim in kept if value.dims[dim - 1] > 1]
-        layer, dims = value.layer, value.dims
+        layer, dims = value.source, value.dims
         if large != sorted(large) and value.moved is not None:
             rest = [dim for dim in range(1, len(dims) + 1) if dim not in kept]
-            perm = (0, *kept, *rest)
-            layer = self.add(value.moved, make("Transpose", perm=perm), [layer])
+            layer = self.add(value.moved, make("Transpose", perm=(0, *kept, *rest)), [layer])
             dims = self.dims(layer)
         elif len(kept) == len(order) == len(dims) and self._reorder(entry, kept):
             return layer
         if dims == target:
             return layer
-        shape = (-1, *target) if target else (-1, 1)
-        return self.add(f"{value.layer}_view", make("Reshape", output_shape=shape), [layer])
+        return self.view(value.source, layer, target or (1,))
 
     def _reorder(self, entry: _Entry, order: list[int]) -> bool:
         """Give a layer whose layout is ours to choose the order that its first reader needs."""
@@ -261,7 +247,7 @@ class Placer:
         sizes = [int(entry.shape[dim]) for dim in order]
         if entry.layer.is_input:
             entry.layer = make("Input", tensor=(self.batch, *sizes))
-        elif entry.layer.type_name == "Reshape":
+        elif isinstance(entry.layer, Reshape):
             entry.layer = make("Reshape", output_shape=(-1, *sizes))
         else:
             return False
@@ -292,7 +278,7 @@ class Placer:
             for name in names
             for entry in [self._entries[name]]
         )
-        return NetSpec(self.name, layers, self.file, self.source)
+        return NetSpec(self.name, layers, self.file)
 
 
 def checked(shape: Sequence[int]) -> tuple[int, ...]:
@@ -306,13 +292,10 @@ def checked(shape: Sequence[int]) -> tuple[int, ...]:
 
 def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """Return the shape of both together, as NumPy has it; raises OperatorError."""
-    rank = max(len(a), len(b))
-    one = (1,) * (rank - len(a)) + a
-    other = (1,) * (rank - len(b)) + b
-    for x, y in zip(one, other, strict=True):
-        if x != y and 1 not in (x, y):
-            raise OperatorError(f"{format_shape(a)} and {format_shape(b)} do not go together")
-    return tuple(y if x == 1 else x for x, y in zip(one, other, strict=True))
+    try:
+        return np.broadcast_shapes(a, b)
+    except ValueError:
+        raise OperatorError(f"{format_shape(a)} and {format_shape(b)} do not go together") from None
 
 
 def held(tensor: Tensor, shape: tuple[int, ...]) -> Value:

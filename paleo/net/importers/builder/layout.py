@@ -9,29 +9,28 @@ Paleo, and a true one is found when somebody needs the elements in another order
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
-from paleo.importers.base import OperatorError
-from paleo.tensor import format_shape
-
-__all__ = [
-    "BATCH",
-    "Block",
-    "Group",
-    "Regrouped",
-    "Tensor",
-    "Value",
-    "before_and_after",
-    "regroup",
-]
+from paleo.core.frozen import dataclass
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
 
 #: The number of the batch among the dimensions of a Paleo layer.
 BATCH = 0
 
 Group = tuple[int, ...]
 Block = tuple[Group, tuple[int, ...], tuple[int, ...]]
+
+
+def axis_in(shape: tuple[int, ...], number: int, key: str | None = None) -> int:
+    """Return an axis counted from 0; raises OperatorError, of this key, if there is none."""
+    rank = len(shape)
+    if not -rank <= number < rank:
+        raise OperatorError(f"there is no axis {number} in {format_shape(shape) or 1}", key)
+    return number % rank
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,12 @@ class Value:
     version: int = 0
 
     @property
+    def source(self) -> str:
+        """The layer that gives it, which must have been made."""
+        assert self.layer is not None
+        return self.layer
+
+    @property
     def batched(self) -> bool:
         """Whether it has a part for each sample."""
         return self.summed or self.batch_axis is not None
@@ -95,12 +100,9 @@ class Value:
         order = [dim for group in self.axes for dim in group if dim != BATCH]
         return order == sorted(order)
 
-    def axis(self, number: int) -> int:
-        """Return an axis counted from 0; raises OperatorError if there is none."""
-        rank = len(self.shape)
-        if not -rank <= number < rank:
-            raise OperatorError(f"there is no axis {number} in {format_shape(self.shape)}")
-        return number % rank
+    def axis(self, number: int, key: str = "axis") -> int:
+        """Return an axis counted from 0; raises OperatorError, of this key, if there is none."""
+        return axis_in(self.shape, number, key)
 
     def owner(self, dim: int) -> int | None:
         """Return the axis that a dimension of the layer belongs to."""
@@ -128,43 +130,65 @@ class Value:
         return replace(self, axes=tuple(axes), shape=tuple(shape))
 
 
+#: A parameter that a layer may have or not.
+Weight = Value | None
+Pads = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """How windows step over an image, by spatial axis, and its channels' groups.
+
+    `pads` has what is added before and after each axis.
+    """
+
+    strides: Sequence[int]
+    pads: Pads
+    dilations: Sequence[int] | None = None
+    groups: int = 1
+
+    def spans(self, taps: Sequence[int]) -> list[int]:
+        """Return how many elements windows of so many taps reach over."""
+        steps = self.dilations or [1] * len(taps)
+        return [(count - 1) * step + 1 for count, step in zip(taps, steps, strict=True)]
+
+    def reach(self, sizes: Sequence[int], taps: Sequence[int]) -> list[int]:
+        """Return how many elements so many windows of so many taps reach over, padding too."""
+        axes = zip(sizes, self.strides, self.spans(taps), strict=True)
+        return [(size - 1) * stride + span for size, stride, span in axes]
+
+
+def symmetric(pads: Sequence[int]) -> Pads:
+    """Return the pads of axes that have as much before as after."""
+    return [(pad, pad) for pad in pads]
+
+
 def before_and_after(group: Group) -> tuple[Group, Group]:
     """Split the group of the batch's axis into what is before and after the batch."""
     at = group.index(BATCH)
     return group[:at], group[at + 1 :]
 
 
-@dataclass(frozen=True)
-class Regrouped:
-    """How a reshape goes in Paleo: blocks of dimensions that are merged and split.
-
-    Each block is (dimensions in the source's order, sizes that they become, the axes of the
-    result that these are); `batch_axis` is that of the result.
-    """
-
-    blocks: tuple[Block, ...]
-    batch_axis: int | None
-
-
-def regroup(value: Value, shape: tuple[int, ...], batch: int) -> Regrouped:
+def regroup(
+    value: Value, shape: tuple[int, ...], batch: int
+) -> tuple[tuple[Block, ...], int | None]:
     """Return how a value becomes a tensor of another shape of as many elements.
 
-    `batch` is the traced batch. Raises OperatorError if it would be torn apart.
+    These are blocks of dimensions that are merged and split, each (dimensions in the source's
+    order, sizes that they become, the axes of the result that these are), and the axis of the
+    batch. `batch` is the traced batch. Raises OperatorError if the value would be torn apart.
     """
     sizes = (batch, *value.dims)
     atoms = [(dim, sizes[dim]) for group in value.axes for dim in group]
     if value.batch_axis is None:
-        return Regrouped(_blocks(atoms, [(size, i) for i, size in enumerate(shape)]), None)
+        return _blocks(atoms, [(size, i) for i, size in enumerate(shape)]), None
     at = next(i for i, (dim, _) in enumerate(atoms) if dim == BATCH)
     ahead = prod(size for _, size in atoms[:at])
     axis, before, after = _find_batch(value, shape, ahead, batch)
-    front = [(size, i) for i, size in enumerate(shape[:axis])]
-    back = [(size, i) for i, size in enumerate(shape[axis + 1 :], start=axis + 1)]
-    blocks = (
-        *_blocks(atoms[:at], [*front, *([(before, axis)] if before > 1 else [])]),
-        *_blocks(atoms[at + 1 :], [*([(after, axis)] if after > 1 else []), *back]),
-    )
-    return Regrouped(blocks, axis)
+    targets = [(size, i) for i, size in enumerate(shape)]
+    front = [*targets[:axis], *([(before, axis)] if before > 1 else [])]
+    back = [*([(after, axis)] if after > 1 else []), *targets[axis + 1 :]]
+    return (*_blocks(atoms[:at], front), *_blocks(atoms[at + 1 :], back)), axis
 
 
 def _find_batch(
@@ -198,32 +222,18 @@ def _find_batch(
 def _blocks(atoms: list[tuple[int, int]], targets: list[tuple[int, int]]) -> tuple[Block, ...]:
     """Match runs of (dimension, size) with runs of (size, axis) of equal products."""
     blocks = []
-    i = j = 0
-    while i < len(atoms) or j < len(targets):
-        dims, sizes, axes = [], [], []
-        have = want = 1
-        if i < len(atoms):
-            dims.append(atoms[i][0])
-            have = atoms[i][1]
-            i += 1
-        if j < len(targets) and (have > 1 or not dims):
-            sizes.append(targets[j][0])
-            axes.append(targets[j][1])
-            want = targets[j][0]
-            j += 1
-        while have != want:
-            if have < want:
-                if i == len(atoms):
-                    raise OperatorError("a reshape that does not keep samples together")
-                dims.append(atoms[i][0])
-                have *= atoms[i][1]
-                i += 1
-            else:
-                if j == len(targets):
-                    raise OperatorError("a reshape that does not keep samples together")
-                sizes.append(targets[j][0])
-                axes.append(targets[j][1])
-                want *= targets[j][0]
-                j += 1
-        blocks.append((tuple(dims), tuple(sizes), tuple(axes)))
+    left, right = deque(atoms), deque(targets)
+    while left or right:
+        merged = [left.popleft()] if left else []
+        split = [right.popleft()] if right and (not merged or merged[0][1] > 1) else []
+        while True:
+            have, want = prod(size for _, size in merged), prod(size for size, _ in split)
+            if have == want:
+                break
+            waiting, run = (left, merged) if have < want else (right, split)
+            if not waiting:
+                raise OperatorError("a reshape that does not keep samples together")
+            run.append(waiting.popleft())
+        dims = tuple(dim for dim, _ in merged)
+        blocks.append((dims, tuple(size for size, _ in split), tuple(axis for _, axis in split)))
     return tuple(blocks)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from math import prod
 from string import ascii_letters
 
-from paleo.importers.base import OperatorError
-from paleo.importers.layout import BATCH, Value, before_and_after
-from paleo.importers.placing import Wanted, broadcast, make
-from paleo.importers.shaping import Shaper
-from paleo.tensor import format_shape
-
-__all__ = ["Multiplier"]
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layers import Wanted, broadcast, make
+from paleo.net.importers.builder.layout import BATCH, Group, Value, before_and_after
+from paleo.net.importers.builder.reshape import Shaper
+from paleo.net.layers import Layer
 
 
 class Multiplier(Shaper):
@@ -76,10 +75,11 @@ class Multiplier(Shaper):
             and (x.moved is None or len(features) == 1)
             and all(x.axes[axis] or x.shape[axis] == 1 for axis in (*rows, *features))
         ):
-            source, placed = str(x.layer), x
+            placed = x
         else:
             order = [axis for axis in order if axis in rows]
-            source, placed = self._with_order(x, [*order, *features])
+            placed = self._with_order(x, [*order, *features])
+        source = placed.source
         bias, lost = self._own_bias(weight, bias)
         shares, name = self.owner(name, [weight, *([bias] if bias is not None else [])])
         taken = sum(1 for axis in features for _ in placed.axes[axis])
@@ -114,9 +114,8 @@ class Multiplier(Shaper):
             return self._inner_product(name, x, [len(x.shape) - 1], b, None, b.shape[1])
         if self._is_weight(a) and b.batched:
             x = self.placed(b)
-            rank = len(x.shape)
-            made = self._inner_product(name, x, [rank - 2], a, None, a.shape[0])
-            return self.transpose(name, made, [*range(rank - 2), rank - 1, rank - 2], free=True)
+            made = self._inner_product(name, x, [len(x.shape) - 2], a, None, a.shape[0])
+            return self.turned(name, made, free=True)
         return self._multiply(name, self.placed(a), self.placed(b))
 
     @staticmethod
@@ -131,39 +130,30 @@ class Multiplier(Shaper):
         batch = self._common_axis([a, b], rank)
         if batch is not None and batch >= rank - 2:
             return self._multiply_samples(name, a, b, shape)
-        front = self._front([a, b], rank, batch, rank - 2)
+        front = self._front([a, b], batch, rank - 2)
         # What neither has needs no dimension.
         both = zip(front, self._lead(a, rank, front), self._lead(b, rank, front), strict=True)
         front = [item for item, *dims in both if dims != [None, None]]
         sources, flags = [], []
         for each in (a, b):
             lead = self._lead(each, rank, front)
-            rows, columns = len(each.shape) - 2, len(each.shape) - 1
-            turned = [*lead, *self._one(each, columns), *self._one(each, rows)]
-            flags.append(turned == list(range(1, len(each.dims) + 1)))
-            plain = [*lead, *self._one(each, rows), *self._one(each, columns)]
-            flags[-1] = flags[-1] and plain != turned
+            rows, columns = self._one(each, -2), self._one(each, -1)
+            plain, turned = [*lead, *rows, *columns], [*lead, *columns, *rows]
+            flags.append(plain != turned and turned == list(range(1, len(each.dims) + 1)))
             wanted = turned if flags[-1] else plain
             while wanted[0] is None and len(wanted) > 2:
                 wanted = wanted[1:]
             sources.append(self.arranged(each, wanted))
         layer = make("MatMul", transpose_a=flags[0], transpose_b=flags[1])
-        made = self.add(name, layer, self._at_least_two(sources))
+        made = self.add(name, layer, [self._at_least_two(source) for source in sources])
         axes = self._axes_of(front, rank - 2, batch)
         last = len(self.dims(made))
         return self.result(made, shape, [*axes, (last - 1,), (last,)])
 
-    def _at_least_two(self, sources: Sequence[str]) -> list[str]:
-        """Return layers with two dimensions besides the batch at least."""
-        found = []
-        for source in sources:
-            dims = self.dims(source)
-            if len(dims) < 2:
-                source = self.add(
-                    f"{source}_view", make("Reshape", output_shape=(-1, 1, *dims)), [source]
-                )
-            found.append(source)
-        return found
+    def _at_least_two(self, source: str) -> str:
+        """Return a layer with two dimensions besides the batch at least."""
+        dims = self.dims(source)
+        return self.view(source, source, (1, *dims)) if len(dims) < 2 else source
 
     def _multiply_samples(self, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
         """Multiply samples, which are the rows of `a`, with a matrix that all share."""
@@ -188,20 +178,17 @@ class Multiplier(Shaper):
             right = "".join(sorted(letter for letter, count in counts.items() if count == 1))
         if any(len(set(term)) < len(term) for term in (*terms, right)):
             raise OperatorError(f'an equation that repeats a letter in a term: "{equation}"')
-        for term, value in zip(terms, values, strict=True):
+        pairs = list(zip(terms, values, strict=True))
+        for term, value in pairs:
             if len(term) != len(value.shape):
                 raise OperatorError(f'"{term}" for {format_shape(value.shape)}')
-        letters = {
-            term[value.batch_axis]
-            for term, value in zip(terms, values, strict=True)
-            if value.batch_axis is not None
-        }
+        letters = {term[value.batch_axis] for term, value in pairs if value.batch_axis is not None}
         if len(letters) != 1 or next(iter(letters)) not in right:
             raise OperatorError("an equation that sums or multiplies the samples of the batch")
         (batch,) = letters
         sizes = {
             letter: size
-            for term, value in zip(terms, values, strict=True)
+            for term, value in pairs
             for letter, size in zip(term, value.shape, strict=True)
             if size > 1
         }
@@ -229,26 +216,13 @@ class Multiplier(Shaper):
                     text, beside = text + more, beside | set(more)
             sources.append(self.arranged(value, wanted or [None]))
             written.append(text)
-        rest = "".join(
-            "".join(each for each in (ahead, behind) if each in beside)
-            if letter == batch
-            else letter
-            for letter in right
-        )
+        rest = right.replace(batch, "".join(x for x in (ahead, behind) if x in beside))
         equation = f"{','.join(written)}->{batch}{rest}"
         made = self.add(name, make("Einsum", equation=equation), sources)
-        together = max(
-            value.shape[value.batch_axis] for value in placed if value.batch_axis is not None
-        )
-        shape = [together if letter == batch else sizes.get(letter, 1) for letter in right]
-        place = {letter: i for i, letter in enumerate(rest, start=1)}
-        outer = (
-            *[place[each] for each in ahead if each in beside],
-            BATCH,
-            *[place[each] for each in behind if each in beside],
-        )
-        axes = [outer if letter == batch else (place[letter],) for letter in right]
-        return self.result(made, shape, axes)
+        place: dict[str, Group] = {letter: (i,) for i, letter in enumerate(rest, start=1)}
+        place[batch] = (*place.get(ahead, ()), BATCH, *place.get(behind, ()))
+        shape = [sizes.get(letter, 1) for letter in right]
+        return self.result(made, shape, [place[letter] for letter in right])
 
     def _einsum_product(
         self, name: str, terms: list[str], right: str, values: Sequence[Value], at: int
@@ -266,8 +240,7 @@ class Multiplier(Shaper):
             return None
         sizes = [weight.shape[own.index(letter)] for letter in outer]
         made = self._inner_product(name, x, features, weight, None, prod(sizes))
-        shape = made.shape[:-1]
-        made = self.reshape(f"{name}_parts", made, (*shape, *sizes))
+        made = self.reshape(f"{name}_parts", made, (*made.shape[:-1], *sizes))
         result = rest + outer
         return self.transpose(name, made, [result.index(letter) for letter in right], free=True)
 
@@ -278,12 +251,10 @@ class Multiplier(Shaper):
             if len(each.shape) < 3:
                 raise OperatorError(f"attention over {format_shape(each.shape)}")
             each = self.placed(self._unbatched(each, len(q.shape), q.batch_axis))
-            source, placed = self._with_order(each, list(range(len(each.shape))))
-            dims = self.dims(source)
+            placed = self._with_order(each, list(range(len(each.shape))))
+            source, dims = placed.source, self.dims(placed.source)
             if len(dims) == 2:
-                source = self.add(
-                    f"{source}_view", make("Reshape", output_shape=(-1, 1, *dims)), [source]
-                )
+                source = self.view(source, source, (1, *dims))
                 moved = [tuple(d + 1 if d else d for d in group) for group in placed.axes]
                 placed = self.result(source, placed.shape, moved)
             sources.append(source)
@@ -298,9 +269,7 @@ class Multiplier(Shaper):
         indices = self.placed(indices)
         shares, name = self.owner(name, [weight])
         layer = make("Embedding", num_embeddings=weight.shape[0], num_outputs=weight.shape[1])
-        assert indices.layer is not None
-        source = indices.layer
-        made = self.add(name, layer, [source], shares)
+        made = self.add(name, layer, [indices.source], shares)
         last = (len(self.dims(made)),)
         shape = (*indices.shape, weight.shape[1])
         return self.result(made, shape, [*indices.axes, last], indices.moved)
@@ -308,20 +277,15 @@ class Multiplier(Shaper):
     def recurrent(
         self,
         name: str,
-        kind: str,
+        layer: Layer,
         x: Value,
         weights: Sequence[Value],
         *,
-        hidden: int,
-        layers: int = 1,
-        bidirectional: bool = False,
-        biases: int = 2,
         batch_first: bool = False,
-        projection: int = 0,
     ) -> Value:
         """Return the outputs of all steps, T x N x directions H or with the batch first.
 
-        `weights` are all of its parameters, `biases` the bias vectors of each gate.
+        `weights` are all of the recurrent layer's parameters.
         """
         if len(x.shape) != 3:
             raise OperatorError(f"its input must have three axes, got {format_shape(x.shape)}")
@@ -329,20 +293,10 @@ class Multiplier(Shaper):
         x = self.placed(x)
         if x.batched and x.axes[batch] != (BATCH,):
             raise OperatorError("the batch is not where a sequence has it")
-        source, placed = self._with_order(x, [steps, 2])
+        placed = self._with_order(x, [steps, 2])
         shares, name = self.owner(name, weights)
-        layer = make(
-            kind,
-            num_outputs=hidden,
-            num_layers=layers,
-            bidirectional=bidirectional,
-            num_biases=biases,
-            projection=projection if kind == "LSTM" else None,
-        )
-        made = self.add(name, layer, [source], shares)
-        shape = [0, 0, self.dims(made)[-1]]
-        shape[batch], shape[steps] = x.shape[batch], x.shape[steps]
-        return self.result(made, shape, placed.axes)
+        made = self.add(name, layer, [placed.source], shares)
+        return self.result(made, (*x.shape[:2], self.dims(made)[-1]), placed.axes)
 
 
 def _is_unheld(value: Value) -> bool:

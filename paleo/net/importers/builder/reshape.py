@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
 
-from paleo.importers.aligning import Aligner
-from paleo.importers.base import OperatorError
-from paleo.importers.layout import BATCH, Group, Value, before_and_after, regroup
-from paleo.importers.placing import Wanted, checked, held, make
-from paleo.tensor import format_shape
-
-__all__ = ["Shaper"]
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.broadcast import Aligner
+from paleo.net.importers.builder.layers import Wanted, checked, held, make
+from paleo.net.importers.builder.layout import BATCH, Group, Value, before_and_after, regroup
 
 
 class Shaper(Aligner):
@@ -26,16 +25,18 @@ class Shaper(Aligner):
         at = first.axis(axis)
         rank = len(first.shape)
         for value in values:
-            if len(value.shape) != rank:
-                raise OperatorError(
-                    f"{format_shape(first.shape)} and {format_shape(value.shape)} joined"
-                )
+            if len(value.shape) != rank or any(
+                have != wanted and i != at
+                for i, (have, wanted) in enumerate(zip(value.shape, first.shape, strict=True))
+            ):
+                both = f"{format_shape(first.shape)} and {format_shape(value.shape)}"
+                raise OperatorError(f"its inputs do not fit along axis {at}: {both}")
         shape = list(first.shape)
         shape[at] = sum(value.shape[at] for value in values)
-        if all(value.is_constant for value in values):
-            return self.constant(shape)
         if len(values) == 1:
             return first
+        if all(value.is_constant for value in values):
+            return self.constant(shape)
         batch = self._common_axis(values, rank)
         if at == batch:
             return self._concat_samples(name, values, at, shape)
@@ -55,8 +56,7 @@ class Shaper(Aligner):
             ]
             sources.append(self.arranged(now, wanted, sizes))
         dim = items.index((at, "whole")) + 1
-        layer = make("Concatenate", dim=None if dim == len(items) else dim)
-        made = self.add(name, layer, sources)
+        made = self.add(name, make("Concatenate", dim=None if dim == len(items) else dim), sources)
         moved = main.moved if sources[placed.index(main)] == main.layer else None
         return self.result(made, shape, self._axes_of(items, rank, batch), moved)
 
@@ -64,23 +64,23 @@ class Shaper(Aligner):
         self, name: str, values: Sequence[Value], axis: int, shape: Sequence[int]
     ) -> Value:
         """Join batches: each sample then has several parts, as a dimension of its own."""
-        sources, groups = [], None
+        sources = []
+        axes: list[Group] = []
         for value in values:
             x = self.placed(value)
             if not x.batched or x.axes[axis] != (BATCH,):
                 raise OperatorError("it adds samples to the batch")
             order = [a for a in range(len(x.shape)) if a != axis]
             wanted: list[Wanted] = [None]
-            axes: list[Group] = [()] * len(x.shape)
+            axes = [()] * len(x.shape)
             axes[axis] = (1, BATCH)
             for a in order:
                 dims = self._one(x, a)
                 axes[a] = tuple(range(len(wanted) + 1, len(wanted) + 1 + len(dims)))
                 wanted += dims
             sources.append(self.arranged(x, wanted))
-            groups = axes
         made = self.add(name, make("Concatenate", dim=1), sources)
-        return self.result(made, shape, groups or [])
+        return self.result(made, shape, axes)
 
     def slice(self, name: str, x: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
         """Return some elements along an axis; this costs nothing."""
@@ -107,8 +107,7 @@ class Shaper(Aligner):
         layer = make(
             "Slice", dim=-1 if dim == len(x.dims) else dim, begin=begin, size=count, step=step
         )
-        assert x.layer is not None
-        made = self.add(name, layer, [x.layer])
+        made = self.add(name, layer, [x.source])
         return self.result(made, shape, x.axes, x.moved, x.summed)
 
     def _cut(self, x: Value, axis: int, start: int, size: int, step: int) -> tuple[int, int, int]:
@@ -124,11 +123,9 @@ class Shaper(Aligner):
 
     def split(self, names: Sequence[str], x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
         """Return consecutive parts along an axis."""
-        found, start = [], 0
-        for name, size in zip(names, sizes, strict=True):
-            found.append(self.slice(name, x, axis, start, size))
-            start += size
-        return found
+        starts = accumulate(sizes[:-1], initial=0)
+        parts = zip(names, starts, sizes, strict=True)
+        return [self.slice(name, x, axis, start, size) for name, start, size in parts]
 
     def select(self, name: str, x: Value, axis: int, index: int = 0) -> Value:
         """Return one element of an axis, which is dropped."""
@@ -142,7 +139,7 @@ class Shaper(Aligner):
             return x.with_axes([x.axes[axis] for axis in keep], shape)
         (dim,) = x.axes[at]
         layer = make("Slice", dim=dim, begin=index % x.shape[at], size=1, keep_dim=False)
-        made = self.add(name, layer, [x.layer])
+        made = self.add(name, layer, [x.source])
         axes = [tuple(d - (d > dim) for d in x.axes[axis]) for axis in keep]
         return self.result(made, shape, axes, x.moved, x.summed)
 
@@ -160,35 +157,30 @@ class Shaper(Aligner):
         if x.tensor is not None and prod(x.dims) == prod(x.shape) and not x.moved:
             return held(x.tensor, sizes)
         x = self._materialized(self.placed(x))
-        parts = regroup(x, sizes, self.traced)
-        x = self._untangled(x, [block[0] for block in parts.blocks])
-        parts = regroup(x, sizes, self.traced)
-        # Blocks in the layer's order; new axes of 1 need no dimension.
-        placed = sorted(
-            (block for block in parts.blocks if block[0]), key=lambda block: max(block[0])
-        )
+        x = self._untangled(x, [block[0] for block in regroup(x, sizes, self.traced)[0]])
+        all_blocks, batch_axis = regroup(x, sizes, self.traced)
+        # New axes of 1 need no dimension.
+        blocks = [block for block in all_blocks if block[0]]
+        ordered = self._keeps_order(x, [block[0] for block in blocks])
+        if ordered:  # as they stand in the layer
+            blocks.sort(key=lambda block: max(block[0]))
         dims: list[int] = []
-        axes_of: list[list[int]] = [[] for _ in sizes]
-        before: list[int] = []
-        ordered = self._keeps_order(x, [block[0] for block in parts.blocks])
-        for block in placed if ordered else [b for b in parts.blocks if b[0]]:
+        groups: list[Group] = [()] * len(sizes)
+        before: Group = ()
+        for block in blocks:
             for size, axis in zip(block[1], block[2], strict=True):
                 dims.append(size)
-                ahead = axis == parts.batch_axis and self._is_ahead(x, block[0])
-                (before if ahead else axes_of[axis]).append(len(dims))
-        groups: list[Group] = []
-        for axis in range(len(sizes)):
-            if axis == parts.batch_axis:
-                groups.append((*before, BATCH, *axes_of[axis]))
-            else:
-                groups.append(tuple(axes_of[axis]))
-        large = [size for size in dims if size > 1]
-        if large == [size for size in x.dims if size > 1]:
+                if axis == batch_axis and self._is_ahead(x, block[0]):
+                    before += (len(dims),)
+                else:
+                    groups[axis] += (len(dims),)
+        if batch_axis is not None:
+            groups[batch_axis] = (*before, BATCH, *groups[batch_axis])
+        if [size for size in dims if size > 1] == [size for size in x.dims if size > 1]:
             return self._renumbered(x, dims, groups, sizes)
-        assert x.layer is not None
         flat = len(dims) == 1 and ordered
         layer = make("Flatten") if flat else make("Reshape", output_shape=(-1, *(dims or [1])))
-        made = self.add(name, layer, [x.layer])
+        made = self.add(name, layer, [x.source])
         result = self.result(made, sizes, groups, summed=x.summed)
         return result if result.natural else replace(result, moved=x.moved)
 
@@ -211,7 +203,7 @@ class Shaper(Aligner):
         """Return a value whose repeated axes are truly repeated."""
         if all(x.axes[i] or size == 1 for i, size in enumerate(x.shape)):
             return x
-        return self._with_order(x, x.in_order())[1]
+        return self._with_order(x, x.in_order())
 
     def _keeps_order(self, x: Value, blocks: Sequence[Group]) -> bool:
         """Tell whether each block's dimensions stand together in the layer."""
@@ -280,6 +272,8 @@ class Shaper(Aligner):
         order = [x.axis(axis) for axis in perm]
         if sorted(order) != list(range(len(x.shape))):
             raise OperatorError(f"{list(perm)} is no order of {len(x.shape)} axes")
+        if order == sorted(order):
+            return x
         shape = [x.shape[axis] for axis in order]
         if x.is_constant:
             return self.constant(shape)
@@ -288,9 +282,17 @@ class Shaper(Aligner):
             return replace(turned, moved=None)
         return replace(turned, moved=x.moved if free else (x.moved or name))
 
+    def turned(self, name: str, x: Value, free: bool = False) -> Value:
+        """Return a matrix, or each of several, transposed; a vector as it is."""
+        axes = list(range(len(x.shape)))
+        axes[-2:] = axes[:-3:-1]
+        return self.transpose(name, x, axes, free)
+
     def expand(self, name: str, x: Value, shape: Sequence[int]) -> Value:
         """Return axes of 1 repeated, as numpy.broadcast_to; they are once more read as they are."""
         sizes = checked(shape)
+        if sizes == x.shape:
+            return x
         if x.is_constant:
             return self.constant(sizes)
         missing = len(sizes) - len(x.shape)
@@ -314,6 +316,8 @@ class Shaper(Aligner):
 
     def pad(self, name: str, x: Value, pads: Sequence[tuple[int, int]]) -> Value:
         """Return elements added at both ends of every axis; negative ones are cut off."""
+        if not any(map(any, pads)):
+            return x
         shape = [have + before + after for have, (before, after) in zip(x.shape, pads, strict=True)]
         if x.is_constant:
             return self.constant(shape)
@@ -328,13 +332,12 @@ class Shaper(Aligner):
             raise OperatorError("it adds samples to the batch")
         wanted = x.in_order()
         if any(not x.axes[axis] for axis in wanted):
-            _, x = self._with_order(x, wanted)
+            x = self._with_order(x, wanted)
         margins = [(0, 0)] * len(x.dims)
         for axis, (before, after) in enumerate(pads):
             if axis != x.batch_axis:
                 margins[x.axes[axis][0] - 1] = (max(before, 0), max(after, 0))
-        assert x.layer is not None
-        made = self.add(name, make("Pad", margins=tuple(margins)), [x.layer])
+        made = self.add(name, make("Pad", margins=tuple(margins)), [x.source])
         return self.result(made, shape, x.axes, x.moved)
 
     def reduce(
@@ -364,13 +367,12 @@ class Shaper(Aligner):
         every = {dim: dim for dim in range(1, len(x.dims) + 1)}
         if all(x.dims[dim - 1] == 1 for dim in dims):
             return replace(x.with_axes(axes_after(every), shape), summed=summed)
-        assert x.layer is not None
         if self._is_global(function, x, gone, dims):
             kind = "average" if function == "mean" else "maximum"
-            made = self.add(name, make("GlobalPooling", function=kind), [x.layer])
+            made = self.add(name, make("GlobalPooling", function=kind), [x.source])
             return self.result(made, shape, axes_after(every), summed=summed)
         made = self.add(
-            name, make("Reduce", function=function, dims=tuple(sorted(dims))), [x.layer]
+            name, make("Reduce", function=function, dims=tuple(sorted(dims))), [x.source]
         )
         kept = [dim for dim in every if dim not in dims]
         to = {dim: i for i, dim in enumerate(kept, start=1)}
@@ -397,8 +399,8 @@ class Shaper(Aligner):
             raise OperatorError(f"{format_shape(x.shape)} resized to {format_shape(sizes)}")
         rank = len(sizes) - 2
         x = self.placed(x)
-        source, x = self._with_order(x, [*range(2, rank + 2), 1])
-        made = self.add(name, make("Resize", size=sizes[2:], mode=mode), [source])
+        x = self._with_order(x, [*range(2, rank + 2), 1])
+        made = self.add(name, make("Resize", size=sizes[2:], mode=mode), [x.source])
         return self.result(made, sizes, x.axes)
 
     def rearrange(self, name: str, x: Value, shape: Sequence[int] | None = None) -> Value:
@@ -407,34 +409,41 @@ class Shaper(Aligner):
         if x.is_constant:
             return self.constant(sizes)
         x = self._materialized(self.placed(x))
-        assert x.layer is not None
         if sizes == x.shape:
-            made = self.add(name, make("Rearrange"), [x.layer])
+            made = self.add(name, make("Rearrange"), [x.source])
             return self.result(made, sizes, x.axes, x.moved, x.summed)
         axes, dims = self._fresh(sizes, x)
         kind = "Rearrange" if prod(dims) == prod(x.dims) else "Gather"
-        made = self.add(name, make(kind, output_shape=(-1, *(dims or [1]))), [x.layer])
+        made = self.add(name, make(kind, output_shape=(-1, *(dims or [1]))), [x.source])
         return self.result(made, sizes, axes, summed=x.summed)
 
     def _fresh(self, sizes: Sequence[int], x: Value) -> tuple[list[Group], list[int]]:
         """Return axes and dimensions of a new tensor with the batch where `x` has it."""
         at = x.batch_axis
-        axes: list[Group] = [()] * len(sizes)
-        dims: list[int] = []
+        if at is not None and (at >= len(sizes) or sizes[at] % self.traced):
+            raise OperatorError("it moves elements from one sample of the batch to another")
         order = list(range(len(sizes)))
-        if at is not None:
-            if at >= len(sizes) or sizes[at] % self.traced:
-                raise OperatorError("it moves elements from one sample of the batch to another")
-            axes[at] = (BATCH,)
-            if sizes[at] > self.traced:
-                dims.append(sizes[at] // self.traced)
-                axes[at] = (BATCH, 1)
-            order.remove(at)
         if len(sizes) == len(x.shape) and not x.natural and x.moved is None:
             order = x.in_order()
+        if at is not None:  # what stands beside the batch comes first
+            order = [at, *(axis for axis in order if axis != at)]
+        return self._laid_out(sizes, at, order)
+
+    def _laid_out(
+        self, sizes: Sequence[int], batch: int | None, order: Sequence[int]
+    ) -> tuple[list[Group], list[int]]:
+        """Return axes and dimensions of a new tensor whose axes are in this order in memory."""
+        axes: list[Group] = [()] * len(sizes)
+        dims: list[int] = []
         for axis in order:
-            dims.append(sizes[axis])
-            axes[axis] = (len(dims),)
+            size = sizes[axis]
+            if axis == batch:
+                axes[axis] = (BATCH,)
+                if size == self.traced:
+                    continue
+                size //= self.traced
+            dims.append(size)
+            axes[axis] = (*axes[axis], len(dims))
         return axes, dims
 
     def gather(self, name: str, x: Value, indices: Value, axis: int) -> Value:
@@ -444,10 +453,10 @@ class Shaper(Aligner):
         if x.is_constant and not indices.batched:
             return self.constant(shape)
         x = self._materialized(self.placed(x))
-        parents = [str(x.layer)]
+        parents = [x.source]
         if indices.batched:
             indices = self.placed(indices)
-            parents.append(str(indices.layer))
+            parents.append(indices.source)
         if x.batched and (at == x.batch_axis or x.batch_axis is None):
             raise OperatorError("it picks samples out of the batch")
         place = None
@@ -457,15 +466,6 @@ class Shaper(Aligner):
                 raise OperatorError("it picks for each sample from all samples")
         elif indices.batch_axis is not None:
             place = at + indices.batch_axis
-        axes: list[Group] = [()] * len(shape)
-        dims: list[int] = []
-        for i, size in enumerate(shape):
-            if i == place:
-                axes[i] = (BATCH,)
-                if size == self.traced:
-                    continue
-                size //= self.traced
-            dims.append(size)
-            axes[i] = (*axes[i], len(dims))
+        axes, dims = self._laid_out(shape, place, range(len(shape)))
         made = self.add(name, make("Gather", output_shape=(-1, *(dims or [1]))), parents)
         return self.result(made, shape, axes)

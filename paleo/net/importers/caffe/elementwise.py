@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from math import prod
 
-from paleo.importers.builder import Value
-from paleo.importers.caffe.ops import Call, FieldError, Result, axis_of, operator, positive
-from paleo.tensor import format_shape
-from paleo.values import MAX_SIZE
-
-__all__: list[str] = []
+from paleo.core.checks import MAX_SIZE
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layout import Value
+from paleo.net.importers.caffe.operators import (
+    Call,
+    Result,
+    operator,
+    positive,
+    rank_of,
+)
+from paleo.net.layers.functions import FUNCTIONS, spellings
 
 # Element by element
 
-_FUNCTIONS = {
-    "sigmoid": "sigmoid",
-    "tanh": "tanh",
-    "absval": "absval",
-    "exp": "exp",
-    "log": "log",
-    "bnll": "softplus",
-    "elu": "elu",
-    "threshold": "threshold",
-    "relu6": "relu6",
-    "swish": "silu",
-    "silu": "silu",
-    "mish": "mish",
-    "clip": "clip",
-    "hardsigmoid": "hard_sigmoid",
-    "hardswish": "hard_swish",
-    "hswish": "hard_swish",
-}
+_FUNCTIONS = spellings(FUNCTIONS, "caffe")
 
 
 @operator(*_FUNCTIONS)
@@ -47,8 +36,7 @@ def _relu(call: Call) -> Result:
 @operator("PReLU")
 def _prelu(call: Call) -> Result:
     x = call.bottom()
-    shared = call.layer.prelu_param.channel_shared
-    count = 1 if shared else x.shape[axis_of(x, 1)]
+    count = 1 if call.layer.prelu_param.channel_shared else x.shape[x.axis(1)]
     return call.builder.prelu(call.name, x, call.parameter(0, (count,), "slope"))
 
 
@@ -62,15 +50,14 @@ def _power(call: Call) -> Result:
 def _dropout(call: Call) -> Result:
     ratio = call.layer.dropout_param.dropout_ratio
     if not 0 <= ratio < 1:
-        raise FieldError(f"expected a number from 0 up to 1, got {ratio}", "dropout_ratio")
+        raise OperatorError(f"expected a number from 0 up to 1, got {ratio}", "dropout_ratio")
     return call.builder.dropout(call.name, call.bottom(), ratio)
 
 
 @operator("Softmax")
 def _softmax(call: Call) -> Result:
     x = call.bottom()
-    axis = axis_of(x, call.layer.softmax_param.axis)
-    return call.builder.softmax(call.name, x, axis)
+    return call.builder.softmax(call.name, x, x.axis(call.layer.softmax_param.axis))
 
 
 @operator("Eltwise")
@@ -84,7 +71,7 @@ def _spread(call: Call, x: Value, other: Value, axis: int) -> Value:
     """Return a factor or summand that covers the axes of `x` from `axis` on."""
     missing = len(x.shape) - axis - len(other.shape)
     if missing < 0 or other.shape != x.shape[axis : axis + len(other.shape)]:
-        raise FieldError(
+        raise OperatorError(
             f"{format_shape(other.shape)} does not cover {format_shape(x.shape)} "
             f"from axis {axis} on",
             "axis",
@@ -96,21 +83,22 @@ def _spread(call: Call, x: Value, other: Value, axis: int) -> Value:
 def _covered(x: Value, axis: int, count: int) -> tuple[int, ...]:
     """Return the shape of a parameter for `count` axes from `axis` on, -1 for all."""
     if count < -1 or axis + count > len(x.shape):
-        raise FieldError(f"{format_shape(x.shape)} has no {count} axes from {axis} on", "num_axes")
+        raise OperatorError(
+            f"{format_shape(x.shape)} has no {count} axes from {axis} on", "num_axes"
+        )
     return x.shape[axis:] if count == -1 else x.shape[axis : axis + count]
 
 
 @operator("Scale")
 def _scale(call: Call) -> Result:
     x, param = call.bottom(), call.layer.scale_param
-    axis = axis_of(x, param.axis)
+    axis = x.axis(param.axis)
     if len(call.bottoms) > 1:
         factor = _spread(call, x, call.bottom(1), axis)
         scaled = call.builder.elementwise(call.name, "product", [x, factor])
         if not param.bias_term:
             return scaled
-        shift = call.parameter(0, call.bottom(1).shape, "bias")
-        summand = _spread(call, x, shift, axis)
+        summand = _spread(call, x, call.parameter(0, call.bottom(1).shape, "bias"), axis)
         return call.builder.elementwise(f"{call.name}_add", "sum", [scaled, summand])
     shape = _covered(x, axis, param.num_axes)
     own = call.parameter(0, shape, "scale")
@@ -121,7 +109,7 @@ def _scale(call: Call) -> Result:
 @operator("Bias")
 def _bias(call: Call) -> Result:
     x, param = call.bottom(), call.layer.bias_param
-    axis = axis_of(x, param.axis)
+    axis = x.axis(param.axis)
     if len(call.bottoms) > 1:
         summand = call.bottom(1)
     else:
@@ -143,22 +131,13 @@ def _axpy(call: Call) -> Result:
 # Normalizations
 
 
-@operator("BatchNorm")
+@operator("BatchNorm", "BN")
 def _batch_norm(call: Call) -> Result:
     x = call.bottom()
     # The scale and shift are a Scale layer's, but in NVIDIA's fork.
-    if not call.layer.batch_norm_param.scale_bias:
+    if call.kind == "batchnorm" and not call.layer.batch_norm_param.scale_bias:
         return call.builder.batch_norm(call.name, x)
-    return _with_affine(call, x)
-
-
-@operator("BN")
-def _bn(call: Call) -> Result:
-    return _with_affine(call, call.bottom())
-
-
-def _with_affine(call: Call, x: Value) -> Value:
-    channels = (x.shape[axis_of(x, 1)],)
+    channels = (x.shape[x.axis(1)],)
     scale, shift = call.parameter(0, channels, "scale"), call.parameter(1, channels, "bias")
     return call.builder.batch_norm(call.name, x, scale, shift)
 
@@ -171,7 +150,7 @@ def _lrn(call: Call) -> Result:
 @operator("MVN")
 def _mvn(call: Call) -> Result:
     x = call.bottom()
-    axis_of(x, 1)
+    x.axis(1)
     if len(x.shape) < 3 or call.layer.mvn_param.across_channels:
         return call.builder.layer_norm(call.name, x, len(x.shape) - 1)
     return call.builder.instance_norm(call.name, x)
@@ -180,11 +159,10 @@ def _mvn(call: Call) -> Result:
 @operator("Normalize")
 def _normalize(call: Call) -> Result:
     x, param = call.bottom(), call.layer.norm_param
-    unit = call.builder.normalize(call.name, x, axis_of(x, 1))
+    unit = call.builder.normalize(call.name, x, x.axis(1))
     if not call.layer.HasField("norm_param"):
         return unit  # other forks' have no parameters
-    shape = (1,) if param.channel_shared else (x.shape[1],)
-    factor = call.parameter(0, shape, "scale")
+    factor = call.parameter(0, (1,) if param.channel_shared else (x.shape[1],), "scale")
     return call.builder.scale(f"{call.name}_scale", unit, factor, axis=1)
 
 
@@ -205,7 +183,7 @@ def _nothing(call: Call) -> Result:
 def _parameter(call: Call) -> Result:
     shape = tuple(call.layer.parameter_param.shape.dim)
     if not shape or not all(1 <= size <= MAX_SIZE for size in shape):
-        raise FieldError(f"expected sizes, got {format_shape(shape) or 'none'}", "shape")
+        raise OperatorError(f"expected sizes, got {format_shape(shape) or 'none'}", "shape")
     return call.parameter(0, shape)
 
 
@@ -213,53 +191,37 @@ def _parameter(call: Call) -> Result:
 def _concat(call: Call) -> Result:
     values, param = call.all_bottoms(), call.layer.concat_param
     key = "concat_dim" if param.HasField("concat_dim") else "axis"
-    axis = axis_of(values[0], getattr(param, key), key)
-    for value in values:
-        rest = [
-            (own, first)
-            for i, (own, first) in enumerate(zip(value.shape, values[0].shape, strict=False))
-            if i != axis and own != first
-        ]
-        if rest or len(value.shape) != len(values[0].shape):
-            raise FieldError(
-                f"its bottoms do not fit along axis {axis}: "
-                f"{format_shape(values[0].shape)} and {format_shape(value.shape)}"
-            )
-    return call.builder.concat(call.name, values, axis)
+    return call.builder.concat(call.name, values, values[0].axis(getattr(param, key), key))
 
 
 @operator("Slice")
 def _slice(call: Call) -> Result:
     x, param = call.bottom(), call.layer.slice_param
     key = "slice_dim" if param.HasField("slice_dim") else "axis"
-    axis = axis_of(x, getattr(param, key), key)
+    axis = x.axis(getattr(param, key), key)
     size, count = x.shape[axis], max(1, call.num_tops)
     points = list(param.slice_point)
     if points:
         if len(points) != count - 1:
-            raise FieldError(
+            raise OperatorError(
                 f"expected {count - 1} for {count} tops, got {len(points)}", "slice_point"
             )
-        ends = [*points, size]
-        sizes = [end - begin for begin, end in zip([0, *points], ends, strict=True)]
+        sizes = [end - begin for begin, end in zip([0, *points], [*points, size], strict=True)]
         if min(sizes) < 1:
-            raise FieldError(f"{points} do not rise from 1 to less than {size}", "slice_point")
+            raise OperatorError(f"{points} do not rise from 1 to less than {size}", "slice_point")
     elif size % count:
-        raise FieldError(f"{size} does not divide into {count} tops", key)
+        raise OperatorError(f"{size} does not divide into {count} tops", key)
     else:
         sizes = [size // count] * count
-    if count == 1:
-        return x
-    names = [f"{call.name}_{i + 1}" for i in range(count)]
-    return call.builder.split(names, x, axis, sizes)
+    return call.builder.split([f"{call.name}_{i + 1}" for i in range(count)], x, axis, sizes)
 
 
 @operator("Flatten")
 def _flatten(call: Call) -> Result:
     x, param = call.bottom(), call.layer.flatten_param
-    begin, end = axis_of(x, param.axis), axis_of(x, param.end_axis, "end_axis")
+    begin, end = x.axis(param.axis), x.axis(param.end_axis, "end_axis")
     if begin > end:
-        raise FieldError(f"axis {begin} is behind axis {end}", "end_axis")
+        raise OperatorError(f"axis {begin} is behind axis {end}", "end_axis")
     return call.builder.flatten(call.name, x, begin, end)
 
 
@@ -269,23 +231,25 @@ def _reshape(call: Call) -> Result:
     rank = len(x.shape)
     begin = param.axis if param.axis >= 0 else rank + param.axis + 1
     if not 0 <= begin <= rank:
-        raise FieldError(f"there is no axis {param.axis} in {format_shape(x.shape)}", "axis")
+        raise OperatorError(f"there is no axis {param.axis} in {format_shape(x.shape)}", "axis")
     end = rank if param.num_axes == -1 else begin + param.num_axes
     if not begin <= end <= rank:
-        raise FieldError(f"{format_shape(x.shape)} has no {param.num_axes} axes there", "num_axes")
+        raise OperatorError(
+            f"{format_shape(x.shape)} has no {param.num_axes} axes there", "num_axes"
+        )
     middle = []
     for i, size in enumerate(param.shape.dim):
         if size == 0 and begin + i >= rank:
-            raise FieldError(f"{format_shape(x.shape)} has no axis {begin + i} to keep", "dim")
+            raise OperatorError(f"{format_shape(x.shape)} has no axis {begin + i} to keep", "dim")
         if not -1 <= size <= MAX_SIZE:
-            raise FieldError(f"expected -1, 0 or a size, got {size}", "dim")
+            raise OperatorError(f"expected -1, 0 or a size, got {size}", "dim")
         middle.append(x.shape[begin + i] if size == 0 else size)
     shape = [*x.shape[:begin], *middle, *x.shape[end:]]
     left = middle.count(-1)
     known = -prod(shape) if left == 1 else prod(shape)
     if left > 1 or (left and prod(x.shape) % known) or (not left and prod(x.shape) != known):
         wanted = "x".join(map(str, shape))
-        raise FieldError(f"{format_shape(x.shape)} cannot become {wanted}", "dim")
+        raise OperatorError(f"{format_shape(x.shape)} cannot become {wanted}", "dim")
     shape = [prod(x.shape) // known if size == -1 else size for size in shape]
     return call.builder.reshape(call.name, x, shape)
 
@@ -296,7 +260,7 @@ def _permute(call: Call) -> Result:
     order = list(call.layer.permute_param.order)
     rank = len(x.shape)
     if len(set(order)) < len(order) or not all(0 <= axis < rank for axis in order):
-        raise FieldError(f"{order} is no order of the axes of {format_shape(x.shape)}", "order")
+        raise OperatorError(f"{order} is no order of the axes of {format_shape(x.shape)}", "order")
     order += [axis for axis in range(rank) if axis not in order]
     return call.builder.transpose(call.name, x, order)
 
@@ -310,8 +274,8 @@ def _reverse(call: Call) -> Result:
 def _shuffle_channel(call: Call) -> Result:
     x = call.bottom()
     groups = positive(call.layer.shuffle_channel_param, "group")
-    if x.shape[axis_of(x, 1)] % groups:
-        raise FieldError(f"{x.shape[1]} channels do not divide into {groups} groups", "group")
+    if x.shape[x.axis(1)] % groups:
+        raise OperatorError(f"{x.shape[1]} channels do not divide into {groups} groups", "group")
     return call.builder.rearrange(call.name, x)
 
 
@@ -321,11 +285,11 @@ def _reorg(call: Call) -> Result:
     layer = call.layer
     param = layer.reorg_param if layer.HasField("reorg_param") else layer.reorganize_param
     stride = positive(param, "stride")
-    _image(x)
+    rank_of(x, 2)
     n, c, h, w = x.shape
     area = stride * stride
     if (c % area) if param.reverse else (h % stride or w % stride):
-        raise FieldError(f"{format_shape(x.shape)} does not divide by {stride}", "stride")
+        raise OperatorError(f"{format_shape(x.shape)} does not divide by {stride}", "stride")
     if param.reverse:
         shape = (n, c // area, h * stride, w * stride)
     else:
@@ -333,30 +297,24 @@ def _reorg(call: Call) -> Result:
     return call.builder.rearrange(call.name, x, shape)
 
 
-def _image(x: Value) -> None:
-    if len(x.shape) != 4:
-        raise FieldError(f"its input must be N x C x H x W, got {format_shape(x.shape)}")
-
-
 @operator("Crop")
 def _crop(call: Call) -> Result:
     x, reference, param = call.bottom(0), call.bottom(1), call.layer.crop_param
-    axis = axis_of(x, param.axis)
-    cut = list(range(axis, len(x.shape)))
+    cut = list(range(x.axis(param.axis), len(x.shape)))
     offsets = list(param.offset) or [0]
     if len(offsets) == 1:
         offsets *= len(cut)
     if len(offsets) != len(cut):
-        raise FieldError(f"expected 1 or {len(cut)}, got {len(offsets)}", "offset")
+        raise OperatorError(f"expected 1 or {len(cut)}, got {len(offsets)}", "offset")
     if len(reference.shape) != len(x.shape):
-        raise FieldError(
+        raise OperatorError(
             f"its bottoms differ in rank: {format_shape(x.shape)}, {format_shape(reference.shape)}"
         )
     pads = [(0, 0)] * len(x.shape)
     for i, offset in zip(cut, offsets, strict=True):
         after = x.shape[i] - offset - reference.shape[i]
         if offset < 0 or after < 0:
-            raise FieldError(
+            raise OperatorError(
                 f"no {reference.shape[i]} are left of axis {i} of {format_shape(x.shape)} "
                 f"from {offset} on",
                 "offset",
@@ -368,7 +326,7 @@ def _crop(call: Call) -> Result:
 @operator("Upsample")
 def _upsample(call: Call) -> Result:
     x, param = call.bottom(), call.layer.upsample_param
-    _image(x)
+    rank_of(x, 2)
     sizes = []
     for side, size, whole in zip("hw", x.shape[2:], ("height", "width"), strict=True):
         for key in (f"upsample_{side}", whole):
@@ -379,7 +337,7 @@ def _upsample(call: Call) -> Result:
             # With a mask it undoes a pooling, which halves a size unless something else is said.
             keys = [key for key in (f"scale_{side}", "scale", "stride") if param.HasField(key)]
             if not keys and len(call.bottoms) < 2:
-                raise FieldError("it must be given", "scale")
+                raise OperatorError("it must be given", "scale")
             factor = positive(param, keys[0]) if keys else 2
             sizes.append(size * factor - getattr(param, f"pad_out_{side}"))
     return call.builder.resize(call.name, x, (*x.shape[:2], *sizes), "nearest")
@@ -388,23 +346,23 @@ def _upsample(call: Call) -> Result:
 @operator("Interp")
 def _interp(call: Call) -> Result:
     x, param = call.bottom(), call.layer.interp_param
-    _image(x)
+    rank_of(x, 2)
     sizes = [size + param.pad_beg + param.pad_end for size in x.shape[2:]]
     if len(call.bottoms) > 1:
-        _image(call.bottom(1))
+        rank_of(call.bottom(1), 2)
         sizes = list(call.bottom(1).shape[2:])
     elif param.HasField("height") or param.HasField("width"):
         sizes = [positive(param, "height"), positive(param, "width")]
     else:
         shrink, zoom = positive(param, "shrink_factor"), positive(param, "zoom_factor")
         if not param.HasField("shrink_factor") and not param.HasField("zoom_factor"):
-            raise FieldError(
+            raise OperatorError(
                 "height and width, a factor or a second bottom must be given", "height"
             )
         sizes = [(size - 1) // shrink + 1 for size in sizes]
         sizes = [size + (size - 1) * (zoom - 1) for size in sizes]
     if min(sizes) < 1:
-        raise FieldError(f"nothing is left of {format_shape(x.shape)}", "pad_beg")
+        raise OperatorError(f"nothing is left of {format_shape(x.shape)}", "pad_beg")
     mode = "nearest" if param.interp_type.startswith("nearest") else "linear"
     return call.builder.resize(call.name, x, (*x.shape[:2], *sizes), mode)
 
@@ -412,7 +370,7 @@ def _interp(call: Call) -> Result:
 @operator("Tile")
 def _tile(call: Call) -> Result:
     x, param = call.bottom(), call.layer.tile_param
-    axis, tiles = axis_of(x, param.axis), positive(param, "tiles")
+    axis, tiles = x.axis(param.axis), positive(param, "tiles")
     builder = call.builder
     apart = builder.unsqueeze(call.name, x, [axis])
     shape = (*x.shape[:axis], tiles, *x.shape[axis:])
@@ -423,7 +381,7 @@ def _tile(call: Call) -> Result:
 @operator("Reduction")
 def _reduction(call: Call) -> Result:
     x, param = call.bottom(), call.layer.reduction_param
-    axis = axis_of(x, param.axis)
+    axis = x.axis(param.axis)
     functions = {2: "norm", 3: "norm", 4: "mean"}
     function = functions.get(param.operation, "sum")
     return call.builder.reduce(call.name, function, x, list(range(axis, len(x.shape))), False)
@@ -434,11 +392,10 @@ def _arg_max(call: Call) -> Result:
     x, param = call.bottom(), call.layer.argmax_param
     top = positive(param, "top_k")
     if param.HasField("axis"):
-        axis = axis_of(x, param.axis)
+        axis = x.axis(param.axis)
         best = call.builder.reduce(call.name, "argmax", x, [axis], True)
         return call.builder.expand(call.name, best, (*x.shape[:axis], top, *x.shape[axis + 1 :]))
-    axes = list(range(1, len(x.shape)))
-    best = call.builder.reduce(call.name, "argmax", x, axes, False)
+    best = call.builder.reduce(call.name, "argmax", x, list(range(1, len(x.shape))), False)
     each = call.builder.unsqueeze(call.name, best, [1, 2])
     # Its tops are padded to three axes, the second for indices and values.
     return call.builder.expand(call.name, each, (x.shape[0], 1 + param.out_max_val, top))
@@ -450,11 +407,11 @@ def _arg_max(call: Call) -> Result:
 @operator("PriorBox")
 def _prior_box(call: Call) -> Result:
     x, param = call.bottom(), call.layer.prior_box_param
-    _image(x)
+    rank_of(x, 2)
     ratios = [1.0]
     for ratio in param.aspect_ratio:
         if ratio <= 0:
-            raise FieldError(f"expected a number above 0, got {ratio}", "aspect_ratio")
+            raise OperatorError(f"expected a number above 0, got {ratio}", "aspect_ratio")
         if all(abs(ratio - known) >= 1e-6 for known in ratios):
             ratios += [ratio, 1 / ratio] if param.flip else [ratio]
     boxes = len(ratios) * max(1, len(param.min_size)) + len(param.max_size)
@@ -466,8 +423,7 @@ def _prior_box(call: Call) -> Result:
 def _detection_output(call: Call) -> Result:
     # How many boxes are left is in the data; a row of 7 numbers says what each is.
     boxes = [value for value in call.all_bottoms() if value.batched]
-    rows = call.bottom().shape[0]
-    return call.builder.unknown(call.name, "DetectionOutput", boxes, (rows, 7))
+    return call.builder.unknown(call.name, "DetectionOutput", boxes, (call.bottom().shape[0], 7))
 
 
 @operator("DetectionEvaluate")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from paleo.errors import Mistakes
-from paleo.importers.base import ImportOptions
-from paleo.importers.caffe.ops import LOSSES
-from paleo.tensor import format_shape
-from paleo.values import MAX_SIZE
-
-if TYPE_CHECKING:
-    from paleo.importers.caffe.reader import Layer
-
-__all__ = ["Source", "find_sources"]
+from paleo.core.checks import MAX_SIZE
+from paleo.core.errors import Mistakes
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import ImportOptions
+from paleo.net.importers.caffe.layers import Layer
+from paleo.net.importers.caffe.operators import LOSSES, OPERATORS
 
 Shape = tuple[int, ...]
 
@@ -52,18 +48,14 @@ class Source:
 
 
 def find_sources(
-    net: Any,
-    layers: Sequence[Layer],
-    operators: Container[str],
-    options: ImportOptions,
-    mistakes: Mistakes,
+    net: Any, layers: list[Layer], options: ImportOptions, mistakes: Mistakes
 ) -> dict[str, Source]:
     """Return the inputs by name, in the file's order, with what the options say of them."""
     sources: dict[str, Source] = {}
     for source in _of_file(net):
         sources[source.name] = source
     for layer in layers:
-        if not layer.bottoms and layer.kind and layer.kind not in operators:
+        if not layer.bottoms and layer.kind and layer.kind not in OPERATORS:
             for source in _of_layer(layer):
                 if source.name in sources:
                     mistakes.add(
@@ -117,10 +109,7 @@ def _ask(source: Source, mistakes: Mistakes) -> None:
 
 
 def _override(
-    sources: dict[str, Source],
-    layers: Sequence[Layer],
-    options: ImportOptions,
-    mistakes: Mistakes,
+    sources: dict[str, Source], layers: list[Layer], options: ImportOptions, mistakes: Mistakes
 ) -> None:
     """Put in what the options say; blobs that nothing gives become inputs by it."""
     given = {top for layer in layers for top in layer.tops}
@@ -162,19 +151,17 @@ def _of_layer(layer: Layer) -> Iterator[Source]:
     """Yield the tops of a data layer."""
     shapes = _READERS.get(layer.kind)
     if shapes is not None:
-        found = shapes(layer.message, len(layer.tops))
-        for name, shape in zip(layer.tops, found, strict=True):
+        for name, shape in zip(layer.tops, shapes(layer.message, len(layer.tops)), strict=True):
             yield Source(name, shape, layer.name, key="shape" if shape is not None else None)
         return
     first = _images(layer)
     yield first
     for name in layer.tops[1:]:
-        label = layer.kind != "hdf5data" or "label" in name.lower()
         yield Source(
             name,
             None,
             layer.name,
-            images=first.name if label else None,
+            images=first.name if layer.kind != "hdf5data" or "label" in name.lower() else None,
             dense=layer.kind in _DENSE and name == layer.tops[1],
             samples=first.samples,
         )
@@ -232,10 +219,6 @@ def _listed(shapes: Sequence[Any], count: int) -> list[Shape | None]:
     return (found + [None] * count)[:count]
 
 
-def _input(message: Any, count: int) -> list[Shape | None]:
-    return _listed(message.input_param.shape, count)
-
-
 def _dummy(message: Any, count: int) -> list[Shape | None]:
     param = message.dummy_data_param
     if param.shape:
@@ -257,7 +240,11 @@ def _memory(message: Any, count: int) -> list[Shape | None]:
 
 #: Data layers that read a map of labels beside each image.
 _DENSE = ("denseimagedata", "imagesegdata", "imagelabelmapdata")
-_READERS: Mapping[str, Any] = {"input": _input, "dummydata": _dummy, "memorydata": _memory}
+_READERS: Mapping[str, Any] = {
+    "input": lambda message, count: _listed(message.input_param.shape, count),
+    "dummydata": _dummy,
+    "memorydata": _memory,
+}
 
 
 # Where the batch is
@@ -271,29 +258,23 @@ _RECURRENT = ("lstm", "rnn")
 
 def _time_major(layers: Sequence[Layer]) -> set[str]:
     """Return the blobs of T x N x ...: what recurrent layers read and give, and all beside it."""
-    group: dict[str, str] = {}
-
-    def root(name: str) -> str:
-        while group.setdefault(name, name) != name:
-            group[name] = group[group[name]]
-            name = group[name]
-        return name
-
     keeping = {*_KEEPING.split(), *LOSSES}
-    marked = []
+    found: set[str] = set()
+    groups = []
     for layer in layers:
         if layer.kind in _RECURRENT:
             # A third bottom is the same at all steps: N x D.
-            together = [*layer.bottoms[:2], *layer.tops[:1]]
-            marked += together[:1]
+            groups.append([*layer.bottoms[:2], *layer.tops[:1]])
+            found.update(groups[-1][:1])
         elif layer.kind in keeping and not _is_flattening(layer):
-            together = [*layer.bottoms, *layer.tops]
-        else:
-            continue
-        for name in together[1:]:
-            group[root(name)] = root(together[0])
-    roots = {root(name) for name in marked}
-    return {name for name in list(group) if root(name) in roots}
+            groups.append([*layer.bottoms, *layer.tops])
+    size = -1
+    while size < len(found):  # until nothing more is beside what is found
+        size = len(found)
+        for group in (*groups, *reversed(groups)):
+            if not found.isdisjoint(group):
+                found.update(group)
+    return found
 
 
 def _find_time(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:

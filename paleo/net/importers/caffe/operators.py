@@ -2,57 +2,23 @@
 
 Each type of layer is a function that takes a `Call` and returns the values of its tops. To
 add a type, write one and register it with `@operator("Name")`; its parameter message goes
-into `paleo.importers.caffe.proto`. Sizes and roundings are Caffe's own.
+into `messages.txt`. Sizes and roundings are Caffe's own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
-from paleo.importers.base import OperatorError
-from paleo.importers.builder import Builder, Value
-from paleo.tensor import format_shape
-from paleo.values import MAX_SIZE
-
-__all__ = ["LOSSES", "OPERATORS", "Call", "FieldError", "Parameters", "canonical", "positive"]
-
-
-class FieldError(OperatorError):
-    """What does not fit in one layer, and the field that is to be mended, where it is one."""
-
-    def __init__(self, message: str, key: str | None = None) -> None:
-        super().__init__(message)
-        self.key = key
-
-
-class Parameters:
-    """The parameters of a net; those that layers share by name are one."""
-
-    def __init__(self, builder: Builder) -> None:
-        self._builder = builder
-        self._sizes: dict[str, int] = {}
-
-    def take(self, call: Call, index: int, shape: Sequence[int], what: str) -> Value:
-        """Return the parameter of a layer, by its place among them."""
-        shared = _parameter_name(call.layer, index)
-        key = shared or f"{call.name}_{what}"
-        size = prod(shape)
-        if not shared:
-            number = 1
-            while key in self._sizes:
-                number += 1
-                key = f"{call.name}_{what}_{number}"
-        elif self._sizes.get(key, size) != size:
-            raise FieldError(
-                f'its parameter "{key}" has {size} elements here and '
-                f"{self._sizes[key]} in another layer",
-                "param",
-            )
-        self._sizes[key] = size
-        return self._builder.parameter(key, shape)
+from paleo.core.checks import MAX_SIZE
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError, by_word, free_name, register
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.builder.layers import make
+from paleo.net.importers.builder.layout import Value, Windows, symmetric
+from paleo.net.importers.caffe.layers import Layer, canonical
 
 
 def _parameter_name(layer: Any, index: int) -> str:
@@ -68,19 +34,21 @@ class Call:
     """One layer of a file, with all that it takes to build it."""
 
     builder: Builder
-    layer: Any
-    name: str
-    kind: str
-    bottoms: Sequence[str]
-    num_tops: int
+    file_layer: Layer
     take: Callable[[str], Value]
-    parameters: Parameters
+    #: How many elements each parameter of the net has; those that layers share by name are one.
+    sizes: dict[str, int]
+
+    def __post_init__(self) -> None:
+        layer = self.file_layer
+        self.layer, self.name, self.kind = layer.message, layer.name, layer.kind
+        self.bottoms, self.num_tops = layer.bottoms, len(layer.tops)
 
     def bottom(self, index: int = 0) -> Value:
         """Return one of its inputs."""
         if index >= len(self.bottoms):
             many = "one bottom" if index == 0 else f"{index + 1} bottoms"
-            raise FieldError(f"it needs {many}, and has {len(self.bottoms) or 'none'}", "bottom")
+            raise OperatorError(f"it needs {many}, and has {len(self.bottoms) or 'none'}", "bottom")
         return self.take(self.bottoms[index])
 
     def all_bottoms(self) -> list[Value]:
@@ -93,7 +61,7 @@ class Call:
         first = values[0].shape
         for value in values:
             if value.shape != first:
-                raise FieldError(
+                raise OperatorError(
                     "its bottoms differ in shape: "
                     f"{format_shape(first)} and {format_shape(value.shape)}",
                     "bottom",
@@ -101,12 +69,22 @@ class Call:
         return values
 
     def parameter(self, index: int, shape: Sequence[int], what: str = "weight") -> Value:
-        """Return a parameter of its own, or one that it shares by name."""
-        return self.parameters.take(self, index, shape, what)
+        """Return a parameter of its own, or one that it shares by name, by its place among them."""
+        size, key = prod(shape), _parameter_name(self.layer, index)
+        if not key:
+            key = free_name(f"{self.name}_{what}", self.sizes)
+        elif self.sizes.get(key, size) != size:
+            raise OperatorError(
+                f'its parameter "{key}" has {size} elements here and '
+                f"{self.sizes[key]} in another layer",
+                "param",
+            )
+        self.sizes[key] = size
+        return self.builder.parameter(key, shape)
 
-    def bias(self, has: bool, size: int, index: int = 1) -> Value | None:
+    def bias(self, has: bool, size: int) -> Value | None:
         """Return a bias, if it has one."""
-        return self.parameter(index, (size,), "bias") if has else None
+        return self.parameter(1, (size,), "bias") if has else None
 
 
 Result = Value | Sequence[Value]
@@ -115,53 +93,33 @@ Operator = Callable[[Call], Result]
 OPERATORS: dict[str, Operator] = {}
 
 
-def canonical(kind: str) -> str:
-    """Return a type as it is looked up: INNER_PRODUCT and InnerProduct are one."""
-    return kind.replace("_", "").lower()
-
-
 def operator(*kinds: str) -> Callable[[Operator], Operator]:
     """Register a function for some types of layers."""
-
-    def register(function: Operator) -> Operator:
-        OPERATORS.update((canonical(kind), function) for kind in kinds)
-        return function
-
-    return register
+    return register(OPERATORS, *map(canonical, kinds))
 
 
 def positive(param: Any, key: str, least: int = 1) -> int:
     """Return a field that must be a size."""
     number: int = getattr(param, key)
     if not param.HasField(key) and number < least:
-        raise FieldError("it must be given", key)
+        raise OperatorError("it must be given", key)
     if not least <= number <= MAX_SIZE:
-        raise FieldError(f"expected {least} or more, up to {MAX_SIZE}; got {number}", key)
+        raise OperatorError(f"expected {least} or more, up to {MAX_SIZE}; got {number}", key)
     return number
 
 
-def axis_of(value: Value, axis: int, key: str = "axis") -> int:
-    """Return an axis counted from 0; raises FieldError if the value has none such."""
-    rank = len(value.shape)
-    if not -rank <= axis < rank:
-        raise FieldError(f"there is no axis {axis} in {format_shape(value.shape)}", key)
-    return axis % rank
-
-
-def _rank(x: Value) -> int:
-    """Return the number of spatial axes of an image."""
+def rank_of(x: Value, *ranks: int) -> int:
+    """Return the number of spatial axes of an image, which must be one of these."""
     rank = len(x.shape) - 2
-    if not 1 <= rank <= 3:
-        raise FieldError(f"its input must be N x C x H x W, got {format_shape(x.shape)}")
+    if rank not in ranks:
+        wanted = "N x C x L x H x W" if ranks == (3,) else "N x C x H x W"
+        raise OperatorError(f"its input must be {wanted}, got {format_shape(x.shape)}")
     return rank
 
 
-def _rank_for(call: Call, x: Value) -> int:
+def _rank_for(call: Call) -> int:
     """Return the number of spatial axes, which types for volumes want to be 3."""
-    rank = _rank(x)
-    if call.kind.endswith("3d") and rank != 3:
-        raise FieldError(f"its input must be N x C x L x H x W, got {format_shape(x.shape)}")
-    return rank
+    return rank_of(call.bottom(), *([3] if call.kind.endswith("3d") else [1, 2, 3]))
 
 
 #: The fields of an image's height and width.
@@ -176,24 +134,24 @@ def _along(param: Any, key: str, rank: int, default: int | None, least: int) -> 
     given = list(getattr(param, key))
     if any(param.HasField(side) for side in both):
         if given:
-            raise FieldError(f"it is given, and so is {both[0]} or {both[1]}", key)
+            raise OperatorError(f"it is given, and so is {both[0]} or {both[1]}", key)
         if rank != 2:
-            raise FieldError(f"images have it, and its input has {rank} spatial axes", both[0])
+            raise OperatorError(f"images have it, and its input has {rank} spatial axes", both[0])
         if default is None and not all(param.HasField(side) for side in both):
-            raise FieldError(f"{both[0]} and {both[1]} are given together", both[0])
+            raise OperatorError(f"{both[0]} and {both[1]} are given together", both[0])
         sizes = [getattr(param, side) if param.HasField(side) else default or 0 for side in both]
     elif len(given) in (1, rank):
         sizes = given * (rank // len(given))
     elif not given and default is not None:
         sizes = [default] * rank
     else:
-        raise FieldError(f"expected 1 number or {rank}, got {len(given) or 'none'}", key)
+        raise OperatorError(f"expected 1 number or {rank}, got {len(given) or 'none'}", key)
     if rank == 3 and len(given) < 2 and param.HasField("kernel_depth"):
         depth = _DEPTH.get(key, "")
         sizes[0] = getattr(param, depth) if depth and param.HasField(depth) else default or 0
     for size in sizes:
         if not least <= size <= MAX_SIZE:
-            raise FieldError(f"expected {least} or more, up to {MAX_SIZE}; got {size}", key)
+            raise OperatorError(f"expected {least} or more, up to {MAX_SIZE}; got {size}", key)
     return sizes
 
 
@@ -210,49 +168,42 @@ def _windows_of(call: Call, name: str) -> Any:
     return getattr(call.layer, volumes if call.layer.HasField(volumes) else f"{name}_param")
 
 
+def _too_large(span: int, size: int, pad: int) -> OperatorError:
+    return OperatorError(
+        f"a window of {span} is larger than its input of {size} with {pad} on either side",
+        "kernel_size",
+    )
+
+
 # Products
 
 _DEPTHWISE = ("depthwiseconvolution", "convolutiondepthwise")
 
 
-@dataclass
-class _Filter:
-    """What convolutions in either direction have in common."""
-
-    outputs: int
-    groups: int
-    kernel: list[int]
-    strides: list[int]
-    pads: list[int]
-    dilations: list[int]
-
-    @property
-    def spans(self) -> list[int]:
-        """How many elements the window reaches over."""
-        return [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
-
-
-def _filter(call: Call) -> _Filter:
+def _filter(call: Call, transposed: bool) -> tuple[Value, Value | None, list[int], Windows]:
+    """Return the weight, the bias, the kernel and the windows of a convolution."""
     x, param = call.bottom(), _windows_of(call, "convolution")
-    rank, channels = _rank_for(call, x), x.shape[1]
-    if axis_of(x, param.axis) != 1:
-        raise FieldError("channels other than axis 1 are not read", "axis")
+    rank, channels = _rank_for(call), x.shape[1]
+    if x.axis(param.axis) != 1:
+        raise OperatorError("channels other than axis 1 are not read", "axis")
     outputs, groups = positive(param, "num_output"), positive(param, "group")
     if call.kind in _DEPTHWISE and not param.HasField("group"):
         groups = channels
     if channels % groups or outputs % groups:
-        raise FieldError(
+        raise OperatorError(
             f"{channels} channels and num_output {outputs} do not divide into {groups} groups",
             "group",
         )
-    return _Filter(
-        outputs,
-        groups,
-        _along(param, "kernel_size", rank, None, 1),
-        _along(param, "stride", rank, 1, 1),
-        _along(param, "pad", rank, 0, 0),
-        _dilations(param, rank),
-    )
+    kernel = _along(param, "kernel_size", rank, None, 1)
+    first, second = (channels, outputs) if transposed else (outputs, channels)
+    weight = call.parameter(0, (first, second // groups, *kernel))
+    windows = _steps(param, rank, _dilations(param, rank), groups)
+    return weight, call.bias(param.bias_term, outputs), kernel, windows
+
+
+def _steps(param: Any, rank: int, dilations: list[int], groups: int = 1) -> Windows:
+    strides, pads = _along(param, "stride", rank, 1, 1), _along(param, "pad", rank, 0, 0)
+    return Windows(strides, symmetric(pads), dilations, groups)
 
 
 def _several(call: Call, apply: Callable[[str, Value], Value]) -> list[Value]:
@@ -264,59 +215,32 @@ def _several(call: Call, apply: Callable[[str, Value], Value]) -> list[Value]:
 
 @operator("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Convolution3D")
 def _convolution(call: Call) -> Result:
-    found, param = _filter(call), _windows_of(call, "convolution")
-    seen = call.bottom().shape[1] // found.groups
-    weight = call.parameter(0, (found.outputs, seen, *found.kernel))
-    bias = call.bias(param.bias_term, found.outputs)
+    weight, bias, kernel, windows = _filter(call, transposed=False)
 
     def convolve(name: str, x: Value) -> Value:
-        for size, span, pad in zip(x.shape[2:], found.spans, found.pads, strict=True):
+        for size, span, (pad, _) in zip(
+            x.shape[2:], windows.spans(kernel), windows.pads, strict=True
+        ):
             if span > size + 2 * pad:
-                raise FieldError(
-                    f"a window of {span} is larger than its input of {size} with {pad} on "
-                    "either side",
-                    "kernel_size",
-                )
-        return call.builder.convolution(
-            name,
-            x,
-            weight,
-            bias,
-            strides=found.strides,
-            pads=[(pad, pad) for pad in found.pads],
-            dilations=found.dilations,
-            groups=found.groups,
-        )
+                raise _too_large(span, size, pad)
+        return call.builder.convolution(name, x, weight, bias, windows=windows)
 
     return _several(call, convolve)
 
 
 @operator("Deconvolution", "DepthwiseDeconvolution", "Deconvolution3D")
 def _deconvolution(call: Call) -> Result:
-    found, param = _filter(call), _windows_of(call, "convolution")
-    channels = call.bottom().shape[1]
-    weight = call.parameter(0, (channels, found.outputs // found.groups, *found.kernel))
-    bias = call.bias(param.bias_term, found.outputs)
+    weight, bias, kernel, windows = _filter(call, transposed=True)
 
     def convolve(name: str, x: Value) -> Value:
-        sizes = [
-            stride * (size - 1) + span - 2 * pad
-            for size, span, stride, pad in zip(
-                x.shape[2:], found.spans, found.strides, found.pads, strict=True
-            )
-        ]
+        reach = windows.reach(x.shape[2:], kernel)
+        sizes = [whole - sum(pads) for whole, pads in zip(reach, windows.pads, strict=True)]
         if min(sizes) < 1:
-            raise FieldError(f"nothing is left of its output: {format_shape(tuple(sizes))}", "pad")
+            raise OperatorError(
+                f"nothing is left of its output: {format_shape(tuple(sizes))}", "pad"
+            )
         return call.builder.conv_transpose(
-            name,
-            x,
-            weight,
-            bias,
-            strides=found.strides,
-            pads=[(pad, pad) for pad in found.pads],
-            dilations=found.dilations,
-            groups=found.groups,
-            output_shape=sizes,
+            name, x, weight, bias, windows=windows, output_shape=sizes
         )
 
     return _several(call, convolve)
@@ -325,7 +249,7 @@ def _deconvolution(call: Call) -> Result:
 @operator("InnerProduct")
 def _inner_product(call: Call) -> Result:
     x, param = call.bottom(), call.layer.inner_product_param
-    axis = axis_of(x, param.axis)
+    axis = x.axis(param.axis)
     outputs = positive(param, "num_output")
     # A transposed weight has the same elements.
     weight = call.parameter(0, (outputs, prod(x.shape[axis:])))
@@ -344,30 +268,16 @@ def _embed(call: Call) -> Result:
     return call.builder.elementwise(f"{call.name}_add", "sum", [rows, bias])
 
 
-def _sequence(call: Call) -> tuple[Value, int, int]:
-    """Return a recurrent layer's T x N x D, its D and its outputs."""
-    x = call.bottom()
+def _recurrent(call: Call, gates: int, states: int) -> tuple[Value, list[Value], int]:
+    """Return all steps, the states after the last, and the number of the next parameter."""
+    x, hidden = call.bottom(), positive(call.layer.recurrent_param, "num_output")
     if len(x.shape) < 3:
-        raise FieldError(f"its input must be T x N x D, got {format_shape(x.shape)}")
+        raise OperatorError(f"its input must be T x N x D, got {format_shape(x.shape)}")
     if len(x.shape) > 3:
         x = call.builder.flatten(f"{call.name}_flat", x, 2)
-    return x, x.shape[2], positive(call.layer.recurrent_param, "num_output")
-
-
-@dataclass
-class _Unrolled:
-    """What a recurrent layer gives: all steps, the states after the last, the next parameter."""
-
-    steps: Value
-    states: list[Value]
-    next_index: int
-
-
-def _recurrent(call: Call, gates: int, states: int) -> _Unrolled:
-    x, features, hidden = _sequence(call)
     exposed = states if call.layer.recurrent_param.expose_hidden else 0
     weights = [
-        call.parameter(0, (gates * hidden, features), "x"),
+        call.parameter(0, (gates * hidden, x.shape[2]), "x"),
         call.parameter(1, (gates * hidden,), "bias"),
     ]
     index = 2
@@ -378,34 +288,29 @@ def _recurrent(call: Call, gates: int, states: int) -> _Unrolled:
         call.builder.linear(f"{call.name}_static", static, weight, axis=1)
         index += 1
     weights.append(call.parameter(index, (gates * hidden, hidden), "hidden"))
-    kind = "LSTM" if gates > 1 else "RNN"
-    result = call.builder.recurrent(
-        call.name, kind, x, weights, hidden=hidden, biases=1, batch_first=False
-    )
-    last = []
-    if call.num_tops > 1 and exposed:
-        end = call.builder.slice(f"{call.name}_last", result, 0, x.shape[0] - 1, 1)
-        last = [end] * exposed
-    return _Unrolled(result, last, index + 1)
+    layer = make("LSTM" if gates > 1 else "RNN", num_outputs=hidden, num_biases=1)
+    steps = call.builder.recurrent(call.name, layer, x, weights)
+    if call.num_tops < 2 or not exposed:
+        return steps, [], index + 1
+    end = call.builder.slice(f"{call.name}_last", steps, 0, x.shape[0] - 1, 1)
+    return steps, [end] * exposed, index + 1
 
 
 @operator("LSTM")
 def _lstm(call: Call) -> Result:
-    unrolled = _recurrent(call, 4, 2)
-    return [unrolled.steps, *unrolled.states]
+    steps, states, _ = _recurrent(call, 4, 2)
+    return [steps, *states]
 
 
 @operator("RNN")
 def _rnn(call: Call) -> Result:
-    unrolled = _recurrent(call, 1, 1)
     # What Caffe's gives is a product of the hidden state, and a tanh of that.
-    hidden, index = unrolled.steps, unrolled.next_index
+    hidden, states, index = _recurrent(call, 1, 1)
     size = hidden.shape[2]
     weight = call.parameter(index, (size, size), "output")
     shift = call.parameter(index + 1, (size,), "shift")
     product = call.builder.linear(f"{call.name}_output", hidden, weight, shift, axis=2)
-    steps = call.builder.activation(f"{call.name}_tanh", "tanh", product)
-    return [steps, *unrolled.states]
+    return [call.builder.activation(f"{call.name}_tanh", "tanh", product), *states]
 
 
 # Pooling
@@ -416,34 +321,28 @@ _KINDS = ("max", "average", "average")  # stochastic pooling reads a window once
 @operator("Pooling", "Pooling3D")
 def _pooling(call: Call) -> Result:
     x, param = call.bottom(), _windows_of(call, "pooling")
-    rank, kind = _rank_for(call, x), _KINDS[param.pool]
+    rank, kind = _rank_for(call), _KINDS[param.pool]
     if param.global_pooling:
-        pooled = call.builder.adaptive_pool(call.name, kind, x, [1] * rank)
+        pooled = call.builder.adaptive_pool(call.name, x, kind, [1] * rank)
         return [pooled] * call.num_tops
     kernel = _along(param, "kernel_size", rank, None, 1)
-    strides, pads = _along(param, "stride", rank, 1, 1), _along(param, "pad", rank, 0, 0)
-    dilations = _along(param, "dilation", rank, 1, 1)
-    spans = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilations, strict=True)]
+    windows = _steps(param, rank, _along(param, "dilation", rank, 1, 1))
     floor = bool(param.round_mode) or not param.ceil_mode
     margins, roundings = [], set()
-    for size, span, stride, pad in zip(x.shape[2:], spans, strides, pads, strict=True):
+    is_padded = any(map(any, windows.pads))
+    axes = zip(x.shape[2:], windows.spans(kernel), windows.strides, windows.pads, strict=True)
+    for size, span, stride, (pad, _) in axes:
         if pad >= span:
-            raise FieldError(f"{pad} is not less than the window, {span}", "pad")
-        count, rounding = _windows(size, span, stride, pad, floor, any(pads))
+            raise OperatorError(f"{pad} is not less than the window, {span}", "pad")
+        count, rounding = _windows(size, span, stride, pad, floor, is_padded)
         margins.append((pad, max((count - 1) * stride + span - size - pad, 0)))
         roundings.add(rounding)
     # Where symmetric padding gives the same sizes, it is what the file says.
-    symmetric = len(roundings - {"either"}) < 2 and "neither" not in roundings
-    pooled = call.builder.pool(
-        call.name,
-        kind,
-        x,
-        window=kernel,
-        strides=strides,
-        pads=[(pad, pad) for pad in pads] if symmetric else margins,
-        dilations=dilations,
-        ceil=symmetric and "ceil" in roundings,
-    )
+    as_written = len(roundings - {"either"}) < 2 and "neither" not in roundings
+    if not as_written:
+        windows = replace(windows, pads=margins)
+    ceil = as_written and "ceil" in roundings
+    pooled = call.builder.pool(call.name, x, kind, kernel, windows, ceil=ceil)
     # A second top says where each maximum was; what undoes the pooling reads it.
     return [pooled] * call.num_tops
 
@@ -462,10 +361,7 @@ def _windows(
     if padded and behind:
         count -= 1
     if count < 1:
-        raise FieldError(
-            f"a window of {span} is larger than its input of {size} with {pad} on either side",
-            "kernel_size",
-        )
+        raise _too_large(span, size, pad)
     if count == left // stride + 1:
         return count, "floor" if left % stride else "either"
     if left >= 0 and not behind:
@@ -478,43 +374,38 @@ def _spatial_pyramid(call: Call) -> Result:
     x, param = call.bottom(), call.layer.spp_param
     height = positive(param, "pyramid_height")
     if 2 ** (height - 1) > min(x.shape[2:], default=1):
-        raise FieldError(
+        raise OperatorError(
             f"{height} levels are too many for {format_shape(x.shape)}", "pyramid_height"
         )
     levels = []
     for level in range(height):
         name = f"{call.name}_{level}"
-        bins = [2**level] * _rank(x)
-        pooled = call.builder.adaptive_pool(name, _KINDS[param.pool], x, bins)
+        sizes = [2**level] * rank_of(x, 1, 2, 3)
+        pooled = call.builder.adaptive_pool(name, x, _KINDS[param.pool], sizes)
         levels.append(call.builder.flatten(f"{name}_flat", pooled))
     return call.builder.concat(call.name, levels, 1)
 
 
 # The end of a net
 
-LOSSES = {
-    "softmaxwithloss": "softmax_cross_entropy",
-    "softmaxloss": "softmax_cross_entropy",
-    "voxelsoftmaxloss": "softmax_cross_entropy",
-    "softmaxwithlossohem": "softmax_cross_entropy",
-    "sigmoidcrossentropyloss": "sigmoid_cross_entropy",
-    "multinomiallogisticloss": "cross_entropy",
-    "infogainloss": "cross_entropy",
-    "euclideanloss": "squared_error",
-    "l1loss": "absolute_error",
-    "smoothl1loss": "smooth_absolute_error",
-    "smoothl1lossohem": "smooth_absolute_error",
-    "hingeloss": "hinge",
-    "contrastiveloss": "contrastive",
-    "tripletloss": "other",
-    "ctcloss": "other",
-}
+LOSSES = by_word(
+    {
+        "softmax_cross_entropy": "softmaxwithloss softmaxloss voxelsoftmaxloss softmaxwithlossohem",
+        "sigmoid_cross_entropy": "sigmoidcrossentropyloss",
+        "cross_entropy": "multinomiallogisticloss infogainloss",
+        "squared_error": "euclideanloss",
+        "absolute_error": "l1loss",
+        "smooth_absolute_error": "smoothl1loss smoothl1lossohem",
+        "hinge": "hingeloss",
+        "contrastive": "contrastiveloss",
+        "other": "tripletloss ctcloss",
+    }
+)
 
 
 def _labels(call: Call, index: int) -> Value | None:
     """Return labels, if they are there and are a sample's."""
-    labels = call.bottom(index) if len(call.bottoms) > index else None
-    return labels if labels is not None and labels.batched else None
+    return next((value for value in call.all_bottoms()[index : index + 1] if value.batched), None)
 
 
 @operator(*LOSSES)
@@ -525,7 +416,7 @@ def _loss(call: Call) -> Result:
         return loss
     if call.kind == "smoothl1lossohem":
         return [loss, loss]  # of all regions, and of each
-    axis = axis_of(scores, call.layer.softmax_param.axis)
+    axis = scores.axis(call.layer.softmax_param.axis)
     return [loss, call.builder.softmax(f"{call.name}_scores", scores, axis), loss]
 
 

@@ -1,9 +1,9 @@
 """Caffe's messages, as far as they say what a net computes, and reading their text format.
 
-The messages are Caffe's by name, repetition and default; their numbers are not, which only
-binary files would need. They live in a pool and a package of their own, so that an installed
-Caffe is not disturbed. What a message here lacks (fillers, sources of data, solvers' settings)
-is skipped where a file has it.
+They stand in `messages.txt` and are Caffe's by name, repetition and default; their numbers are
+not, which only binary files would need. They live in a pool and a package of their own, so that
+an installed Caffe is not disturbed. What a message here lacks (fillers, sources of data, solvers'
+settings) is skipped where a file has it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import importlib
 import re
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
-
-__all__ = ["MAX_BYTES", "MAX_LAYERS", "FormatError", "decode", "parse", "upgraded"]
 
 #: Larger files and nets are refused before they are parsed, which would take minutes.
 MAX_BYTES = 2**25
@@ -21,176 +20,21 @@ MAX_LAYERS = 100_000
 
 _PACKAGE = "paleo.caffe"
 
-#: A message a paragraph: its name, then fields as "type name" or "type name=default", parted by
-#: commas. "*" makes a field repeated; types with "|" list the names of an enumeration.
-_MESSAGES = """
-BlobShape: int* dim
 
-NetState: TRAIN|TEST phase=TEST, int level, string* stage
+def _read_messages() -> dict[str, tuple[list[str], list[str]]]:
+    """Return each message of `messages.txt`: the fields of a layer that hold one, and its own."""
+    text = Path(__file__).with_name("messages.txt").read_text("utf-8")
+    messages = {}
+    for paragraph in re.sub(r"^#.*\n", "", text, flags=re.MULTILINE).strip().split("\n\n"):
+        head, _, fields = paragraph.partition(":")
+        name, *holders = head.split()
+        messages[name] = (holders, fields.split(","))
+    return messages
 
-NetStateRule: TRAIN|TEST phase, int min_level, int max_level, string* stage, string* not_stage
 
-ParamSpec: string name, float lr_mult=1, float decay_mult=1
-
-ResizeParameter: int height, int width
-
-TransformationParameter: int crop_size, int crop_h, int crop_w, float* mean_value,
-    bool force_color, bool force_gray, ResizeParameter* resize_param
-
-AccuracyParameter: int top_k=1, int axis=1
-
-ArgMaxParameter: bool out_max_val, int top_k=1, int axis
-
-BatchNormParameter: bool use_global_stats, bool scale_bias
-
-BNParameter: bool frozen
-
-BiasParameter: int axis=1, int num_axes=1
-
-ConcatParameter: int axis=1, int concat_dim=1
-
-ConvolutionParameter: int num_output, bool bias_term=true, int* pad, int* kernel_size,
-    int* stride, int* dilation, int pad_h, int pad_w, int kernel_h, int kernel_w, int stride_h,
-    int stride_w, int group=1, int axis=1, int* hole, int hole_h, int hole_w,
-    int kernel_depth, int temporal_pad, int temporal_stride
-
-CropParameter: int axis=2, int* offset
-
-DataParameter: int batch_size, int crop_size, bool force_encoded_color
-
-DropoutParameter: float dropout_ratio=0.5
-
-DummyDataParameter: BlobShape* shape, int* num, int* channels, int* height, int* width
-
-EltwiseParameter: PROD|SUM|MAX operation=SUM, float* coeff
-
-EmbedParameter: int num_output, int input_dim, bool bias_term=true
-
-FlattenParameter: int axis=1, int end_axis=-1
-
-ImageDataParameter: int batch_size=1, int new_height, int new_width, int new_length=1,
-    bool is_color=true, int crop_size
-
-InnerProductParameter: int num_output, bool bias_term=true, int axis=1, bool transpose
-
-InputParameter: BlobShape* shape
-
-InterpParameter: int height, int width, int zoom_factor=1, int shrink_factor=1, int pad_beg,
-    int pad_end, string interp_type
-
-LRNParameter: int local_size=5, ACROSS_CHANNELS|WITHIN_CHANNEL norm_region=ACROSS_CHANNELS
-
-MemoryDataParameter: int batch_size, int channels, int height, int width, int* dim
-
-MVNParameter: bool normalize_variance=true, bool across_channels
-
-NormalizeParameter: bool across_spatial=true, bool channel_shared=true
-
-ParameterParameter: BlobShape shape
-
-PermuteParameter: int* order
-
-PoolingParameter: MAX|AVE|STOCHASTIC pool=MAX, int* pad, int pad_h, int pad_w,
-    int* kernel_size, int kernel_h, int kernel_w, int* stride, int stride_h, int stride_w,
-    int* dilation, bool global_pooling, CEIL|FLOOR round_mode=CEIL, bool ceil_mode=true,
-    int kernel_depth, int temporal_pad, int temporal_stride
-
-PowerParameter: float power=1, float scale=1, float shift
-
-PReLUParameter: bool channel_shared
-
-PriorBoxParameter: float* min_size, float* max_size, float* aspect_ratio, bool flip=true
-
-PythonParameter: string module, string layer
-
-RecurrentParameter: int num_output, bool expose_hidden
-
-ReductionParameter: NONE|SUM|ASUM|SUMSQ|MEAN operation=SUM, int axis
-
-ReLUParameter: float negative_slope
-
-ReorgParameter: int stride=1, bool reverse
-
-ReshapeParameter: BlobShape shape, int axis, int num_axes=-1
-
-ROIPoolingParameter: int pooled_h, int pooled_w
-
-PSROIPoolingParameter: int output_dim, int group_size
-
-ScaleParameter: int axis=1, int num_axes=1, bool bias_term
-
-ShuffleChannelParameter: int group=1
-
-SliceParameter: int axis=1, int* slice_point, int slice_dim=1
-
-SoftmaxParameter: int axis=1
-
-SPPParameter: int pyramid_height, MAX|AVE|STOCHASTIC pool=MAX
-
-TileParameter: int axis=1, int tiles
-
-UpsampleParameter: int scale, int scale_h, int scale_w, bool pad_out_h, bool pad_out_w,
-    int upsample_h, int upsample_w, int height, int width, int stride
-
-V0LayerParameter: string name, string type, int num_output, bool biasterm=true, int pad,
-    int kernelsize, int group=1, int stride=1, MAX|AVE|STOCHASTIC pool=MAX,
-    float dropout_ratio=0.5, int local_size=5, int batchsize, int cropsize, int new_height,
-    int new_width, int concat_dim=1
-"""
-
-#: What layers of either format have, besides their parameters.
-_SHARED = """
-    string name, string* bottom, string* top, NetStateRule* include, NetStateRule* exclude,
-    TransformationParameter transform_param"""
-
-#: The parameter messages of a layer whose field is not named like the message.
-_FIELDS = {
-    "NormalizeParameter": "norm_param",
-    "BNParameter": "bn_param",
-    "SPPParameter": "spp_param",
-    "LRNParameter": "lrn_param",
-    "MVNParameter": "mvn_param",
-    "PReLUParameter": "prelu_param",
-    "ReLUParameter": "relu_param",
-    "ROIPoolingParameter": "roi_pooling_param",
-    "PSROIPoolingParameter": "psroi_pooling_param",
-    "ArgMaxParameter": "argmax_param",
-    "DataParameter": "data_param",
-}
-
-#: Fields with a message that another field has too.
-_MORE_FIELDS = """
-    ImageDataParameter video_data_param, ImageDataParameter dense_image_data_param,
-    ImageDataParameter window_data_param, DataParameter hdf5_data_param,
-    ConvolutionParameter convolution3d_param, PoolingParameter pooling3d_param,
-    ROIPoolingParameter roi_align_param,
-    ReorgParameter reorganize_param, UpsampleParameter upsampling_param"""
-
-#: No parameters of a layer, by themselves.
-_PARTS = (
-    "BlobShape",
-    "NetState",
-    "NetStateRule",
-    "ParamSpec",
-    "ResizeParameter",
-    "TransformationParameter",
-    "V0LayerParameter",
-)
-
+_MESSAGES = _read_messages()
 #: The types of old `layers`.
-_V1_TYPES = """
-    NONE ABSVAL ACCURACY ARGMAX BNLL CONCAT CONTRASTIVE_LOSS CONVOLUTION DATA DECONVOLUTION
-    DROPOUT DUMMY_DATA EUCLIDEAN_LOSS ELTWISE EXP FLATTEN HDF5_DATA HDF5_OUTPUT HINGE_LOSS
-    IM2COL IMAGE_DATA INFOGAIN_LOSS INNER_PRODUCT LRN MEMORY_DATA MULTINOMIAL_LOGISTIC_LOSS MVN
-    POOLING POWER RELU SIGMOID SIGMOID_CROSS_ENTROPY_LOSS SILENCE SOFTMAX SOFTMAX_LOSS SPLIT
-    SLICE TANH WINDOW_DATA THRESHOLD"""
-
-#: Fields of a solver's file tell it from a net's.
-_NET = """
-    string name, string* input, BlobShape* input_shape, int* input_dim, NetState state,
-    LayerParameter* layer, V1LayerParameter* layers, string net, string train_net,
-    string* test_net, float base_lr, string lr_policy"""
-
+_V1_TYPES = _MESSAGES.pop("V1Types")[1][0].split()
 _TYPES = {"int": 3, "float": 1, "bool": 8, "string": 9}  # int64 and double, to hold any number
 _MESSAGE_TYPE, _ENUM_TYPE = 11, 14
 
@@ -202,17 +46,9 @@ class FormatError(ValueError):
     """Text that is no net; the message is one line, without the file."""
 
 
-def _field_name(message: str) -> str:
-    """Return the name that a layer's field has for one of its parameter messages."""
-    if message in _FIELDS:
-        return _FIELDS[message]
-    words = re.findall(r"[A-Z][a-z]+", message.removesuffix("Parameter"))
-    return "_".join(word.lower() for word in (*words, "param"))
-
-
 def _add_field(message: Any, text: str) -> None:
     """Add a field, such as "int* pad" or "bool bias_term=true", to a message's descriptor."""
-    kind, _, rest = text.strip().partition(" ")
+    kind, rest = text.split()
     name, _, default = rest.partition("=")
     field = message.field.add(name=name, number=len(message.field) + 1)
     field.label = 3 if kind.endswith("*") else 1
@@ -239,16 +75,16 @@ def _net_class(more_types: tuple[str, ...]) -> Any:
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
     factory = importlib.import_module("google.protobuf.message_factory")
     file = pb2.FileDescriptorProto(name="paleo_caffe.proto", package=_PACKAGE, syntax="proto2")
-    tables = dict(each.split(":", 1) for each in _MESSAGES.strip().split("\n\n"))
-    params = [f"{name} {_field_name(name)}" for name in tables if name not in _PARTS]
-    layer = ",".join([_SHARED, _MORE_FIELDS, *params])
-    types = "|".join((*_V1_TYPES.split(), *more_types))
-    tables["LayerParameter"] = f"string type, ParamSpec* param, {layer}"
-    tables["V1LayerParameter"] = f"{types} type, string* param, V0LayerParameter layer, {layer}"
-    tables["NetParameter"] = _NET
-    for name, fields in tables.items():
+    messages = {name: fields for name, (_, fields) in _MESSAGES.items()}
+    holders = [f"{name} {field}" for name, (fields, _) in _MESSAGES.items() for field in fields]
+    layer = [*messages.pop("Layer"), *holders]
+    types = "|".join((*_V1_TYPES, *more_types))
+    messages["LayerParameter"] = ["string type", "ParamSpec* param", *layer]
+    oldest = ["string* param", "V0LayerParameter layer"]
+    messages["V1LayerParameter"] = [f"{types} type", *oldest, *layer]
+    for name, fields in messages.items():
         message = file.message_type.add(name=name)
-        for text in fields.split(","):
+        for text in fields:
             _add_field(message, text)
     pool.Add(file)
     return factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.NetParameter"))
@@ -285,7 +121,7 @@ def parse(text: str) -> Any:
         raise FormatError(f"it has {layers:,} layers, and more than {MAX_LAYERS:,} are not read")
     # Forks have types of their own in old `layers`, which the parser would not take.
     found = set(re.findall(r"\btype\s*:\s*([A-Z][A-Z0-9_]*)", text))
-    net = _net_class(tuple(sorted(found.difference(_V1_TYPES.split()))))()
+    net = _net_class(tuple(sorted(found.difference(_V1_TYPES))))()
     try:
         text_format.Parse(text, net, allow_unknown_field=True)
     except text_format.ParseError as error:

@@ -6,28 +6,25 @@ reads. Data layers are the inputs; where they do not say how large images are, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from paleo.errors import Mistake, Mistakes, NetSpecError, printable
-from paleo.importers.base import ImportOptions, OperatorError
-from paleo.importers.builder import Builder, Value
-from paleo.importers.caffe import moves
-from paleo.importers.caffe.inputs import Source, find_sources
-from paleo.importers.caffe.ops import OPERATORS, Call, Parameters, canonical
-from paleo.importers.caffe.proto import MAX_BYTES, FormatError, decode, parse, upgraded
-from paleo.tensor import format_shape
-from paleo.values import MAX_SIZE
-
-if TYPE_CHECKING:
-    from paleo.netspec import NetSpec
-
-__all__ = ["read", "read_bytes"]
+from paleo.core.checks import MAX_SIZE
+from paleo.core.errors import Mistake, Mistakes, NetSpecError, printable
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import ImportOptions, OperatorError, file_content, missing_library
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.builder.layout import Value
+from paleo.net.importers.caffe import elementwise
+from paleo.net.importers.caffe.inputs import Source, find_sources
+from paleo.net.importers.caffe.layers import Layer, layers_of_phase
+from paleo.net.importers.caffe.operators import OPERATORS, Call
+from paleo.net.importers.caffe.proto import MAX_BYTES, FormatError, decode, parse, upgraded
+from paleo.net.spec import NetSpec
 
 #: The file registers its operators.
-del moves
+del elementwise
 
 #: A file with more mistakes is not worth reading on.
 _MOST_MISTAKES = 100
@@ -39,20 +36,14 @@ _LISTED_TYPES, _LISTED_LAYERS = 12, 3
 
 def read(target: str, options: ImportOptions) -> NetSpec:
     """Return the net of a prototxt file; raises NetSpecError with all that is wrong with it."""
-    try:
-        with open(target, "rb") as file:
-            content = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
-    return read_bytes(content, target, options)
+    return read_bytes(file_content(target, MAX_BYTES + 1), target, options)
 
 
 def read_bytes(content: bytes, target: str, options: ImportOptions) -> NetSpec:
     """Return the net that the bytes of a prototxt describe; `target` names it in messages."""
     net = _load(content, target)
     mistakes = Mistakes(target)
-    reader = _Reader(target, net, options, mistakes)
-    result = reader.read()
+    result = _Reader(target, net, options, mistakes).read()
     if len(mistakes.found) > _MOST_MISTAKES:
         del mistakes.found[_MOST_MISTAKES:]
         mistakes.add("there are more mistakes, which are not listed")
@@ -68,9 +59,7 @@ def _load(content: bytes, target: str) -> Any:
             raise FormatError(f"more than {MAX_BYTES >> 20} MiB are no description of a net")
         net = parse(decode(content))
     except ImportError:
-        raise NetSpecError(
-            f'{target}: reading it needs protobuf; install it with: pip install "paleo[caffe]"'
-        ) from None
+        raise missing_library(target, "protobuf", "caffe") from None
     except FormatError as error:
         raise NetSpecError(Mistake(str(error), target)) from None
     if net.layer and net.layers:
@@ -94,71 +83,14 @@ def _no_layers(net: Any) -> str:
     return "it has no layers: it is no net, or cut off"
 
 
-@dataclass
-class Layer:
-    """A layer of either format; `kind` is its type as it is looked up."""
-
-    message: Any
-    name: str
-    type: str
-    kind: str
-    bottoms: tuple[str, ...]
-    tops: tuple[str, ...]
-
-
-def _layers(net: Any, phase: str) -> tuple[list[Layer], list[Layer]]:
-    """Return the layers that are there in a phase, and those that are left out."""
-    # DIGITS calls its phases stages; what the file says itself stands alone, as in Caffe.
-    stages = set(net.state.stage) or {phase, *(["val"] if phase == "test" else [])}
-    state = _State(phase == "test", net.state.level, stages)
-    found: list[Layer] = []
-    left_out: list[Layer] = []
-    for message in net.layer or net.layers:
-        kind = message.type
-        if not isinstance(kind, str):
-            values = message.DESCRIPTOR.fields_by_name["type"].enum_type.values_by_number
-            kind = values[kind].name if message.HasField("type") else ""
-        tops = tuple(message.top)
-        name = message.name.strip("/ ") or next(iter(tops), "") or kind.lower()
-        layer = Layer(message, printable(name), kind, canonical(kind), tuple(message.bottom), tops)
-        (found if state.takes(message) else left_out).append(layer)
-    return found, left_out
-
-
-@dataclass
-class _State:
-    """What the rules of layers ask about. Phase and stages have the same names in many files."""
-
-    testing: bool
-    level: int
-    stages: set[str]
-
-    def takes(self, layer: Any) -> bool:
-        """Tell whether a layer is in the net."""
-        if layer.include:
-            return any(self._meets(rule) for rule in layer.include)
-        return not any(self._meets(rule) for rule in layer.exclude)
-
-    def _meets(self, rule: Any) -> bool:
-        return not (
-            (rule.HasField("phase") and rule.phase != self.testing)
-            or (rule.HasField("min_level") and self.level < rule.min_level)
-            or (rule.HasField("max_level") and self.level > rule.max_level)
-            or not self.stages.issuperset(rule.stage)
-            or not self.stages.isdisjoint(rule.not_stage)
-        )
-
-
 class _Reader:
     """Goes through the layers in the file's order, which is the order they are computed in."""
 
     def __init__(self, target: str, net: Any, options: ImportOptions, mistakes: Mistakes) -> None:
-        self.target = target
         self.options = options
         self.mistakes = mistakes
-        self.name = printable(net.name.strip()) or Path(target).stem
-        self.layers, left_out = _layers(net, options.phase)
-        self.sources = find_sources(net, self.layers, OPERATORS, options, mistakes)
+        self.layers, left_out = layers_of_phase(net, options.phase)
+        self.sources = find_sources(net, self.layers, options, mistakes)
         self.blobs: dict[str, Value | Source | None] = dict(self.sources)
         self.reported: set[str] = set()
         #: The layer that gives a blob, for what is read before it is there.
@@ -166,8 +98,10 @@ class _Reader:
         self.left_out = {top: layer for layer in left_out for top in layer.tops}
         first = next((each for each in self.sources.values() if each.shape), None)
         self.batch = first.batch if first is not None else 1
-        self.builder = Builder(self.name, target, self.batch)
-        self.parameters = Parameters(self.builder)
+        name = printable(net.name.strip()) or Path(target).stem
+        self.builder = Builder(name, target, self.batch)
+        #: How many elements each parameter has.
+        self.parameter_sizes: dict[str, int] = {}
 
     def read(self) -> NetSpec | None:
         """Return the net, or None if it has mistakes."""
@@ -182,13 +116,10 @@ class _Reader:
                 self._add(layer)
         if self.mistakes:
             return None
-        if all(value is source for value, source in self._own_blobs()):
+        if all(self.blobs[name] is source for name, source in self.sources.items()):
             self.mistakes.add(f"no layer reads its inputs in the {self.options.phase} phase")
             return None
         return self.builder.finish()
-
-    def _own_blobs(self) -> Iterable[tuple[object, object]]:
-        return [(self.blobs[name], source) for name, source in self.sources.items()]
 
     def _is_source(self, layer: Layer) -> bool:
         own = [self.sources[name] for name in layer.tops if name in self.sources]
@@ -253,7 +184,7 @@ class _Reader:
             try:
                 values = self._build(layer)
             except OperatorError as fault:
-                self.mistakes.add(str(fault), layer.name, getattr(fault, "key", None))
+                self.mistakes.add(str(fault), layer.name, fault.key)
         for name, value in zip(layer.tops, values, strict=False):
             if value is not None and max(value.shape, default=1) > MAX_SIZE:
                 text = format_shape(value.shape)
@@ -293,16 +224,7 @@ class _Reader:
         return "--phase train" if self.options.phase == "test" else "--phase test"
 
     def _build(self, layer: Layer) -> Sequence[Value | None]:
-        call = Call(
-            self.builder,
-            layer.message,
-            layer.name,
-            layer.kind,
-            layer.bottoms,
-            len(layer.tops),
-            self._take,
-            self.parameters,
-        )
+        call = Call(self.builder, layer, self._take, self.parameter_sizes)
         operator = OPERATORS.get(layer.kind)
         if operator is None:
             return self._build_unknown(layer, call)

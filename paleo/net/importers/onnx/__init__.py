@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from paleo.importers.onnx.reader import read, read_bytes
+from paleo.net.importers.onnx.reader import read, read_bytes
 
 __all__ = ["read", "read_bytes"]

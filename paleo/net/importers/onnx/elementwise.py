@@ -2,103 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from paleo.net.importers.base import OperatorError, by_word
+from paleo.net.importers.builder.layout import Value, axis_in
+from paleo.net.importers.onnx.node import Node, Result, Tensor, operator
+from paleo.net.layers.functions import ELEMENTWISE, FUNCTIONS, spellings
 
-from paleo.importers.base import OperatorError
-from paleo.importers.onnx.node import Node, Result, Tensor, operator
-
-if TYPE_CHECKING:
-    from paleo.importers.builder import Value
-
-_ACTIVATIONS = {
-    "Abs": "absval",
-    "Acos": "other",
-    "Acosh": "other",
-    "Asin": "other",
-    "Asinh": "other",
-    "Atan": "other",
-    "Atanh": "other",
-    "Bernoulli": "other",
-    "BitwiseNot": "compare",
-    "Ceil": "round",
-    "Celu": "celu",
-    "Cos": "cos",
-    "Cosh": "exp",
-    "Elu": "elu",
-    "Erf": "erf",
-    "Exp": "exp",
-    "Floor": "round",
-    "Gelu": "gelu",
-    "HardSigmoid": "hard_sigmoid",
-    "HardSwish": "hard_swish",
-    "IsInf": "compare",
-    "IsNaN": "compare",
-    "LeakyRelu": "leaky_relu",
-    "Log": "log",
-    "Mish": "mish",
-    "Neg": "affine",
-    "Not": "compare",
-    "Reciprocal": "reciprocal",
-    "Relu": "relu",
-    "Round": "round",
-    "Selu": "selu",
-    "Shrink": "threshold",
-    "Sigmoid": "sigmoid",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sinh": "exp",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Sqrt": "sqrt",
-    "Swish": "silu",
-    "Tan": "other",
-    "Tanh": "tanh",
-    "ThresholdedRelu": "threshold",
-}
-
-_ELEMENTWISE = {
-    "Add": "sum",
-    "And": "logical",
-    "BitShift": "product",
-    "BitwiseAnd": "logical",
-    "BitwiseOr": "logical",
-    "BitwiseXor": "logical",
-    "Div": "quotient",
-    "Equal": "compare",
-    "Greater": "compare",
-    "GreaterOrEqual": "compare",
-    "Less": "compare",
-    "LessOrEqual": "compare",
-    "Max": "maximum",
-    "Mean": "mean",
-    "Min": "minimum",
-    "Mod": "quotient",
-    "Mul": "product",
-    "Or": "logical",
-    "Pow": "power",
-    "Sub": "difference",
-    "Sum": "sum",
-    "Where": "where",
-    "Xor": "logical",
-}
-
-_REDUCTIONS = {
-    "ReduceL1": "norm",
-    "ReduceL2": "norm",
-    "ReduceLogSum": "sum",
-    "ReduceLogSumExp": "sum",
-    "ReduceMax": "maximum",
-    "ReduceMean": "mean",
-    "ReduceMin": "minimum",
-    "ReduceProd": "product",
-    "ReduceSum": "sum",
-    "ReduceSumSquare": "norm",
-}
+_FUNCTIONS = spellings(FUNCTIONS, "onnx")
+_ELEMENTWISE = spellings(ELEMENTWISE, "onnx")
+_REDUCTIONS = by_word(
+    {
+        "norm": "ReduceL1 ReduceL2 ReduceSumSquare",
+        "sum": "ReduceLogSum ReduceLogSumExp ReduceSum",
+        "maximum": "ReduceMax",
+        "mean": "ReduceMean",
+        "minimum": "ReduceMin",
+        "product": "ReduceProd",
+    }
+)
 
 
-@operator(*_ACTIVATIONS)
+@operator(*_FUNCTIONS)
 def _activation(node: Node) -> Result:
-    return node.builder.activation(node.name, _ACTIVATIONS[node.op], node.value())
+    return node.builder.activation(node.name, _FUNCTIONS[node.op], node.value())
 
 
 @operator("Gelu", "QuickGelu", "FastGelu", "BiasGelu", domain="com.microsoft")
@@ -107,6 +32,10 @@ def _gelu(node: Node) -> Result:
     if node.has(1):
         x = node.builder.elementwise(f"{node.name}_bias", "sum", [x, node.weight(1)])
     return node.builder.activation(node.name, "silu" if node.op == "QuickGelu" else "gelu", x)
+
+
+#: What clipping is called between some bounds.
+_CLIPS: dict[tuple[float | None, float | None], str] = {(0, 6): "relu6", (-1, 1): "hard_tanh"}
 
 
 @operator("Clip")
@@ -118,12 +47,7 @@ def _clip(node: Node) -> Result:
     else:
         low, high = (_bound(node, index) for index in (1, 2))
     # Where a bound is not known, it is still one.
-    if (low, high) == (0, 6):
-        function = "relu6"
-    elif (low, high) == (-1, 1):
-        function = "hard_tanh"
-    else:
-        function = "clip"
+    function = _CLIPS.get((low, high), "clip")
     return node.builder.activation(node.name, function, node.value())
 
 
@@ -163,10 +87,8 @@ def _elementwise(node: Node) -> Result:
     if not tensors:
         raise OperatorError(f"{node.op} has no inputs")
     values = [each.value(node.builder) for each in tensors]
-    return values[0] if len(values) == 1 else _join(node, values)
-
-
-def _join(node: Node, values: list[Value]) -> Value:
+    if len(values) == 1:
+        return values[0]
     return node.builder.elementwise(node.name, _ELEMENTWISE[node.op], values)
 
 
@@ -179,7 +101,7 @@ def _swiglu(node: Node) -> Result:
 @operator("Softmax", "LogSoftmax", "Hardmax")
 def _softmax(node: Node) -> Result:
     # Before version 13, all dimensions from the axis on were one: as many elements.
-    axis = node.whole("axis", -1 if node.version >= 13 else 1)
+    axis = node.integer("axis", -1 if node.version >= 13 else 1)
     if not -len(node.shape()) <= axis < len(node.shape()):
         axis = -1
     return node.builder.softmax(node.name, node.value(), axis)
@@ -201,9 +123,8 @@ def _instance_norm(node: Node) -> Result:
 
 @operator("GroupNormalization")
 def _group_norm(node: Node) -> Result:
-    groups = node.whole("num_groups", 0)
     return node.builder.group_norm(
-        node.name, node.value(), groups, node.optional(1), node.optional(2)
+        node.name, node.value(), node.integer("num_groups", 0), node.optional(1), node.optional(2)
     )
 
 
@@ -231,11 +152,7 @@ def _rms_norm(node: Node) -> Result:
 
 def _trailing(node: Node) -> int:
     """Return how many of the last axes are normalized."""
-    rank = len(node.shape())
-    axis: int = node.whole("axis", -1)
-    if not -rank <= axis < rank:
-        raise OperatorError(f"{node.op} of {rank} dimensions from axis {axis} on")
-    return rank - axis % rank
+    return len(node.shape()) - axis_in(node.shape(), node.integer("axis", -1))
 
 
 @operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
@@ -256,17 +173,17 @@ def _skip_norm(node: Node) -> Result:
 
 @operator("LRN")
 def _lrn(node: Node) -> Result:
-    return node.builder.lrn(node.name, node.value(), node.whole("size", 1))
+    return node.builder.lrn(node.name, node.value(), node.integer("size", 1))
 
 
 @operator("LpNormalization")
 def _lp_normalization(node: Node) -> Result:
-    return node.builder.normalize(node.name, node.value(), node.whole("axis", -1))
+    return node.builder.normalize(node.name, node.value(), node.integer("axis", -1))
 
 
 @operator("MeanVarianceNormalization")
 def _mean_variance(node: Node) -> Result:
-    axes = node.wholes("axes", [0, 2, 3])
+    axes = node.integers("axes", [0, 2, 3])
     if 0 in axes:
         return node.builder.batch_norm(node.name, node.value())
     return node.builder.instance_norm(node.name, node.value())
@@ -276,7 +193,7 @@ def _mean_variance(node: Node) -> Result:
 def _reduce(node: Node) -> Result:
     axes = node.axes()
     if axes is None:
-        if node.whole("noop_with_empty_axes", 0):
+        if node.integer("noop_with_empty_axes", 0):
             return node.value()
         axes = list(range(len(node.shape())))
     return _reduced(node, _REDUCTIONS[node.op], axes)
@@ -284,20 +201,18 @@ def _reduce(node: Node) -> Result:
 
 @operator("ArgMax", "ArgMin")
 def _arg(node: Node) -> Result:
-    return _reduced(node, "argmax", [node.whole("axis", 0)])
+    return _reduced(node, "argmax", [node.integer("axis", 0)])
 
 
 def _reduced(node: Node, function: str, axes: list[int]) -> Result:
     rank = len(node.shape())
-    if any(not -rank <= axis < rank for axis in axes):
-        raise OperatorError(f"{node.op} of {rank} dimensions over the axes {axes}")
-    axes = sorted({axis % rank for axis in axes})
-    keep = bool(node.whole("keepdims", 1))
+    axes = sorted({axis_in(node.shape(), axis) for axis in axes})
+    keep = bool(node.integer("keepdims", 1))
     spatial = list(range(2, rank))
     if function in ("mean", "maximum") and keep and rank > 2 and axes == spatial:
         # What exporters make of global pooling.
         kind = "average" if function == "mean" else "max"
-        return node.builder.adaptive_pool(node.name, kind, node.value(), [1] * len(spatial))
+        return node.builder.adaptive_pool(node.name, node.value(), kind, [1] * len(spatial))
     if not axes:
         return node.value()
     return node.builder.reduce(node.name, function, node.value(), axes, keep)

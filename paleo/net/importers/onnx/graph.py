@@ -1,6 +1,6 @@
-"""An ONNX graph, walked from its inputs to its outputs and told to the Builder.
+"""An ONNX graph, told to the Builder from its inputs to its outputs.
 
-What each operator is stands in `layers`, `moves` and `pointwise`. Here is what all of them
+What each operator is stands in `layers`, `reshape` and `elementwise`. Here is what all of them
 need: the tensors by name, the shapes that the onnx package infers, the numbers that are
 known, and where faults are noted.
 """
@@ -8,34 +8,31 @@ known, and where faults are noted.
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from paleo.errors import Mistakes
-from paleo.importers.base import OperatorError
-from paleo.importers.onnx.copies import find_copies
-from paleo.importers.onnx.fold import Budget, fold
-from paleo.importers.onnx.names import fault_name, layer_names
-from paleo.importers.onnx.node import (
+from paleo.core.errors import Mistakes
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.onnx.fold import Budget, fold
+from paleo.net.importers.onnx.names import fault_name, layer_names
+from paleo.net.importers.onnx.node import (
     OPERATORS,
     STRING,
+    Context,
     Node,
     NotUnderstoodError,
-    Part,
+    Output,
     Shape,
     Tensor,
     one_line,
     plain_domain,
 )
-from paleo.tensor import format_shape
-
-if TYPE_CHECKING:
-    from paleo.importers.builder import Builder, Value
-
-__all__ = ["Walk"]
+from paleo.net.importers.onnx.tied_weights import find_copies
 
 #: Elements of a tensor that is handed to onnx's shape inference: shapes, axes, scales.
 _FEW = 64
@@ -43,20 +40,9 @@ _FEW = 64
 #: bfloat16 and those of 8 bits and fewer.
 _FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20, 23, 24})
 #: Operators that hand weights on as they are, or with their dimensions in another order.
-_VIEWS = frozenset(
-    [
-        "Cast",
-        "CastLike",
-        "DequantizeLinear",
-        "Flatten",
-        "Identity",
-        "QuantizeLinear",
-        "Reshape",
-        "Squeeze",
-        "Transpose",
-        "Unsqueeze",
-    ]
-)
+_VIEWS = """
+    Cast CastLike DequantizeLinear Flatten Identity QuantizeLinear Reshape Squeeze Transpose
+    Unsqueeze"""
 #: Operators whose outputs are numbers drawn by chance: of known shape, of nothing else.
 _RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
 #: Operators that hold graphs: they are followed, or not understood, but never constants.
@@ -64,48 +50,31 @@ _HOLDING = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 @dataclass
-class Walk:
-    """The walk through one graph: what its names stand for, and what went wrong."""
+class GraphTranslator(Context):
+    """Tells the Builder one graph, node by node, and notes what goes wrong."""
 
-    builder: Builder
     mistakes: Mistakes
     versions: dict[str, int]
     ir_version: int
     #: What open dimensions are, by name: to read the shapes that the file declares.
     sizes: dict[str, int]
     unknown: str = "error"
-    tensors: dict[str, Tensor] = field(default_factory=dict)
     #: Names that stand for nothing, because a node before had a fault.
     broken: set[str] = field(default_factory=set)
-    uses: dict[str, int] = field(default_factory=dict)
     not_understood: dict[str, list[str]] = field(default_factory=dict)
-    kept: list[Value] = field(default_factory=list)
     #: What the file itself says of tensors between nodes, for operators unknown to onnx.
     declared: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.budget = Budget()
-        self._defs = importlib.import_module("onnx.defs")
-        self._inference = importlib.import_module("onnx.shape_inference")
-        self._helper = importlib.import_module("onnx.helper")
-        self._arrays = importlib.import_module("onnx.numpy_helper")
-        checker = importlib.import_module("onnx.checker")
+        onnx = self._onnx = importlib.import_module("onnx")
         self._refusals = (
-            self._inference.InferenceError,
-            checker.ValidationError,
+            onnx.shape_inference.InferenceError,
+            onnx.checker.ValidationError,
             RuntimeError,
             ValueError,
         )
-        self._schemas: dict[tuple[str, str], Any] = {}
-        self._opsets = [self._helper.make_opsetid(*each) for each in self.versions.items()]
-        #: MatMul nodes and the Add after each that is its bias, by the names they give.
-        self.biases: dict[str, Any] = {}
-        self._merged: dict[str, str] = {}
-
-    def keep(self, tensor: Tensor) -> None:
-        """Have the net end in this tensor too, so that nothing before it is dropped."""
-        if tensor.made is not None and tensor.made.batched:
-            self.kept.append(tensor.made)
+        self._opsets = [onnx.helper.make_opsetid(*each) for each in self.versions.items()]
 
     def add_initializers(self, graph: Any) -> None:
         """Note the tensors that a graph holds."""
@@ -129,12 +98,11 @@ class Walk:
         return tensor
 
     def run(self, graph: Any, outputs: Iterable[str]) -> None:
-        """Walk through a graph as far as `outputs` need it; note what goes wrong."""
+        """Translate a graph as far as `outputs` need it; note what goes wrong."""
         live = self._prepare(graph.node, outputs)
         if live is None:
             return
-        names = layer_names(live, set(self.biases))
-        for (index, proto), name in zip(live, names, strict=True):
+        for (index, proto), name in zip(live, layer_names(live, set(self.biases)), strict=True):
             self._visit(proto, name, fault_name(proto, index))
 
     def _prepare(self, nodes: Any, outputs: Iterable[str]) -> list[tuple[int, Any]] | None:
@@ -150,14 +118,14 @@ class Walk:
         givers.pop("", None)
         needed = set(outputs)
         live: list[tuple[int, Any]] = []
-        uses: dict[str, int] = dict.fromkeys(needed, 1)
+        uses = Counter(needed)
         for index in range(len(all_nodes) - 1, -1, -1):
             proto = all_nodes[index]
             if not needed.isdisjoint(proto.output):
                 live.append((index, proto))
                 for name in reads(proto):
                     needed.add(name)
-                    uses[name] = uses.get(name, 0) + 1
+                    uses[name] += 1
                     if givers.get(name, -1) >= index:
                         self.mistakes.add(
                             f'it reads "{name}" before a node gives it: the graph has a cycle, '
@@ -181,21 +149,10 @@ class Walk:
                 if product in products and uses[product] == 1 and bias in self.tensors:
                     self.biases[product] = proto
 
-    def bias_after(self, name: str, features: int) -> Tensor | None:
-        """Return the bias that the next node adds to `name`; that node then does nothing."""
-        proto = self.biases.get(name)
-        if proto is None:
-            return None
-        bias = self.tensors[next(each for each in proto.input if each != name)]
-        if not (bias.trainable and bias.size == features == bias.shape[-1]):
-            return None
-        self._merged[proto.output[0]] = name
-        return bias
-
     def _visit(self, proto: Any, name: str, fault: str) -> None:
         outputs = [each for each in proto.output if each]
-        if outputs and outputs[0] in self._merged:
-            self._alias(outputs[0], self._merged[outputs[0]])
+        if outputs and outputs[0] in self.merged:
+            self._alias(outputs[0], self.merged[outputs[0]])
             return
         known = True
         for each in reads(proto):
@@ -210,8 +167,7 @@ class Walk:
         if not known:
             self.broken.update(outputs)
             return
-        domain = plain_domain(proto.domain)
-        node = Node(self, proto, name, self.versions.get(domain, 0))
+        node = Node(self, proto, name, self.versions.get(plain_domain(proto.domain), 0))
         node.inputs = [self.tensors[each] if each else None for each in proto.input]
         try:
             self._follow(node, fault)
@@ -228,30 +184,31 @@ class Walk:
             self.broken.add(name)
 
     def _follow(self, node: Node, fault: str) -> None:
-        if node.op == "Constant" and not node.domain:
+        own = "" if node.domain else node.op
+        if own == "Constant":
             self._give(node, [self._constant(node)])
             return
-        if node.op == "If" and not node.domain:
+        if own == "If":
             self._branch(node)
             return
         node.inferred = self._infer(node)
         first = node.inputs[0] if node.inputs else None
-        if not node.domain and node.op in ("Shape", "Size") and first is not None:
+        if own in ("Shape", "Size") and first is not None:
             whole = np.asarray(first.shape, np.int64)
-            array = whole[slice(node.whole("start", 0), node.whole("end", None))]
-            array = array if node.op == "Shape" else np.asarray(first.size, np.int64)
+            array = whole[slice(node.integer("start", 0), node.integer("end", None))]
+            array = array if own == "Shape" else np.asarray(first.size, np.int64)
             self._give(node, [Tensor(array.shape, 7, array=array)])
             return
-        if not node.domain and node.op in _VIEWS and first is not None and first.made is None:
+        if own in _VIEWS.split() and first is not None and first.made is None:
             # Quantized weights are integers; what they stand for is trained.
-            dequantized = node.op == "DequantizeLinear" and first.key is not None and first.size > 1
+            dequantized = own == "DequantizeLinear" and first.key is not None and first.size > 1
             if first.trainable or dequantized:
                 view = Tensor(node.output_shape(), node.inferred[0][1] or 1, key=first.key)
                 view.trainable = True
                 self._give(node, [view])
                 return
         constant = all(each is None or each.is_constant for each in node.inputs)
-        if not node.domain and node.op not in _HOLDING and (constant or node.op in _RANDOM):
+        if own and own not in _HOLDING and (constant or own in _RANDOM):
             self._give(node, self._constants(node))
             return
         function = OPERATORS.get((node.domain, node.op))
@@ -270,27 +227,23 @@ class Walk:
         if sparse is not None:
             dims = tuple(sparse.sparse_tensor.dims)
             return Tensor(dims, sparse.sparse_tensor.values.data_type, key=key)
-        for kind, values, numpy_type in (
-            ("float", "floats", np.float32),
-            ("int", "ints", np.int64),
-        ):
-            one, many = node.attribute(f"value_{kind}"), node.attribute(f"value_{values}")
-            if one is not None or many is not None:
-                numbers = getattr(many, values) if one is None else getattr(one, kind[0])
-                array = np.asarray(numbers, numpy_type)
-                return Tensor(array.shape, 1 if kind == "float" else 7, key=key, array=array)
+        for kind, dtype, numpy_type in (("float", 1, np.float32), ("int", 7, np.int64)):
+            numbers = node.attribute(f"value_{kind}") or node.attribute(f"value_{kind}s")
+            if numbers is not None:
+                array = np.asarray(self._onnx.helper.get_attribute_value(numbers), numpy_type)
+                return Tensor(array.shape, dtype, key=key, array=array)
         strings = node.attribute("value_strings")
         return Tensor(() if strings is None else (len(strings.strings),), STRING)
 
-    def _constants(self, node: Node) -> list[Part]:
+    def _constants(self, node: Node) -> list[Output]:
         """Return the outputs of a node that reads constants only."""
         arrays = None if node.op in _RANDOM else fold(node, self.budget)
-        result: list[Part] = []
+        result: list[Output] = []
         for index, name in enumerate(node.proto.output):
             _, dtype = node.inferred[index]
-            if arrays is not None and index < len(arrays):
-                array = arrays[index]
-                dtype = dtype or self._helper.np_dtype_to_tensor_dtype(array.dtype)
+            if arrays is not None and name in arrays:
+                array = arrays[name]
+                dtype = dtype or self._onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
                 result.append(Tensor(array.shape, dtype, key=name, array=array))
             elif node.wants(index):
                 tensor = Tensor(node.output_shape(index), dtype or 1, key=name)
@@ -338,13 +291,13 @@ class Walk:
         for name, tensor in zip(node.proto.input, node.inputs, strict=True):
             if tensor is None:
                 continue
-            types[name] = self._helper.make_tensor_type_proto(tensor.dtype, tensor.shape)
+            types[name] = self._onnx.helper.make_tensor_type_proto(tensor.dtype, tensor.shape)
             if tensor.made is None and tensor.size <= _FEW:
                 numbers = tensor.numbers()
                 if numbers is not None:
-                    data[name] = self._arrays.from_array(numbers, name)
+                    data[name] = self._onnx.numpy_helper.from_array(numbers, name)
         try:
-            found: dict[str, Any] = self._inference.infer_node_outputs(
+            found: dict[str, Any] = self._onnx.shape_inference.infer_node_outputs(
                 schema, node.proto, types, data, None, self._opsets, self.ir_version
             )
         except self._refusals as error:
@@ -352,19 +305,17 @@ class Walk:
         return found
 
     def _schema(self, node: Node) -> Any:
-        key = (node.domain, node.op)
-        if key not in self._schemas:
-            schema = None
-            try:
-                schema = self._defs.get_schema(node.op, node.version or 1, node.domain)
-            except self._defs.SchemaError:
-                # Some tools write operators before the version that brought them.
-                if self._defs.has(node.op, node.domain):
-                    schema = self._defs.get_schema(node.op, node.domain)
-            self._schemas[key] = None if schema is None or schema.deprecated else schema
-        return self._schemas[key]
+        defs = self._onnx.defs
+        try:
+            schema = defs.get_schema(node.op, node.version or 1, node.domain)
+        except defs.SchemaError:
+            if not defs.has(node.op, node.domain):
+                return None
+            # Some tools write operators before the version that brought them.
+            schema = defs.get_schema(node.op, node.domain)
+        return None if schema.deprecated else schema
 
-    def _give(self, node: Node, parts: Sequence[Part]) -> None:
+    def _give(self, node: Node, parts: Sequence[Output]) -> None:
         """Note what a node's outputs stand for; compare with what onnx says of their shapes."""
         for index, name in enumerate(node.proto.output):
             part = parts[index] if index < len(parts) else None
@@ -396,7 +347,7 @@ class Walk:
             inputs = [each.value(self.builder) for each in node.inputs if each is not None]
             if not node.inferred:
                 node.inferred = self._infer(node)
-            parts: list[Part] = [
+            parts: list[Output] = [
                 self.builder.unknown(node.name, title, inputs, node.output_shape(index))
                 if node.wants(index)
                 else None
@@ -413,12 +364,16 @@ class Walk:
                 )
 
 
+def graphs_in(attribute: Any) -> list[Any]:
+    """Return the graphs that an attribute of a node holds."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
 def reads(proto: Any) -> list[str]:
     """Return the names that a node reads, those of graphs inside it included."""
     names = [name for name in proto.input if name]
     for attribute in proto.attribute:
-        graphs = [attribute.g] if attribute.HasField("g") else attribute.graphs
-        for graph in graphs:
+        for graph in graphs_in(attribute):
             inner = {each.name for each in (*graph.initializer, *graph.input)}
             read = [each.name for each in graph.output]
             for node in graph.node:

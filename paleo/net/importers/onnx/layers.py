@@ -3,55 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from paleo.importers.base import OperatorError
-from paleo.importers.onnx.moves import merge
-from paleo.importers.onnx.node import Node, Result, operator
-from paleo.tensor import format_shape
-
-if TYPE_CHECKING:
-    from paleo.importers.builder import Value
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layers import make
+from paleo.net.importers.builder.layout import Value, Windows
+from paleo.net.importers.onnx.node import Node, Result, operator
+from paleo.net.importers.onnx.reshape import merge
 
 
-@dataclass(frozen=True)
-class _Windows:
-    """How a window steps over an image, by spatial axis."""
-
-    window: tuple[int, ...]
-    strides: list[int]
-    pads: list[tuple[int, int]]
-    dilations: list[int]
-
-
-def _windows(node: Node, window: Sequence[int]) -> _Windows:
-    sizes = node.shape()[2:]
-    rank = len(sizes)
+def _steps(node: Node, window: Sequence[int]) -> Windows:
+    """Return how a window steps, by its strides and dilations; without padding."""
+    rank = len(node.shape()[2:])
     if len(window) != rank:
         raise OperatorError(
             f"a window of {format_shape(tuple(window))} on {rank} spatial dimensions"
         )
-    strides = node.wholes("strides", [1] * rank, rank)
-    dilations = node.wholes("dilations", [1] * rank, rank)
+    strides = node.integers("strides", [1] * rank, rank)
+    dilations = node.integers("dilations", [1] * rank, rank)
     for what, numbers in (("window", window), ("strides", strides), ("dilations", dilations)):
-        if any(each < 1 for each in numbers):
+        if any(number < 1 for number in numbers):
             raise OperatorError(f"{node.op}: {what} must be 1 or more, got {list(numbers)}")
-    auto = node.text("auto_pad", "NOTSET") or "NOTSET"
+    groups = node.integer("group", 1)
+    if groups < 1:
+        raise OperatorError(f"{node.op} in {groups} groups")
+    return Windows(strides, [(0, 0)] * rank, dilations, groups)
+
+
+def _auto_pad(node: Node) -> str:
+    return node.text("auto_pad") or "NOTSET"
+
+
+def _pads(node: Node, rank: int) -> list[tuple[int, int]]:
+    """Return the padding that a node states."""
+    numbers = node.integers("pads", [0] * 2 * rank, 2 * rank)
+    return list(zip(numbers[:rank], numbers[rank:], strict=True))
+
+
+def _windows(node: Node, window: Sequence[int]) -> Windows:
+    windows, auto = _steps(node, window), _auto_pad(node)
     if auto == "NOTSET":
-        numbers = node.wholes("pads", [0] * 2 * rank, 2 * rank)
-        pads = list(zip(numbers[:rank], numbers[rank:], strict=True))
-    elif auto == "VALID":
-        pads = [(0, 0)] * rank
-    elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        pads = []
-        for size, taps, stride, step in zip(sizes, window, strides, dilations, strict=True):
-            span = (taps - 1) * step + 1
-            total = max((-(-size // stride) - 1) * stride + span - size, 0)
-            pads.append(_halves(total, auto))
-    else:
+        return replace(windows, pads=_pads(node, len(window)))
+    if auto in ("SAME_UPPER", "SAME_LOWER"):
+        sizes = node.shape()[2:]
+        counts = [-(-size // stride) for size, stride in zip(sizes, windows.strides, strict=True)]
+        reach = windows.reach(counts, window)
+        lacking = [max(have - size, 0) for have, size in zip(reach, sizes, strict=True)]
+        return replace(windows, pads=[_halves(total, auto) for total in lacking])
+    if auto != "VALID":
         raise OperatorError(f'auto_pad "{auto}"')
-    return _Windows(tuple(window), strides, pads, dilations)
+    return windows
 
 
 def _halves(total: int, auto: str) -> tuple[int, int]:
@@ -61,52 +63,31 @@ def _halves(total: int, auto: str) -> tuple[int, int]:
 
 
 def _fits(node: Node, weight: tuple[int, ...]) -> None:
-    stated = node.wholes("kernel_shape", None)
+    stated = node.integers("kernel_shape", None)
     if stated is not None and tuple(stated) != weight[2:]:
         raise OperatorError(
             f"kernel_shape is {format_shape(tuple(stated))}, its weight {format_shape(weight)}"
         )
 
 
-def _convolve(node: Node, weight: int, bias: int, x: Value | None = None) -> Value:
+def _convolve(node: Node, weight: int, bias: int) -> Value:
     """Return a convolution of the first input; the others are at these positions."""
     shape = node.shape(weight)
     _fits(node, shape)
     if len(shape) < 3:
         raise OperatorError(f"a convolution by a weight of {format_shape(shape)}")
     windows = _windows(node, shape[2:])
-    return node.builder.convolution(
-        node.name,
-        node.value() if x is None else x,
-        node.weight(weight),
-        node.optional(bias),
-        strides=windows.strides,
-        pads=windows.pads,
-        dilations=windows.dilations,
-        groups=_groups(node),
-    )
+    weights = node.weight(weight), node.optional(bias)
+    return node.builder.convolution(node.name, node.value(), *weights, windows=windows)
 
 
-def _groups(node: Node) -> int:
-    groups: int = node.whole("group", 1)
-    if groups < 1:
-        raise OperatorError(f"{node.op} in {groups} groups")
-    return groups
+#: Where these have their weight and their bias; integer convolutions have none.
+_CONVOLUTIONS = {"Conv": (1, 2), "ConvInteger": (1, 4), "QLinearConv": (3, 8)}
 
 
-@operator("Conv")
+@operator(*_CONVOLUTIONS)
 def _conv(node: Node) -> Result:
-    return _convolve(node, 1, 2)
-
-
-@operator("ConvInteger")
-def _conv_integer(node: Node) -> Result:
-    return _convolve(node, 1, len(node.inputs))
-
-
-@operator("QLinearConv")
-def _conv_quantized(node: Node) -> Result:
-    return _convolve(node, 3, 8)
+    return _convolve(node, *_CONVOLUTIONS[node.op])
 
 
 @operator("DeformConv")
@@ -124,16 +105,9 @@ def _conv_causal(node: Node) -> Result:
     if node.has(3) and before:
         x = node.builder.concat(f"{node.name}_past", [node.value(3), x], 2)
         before = 0
-    made = node.builder.convolution(
-        node.name,
-        x,
-        node.weight(1),
-        node.optional(2),
-        strides=[1],
-        pads=[(before, 0)],
-        dilations=[1],
-        groups=channels,
-    )
+    windows = Windows([1], [(before, 0)], [1], channels)
+    weights = node.weight(1), node.optional(2)
+    made = node.builder.convolution(node.name, x, *weights, windows=windows)
     if node.text("activation", "none") not in ("", "none"):
         made = node.builder.activation(f"{node.name}_activation", "silu", made)
     if not node.wants(1):
@@ -153,58 +127,36 @@ def _conv_transpose(node: Node) -> Result:
     rank = len(sizes)
     if len(shape) != rank + 2:
         raise OperatorError(f"a weight of {format_shape(shape)} on {rank} spatial dimensions")
-    strides = node.wholes("strides", [1] * rank, rank)
-    dilations = node.wholes("dilations", [1] * rank, rank)
-    extra = node.wholes("output_padding", [0] * rank, rank)
+    windows, auto = _steps(node, shape[2:]), _auto_pad(node)
+    extra = node.integers("output_padding", [0] * rank, rank)
     # What comes out without any padding.
-    whole = [
-        stride * (size - 1) + more + (taps - 1) * step + 1
-        for size, taps, stride, step, more in zip(
-            sizes, shape[2:], strides, dilations, extra, strict=True
-        )
-    ]
-    auto = node.text("auto_pad", "NOTSET") or "NOTSET"
-    output = node.wholes("output_shape", None)
+    reach = windows.reach(sizes, shape[2:])
+    whole = [have + more for have, more in zip(reach, extra, strict=True)]
+    output = node.integers("output_shape", None)
     if output is not None:
         output = output[-rank:]
     elif auto in ("SAME_UPPER", "SAME_LOWER"):
-        output = [size * stride for size, stride in zip(sizes, strides, strict=True)]
+        output = [size * stride for size, stride in zip(sizes, windows.strides, strict=True)]
     if output is not None:
-        pads = [
-            _halves(max(have - want, 0), auto) for have, want in zip(whole, output, strict=True)
-        ]
+        lacking = [max(have - want, 0) for have, want in zip(whole, output, strict=True)]
+        windows = replace(windows, pads=[_halves(total, auto) for total in lacking])
     else:
-        numbers = node.wholes("pads", [0] * 2 * rank, 2 * rank)
-        if auto == "VALID":
-            numbers = [0] * 2 * rank
-        pads = list(zip(numbers[:rank], numbers[rank:], strict=True))
-        output = [have - sum(pad) for have, pad in zip(whole, pads, strict=True)]
+        if auto != "VALID":
+            windows = replace(windows, pads=_pads(node, rank))
+        output = [have - sum(pad) for have, pad in zip(whole, windows.pads, strict=True)]
+    weights = node.weight(1), node.optional(2)
     return node.builder.conv_transpose(
-        node.name,
-        node.value(),
-        node.weight(1),
-        node.optional(2),
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        groups=_groups(node),
-        output_shape=output,
+        node.name, node.value(), *weights, windows=windows, output_shape=output
     )
 
 
 @operator("MaxPool", "AveragePool", "LpPool")
 def _pool(node: Node) -> Result:
-    windows = _windows(node, node.wholes("kernel_shape", ()))
-    made = node.builder.pool(
-        node.name,
-        "max" if node.op == "MaxPool" else "average",
-        node.value(),
-        window=windows.window,
-        strides=windows.strides,
-        pads=windows.pads,
-        dilations=windows.dilations,
-        ceil=bool(node.whole("ceil_mode", 0)) and node.text("auto_pad", "NOTSET") == "NOTSET",
-    )
+    taps = node.integers("kernel_shape", ())
+    windows = _windows(node, taps)
+    kind = "max" if node.op == "MaxPool" else "average"
+    ceil = bool(node.integer("ceil_mode", 0)) and _auto_pad(node) == "NOTSET"
+    made = node.builder.pool(node.name, node.value(), kind, taps, windows, ceil=ceil)
     # The second output is where each maximum was.
     return [made, made]
 
@@ -212,7 +164,7 @@ def _pool(node: Node) -> Result:
 @operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def _global_pool(node: Node) -> Result:
     kind = "max" if node.op == "GlobalMaxPool" else "average"
-    return node.builder.adaptive_pool(node.name, kind, node.value(), [1] * len(node.shape()[2:]))
+    return node.builder.adaptive_pool(node.name, node.value(), kind, [1] * len(node.shape()[2:]))
 
 
 @operator("Gemm")
@@ -221,16 +173,15 @@ def _gemm(node: Node) -> Result:
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
         raise OperatorError("Gemm multiplies matrices")
     x = node.value(0)
-    if node.whole("transA", 0):
-        x = builder.transpose(f"{node.name}_turned", x, [1, 0])
-    turned = bool(node.whole("transB", 0))
+    if node.integer("transA", 0):
+        x = builder.turned(f"{node.name}_turned", x)
+    turned = bool(node.integer("transB", 0))
     features, outputs = node.shape(1)[::-1] if turned else node.shape(1)
     if not node.is_weight(1):
         other = node.value(1)
         if turned:
-            other = builder.transpose(f"{node.name}_other", other, [1, 0])
-        product = builder.matmul(node.name, x, other)
-        return _plus(node, product, 2)
+            other = builder.turned(f"{node.name}_other", other)
+        return _plus(node, builder.matmul(node.name, x, other), 2)
     weight = node.weight(1, (outputs, features))
     fits = node.has(2) and node.is_weight(2) and node.shape(2)[-1:] == (outputs,)
     if fits and node.tensor(2).size == outputs:
@@ -244,31 +195,22 @@ def _plus(node: Node, product: Value, index: int) -> Value:
     return node.builder.elementwise(f"{node.name}_bias", "sum", [product, node.value(index)])
 
 
-@operator("MatMul", "MatMulInteger")
+@operator("MatMul", "MatMulInteger", "QLinearMatMul")
 def _matmul(node: Node) -> Result:
-    return _product(node, 0, 1)
-
-
-@operator("QLinearMatMul")
-def _matmul_quantized(node: Node) -> Result:
-    return _product(node, 0, 3)
-
-
-def _product(node: Node, left: int, right: int) -> Value:
-    """Return a product; a weight on the right takes the bias that the next node adds."""
-    builder = node.builder
-    shape = node.shape(right)
-    if len(shape) != 2 or not node.is_weight(right) or len(node.shape(left)) < 2:
-        return builder.matmul(node.name, node.value(left), node.value(right))
-    if node.shape(left)[-1] != shape[0]:
-        raise OperatorError(f"{format_shape(node.shape(left))} times {format_shape(shape)}")
+    """A weight on the right takes the bias that the next node adds."""
+    builder, right = node.builder, 3 if node.op == "QLinearMatMul" else 1
+    rows, shape = node.shape(), node.shape(right)
+    if len(shape) != 2 or not node.is_weight(right) or len(rows) < 2:
+        return builder.matmul(node.name, node.value(), node.value(right))
+    if rows[-1] != shape[0]:
+        raise OperatorError(f"{format_shape(rows)} times {format_shape(shape)}")
     features, outputs = shape
-    bias = node.walk.bias_after(node.proto.output[0], outputs)
+    bias = node.context.bias_after(node.proto.output[0], outputs)
     added = None
     if bias is not None and bias.key is not None:
         added = builder.parameter(bias.key, (outputs,))
     weight = node.weight(right, (outputs, features))
-    return builder.linear(node.name, node.value(left), weight, added)
+    return builder.linear(node.name, node.value(), weight, added)
 
 
 @operator("Einsum")
@@ -283,21 +225,14 @@ def _recurrent(node: Node) -> Result:
     directions = 2 if node.text("direction", "forward") == "bidirectional" else 1
     if len(node.shape(0)) != 3 or len(node.shape(2)) != 3:
         raise OperatorError(f"{node.op} of {format_shape(node.shape(0))}")
-    hidden = node.whole("hidden_size", node.shape(2)[-1])
+    hidden = node.integer("hidden_size", node.shape(2)[-1])
     if hidden != node.shape(2)[-1]:
         raise OperatorError(f"hidden_size is {hidden}, but its weights are for {node.shape(2)[-1]}")
-    batch_first = bool(node.whole("layout", 0))
+    batch_first = bool(node.integer("layout", 0))
     weights = [node.weight(index) for index in (1, 2, 3) if node.has(index)]
-    y = builder.recurrent(
-        node.name,
-        node.op,
-        node.value(),
-        weights,
-        hidden=hidden,
-        bidirectional=directions == 2,
-        biases=2 if node.has(3) else 0,
-        batch_first=batch_first,
-    )
+    biases = 2 if node.has(3) else 0
+    layer = make(node.op, num_outputs=hidden, bidirectional=directions == 2, num_biases=biases)
+    y = builder.recurrent(node.name, layer, node.value(), weights, batch_first=batch_first)
     first, second, _ = y.shape
     outputs: list[Value | None] = [None, None, None]
     if node.wants(0):
@@ -308,8 +243,7 @@ def _recurrent(node: Node) -> Result:
     if node.wants(1) or node.wants(2):
         step = 1 if batch_first else 0
         last = builder.select(f"{node.name}_last", y, step, y.shape[step] - 1)
-        n = last.shape[0]
-        state = builder.reshape(f"{node.name}_h", last, (n, directions, hidden))
+        state = builder.reshape(f"{node.name}_h", last, (last.shape[0], directions, hidden))
         if not batch_first:
             state = builder.transpose(f"{node.name}_h", state, [1, 0, 2])
         # The cells' state is as large as the hidden one.
@@ -329,7 +263,7 @@ def _heads(node: Node, x: Value, count: int) -> Value:
 @operator("Attention")
 def _attention(node: Node) -> Result:
     builder, name = node.builder, node.name
-    heads, kv_heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
+    heads, kv_heads = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
     packed = len(node.shape(0)) == 3
     values = []
     for index, count in ((0, heads), (1, kv_heads), (2, kv_heads)):
@@ -343,7 +277,7 @@ def _attention(node: Node) -> Result:
     if node.has(4) and node.has(5):
         k = builder.concat(f"{name}_keys", [node.value(4), k], 2)
         v = builder.concat(f"{name}_values", [node.value(5), v], 2)
-    made = builder.attention(name, q, k, v, causal=bool(node.whole("is_causal", 0)))
+    made = builder.attention(name, q, k, v, causal=bool(node.integer("is_causal", 0)))
     if packed:
         made = merge(node, f"{name}_merged", made, heads)
     return [made, k, v, None]
@@ -365,16 +299,15 @@ def _linear_attention(node: Node) -> Result:
     state for each key.
     """
     builder, name = node.builder, node.name
-    heads, kv_heads = node.whole("q_num_heads", 0), node.whole("kv_num_heads", 0)
+    heads, kv_heads = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
     q = _heads(node, node.value(0), heads)
     k = _heads(node, node.value(1), kv_heads)
     v = _heads(node, node.value(2), kv_heads)
-    turned = builder.transpose(f"{name}_keys", k, [0, 1, 3, 2])
-    state = builder.matmul(f"{name}_state", turned, v)
+    state = builder.matmul(f"{name}_state", builder.turned(f"{name}_keys", k), v)
     if "delta" in node.text("update_rule", "gated_delta"):
         asked = builder.matmul(f"{name}_delta", k, state)
         v = builder.elementwise(f"{name}_change", "difference", [v, asked])
-        node.walk.kept.append(v)
+        node.context.kept.append(v)
     shared = state
     if heads != kv_heads:
         n, _, d_k, d_v = state.shape
@@ -382,18 +315,14 @@ def _linear_attention(node: Node) -> Result:
         shared = builder.unsqueeze(f"{name}_shared", state, [2])
         shared = builder.expand(f"{name}_shared", shared, shape)
         shared = builder.reshape(f"{name}_shared", shared, (n, heads, d_k, d_v))
-    made = builder.matmul(name, q, shared)
-    return [merge(node, f"{name}_merged", made, heads), state]
+    return [merge(node, f"{name}_merged", builder.matmul(name, q, shared), heads), state]
 
 
 @operator("FusedMatMul", domain="com.microsoft")
 def _fused_matmul(node: Node) -> Result:
-    values = []
-    for index, key in enumerate(("transA", "transB")):
-        x = node.value(index)
-        if node.whole(key, 0):
-            rank = len(x.shape)
-            perm = [*range(rank - 2), rank - 1, rank - 2]
-            x = node.builder.transpose(f"{node.name}_turned", x, perm)
-        values.append(x)
-    return node.builder.matmul(node.name, values[0], values[1])
+    a, b = node.value(0), node.value(1)
+    if node.integer("transA", 0):
+        a = node.builder.turned(f"{node.name}_turned", a)
+    if node.integer("transB", 0):
+        b = node.builder.turned(f"{node.name}_turned", b)
+    return node.builder.matmul(node.name, a, b)

@@ -13,8 +13,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-__all__ = ["fault_name", "layer_names", "net_name"]
-
 #: Names of graphs that say nothing about the net.
 _GENERIC = re.compile(
     r"(main_graph|torch[-_]jit([-_]export)?|graph|model|onnx|main|tf2onnx|tf_graph|test|g)?\Z",

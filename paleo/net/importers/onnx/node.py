@@ -5,34 +5,22 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from paleo.importers.base import OperatorError
-from paleo.importers.onnx.fold import LARGEST, Array
+from paleo.net.importers.base import OperatorError, register
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.builder.layout import Value
 
-if TYPE_CHECKING:
-    from paleo.importers.builder import Builder, Value
-    from paleo.importers.onnx.graph import Walk
+Array = NDArray[Any]
+Shape = tuple[int, ...]
 
-__all__ = [
-    "OPERATORS",
-    "STRING",
-    "Node",
-    "NotUnderstoodError",
-    "Part",
-    "Result",
-    "Shape",
-    "Tensor",
-    "one_line",
-    "operator",
-    "plain_domain",
-]
-
-Shape: TypeAlias = tuple[int, ...]
-
+#: Elements of a tensor whose numbers are followed; beyond, its shape is all that is known.
+LARGEST = 2**20
 #: TensorProto's number of text, and of a tensor that is stored outside the file.
 STRING = 8
 _EXTERNAL = 1
@@ -63,10 +51,7 @@ class Tensor:
     @property
     def size(self) -> int:
         """How many elements it has."""
-        result = 1
-        for size in self.shape:
-            result *= size
-        return result
+        return prod(self.shape)
 
     @property
     def is_constant(self) -> bool:
@@ -98,9 +83,9 @@ class Tensor:
         return builder.constant(self.shape)
 
 
-Part: TypeAlias = "Value | Tensor | None"
+Output = Value | Tensor | None
 #: What an operator gives: its outputs in order, or the only one.
-Result: TypeAlias = "Value | Tensor | Sequence[Part]"
+Result = Value | Tensor | Sequence[Output]
 Operator: TypeAlias = "Callable[[Node], Result]"
 
 #: What is understood, by (domain, operator).
@@ -109,13 +94,7 @@ OPERATORS: dict[tuple[str, str], Operator] = {}
 
 def operator(*names: str, domain: str = "") -> Callable[[Operator], Operator]:
     """Register a function as what these operators are."""
-
-    def register(function: Operator) -> Operator:
-        for name in names:
-            OPERATORS[domain, name] = function
-        return function
-
-    return register
+    return register(OPERATORS, *((domain, name) for name in names))
 
 
 _PREFIXES = re.compile(r"^(\[[^\]]*\]|\((op_type|node)[^)]*\)|[:\s])+")
@@ -127,12 +106,39 @@ def one_line(error: object) -> str:
     return (_PREFIXES.sub("", text) or type(error).__name__)[:300].rstrip(". ")
 
 
+@dataclass
+class Context:
+    """What stands around a node: the Builder, the tensors by name, and who reads them."""
+
+    builder: Builder
+    tensors: dict[str, Tensor] = field(default_factory=dict, init=False)
+    #: How often each name is read.
+    uses: dict[str, int] = field(default_factory=dict, init=False)
+    #: Values that the net ends in too, so that nothing before them is dropped.
+    kept: list[Value] = field(default_factory=list, init=False)
+    #: MatMul nodes and the Add after each that is its bias, by the names they give.
+    biases: dict[str, Any] = field(default_factory=dict, init=False)
+    #: What such an Add gives, with what its MatMul gives.
+    merged: dict[str, str] = field(default_factory=dict, init=False)
+
+    def bias_after(self, name: str, features: int) -> Tensor | None:
+        """Return the bias that the next node adds to `name`; that node then does nothing."""
+        proto = self.biases.get(name)
+        if proto is None:
+            return None
+        bias = self.tensors[next(each for each in proto.input if each != name)]
+        if not (bias.trainable and bias.size == features == bias.shape[-1]):
+            return None
+        self.merged[proto.output[0]] = name
+        return bias
+
+
 class Node:
     """One operator of the graph, as the functions in `OPERATORS` see it."""
 
-    def __init__(self, walk: Walk, proto: Any, name: str, version: int) -> None:
-        self.walk = walk
-        self.builder = walk.builder
+    def __init__(self, context: Context, proto: Any, name: str, version: int) -> None:
+        self.context = context
+        self.builder = context.builder
         self.proto = proto
         self.op: str = proto.op_type
         self.domain: str = plain_domain(proto.domain)
@@ -141,15 +147,13 @@ class Node:
         self.inputs: list[Tensor | None] = []
         #: Shape and element type of every output, each None where onnx does not infer it.
         self.inferred: list[tuple[Shape | None, int | None]] = []
-        self._attributes: dict[str, Any] | None = None
+        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
 
     def attribute(self, name: str) -> Any:
         """Return the protocol buffer of an attribute, or None."""
-        if self._attributes is None:
-            self._attributes = {each.name: each for each in self.proto.attribute}
         return self._attributes.get(name)
 
-    def whole(self, name: str, default: Any) -> Any:
+    def integer(self, name: str, default: Any) -> Any:
         """Return an attribute that is a whole number."""
         found = self.attribute(name)
         return default if found is None else int(found.i)
@@ -164,7 +168,7 @@ class Node:
         found = self.attribute(name)
         return default if found is None else found.s.decode("utf-8", "replace")
 
-    def wholes(self, name: str, default: Any, count: int | None = None) -> Any:
+    def integers(self, name: str, default: Any, count: int | None = None) -> Any:
         """Return an attribute that is a list of whole numbers, `count` of them."""
         found = self.attribute(name)
         if found is None:
@@ -174,22 +178,13 @@ class Node:
             raise OperatorError(f"{name} has {len(numbers)} entries, not {count}: {numbers}")
         return numbers
 
-    def tensor_attribute(self, name: str) -> Array | None:
-        """Return the numbers of an attribute that is a tensor."""
-        found = self.attribute(name)
-        return None if found is None else Tensor(tuple(found.t.dims), proto=found.t).numbers()
-
-    def numpy_type(self, dtype: int) -> Any:
-        """Return NumPy's type for one of ONNX."""
-        return importlib.import_module("onnx.helper").tensor_dtype_to_np_dtype(dtype)
-
     def has(self, index: int) -> bool:
         """Whether there is an input at this position; some are optional."""
         return index < len(self.inputs) and self.inputs[index] is not None
 
     def wants(self, index: int) -> bool:
         """Whether anything reads the output at this position."""
-        return index < len(self.proto.output) and self.proto.output[index] in self.walk.uses
+        return index < len(self.proto.output) and self.proto.output[index] in self.context.uses
 
     def tensor(self, index: int) -> Tensor:
         """Return an input."""
@@ -248,7 +243,7 @@ class Node:
         """Return the axes, an attribute in old models and an input in new ones."""
         if self.has(index):
             return [int(axis) for axis in self.numbers(index, "its axes")] or None
-        axes: list[int] | None = self.wholes("axes", None)
+        axes: list[int] | None = self.integers("axes", None)
         return axes or None
 
     def output_shape(self, index: int = 0) -> Shape:
@@ -266,8 +261,9 @@ class Node:
     def keep(self, *indices: int) -> None:
         """Keep what inputs are computed by, though the Builder is not told that they are read."""
         for index in indices:
-            if self.has(index):
-                self.walk.keep(self.tensor(index))
+            made = self.tensor(index).made if self.has(index) else None
+            if made is not None and made.batched:
+                self.context.kept.append(made)
 
 
 def plain_domain(domain: str) -> str:

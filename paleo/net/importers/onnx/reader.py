@@ -9,23 +9,26 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from paleo.errors import Mistakes, NetSpecError
-from paleo.importers.base import ImportOptions, OperatorError
-from paleo.importers.onnx import layers, moves, pointwise
-from paleo.importers.onnx.graph import Walk
-from paleo.importers.onnx.inputs import Inputs, find_inputs
-from paleo.importers.onnx.names import net_name
-from paleo.importers.onnx.node import Tensor, one_line, plain_domain
-
-if TYPE_CHECKING:
-    from paleo.netspec import NetSpec
-
-__all__ = ["read", "read_bytes"]
+from paleo.core.errors import Mistakes, NetSpecError
+from paleo.net.importers.base import (
+    ImportOptions,
+    OperatorError,
+    file_content,
+    first_of,
+    missing_library,
+)
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.onnx import elementwise, layers, reshape
+from paleo.net.importers.onnx.graph import GraphTranslator, graphs_in
+from paleo.net.importers.onnx.inputs import Inputs, find_inputs
+from paleo.net.importers.onnx.names import net_name
+from paleo.net.importers.onnx.node import Tensor, one_line, plain_domain
+from paleo.net.spec import NetSpec
 
 #: The files that hold what operators are.
-_OPERATORS = (layers, moves, pointwise)
+_OPERATORS = (layers, reshape, elementwise)
 #: Nodes of a graph, with functions written out where they are called.
 _MOST_NODES = 100_000
 _OLDEST = 7
@@ -34,11 +37,7 @@ _LISTED = 4
 
 def read(target: str, options: ImportOptions) -> NetSpec:
     """Return the net of an ONNX file; raises NetSpecError with all that is wrong with it."""
-    try:
-        data = Path(target).read_bytes()
-    except OSError as error:
-        raise NetSpecError(f"{target}: cannot be read: {error.strerror}") from None
-    return read_bytes(data, target, options)
+    return read_bytes(file_content(target), target, options)
 
 
 def read_bytes(data: bytes, target: str, options: ImportOptions) -> NetSpec:
@@ -65,9 +64,7 @@ def _load(data: bytes, target: str) -> Any:
     try:
         onnx = importlib.import_module("onnx")
     except ImportError:
-        raise NetSpecError(
-            f'{target}: reading it needs onnx; install it with: pip install "paleo[onnx]"'
-        ) from None
+        raise missing_library(target, "onnx", "onnx") from None
     if not data:
         raise NetSpecError(f"{target}: the file is empty")
     model = onnx.ModelProto()
@@ -178,9 +175,7 @@ def _all_nodes(nodes: Any) -> Iterator[Any]:
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _all_nodes(attribute.g.node)
-            for graph in attribute.graphs:
+            for graph in graphs_in(attribute):
                 yield from _all_nodes(graph.node)
 
 
@@ -210,8 +205,6 @@ def _read(
     model: Any, target: str, options: ImportOptions, mistakes: Mistakes, trace: bool
 ) -> NetSpec | None:
     """Return the net; None, with mistakes noted, if there are any."""
-    from paleo.importers.builder import Builder
-
     graph = model.graph
     dimensions = {size for each in graph.initializer for size in each.dims}
     inputs = find_inputs(graph, options, dimensions, mistakes, trace)
@@ -219,7 +212,7 @@ def _read(
         mistakes.raise_as(NetSpecError)
         return None
     builder = Builder(net_name(graph.name, Path(target).stem), target, inputs.batch)
-    walk = Walk(
+    translator = GraphTranslator(
         builder,
         mistakes,
         {plain_domain(each.domain): each.version for each in model.opset_import},
@@ -227,55 +220,58 @@ def _read(
         inputs.sizes,
         options.unknown,
     )
-    walk.declared = {each.name: each for each in (*graph.value_info, *graph.output)}
-    walk.add_initializers(graph)
-    _add_inputs(walk, inputs)
+    translator.declared = {each.name: each for each in (*graph.value_info, *graph.output)}
+    translator.add_initializers(graph)
+    _add_inputs(translator, inputs)
     outputs = [each.name for each in graph.output]
-    walk.run(graph, outputs)
-    _name_not_understood(walk)
+    translator.run(graph, outputs)
+    _name_not_understood(translator)
     ends = []
     for name in outputs:
-        if name in walk.tensors:
-            made = walk.tensors[name].made
+        if name in translator.tensors:
+            made = translator.tensors[name].made
             ends += [made] if made is not None and made.batched else []
-        elif name not in walk.broken and not mistakes:
-            mistakes.add(f'output "{name}" is given by no node{mistakes.near(name, walk.tensors)}')
+        elif name not in translator.broken and not mistakes:
+            mistakes.add(
+                f'output "{name}" is given by no node{mistakes.near(name, translator.tensors)}'
+            )
     if not mistakes and not ends:
         mistakes.add("none of its outputs is computed from its inputs")
     if mistakes:
         return None
     try:
-        return builder.finish([*ends, *walk.kept])
+        return builder.finish([*ends, *translator.kept])
     except OperatorError as error:
         mistakes.add(str(error))
         return None
 
 
-def _add_inputs(walk: Walk, inputs: Inputs) -> None:
+def _add_inputs(translator: GraphTranslator, inputs: Inputs) -> None:
     for each in inputs.inputs:
         if each.batch_axis is None:
             # The same for every sample, such as a mask or the indices of positions.
-            walk.tensors[each.name] = Tensor(each.shape, each.dtype, why="an input of the net")
+            translator.tensors[each.name] = Tensor(
+                each.shape, each.dtype, why="an input of the net"
+            )
             continue
         try:
-            made = walk.builder.input(each.name, each.shape, each.batch_axis)
+            made = translator.builder.input(each.name, each.shape, each.batch_axis)
         except OperatorError as error:
-            walk.mistakes.add(f'input "{each.name}": {error}')
-            walk.broken.add(each.name)
+            translator.mistakes.add(f'input "{each.name}": {error}')
+            translator.broken.add(each.name)
             continue
-        walk.tensors[each.name] = Tensor(each.shape, each.dtype, made)
+        translator.tensors[each.name] = Tensor(each.shape, each.dtype, made)
 
 
-def _name_not_understood(walk: Walk) -> None:
+def _name_not_understood(translator: GraphTranslator) -> None:
     """Note all operators that are not understood, in one line."""
-    if not walk.not_understood:
+    if not translator.not_understood:
         return
     named = []
-    for title, nodes in walk.not_understood.items():
-        more = f" and {len(nodes) - _LISTED} more" if len(nodes) > _LISTED else ""
-        listed = ", ".join(f'"{node}"' for node in nodes[:_LISTED])
-        named.append(f"{title} ({listed}{more})")
-    walk.mistakes.add(
+    for title, nodes in translator.not_understood.items():
+        listed = first_of([f'"{node}"' for node in nodes], _LISTED)
+        named.append(f"{title} ({listed})")
+    translator.mistakes.add(
         f"not understood: {'; '.join(named)}; with --unknown=zero they cost nothing and are "
         "listed as not counted"
     )

@@ -2,43 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from paleo.importers.base import OperatorError
-from paleo.importers.onnx.fold import slice_bounds
-from paleo.importers.onnx.node import Node, NotUnderstoodError, Result, Tensor, operator
-
-if TYPE_CHECKING:
-    from paleo.importers.builder import Value
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layout import Value, axis_in
+from paleo.net.importers.onnx.node import Node, NotUnderstoodError, Result, Tensor, operator
 
 #: Operators that pass over what they read once and write what they give, whatever the order.
-_ONE_PASS = (
-    "AffineGrid",
-    "CenterCropPad",
-    "Col2Im",
-    "CumProd",
-    "CumSum",
-    "DepthToSpace",
-    "GatherElements",
-    "GatherND",
-    "GridSample",
-    "MaxRoiPool",
-    "MaxUnpool",
-    "OneHot",
-    "ReverseSequence",
-    "RoiAlign",
-    "RotaryEmbedding",
-    "Scatter",
-    "ScatterElements",
-    "ScatterND",
-    "SpaceToDepth",
-    "TensorScatter",
-    "TopK",
-    "Trilu",
-)
+_MOVES = """
+    AffineGrid CenterCropPad Col2Im CumProd CumSum DepthToSpace GatherElements GatherND GridSample
+    MaxRoiPool MaxUnpool OneHot ReverseSequence RoiAlign RotaryEmbedding Scatter ScatterElements
+    ScatterND SpaceToDepth TensorScatter TopK Trilu"""
 
 
-@operator(*_ONE_PASS)
+@operator(*_MOVES.split())
 def _one_pass(node: Node) -> Result:
     """What is read beside the data is small, or written as part of it."""
     main = next(
@@ -55,16 +33,8 @@ def _one_pass(node: Node) -> Result:
     return [made] * len(node.proto.output)
 
 
-@operator("Reshape")
+@operator("Reshape", "Flatten")
 def _reshape(node: Node) -> Result:
-    return node.builder.reshape(node.name, node.value(), node.output_shape())
-
-
-@operator("Flatten")
-def _flatten(node: Node) -> Result:
-    shape = node.shape()
-    if node.whole("axis", 1) == 1 and len(shape) > 1:
-        return node.builder.flatten(node.name, node.value(), 1)
     return node.builder.reshape(node.name, node.value(), node.output_shape())
 
 
@@ -84,7 +54,7 @@ def _unsqueeze(node: Node) -> Result:
 @operator("Transpose")
 def _transpose(node: Node) -> Result:
     rank = len(node.shape())
-    perm = node.wholes("perm", list(range(rank))[::-1])
+    perm = node.integers("perm", list(range(rank))[::-1])
     if sorted(perm) != list(range(rank)):
         raise OperatorError(f"a transposition of {rank} dimensions by {perm}")
     return node.builder.transpose(node.name, node.value(), perm)
@@ -96,38 +66,57 @@ def _concat(node: Node) -> Result:
     values = [each.value(node.builder) for each in parts]
     if not values:
         raise OperatorError("a Concat of nothing")
-    if len(values) == 1:
-        return values[0]
-    return node.builder.concat(node.name, values, node.whole("axis", 1))
+    return node.builder.concat(node.name, values, node.integer("axis", 1))
 
 
 @operator("Split")
 def _split(node: Node) -> Result:
-    rank = len(node.shape())
-    axis = node.whole("axis", 0)
-    if not -rank <= axis < rank:
-        raise OperatorError(f"a Split of {rank} dimensions along axis {axis}")
+    axis = axis_in(node.shape(), node.integer("axis", 0))
     sizes = [node.output_shape(index)[axis] for index in range(len(node.proto.output))]
-    if len(sizes) == 1:
-        return node.value()
     names = [f"{node.name}_{index}" for index in range(len(sizes))]
     return node.builder.split(names, node.value(), axis, sizes)
+
+
+def _slice_bounds(
+    shape: tuple[int, ...], lists: Sequence[Sequence[int] | None]
+) -> list[tuple[int, int, int, int]]:
+    """Return (axis, start, size, step) of every axis that a Slice cuts.
+
+    `lists` has its starts, ends, axes and steps; None for what it does not say.
+    """
+    starts, ends, axes, steps = lists
+    if starts is None or ends is None:
+        raise ValueError("it has no starts or no ends")
+    if axes is None:
+        axes = range(len(starts))
+    if steps is None:
+        steps = [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ValueError("starts, ends, axes and steps differ in length")
+    cuts = []
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        at = axis_in(shape, axis)
+        if step == 0:
+            raise ValueError("a step is 0")
+        index = range(*slice(start, end, step).indices(shape[at]))
+        # For a negative step, Python takes an end below -size for "down to the first".
+        cuts.append((at, index.start, len(index), step))
+    return cuts
 
 
 @operator("Slice")
 def _slice(node: Node) -> Result:
     lists: list[Any]
     if node.version >= 10:
-        parts = ("starts", "ends", "axes", "steps")
         lists = [
             node.numbers(index, f"its {part}") if node.has(index) else None
-            for index, part in enumerate(parts, start=1)
+            for index, part in enumerate(("starts", "ends", "axes", "steps"), start=1)
         ]
     else:
-        lists = [*(node.wholes(part, None) for part in ("starts", "ends", "axes")), None]
+        lists = [*(node.integers(part, None) for part in ("starts", "ends", "axes")), None]
     shape = node.shape()
     try:
-        cuts = slice_bounds(node, shape, lists)
+        cuts = _slice_bounds(shape, lists)
     except (TypeError, ValueError) as error:
         raise OperatorError(f"a Slice of which {error}") from None
     if any(size == 0 for _, _, size, _ in cuts):
@@ -145,11 +134,7 @@ def _slice(node: Node) -> Result:
 @operator("Gather")
 def _gather(node: Node) -> Result:
     data, indices = node.tensor(0), node.tensor(1)
-    rank = len(data.shape)
-    axis = node.whole("axis", 0)
-    if not -rank <= axis < rank:
-        raise OperatorError(f"a Gather from {rank} dimensions along axis {axis}")
-    axis %= rank
+    axis = axis_in(data.shape, node.integer("axis", 0))
     if indices.size == 1 and len(indices.shape) < 2 and indices.made is None:
         numbers = indices.numbers()
         index = 0 if numbers is None else int(numbers.reshape(-1)[0])
@@ -159,7 +144,7 @@ def _gather(node: Node) -> Result:
         if not indices.shape:
             return node.builder.select(node.name, node.value(), axis, index)
         return node.builder.slice(node.name, node.value(), axis, index, 1)
-    if axis == 0 and rank == 2 and node.is_weight(0):
+    if axis == 0 and len(data.shape) == 2 and node.is_weight(0):
         table = node.weight(0) if data.trainable else node.value(0)
         return node.builder.embedding(node.name, node.value(1), table)
     return node.builder.gather(node.name, node.value(0), node.value(1), axis)
@@ -167,19 +152,12 @@ def _gather(node: Node) -> Result:
 
 @operator("Expand")
 def _expand(node: Node) -> Result:
-    shape = node.output_shape()
-    return (
-        node.builder.expand(node.name, node.value(), shape)
-        if shape != node.shape()
-        else node.value()
-    )
+    return node.builder.expand(node.name, node.value(), node.output_shape())
 
 
 @operator("Tile")
 def _tile(node: Node) -> Result:
     before, after = node.shape(), node.output_shape()
-    if before == after:
-        return node.value()
     if all(old in (1, new) for old, new in zip(before, after, strict=True)):
         return node.builder.expand(node.name, node.value(), after)
     return node.builder.rearrange(node.name, node.value(), after)
@@ -189,7 +167,7 @@ def _tile(node: Node) -> Result:
 def _pad(node: Node) -> Result:
     rank = len(node.shape())
     if node.version < 11:
-        amounts = node.wholes("pads", [])
+        amounts = node.integers("pads", [])
     else:
         amounts = [int(each) for each in node.numbers(1, "its pads")]
     axes = list(range(rank))
@@ -200,8 +178,6 @@ def _pad(node: Node) -> Result:
     pads = [(0, 0)] * rank
     for position, axis in enumerate(axes):
         pads[axis] = (amounts[position], amounts[position + len(axes)])
-    if not any(map(any, pads)):
-        return node.value()
     return node.builder.pad(node.name, node.value(), pads)
 
 
@@ -211,20 +187,12 @@ def _resize(node: Node) -> Result:
     mode = node.text("mode", "nearest")
     if mode not in modes:
         raise OperatorError(f'{node.op} by "{mode}"')
-    shape = node.output_shape()
-    if shape == node.shape():
-        return node.value()
-    return node.builder.resize(node.name, node.value(), shape, modes[mode])
+    return node.builder.resize(node.name, node.value(), node.output_shape(), modes[mode])
 
 
-@operator("ConstantOfShape", "Range")
+@operator("ConstantOfShape", "EyeLike", "Range")
 def _filled(node: Node) -> Result:
     """Return a constant; its shape is known only where its inputs are."""
-    return Tensor(node.output_shape(), node.inferred[0][1] or 1)
-
-
-@operator("EyeLike")
-def _eye(node: Node) -> Result:
     return Tensor(node.output_shape(), node.inferred[0][1] or 1)
 
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["find_copies"]
-
 #: Names that exporters make up for what they computed.
 _MADE_UP = re.compile(r"(onnx::\w+_\d+|val_\d+|_?v_\d+)\Z")
 #: NumPy's types of the same size, by TensorProto's number: only equality matters.

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from paleo.importers.pytorch.reader import read
+from paleo.net.importers.pytorch.reader import read
 
 __all__ = ["read"]

@@ -1,65 +1,36 @@
 """ATen operators that act on each element, or that reduce axes.
 
-See `aten.py`, whose table these join.
+See `operators.py`, whose table these join.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from paleo.importers.base import OperatorError
-from paleo.importers.pytorch.aten import Call, axes_of, elementwise, expand_to, is_value, operator
-
-__all__ = ["NOTHING", "pointwise"]
+from paleo.net.importers.base import OperatorError, by_word
+from paleo.net.importers.pytorch.operators import (
+    Call,
+    axes_of,
+    elementwise,
+    from_parameters,
+    is_value,
+    operator,
+)
+from paleo.net.layers.functions import ELEMENTWISE, FUNCTIONS, spellings
 
 # ---- Elements ----------------------------------------------------------------------------------
 
-#: Functions of one element, as Paleo calls them. Other pointwise operators are "other".
-_UNARY = {
-    "relu": "relu", "relu6": "relu6", "leaky_relu": "leaky_relu", "rrelu": "leaky_relu",
-    "rrelu_with_noise": "leaky_relu", "elu": "elu", "celu": "celu", "selu": "selu",
-    "gelu": "gelu", "silu": "silu", "mish": "mish", "softplus": "softplus",
-    "sigmoid": "sigmoid", "hardsigmoid": "hard_sigmoid", "hardswish": "hard_swish",
-    "tanh": "tanh", "hardtanh": "hard_tanh", "threshold": "threshold", "hardshrink": "threshold",
-    "softshrink": "threshold", "abs": "absval", "absolute": "absval", "exp": "exp", "exp2": "exp",
-    "expm1": "exp", "log": "log", "log2": "log", "log10": "log", "log1p": "log", "pow": "power",
-    "square": "power", "sqrt": "sqrt", "rsqrt": "sqrt", "reciprocal": "reciprocal", "erf": "erf",
-    "erfc": "erf", "sin": "sin", "cos": "cos", "round": "round", "floor": "round", "ceil": "round",
-    "trunc": "round", "fix": "round", "frac": "round", "sign": "sign", "sgn": "sign",
-    "clamp": "clip", "clamp_min": "clip", "clamp_max": "clip", "clip": "clip", "neg": "affine",
-    "negative": "affine", "add": "affine", "sub": "affine", "subtract": "affine", "rsub": "affine",
-    "mul": "affine", "multiply": "affine", "div": "affine", "divide": "affine",
-    "true_divide": "affine", "floor_divide": "round", "eq": "compare", "ne": "compare",
-    "lt": "compare", "le": "compare", "gt": "compare", "ge": "compare", "not_equal": "compare",
-    "less": "compare", "less_equal": "compare", "greater": "compare", "greater_equal": "compare",
-    "isnan": "compare", "isinf": "compare", "isfinite": "compare", "logical_not": "compare",
-    "bitwise_not": "compare", "bernoulli": "compare",
-}  # fmt: skip
-
-#: Functions of several elements, as Paleo calls them. Other pointwise operators are "product".
-_BINARY = {
-    "add": "sum", "sub": "difference", "subtract": "difference", "rsub": "difference",
-    "mul": "product", "multiply": "product", "div": "quotient", "divide": "quotient",
-    "true_divide": "quotient", "floor_divide": "quotient", "remainder": "quotient",
-    "fmod": "quotient", "pow": "power", "float_power": "power", "maximum": "maximum",
-    "minimum": "minimum", "fmax": "maximum", "fmin": "minimum", "max": "maximum",
-    "min": "minimum", "clamp": "maximum", "clamp_min": "maximum", "clamp_max": "minimum",
-    "clip": "maximum", "where": "where", "masked_fill": "where", "eq": "compare",
-    "ne": "compare", "lt": "compare", "le": "compare", "gt": "compare", "ge": "compare",
-    "logical_and": "logical", "logical_or": "logical", "logical_xor": "logical",
-    "bitwise_and": "logical", "bitwise_or": "logical", "bitwise_xor": "logical",
-    "__and__": "logical", "__or__": "logical", "__xor__": "logical", "lerp": "sum",
-    "addcmul": "sum", "addcdiv": "sum", "hypot": "sum", "logaddexp": "sum",
-}  # fmt: skip
+#: Functions of one element and of several, by their names in ATen.
+_UNARY = spellings(FUNCTIONS, "aten")
+_BINARY = spellings(ELEMENTWISE, "aten")
 
 
 @operator(*sorted({*_UNARY, *_BINARY} - {"max", "min", "where"}))
 def pointwise(call: Call) -> Any:
     """Return a function of each element, of one tensor or of several."""
-    values = [value for value in call.arguments.values() if is_value(value)]
+    values = call.tensors
     if len(values) == 1:
-        function = _UNARY.get(call.operator, "other")
-        return call.builder.activation(call.name, function, values[0])
+        return call.builder.activation(call.name, _UNARY.get(call.operator, "other"), values[0])
     return elementwise(call, call.name, _BINARY.get(call.operator, "product"), values)
 
 
@@ -73,7 +44,7 @@ def _where(call: Call) -> Any:
 @operator("prelu", "_prelu_kernel")
 def _prelu(call: Call) -> Any:
     x, weight = call["self"], call["weight"]
-    if not weight.batched and not weight.is_constant and len(weight.shape) <= 1:
+    if from_parameters(weight) and len(weight.shape) <= 1:
         return call.builder.prelu(call.name, x, weight)
     return elementwise(call, call.name, "product", [x, weight])
 
@@ -97,8 +68,7 @@ def _log_sigmoid(call: Call) -> Any:
 def _one_hot(call: Call) -> Any:
     b, x = call.builder, call["self"]
     wide = b.unsqueeze(call.part("unsqueeze"), x, [len(x.shape)])
-    classes = b.constant(call.shape[-1:])
-    return b.elementwise(call.part("compare"), "compare", [wide, classes])
+    return b.elementwise(call.part("compare"), "compare", [wide, b.constant(call.shape[-1:])])
 
 
 @operator("copy", "fill")
@@ -106,7 +76,7 @@ def _copy(call: Call) -> Any:
     new = call.get("src", call.get("value"))
     if not is_value(new):
         return call.builder.constant(call.shape)
-    return new if tuple(new.shape) == call.shape else expand_to(call, new, call.shape)
+    return call.builder.expand(call.name, new, call.shape)
 
 
 #: Those whose output is their input, for what is modelled here: element types cost nothing.
@@ -124,20 +94,22 @@ NOTHING = frozenset(_SAME)
 
 @operator(*_SAME)
 def _same(call: Call) -> Any:
-    x = next(iter(call.arguments.values()))
-    return x if tuple(x.shape) == call.shape else call.builder.expand(call.name, x, call.shape)
+    return call.builder.expand(call.name, call.first, call.shape)
 
 
 # ---- Reductions --------------------------------------------------------------------------------
 
-_REDUCTIONS = {
-    "mean": "mean", "nanmean": "mean", "sum": "sum", "nansum": "sum", "amax": "maximum",
-    "amin": "minimum", "max": "maximum", "min": "minimum", "prod": "product", "norm": "norm",
-    "linalg_vector_norm": "norm", "linalg_norm": "norm", "frobenius_norm": "norm",
-    "logsumexp": "sum", "argmax": "argmax", "argmin": "argmax", "var": "norm", "std": "norm",
-    "any": "maximum", "all": "minimum", "median": "maximum", "nanmedian": "maximum",
-    "count_nonzero": "sum", "var_mean": "norm", "std_mean": "norm", "aminmax": "maximum",
-}  # fmt: skip
+_REDUCTIONS = by_word(
+    {
+        "mean": "mean nanmean",
+        "sum": "sum nansum logsumexp count_nonzero",
+        "maximum": "amax max any median nanmedian aminmax",
+        "minimum": "amin min all",
+        "product": "prod",
+        "norm": "norm linalg_vector_norm linalg_norm frobenius_norm var std var_mean std_mean",
+        "argmax": "argmax argmin",
+    }
+)
 
 
 @operator(*_REDUCTIONS)
@@ -148,21 +120,14 @@ def _reduce(call: Call) -> Any:
     axes = axes_of(call.get("dim"), len(x.shape))
     if not axes:
         return x
-    keep = bool(call.get("keepdim", False))
-    if not keep and len(call.shape) == len(x.shape):
-        keep = True
-    function = _REDUCTIONS[call.operator]
-    y = call.builder.reduce(call.name, function, x, axes, keep)
-    return (y,) * len(call.shapes) if len(call.shapes) > 1 else y
+    keep = len(call.shape) == len(x.shape)
+    return call.builder.reduce(call.name, _REDUCTIONS[call.operator], x, axes, keep)
 
 
 @operator("cosine_similarity", "pairwise_distance")
 def _similarity(call: Call) -> Any:
-    b = call.builder
-    first, second = list(call.arguments.values())[:2]
-    axis = call.get("dim", 1) if call.operator == "cosine_similarity" else -1
-    function = "product" if call.operator == "cosine_similarity" else "difference"
-    y = elementwise(call, call.part(function), function, [first, second])
-    axis = axis % len(y.shape)
-    keep = bool(call.get("keepdim", False))
-    return b.reduce(call.part("reduce"), "norm", y, [axis], keep)
+    is_product = call.operator == "cosine_similarity"
+    function, axis = ("product", call.get("dim", 1)) if is_product else ("difference", -1)
+    y = elementwise(call, call.part(function), function, call.leading(2))
+    keep = len(call.shape) == len(y.shape)
+    return call.builder.reduce(call.part("reduce"), "norm", y, [axis], keep)

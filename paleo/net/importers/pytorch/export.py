@@ -9,15 +9,15 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import logging
 import math
+import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
 
-__all__ = ["PREFIX", "OpenEndedError", "construct", "export", "materialized", "quietly"]
+torch: Any = importlib.import_module("torch")
+pytree: Any = importlib.import_module("torch.utils._pytree")
 
 #: What the module is called within the one that is exported.
 PREFIX = "net"
@@ -38,19 +38,6 @@ class OpenEndedError(Exception):
     """A module that branches on data; the message is what PyTorch says."""
 
 
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """Keep warnings and logs away from the terminal for a while."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-
-
 # ---- Construction ------------------------------------------------------------------------------
 
 
@@ -69,20 +56,24 @@ def construct(factory: Callable[[], Any]) -> Any:
     return factory()
 
 
+@contextlib.contextmanager
+def _patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Have another value under the name of a class's or module's own for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
 def _without_large_tensors() -> Any:
-    torch = importlib.import_module("torch")
     overrides = importlib.import_module("torch.overrides")
     makers = {getattr(torch, name) for name in _MAKERS}
 
     def is_large(arguments: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        return math.prod(_flat([arguments, kwargs.get("size", ())])) > _SMALL
-
-    def without_data(thing: Any) -> Any:
-        if isinstance(thing, torch.Tensor):
-            return thing.to("meta")
-        if type(thing) in (list, tuple):
-            return type(thing)(map(without_data, thing))
-        return thing
+        leaves = pytree.tree_leaves([arguments, kwargs.get("size", ())])
+        return math.prod(n for n in leaves if isinstance(n, int) and n > 0) > _SMALL
 
     class LargeOnMeta(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
         def __torch_function__(
@@ -97,26 +88,17 @@ def _without_large_tensors() -> Any:
                 return function(*args, **kwargs)
             except RuntimeError:
                 # Of tensors with and without data, none has any from here on.
-                devices = {each.is_meta for each in _tensors([args, kwargs])}
-                if len(devices) < 2:
+                if len({each.is_meta for each in _tensors([args, kwargs])}) < 2:
                     raise
-                kwargs = {key: without_data(value) for key, value in kwargs.items()}
-                return function(*without_data(tuple(args)), **kwargs)
+                args, kwargs = pytree.tree_map_only(
+                    torch.Tensor, lambda tensor: tensor.to("meta"), (tuple(args), kwargs)
+                )
+                return function(*args, **kwargs)
 
     return LargeOnMeta()
 
 
-def _flat(sizes: Any) -> Iterator[int]:
-    if isinstance(sizes, list | tuple):
-        for each in sizes:
-            yield from _flat(each)
-    elif isinstance(sizes, int) and sizes > 0:
-        yield sizes
-
-
-@contextlib.contextmanager
-def _without_parameters() -> Iterator[None]:
-    torch = importlib.import_module("torch")
+def _without_parameters() -> Any:
     module = torch.nn.Module
     original = module.register_parameter
 
@@ -131,38 +113,21 @@ def _without_parameters() -> Iterator[None]:
             param._paleo_twin = twin
         self._parameters[name] = twin
 
-    module.register_parameter = register
-    try:
-        yield
-    finally:
-        module.register_parameter = original
+    return _patched(module, "register_parameter", register)
 
 
 # ---- Export ------------------------------------------------------------------------------------
 
 
-class _Fakes:
-    """Fake tensors in the place of a module's own, put back at the end."""
+@contextlib.contextmanager
+def _with_fakes(module: Any, mode: Any) -> Iterator[None]:
+    """Have fake tensors on the CPU in the place of all that a module holds, for a while."""
+    known: dict[int, tuple[Any, Any]] = {}
 
-    def __init__(self, mode: Any) -> None:
-        self.torch = importlib.import_module("torch")
-        self.mode = mode
-        self._made: dict[int, tuple[Any, Any]] = {}
-        self._undo: list[tuple[Any, Any, Any]] = []
-
-    def of(self, tensor: Any) -> Any:
-        """Return the fake of a tensor, always the same; it is on the CPU."""
-        known = self._made.get(id(tensor))
-        if known is None:
-            known = (tensor, self._make(tensor))
-            self._made[id(tensor)] = known
-        return known[1]
-
-    def _make(self, tensor: Any) -> Any:
-        torch = self.torch
+    def make(tensor: Any) -> Any:
         if type(tensor).__name__.startswith("Uninitialized"):
             return tensor
-        with self.mode:
+        with mode:
             fake = torch.empty_strided(
                 tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="cpu"
             )
@@ -170,89 +135,48 @@ class _Fakes:
             return torch.nn.Parameter(fake, requires_grad=tensor.requires_grad)
         return fake
 
-    def replace(self, module: Any) -> None:
-        """Put fakes in the place of all tensors that a module holds."""
-        for each in module.modules():
-            held = vars(each)
-            for name in ("_parameters", "_buffers"):
-                for key, tensor in list(held[name].items()):
-                    if tensor is not None:
-                        self._set(held[name], key, self.of(tensor))
+    def fake_of(tensor: Any) -> Any:
+        """Return the fake of a tensor, always the same."""
+        if id(tensor) not in known:
+            known[id(tensor)] = (tensor, make(tensor))
+        return known[id(tensor)][1]
+
+    with contextlib.ExitStack() as undo:
+        for part in module.modules():
+            held = vars(part)
+            undo.callback(held.update, dict(held))
             for key, value in list(held.items()):
-                if key not in ("_parameters", "_buffers", "_modules"):
-                    fake = self._inside(value)
-                    if fake is not value:
-                        self._set(held, key, fake)
-
-    def _inside(self, value: Any) -> Any:
-        """Return a plain attribute with fakes for the tensors in it."""
-        torch = self.torch
-        if isinstance(value, torch.Tensor):
-            return self.of(value)
-        if type(value) in (list, tuple):
-            found = [self._inside(each) for each in value]
-            changed = any(a is not b for a, b in zip(found, value, strict=True))
-            return type(value)(found) if changed else value
-        if type(value) is dict:
-            made = {key: self._inside(each) for key, each in value.items()}
-            return made if any(made[key] is not each for key, each in value.items()) else value
-        return value
-
-    def _set(self, holder: Any, key: Any, value: Any) -> None:
-        self._undo.append((holder, key, holder[key]))
-        holder[key] = value
-
-    def restore(self) -> None:
-        """Put back what was there."""
-        for holder, key, value in reversed(self._undo):
-            holder[key] = value
+                if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
+                    held[key] = pytree.tree_map_only(torch.Tensor, fake_of, value)
+        yield
 
 
 @contextlib.contextmanager
 def _prepared(module: Any, mode: Any, training: bool) -> Iterator[None]:
     """Have fakes for a module's tensors, and the phase that is asked for, for a while."""
-    torch = importlib.import_module("torch")
-    fakes = _Fakes(mode)
-    phases = [(each, each.training) for each in module.modules()]
-    mha = getattr(torch.backends, "mha", None)
-    fast = mha.get_fastpath_enabled() if mha else None
-    fakes.replace(module)
-    try:
-        module.train(training)
-        if mha:
-            mha.set_fastpath_enabled(False)  # its one operator says nothing of what is inside
-        with torch.enable_grad(), _no_look_at_masks():
-            yield
-    finally:
-        if mha:
-            mha.set_fastpath_enabled(fast)
-        for each, phase in phases:
-            each.training = phase
-        fakes.restore()
+    mha = torch.backends.mha
+    fakes, undone = _with_fakes(module, mode), contextlib.ExitStack()
+    with fakes, _no_look_at_masks(), torch.enable_grad(), undone:
+        module.train(training)  # which phase it was in is put back with what it holds
+        undone.callback(mha.set_fastpath_enabled, mha.get_fastpath_enabled())
+        mha.set_fastpath_enabled(False)  # its one operator says nothing of what is inside
+        yield
 
 
-@contextlib.contextmanager
-def _no_look_at_masks() -> Iterator[None]:
+def _no_look_at_masks() -> Any:
     """Keep PyTorch's Transformer from comparing the elements of a mask: there are none."""
     transformer = importlib.import_module("torch.nn.modules.transformer")
-    original = getattr(transformer, "_detect_is_causal_mask", None)
-    if original is None:
-        yield
-        return
+    if not hasattr(transformer, "_detect_is_causal_mask"):
+        return contextlib.nullcontext()
 
     def detect(mask: Any, is_causal: bool | None = None, size: int | None = None) -> bool:
         return bool(is_causal)
 
-    transformer.__dict__["_detect_is_causal_mask"] = detect
-    try:
-        yield
-    finally:
-        transformer.__dict__["_detect_is_causal_mask"] = original
+    return _patched(transformer, "_detect_is_causal_mask", detect)
 
 
 def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
     """Yield the tensors of whatever a module returns."""
-    torch = importlib.import_module("torch")
     if isinstance(value, torch.Tensor):
         yield value
     elif depth > 8:
@@ -267,15 +191,14 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
         yield from _tensors(vars(value), depth + 1)
 
 
-def _wrapped(module: Any, names: Sequence[str | None], no_output: list[bool]) -> Any:
+def _wrapped(module: Any, names: Sequence[str | None]) -> Any:
     """Return a module that calls `module` and returns the tensors of its output.
 
     What the module prints is its own affair; what PyTorch prints about it is kept back.
     """
-    torch = importlib.import_module("torch")
     out, err = sys.stdout, sys.stderr
 
-    class Wrapper(torch.nn.Module):  # type: ignore[misc, name-defined]
+    class Wrapper(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             setattr(self, PREFIX, module)
@@ -285,9 +208,7 @@ def _wrapped(module: Any, names: Sequence[str | None], no_output: list[bool]) ->
             plain = [t for n, t in zip(names, tensors, strict=True) if n is None]
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 output = module(*plain, **by_name)
-            found = list(_tensors(output))
-            no_output[:] = [not found]
-            return found
+            return list(_tensors(output))
 
     return Wrapper()
 
@@ -308,32 +229,29 @@ def _is_open_ended(error: BaseException) -> bool:
 
 
 def export(
-    module: Any,
-    names: Sequence[str | None],
-    shapes: Sequence[tuple[int, ...]],
-    training: bool,
+    module: Any, names: Sequence[str | None], shapes: Sequence[tuple[int, ...]], training: bool
 ) -> Any:
     """Return the program of a module on inputs of these shapes, and its parameters by name.
 
     Inputs are numbers of the module's own type, or where that cannot be, whole numbers or
     truths. Raises what the module raises, or OpenEndedError.
     """
-    torch = importlib.import_module("torch")
     fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
     symbolic = importlib.import_module("torch.fx.experimental.symbolic_shapes")
     floats = (p.dtype for p in module.parameters() if p.dtype.is_floating_point)
     number = next(floats, torch.get_default_dtype())
+    #: How far from a guess each type is.
+    rarity = {number: 0, torch.int64: 1, torch.bool: 3}
     choices = sorted(
-        product((number, torch.int64, torch.bool), repeat=min(len(shapes), 4)),
-        key=lambda each: sum((0, 1, 3)[(number, torch.int64, torch.bool).index(d)] for d in each),
+        product(rarity, repeat=min(len(shapes), 4)),
+        key=lambda types: sum(rarity[dtype] for dtype in types),
     )
     first_error: Exception | None = None
     for types in choices:
         types = (*types, *[number] * (len(shapes) - len(types)))
         mode = fake_tensor.FakeTensorMode(shape_env=symbolic.ShapeEnv(), allow_non_fake_inputs=True)
-        nothing: list[bool] = []
         with _prepared(module, mode, training):
-            wrapper = _wrapped(module, names, nothing)
+            wrapper = _wrapped(module, names)
             with mode:
                 inputs = tuple(
                     torch.empty(shape, dtype=dtype)
@@ -348,14 +266,17 @@ def export(
                 if not is_about_types(error):
                     raise
                 continue
-            return (None if nothing == [True] else program), _identities(module)
+            return program, _identities(module)
     assert first_error is not None
     raise first_error
 
 
 def _run(wrapper: Any, inputs: tuple[Any, ...]) -> Any:
-    torch = importlib.import_module("torch")
-    with contextlib.redirect_stdout(_Nowhere()), contextlib.redirect_stderr(_Nowhere()):
+    with (
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
         return torch.export.export(wrapper, inputs, strict=False)
 
 
@@ -363,28 +284,14 @@ def materialized(
     module: Any, names: Sequence[str | None], shapes: Sequence[tuple[int, ...]]
 ) -> Any:
     """Return a module whose lazy parts have seen their inputs' sizes; itself if it has none."""
-    torch = importlib.import_module("torch")
     held = [*module.parameters(), *module.buffers()]
     if not any(type(each).__name__.startswith("Uninitialized") for each in held):
         return module
     with contextlib.suppress(ValueError):  # lazy buffers cannot be copied
         module = copy.deepcopy(module)
     with _without_large_tensors(), torch.no_grad():
-        _wrapped(module, names, [])(*[torch.empty(shape) for shape in shapes])
+        _wrapped(module, names)(*[torch.empty(shape) for shape in shapes])
     return module
-
-
-class _Nowhere:
-    """A text file that keeps nothing."""
-
-    def write(self, text: str) -> int:
-        return len(text)
-
-    def flush(self) -> None:
-        return None
-
-    def isatty(self) -> bool:
-        return False
 
 
 def _identities(module: Any) -> dict[str, Any]:

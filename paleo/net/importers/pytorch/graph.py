@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from paleo.errors import Mistakes
-from paleo.importers.base import OperatorError
-from paleo.importers.pytorch import moves, pointwise, recurrent
-from paleo.importers.pytorch.aten import OPERATORS, Call, Shape, is_value
-from paleo.importers.pytorch.names import (
+from paleo.core.errors import Mistakes
+from paleo.core.frozen import dataclass
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.pytorch import elementwise, recurrent, reshape
+from paleo.net.importers.pytorch.names import (
     Names,
+    as_returned,
+    holds_truths,
     is_fresh,
+    leaves_of,
     nodes_of,
     operator_of,
+    outputs_of,
+    placeholders,
     qualified,
+    returns_several,
     shape_of,
     subgraph_of,
     tensors_in,
     whole_function,
+    with_values,
 )
-from paleo.tensor import format_shape
-
-__all__ = ["Walk"]
+from paleo.net.importers.pytorch.operators import OPERATORS, Call, Shape, from_parameters, is_value
 
 #: They fill the table of operators.
-_TABLE = (moves, pointwise, recurrent)
+_TABLE = (reshape, elementwise, recurrent)
 
 #: Operators that compute nothing, so that repetition stays what it is.
 _VIEWS = frozenset(
@@ -55,22 +61,11 @@ class _Empty:
     batched: bool = False
 
 
-class _Poison:
-    """What stands for the output of a node that failed; whatever reads it is left out."""
+#: What stands for the output of a node that failed; whatever reads it is left out.
+_POISON = object()
 
 
-_POISON = _Poison()
-
-
-@dataclass
-class Unknown:
-    """An operator that is not understood, and the layers where it stands."""
-
-    operator: str
-    names: list[str] = field(default_factory=list)
-
-
-class Walk:
+class ProgramTranslator:
     """Gives each node of an exported graph to the Builder."""
 
     def __init__(
@@ -84,7 +79,8 @@ class Walk:
         self.names = Names(prefix)
         #: What was computed from parameters alone, and read by a layer as its own parameters.
         self.computed: list[Any] = []
-        self.unknown: dict[str, Unknown] = {}
+        #: The operators that are not understood, and the layers where each stands.
+        self.unknown: dict[str, list[str]] = {}
         self._values: dict[Any, Any] = {}
         #: For each node of a function that is one layer, all of them.
         self._groups: dict[Any, list[Any]] = {}
@@ -97,10 +93,10 @@ class Walk:
         """Return the values of a graph's outputs, given those of its placeholders."""
         inputs = list(inputs)
         self._sample = next((x for x in inputs if self._is_batched(x)), None)
-        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-        given = dict(zip(placeholders, inputs, strict=True))
-        varying = {node for node, value in given.items() if is_value(value) and value.batched}
-        self._name(graph, varying, "")
+        return self._named_and_run(graph, dict(zip(placeholders(graph), inputs, strict=True)), "")
+
+    def _named_and_run(self, graph: Any, given: Mapping[Any, Any], outer: str) -> list[Any]:
+        self._name(graph, {node for node, value in given.items() if self._is_batched(value)}, outer)
         return self._run(graph, given)
 
     # ---- Names ---------------------------------------------------------------------------------
@@ -114,23 +110,18 @@ class Walk:
                 groups.setdefault(call, []).append(node)
         for group in groups.values():
             inside = set(group)
-            read = {user for member in group[:-1] for user in member.users}
-            if read <= inside:
+            if {user for member in group[:-1] for user in member.users} <= inside:
                 self._groups.update(dict.fromkeys(group, group))
 
-    def _name(self, graph: Any, varying: set[Any], outer: str) -> list[bool]:
-        """Name the nodes of a graph; return which outputs depend on an input."""
+    def _name(self, graph: Any, varying: set[Any], outer: str) -> None:
+        """Name the nodes of a graph, of whose inputs these depend on an input of the net."""
         self._find_groups(graph)
-        outputs: list[bool] = []
-        varying = set(varying)
         trained: set[Any] = {
             node
-            for node in graph.nodes
-            if node.op == "placeholder" and getattr(node.meta.get("val"), "requires_grad", False)
+            for node in placeholders(graph)
+            if getattr(node.meta.get("val"), "requires_grad", False)
         }
         for node in graph.nodes:
-            if node.op == "output":
-                outputs = [each in varying for each in tensors_in(node.args)]
             if node.op != "call_function":
                 continue
             operator, _ = operator_of(node)
@@ -141,23 +132,17 @@ class Walk:
             path = self.names.path(stack) if stack else outer
             inner = subgraph_of(node)
             if inner is not None:
-                module, arguments = inner
-                holders = [each for each in module.graph.nodes if each.op == "placeholder"]
-                pairs = zip(holders, arguments, strict=False)
-                self._name(module.graph, {h for h, each in pairs if each in varying}, path)
-            elif depends:
-                group = self._groups.get(node)
-                plain = operator.rstrip("_")
-                is_layer = plain != "getitem" and plain not in pointwise.NOTHING
-                if group:
+                subgraph, given = inner
+                self._name(subgraph, {h for h, each in given.items() if each in varying}, path)
+            else:
+                plain, group = operator.rstrip("_"), self._groups.get(node)
+                is_layer = plain != "getitem" and plain not in elementwise.NOTHING
+                if depends and group:
                     is_layer = node is group[-1]
                     operator = (whole_function(node) or "").rpartition("_")[0]
-                self.names.add(node, path, operator, is_layer)
-            else:
-                self.names.add(node, path, operator, False)
+                self.names.add(node, path, operator, depends and is_layer)
             if depends or inner is not None:
                 varying.add(node)
-        return outputs
 
     def _is_for_each_sample(self, node: Any, operator: str, trained: set[Any]) -> bool:
         """Say whether a node computes something of parameters that repeat for each sample."""
@@ -173,22 +158,13 @@ class Walk:
         self._values.update(given)
         for node in graph.nodes:
             if node.op == "output":
-                return [self._value(each) for each in tensors_in(node.args)]
+                return [self._values.get(each) for each in tensors_in(node.args)]
             if node.op == "call_function":
                 self._values[node] = self._checked(node)
             elif node.op == "get_attr":
                 held = getattr(graph.owning_module, node.target, None)
-                shape = getattr(held, "shape", None)
-                self._values[node] = self.constant(None if shape is None else tuple(shape))
+                self._values[node] = self.constant(shape_of(held))
         return []
-
-    def _value(self, thing: Any) -> Any:
-        """Return arguments with values in the place of nodes."""
-        if isinstance(thing, list | tuple):
-            return [self._value(each) for each in thing]
-        if hasattr(thing, "op") and hasattr(thing, "meta"):
-            return self._values.get(thing)
-        return thing
 
     def _checked(self, node: Any) -> Any:
         """Return the value of a node, of the shape that PyTorch says it has."""
@@ -213,10 +189,8 @@ class Walk:
         return _POISON
 
     def _check_shapes(self, node: Any, value: Any) -> None:
-        outputs = node.meta.get("val")
         values = value if isinstance(value, tuple) else (value,)
-        tensors = outputs if isinstance(outputs, list | tuple) else (outputs,)
-        for each, tensor in zip(values, tensors, strict=False):
+        for each, tensor in zip(values, outputs_of(node), strict=False):
             expected = getattr(tensor, "shape", None)
             if not is_value(each) or expected is None or not len(expected):
                 continue  # a loss has a number for each sample here, and one in PyTorch
@@ -225,13 +199,6 @@ class Walk:
                     f"made {format_shape(tuple(each.shape))} where PyTorch has "
                     f"{format_shape(tuple(map(int, expected)))}"
                 )
-
-    def _constants(self, node: Any) -> Any:
-        """Return constants of the shapes that a node returns."""
-        val = node.meta.get("val")
-        if isinstance(val, list | tuple):
-            return tuple(self.constant(shape_of(each)) for each in val)
-        return self.constant(shape_of(val))
 
     def constant(self, shape: Shape | None) -> Any:
         """Return a constant; one with an axis of the batch's size repeats along it."""
@@ -252,40 +219,36 @@ class Walk:
             return source[index] if isinstance(source, list | tuple) else source
         inner = subgraph_of(node)
         if inner is not None:
-            module, arguments = inner
-            holders = [each for each in module.graph.nodes if each.op == "placeholder"]
-            values = [self._value(each) for each in arguments]
-            return tuple(self._run(module.graph, dict(zip(holders, values, strict=False))))
+            subgraph, given = inner
+            return tuple(self._run(subgraph, with_values(given, self._values)))
         group = self._groups.get(node)
-        if group and self._reads_inputs(group):
-            return self._whole(node, group)
+        if group:
+            outside = {each for member in group for each in nodes_of(member)} - set(group)
+            inputs = [self._values.get(each) for each in outside]
+            if len(inputs) == 1 and self._is_batched(inputs[0]):
+                return self._whole(node, group, inputs[0])
         read = [self._values.get(each) for each in nodes_of(node)]
-        tensors: list[Any] = [each for each in _flat(read) if is_value(each)]
-        fresh = is_fresh(operator)
-        if fresh or all(each.is_constant for each in tensors):
-            value = self._constants(node)
-        elif not self._returns_tensors(node):
+        tensors: list[Any] = [each for each in leaves_of(read) if is_value(each)]
+        outputs = outputs_of(node)
+        if is_fresh(operator) or all(each.is_constant for each in tensors):
+            value = as_returned(node, [self.constant(shape_of(each)) for each in outputs])
+        elif not any(hasattr(each, "shape") for each in outputs):
             return None  # an assertion, or a number that nothing here depends on
         else:
             value = self._operator(node, operator, overload)
             if any(each.batched for each in tensors):
-                own = [each for each in tensors if not (each.batched or each.is_constant)]
+                own = filter(from_parameters, tensors)
                 self.computed += [each for each in own if each.layer is not None]
         if operator.endswith("_") and not operator.endswith("__"):
             self._write(node.args[0], value)
         return value
-
-    def _returns_tensors(self, node: Any) -> bool:
-        val = node.meta.get("val")
-        values = val if isinstance(val, list | tuple) else (val,)
-        return any(getattr(each, "shape", None) is not None for each in values)
 
     def _operator(self, node: Any, operator: str, overload: str) -> Any:
         name = operator if operator.endswith("__") else operator.rstrip("_")
         is_aten = getattr(node.target, "namespace", "") in ("aten", "prims", "prim")
         handler = OPERATORS.get(name) if is_aten else None
         if handler is None and self._pointwise in getattr(node.target, "tags", ()):
-            handler = pointwise.pointwise
+            handler = elementwise.pointwise
         if handler is not None:
             call = self._call(node, name, overload)
             return handler(call if name in _VIEWS else self._for_each_sample(call))
@@ -298,9 +261,7 @@ class Walk:
         Queries that are learnt are given to every sample before anything else is known of it:
         what is then computed is computed for each. A number of each sample carries the batch.
         """
-        values = list(_flat(call.arguments.values()))
-        tensors = [value for value in values if is_value(value)]
-        if self._sample is None or any(value.batched for value in tensors):
+        if self._sample is None or any(map(self._is_batched, leaves_of(call.arguments))):
             return call
         arguments = dict(call.arguments)
         for key, value in arguments.items():
@@ -324,45 +285,28 @@ class Walk:
         return x
 
     def _call(self, node: Any, name: str, overload: str) -> Call:
-        arguments: dict[str, Any] = {}
-        truths = set()
-        for i, declared in enumerate(node.target._schema.arguments):
-            if i < len(node.args):
-                given = node.args[i]
-            else:
-                given = node.kwargs.get(declared.name, declared.default_value)
-            arguments[declared.name] = self._value(given)
-            dtype = getattr(getattr(given, "meta", {}).get("val"), "dtype", None)
-            if str(dtype) == "torch.bool":
-                truths.add(declared.name)
-        val = node.meta["val"]
-        several = isinstance(val, list | tuple)
-        shapes = tuple(map(shape_of, val)) if several else (shape_of(val),)
-        used = {user.args[1] for user in node.users if user.users and len(user.args) > 1}
-        if not several:
-            used = {0}
-        layer = self.names.of(node)
-        used_numbers = frozenset(i for i in used if isinstance(i, int))
+        declared = {each.name: each.default_value for each in node.target._schema.arguments}
+        given = {**declared, **dict(zip(declared, node.args, strict=False)), **node.kwargs}
+        truths = [key for key, argument in given.items() if holds_truths(argument)]
         return Call(
-            self.builder, layer, name, overload, arguments, shapes, used_numbers, frozenset(truths)
+            self.builder,
+            self.names.of(node),
+            name,
+            overload,
+            with_values(given, self._values),
+            shapes=tuple(map(shape_of, outputs_of(node))),
+            used=frozenset(user.args[1] for user in node.users if user.users and user.args[1:]),
+            truths=frozenset(truths),
         )
-
-    def _reads_inputs(self, group: list[Any]) -> bool:
-        """Say whether a group reads one tensor that is computed from an input."""
-        read = {each for member in group for each in nodes_of(member)} - set(group)
-        return all(self._is_batched(self._values.get(each)) for each in read) and len(read) == 1
 
     @staticmethod
     def _is_batched(value: Any) -> bool:
         return is_value(value) and value.batched
 
-    def _whole(self, node: Any, group: list[Any]) -> Any:
-        """Return the layer of a function of several nodes, when the last of them comes."""
+    def _whole(self, node: Any, group: list[Any], x: Any) -> Any:
+        """Return the layer of a function of several nodes on `x`, when the last of them comes."""
         if node is not group[-1]:
             return None
-        inside = set(group)
-        outside = [each for member in group for each in nodes_of(member) if each not in inside]
-        x = self._values[outside[0]]
         function = (whole_function(node) or "").rpartition("_")[0]
         name = self.names.of(node)
         if function == "softsign":
@@ -384,8 +328,7 @@ class Walk:
             if held is before and before is not None:
                 self._values[each] = value
         self._values[node] = value
-        target = getattr(node, "target", None)
-        schema = getattr(target, "_schema", None)
+        schema = getattr(getattr(node, "target", None), "_schema", None)
         if node.op != "call_function" or schema is None or not schema.arguments:
             return
         alias = schema.arguments[0].alias_info
@@ -407,22 +350,15 @@ class Walk:
         names = {"slice": "slice_scatter", "select": "select_scatter"}
         name = f"{self.names.of(view)}/write"
         if operator in names:
-            call = self._call(view, operator, overload)
+            call = self._call(view, names[operator], overload)
             arguments = {**call.arguments, "self": held, "src": value}
-            call = Call(
-                self.builder, name, names[operator], overload, arguments, (shape,), call.used
-            )
-            return OPERATORS[names[operator]](call)
+            call = replace(call, name=name, arguments=arguments, shapes=(shape,))
+            return OPERATORS[call.operator](call)
         if operator in ("view", "reshape", "squeeze", "unsqueeze", "flatten", "unflatten"):
             return self.builder.reshape(name, value, shape)
         if operator in ("transpose", "permute", "t"):
-            call = self._call(view, operator, overload)
-            rank = len(shape)
-            order = [int(axis) for axis in call.get("dims", range(rank))]
-            if operator != "permute":
-                i, j = (call["dim0"], call["dim1"]) if operator == "transpose" else (0, 1)
-                order[i], order[j] = order[j], order[i]
-            back = [order.index(axis) for axis in range(rank)]
+            order = reshape.order_of(self._call(view, operator, overload), len(shape))
+            back = [order.index(axis) for axis in range(len(shape))]
             return self.builder.transpose(name, value, back)
         raise OperatorError(f"writes to a view that {operator} made")
 
@@ -432,8 +368,7 @@ class Walk:
         """Return the value of an operator by those that PyTorch makes it of; None if it cannot."""
         torch = importlib.import_module("torch")
         target = node.target
-        tables = importlib.import_module("torch._decomp").decomposition_table
-        function = tables.get(target)
+        function = importlib.import_module("torch._decomp").decomposition_table.get(target)
         if getattr(target, "_can_decompose", lambda: False)():
             function = target.decompose
         if function is None or self._depth >= _DEPTH:
@@ -442,14 +377,7 @@ class Walk:
 
         def run(*tensors: Any) -> Any:
             given = dict(zip(nodes, tensors, strict=True))
-
-            def fill(thing: Any) -> Any:
-                if isinstance(thing, list | tuple):
-                    return [fill(each) for each in thing]
-                return given[thing] if thing in nodes else thing
-
-            kwargs = {key: fill(value) for key, value in node.kwargs.items()}
-            return function(*[fill(each) for each in node.args], **kwargs)
+            return function(*with_values(node.args, given), **with_values(node.kwargs, given))
 
         make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
         try:
@@ -459,42 +387,25 @@ class Walk:
             return None
         if any(each.target is target for each in inner.graph.nodes):
             return None
-        holders = [each for each in inner.graph.nodes if each.op == "placeholder"]
-        given = {h: self._values.get(each) for h, each in zip(holders, nodes, strict=True)}
-        varying = {h for h, value in given.items() if is_value(value) and value.batched}
+        given = dict(zip(placeholders(inner.graph), map(self._values.get, nodes), strict=True))
         self._depth += 1
         try:
-            self._name(inner.graph, varying, self.names.of(node))
-            outputs = self._run(inner.graph, given)
+            outputs = self._named_and_run(inner.graph, given, self.names.of(node))
         finally:
             self._depth -= 1
-        if any(each is _POISON for each in outputs):
-            return (_POISON,)
-        several = isinstance(node.meta["val"], list | tuple)
-        return (tuple(outputs) if several else outputs[0],)
+        return (_POISON if _POISON in outputs else as_returned(node, outputs),)
 
     def _unknown(self, node: Any) -> Any:
         """Return what stands for an operator that is not understood."""
         operator, name = qualified(node), self.names.of(node)
         if not self.zero:
-            self.unknown.setdefault(operator, Unknown(operator)).names.append(name)
+            self.unknown.setdefault(operator, []).append(name)
             return _POISON
-        val = node.meta.get("val")
-        several = isinstance(val, list | tuple)
-        inputs = [self._values.get(each) for each in nodes_of(node)]
-        inputs = [each for each in _flat(inputs) if is_value(each) and not each.is_constant]
-        found = []
-        for i, tensor in enumerate(val if several else [val]):
-            shape = shape_of(tensor)
-            each = f"{name}_{i + 1}" if several else name
+        inputs = leaves_of([self._values.get(each) for each in nodes_of(node)])
+        inputs = [each for each in inputs if is_value(each) and not each.is_constant]
+        values = []
+        for i, shape in enumerate(map(shape_of, outputs_of(node)), start=1):
+            part = f"{name}_{i}" if returns_several(node) else name
             known = shape is not None
-            found.append(self.builder.unknown(each, operator, inputs, shape) if known else None)
-        return tuple(found) if several else found[0]
-
-
-def _flat(values: Iterable[Any]) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list | tuple):
-            yield from _flat(value)
-        else:
-            yield value
+            values.append(self.builder.unknown(part, operator, inputs, shape) if known else None)
+        return as_returned(node, values)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paleo.importers.base import OperatorError
+from paleo.net.importers.base import OperatorError
 
-__all__ = [
-    "Names",
-    "is_fresh",
-    "nodes_of",
-    "operator_of",
-    "qualified",
-    "shape_of",
-    "subgraph_of",
-    "tensors_in",
-    "whole_function",
-]
+_fx: Any = importlib.import_module("torch.fx")
+_pytree: Any = importlib.import_module("torch.utils._pytree")
 
 Shape = tuple[int, ...]
 
@@ -52,22 +44,47 @@ def qualified(node: Any) -> str:
     return schema.name.replace("::", ".") if schema else operator_of(node)[0]
 
 
-def tensors_in(arguments: Any) -> Iterator[Any]:
-    """Yield the nodes among arguments, at any depth of lists."""
-    if isinstance(arguments, list | tuple):
-        for each in arguments:
-            yield from tensors_in(each)
-    elif isinstance(arguments, Mapping):
-        yield from tensors_in(list(arguments.values()))
-    elif hasattr(arguments, "op") and hasattr(arguments, "meta"):
-        yield arguments
+def leaves_of(arguments: Any) -> list[Any]:
+    """Return what is in arguments, at any depth of lists."""
+    leaves: list[Any] = _pytree.tree_leaves(arguments)
+    return leaves
+
+
+def tensors_in(arguments: Any) -> list[Any]:
+    """Return the nodes among arguments, at any depth of lists."""
+    return [leaf for leaf in leaves_of(arguments) if isinstance(leaf, _fx.Node)]
 
 
 def nodes_of(node: Any) -> list[Any]:
     """Return the nodes that a node reads."""
-    if operator_of(node)[0] in _SHAPED:
-        return list(tensors_in(node.args[:1]))
-    return [*tensors_in(node.args), *tensors_in(node.kwargs)]
+    is_shaped = operator_of(node)[0] in _SHAPED
+    return tensors_in(node.args[:1] if is_shaped else (node.args, node.kwargs))
+
+
+def with_values(arguments: Any, values: Mapping[Any, Any]) -> Any:
+    """Return arguments with values in the place of nodes; None where a node has none."""
+    return _fx.map_arg(arguments, values.get)
+
+
+def returns_several(node: Any) -> bool:
+    """Say whether a node returned several things."""
+    return isinstance(node.meta.get("val"), list | tuple)
+
+
+def outputs_of(node: Any) -> list[Any]:
+    """Return the tensors that a node returned, and what else."""
+    val = node.meta.get("val")
+    return list(val) if returns_several(node) else [val]
+
+
+def as_returned(node: Any, values: Sequence[Any]) -> Any:
+    """Return values of the outputs of a node: a tuple, if it returned several."""
+    return tuple(values) if returns_several(node) else values[0]
+
+
+def placeholders(graph: Any) -> list[Any]:
+    """Return the nodes that stand for the inputs of a graph."""
+    return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 def shape_of(tensor: Any) -> Shape | None:
@@ -80,22 +97,27 @@ def shape_of(tensor: Any) -> Shape | None:
     return tuple(shape)
 
 
+def holds_truths(argument: Any) -> bool:
+    """Say whether an argument is a node that returns truth values."""
+    return str(getattr(getattr(argument, "meta", {}).get("val"), "dtype", "")) == "torch.bool"
+
+
 def is_fresh(name: str) -> bool:
     """Say whether an operator takes no more than the shape of its input."""
     return name.startswith("new_") or name.endswith("_like") or name in _FRESH
 
 
-def subgraph_of(node: Any) -> tuple[Any, list[Any]] | None:
-    """Return the graph that a higher-order operator runs as it is, and what it gives to it."""
-    name = operator_of(node)[0]
-    if name not in _PLAIN:
+def subgraph_of(node: Any) -> tuple[Any, dict[Any, Any]] | None:
+    """Return the graph that a higher-order operator runs as it is, and what its inputs are."""
+    if operator_of(node)[0] not in _PLAIN:
         return None
     for i, argument in enumerate(node.args):
         if getattr(argument, "op", None) == "get_attr":
             rest = [each for each in node.args[i + 1 :] if not isinstance(each, str)]
             if len(rest) == 1 and isinstance(rest[0], tuple | list):
                 rest = list(rest[0])
-            return getattr(node.graph.owning_module, argument.target), rest
+            graph = getattr(node.graph.owning_module, argument.target).graph
+            return graph, dict(zip(placeholders(graph), rest, strict=False))
     return None
 
 
@@ -116,17 +138,16 @@ class Names:
         self._prefix = prefix
         #: For each block and module in it, the calls that were seen.
         self._calls: dict[tuple[str, str], list[str]] = {}
-        self._paths: dict[Any, str] = {}
-        self._operators: dict[Any, str] = {}
+        #: The block and the operator of each node, and which of those it is, if it is a layer.
+        self._nodes: dict[Any, tuple[str, str, int | None]] = {}
         self._counts: Counter[str] = Counter()
         self._blocks: set[str] = set()
         self._same: Counter[tuple[str, str]] = Counter()
-        self._numbers: dict[Any, int] = {}
 
-    def path(self, stack: Mapping[str, tuple[str, Any]] | None) -> str:
+    def path(self, stack: Mapping[str, tuple[str, Any]]) -> str:
         """Return the block of what was seen with this stack of modules."""
         block = last = ""
-        for call, (path, _) in (stack or {}).items():
+        for call, (path, _) in stack.items():
             if path == self._prefix or not path.startswith(f"{self._prefix}."):
                 continue
             path = path[len(self._prefix) + 1 :]
@@ -143,20 +164,19 @@ class Names:
     def add(self, node: Any, path: str, operator: str, is_layer: bool) -> None:
         """Note a node in a block."""
         operator = operator.strip("_") or "op"
-        self._paths[node], self._operators[node] = path, operator
         if not is_layer:
+            self._nodes[node] = path, operator, None
             return
         self._counts[path] += 1
         self._same[path, operator] += 1
-        self._numbers[node] = self._same[path, operator]
+        self._nodes[node] = path, operator, self._same[path, operator]
         while "/" in path:
             path = path.rpartition("/")[0]
             self._blocks.add(path)
 
     def of(self, node: Any) -> str:
         """Return the name of the layer that a node is."""
-        path, operator = self._paths.get(node, ""), self._operators.get(node, "op")
-        number = self._numbers.get(node)
+        path, operator, number = self._nodes.get(node, ("", "op", None))
         if number and path and self._counts[path] == 1 and path not in self._blocks:
             return path
         if number and self._same[path, operator] > 1:

@@ -2,34 +2,23 @@
 
 `OPERATORS` has a function for each, by the operator's name without overload and without the
 underscore of one that works in place. It takes a Call and returns a Value, or a tuple of them
-where the operator returns several. `moves`, `pointwise` and `recurrent` add to the table. An
-operator without an entry is taken apart by PyTorch itself, where PyTorch can.
+where the operator returns several that differ. `reshape`, `elementwise` and `recurrent` add to the
+table. An operator without an entry is taken apart by PyTorch itself, where PyTorch can.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from string import ascii_lowercase
 from typing import Any, TypeGuard
 
-from paleo.importers.base import OperatorError
-
-__all__ = [
-    "OPERATORS",
-    "Call",
-    "Handler",
-    "Shape",
-    "axes_of",
-    "elementwise",
-    "expand_to",
-    "from_parameters",
-    "is_value",
-    "once",
-    "operator",
-    "spatial",
-    "trainable",
-]
+from paleo.core.frozen import dataclass
+from paleo.net.importers.base import OperatorError, by_word, register
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.builder.layout import Pads, Windows, symmetric
+from paleo.net.importers.pytorch.names import leaves_of
 
 Shape = tuple[int, ...]
 
@@ -65,6 +54,20 @@ class Call:
         assert shape is not None
         return shape
 
+    @property
+    def first(self) -> Any:
+        """Its first argument."""
+        return next(iter(self.arguments.values()))
+
+    @property
+    def tensors(self) -> list[Any]:
+        """The tensors among its arguments, those in lists too."""
+        return [value for value in leaves_of(self.arguments) if is_value(value)]
+
+    def leading(self, count: int) -> list[Any]:
+        """Return its first arguments."""
+        return list(self.arguments.values())[:count]
+
     def part(self, name: str) -> str:
         """Return the name of one of several layers that this operator becomes."""
         return f"{self.name}/{name}"
@@ -77,24 +80,13 @@ OPERATORS: dict[str, Handler] = {}
 
 def operator(*names: str) -> Callable[[Handler], Handler]:
     """Register a handler under the names of operators."""
-
-    def register(handler: Handler) -> Handler:
-        for name in names:
-            assert name not in OPERATORS, name
-            OPERATORS[name] = handler
-        return handler
-
-    return register
+    assert not OPERATORS.keys() & names, names
+    return register(OPERATORS, *names)
 
 
 def is_value(thing: Any) -> TypeGuard[Any]:
     """Say whether an argument is a tensor, not a number or None."""
     return hasattr(thing, "is_constant")
-
-
-def trainable(value: Any) -> Any:
-    """Return a scale or a shift, or None where it is a constant: no layer has to hold it."""
-    return None if value is None or value.is_constant else value
 
 
 def from_parameters(value: Any) -> bool:
@@ -116,65 +108,50 @@ def axes_of(value: Any, rank: int) -> list[int]:
     return [axis % rank for axis in axes] if rank else []
 
 
-def expand_to(call: Call, x: Any, shape: Shape) -> Any:
-    """Return a tensor broadcast to a shape."""
-    return x if tuple(x.shape) == shape else call.builder.expand(call.name, x, shape)
-
-
 def elementwise(call: Call, name: str, function: str, values: Sequence[Any]) -> Any:
     """Return a function of several tensors; numbers among them are left to the pass itself."""
-    tensors = [value for value in values if is_value(value)]
-    return call.builder.elementwise(name, function, tensors)
+    return call.builder.elementwise(name, function, [value for value in values if is_value(value)])
 
 
 # ---- Convolutions ----------------------------------------------------------------------------
 
 
-def _convolution(call: Call, padding: Any) -> Any:
-    x, weight = call["input"], call["weight"]
-    rank = len(weight.shape) - 2
-    strides = spatial(call.get("stride", 1), rank)
-    dilations = spatial(call.get("dilation", 1), rank)
+def _windows(call: Call, taps: Sequence[int]) -> Windows:
+    """Return how windows of so many taps step over an image."""
+    rank, padding = len(taps), call.get("padding", 0)
+    strides, dilations = (spatial(call.get(key, 1), rank) for key in ("stride", "dilation"))
+    windows = Windows(strides, (), dilations, call.get("groups", 1))
     if padding == "same":
-        spans = [d * (r - 1) for d, r in zip(dilations, weight.shape[2:], strict=True)]
-        pads = [(span // 2, span - span // 2) for span in spans]
+        pads: Pads = [((span - 1) // 2, span // 2) for span in windows.spans(taps)]
     else:
-        pads = [(p, p) for p in spatial(0 if padding == "valid" else padding, rank)]
-    single = len(x.shape) == rank + 1
-    if single:
-        x = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
-    y = call.builder.convolution(
-        call.name,
-        x,
-        weight,
-        call.get("bias"),
-        strides=strides,
-        pads=pads,
-        dilations=dilations,
-        groups=call.get("groups", 1),
-    )
-    return call.builder.squeeze(call.part("squeeze"), y, [0]) if single else y
+        pads = symmetric(spatial(0 if padding == "valid" else padding, rank))
+    return replace(windows, pads=pads)
+
+
+def _on_images(
+    call: Call, x: Any, rank: int, layer: Callable[..., Any], *arguments: Any, **keywords: Any
+) -> Any:
+    """Return what a layer makes of images; a single one is a batch of one for it."""
+    if len(x.shape) != rank + 1:
+        return layer(call.name, x, *arguments, **keywords)
+    batch = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
+    y = layer(call.name, batch, *arguments, **keywords)
+    return call.builder.squeeze(call.part("squeeze"), y, [0])
 
 
 @operator("conv1d", "conv2d", "conv3d")
 def _conv(call: Call) -> Any:
-    return _convolution(call, call.get("padding", 0))
+    weights, taps = (call["weight"], call.get("bias")), call["weight"].shape[2:]
+    windows, convolve = _windows(call, taps), call.builder.convolution
+    return _on_images(call, call["input"], len(taps), convolve, *weights, windows=windows)
 
 
 @operator("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _conv_transpose(call: Call) -> Any:
     x, weight = call["input"], call["weight"]
-    rank = len(weight.shape) - 2
+    windows, sizes = _windows(call, weight.shape[2:]), list(call.shape[2:])
     return call.builder.conv_transpose(
-        call.name,
-        x,
-        weight,
-        call.get("bias"),
-        strides=spatial(call.get("stride", 1), rank),
-        pads=[(p, p) for p in spatial(call.get("padding", 0), rank)],
-        dilations=spatial(call.get("dilation", 1), rank),
-        groups=call.get("groups", 1),
-        output_shape=list(call.shape[2:]),
+        call.name, x, weight, call.get("bias"), windows=windows, output_shape=sizes
     )
 
 
@@ -186,31 +163,29 @@ def _any_convolution(call: Call) -> Any:
 # ---- Matrix products -------------------------------------------------------------------------
 
 
-def once(call: Call, value: Any) -> tuple[Any, Shape | None]:
-    """Return constants without their repetition for each sample, and what shape that had.
+def once(call: Call, value: Any) -> Any:
+    """Return constants without their repetition for each sample; other tensors as they are.
 
     What a layer makes of them is the same for all samples.
     """
     axes = getattr(value, "axes", ())
     if not value.is_constant or () not in axes or not value.shape:
-        return value, None
+        return value
     at = axes.index(())
-    shape = (*value.shape[:at], 1, *value.shape[at + 1 :])
-    return call.builder.constant(shape), value.shape
+    return call.builder.constant((*value.shape[:at], 1, *value.shape[at + 1 :]))
+
+
+def _turned(call: Call, x: Any) -> Any:
+    return call.builder.turned(call.part("transpose"), x)
 
 
 @operator("linear")
 def _linear(call: Call) -> Any:
     x, weight, bias = call["input"], call["weight"], call.get("bias")
     if len(weight.shape) == 2 and from_parameters(weight):
-        x, repeated = once(call, x)
-        y = call.builder.linear(call.name, x, weight, bias)
-        return y if repeated is None else call.builder.expand(call.name, y, call.shape)
-    axes = list(range(len(weight.shape)))
-    if len(axes) > 1:
-        axes[-2:] = axes[:-3:-1]
-        weight = call.builder.transpose(call.part("transpose"), weight, axes)
-    return _product(call, x, weight, bias)
+        y = call.builder.linear(call.name, once(call, x), weight, bias)
+        return call.builder.expand(call.name, y, call.shape)
+    return _product(call, x, _turned(call, weight), bias)
 
 
 def _product(call: Call, a: Any, b: Any, added: Any = None) -> Any:
@@ -223,7 +198,7 @@ def _product(call: Call, a: Any, b: Any, added: Any = None) -> Any:
 
 @operator("mm", "bmm", "matmul", "mv", "dot", "vdot", "__matmul__", "__rmatmul__")
 def _matmul(call: Call) -> Any:
-    a, b = list(call.arguments.values())[:2]
+    a, b = call.leading(2)
     if not a.batched and not b.batched and 1 in (len(a.shape), len(b.shape)):
         # Spectral normalization: a few products of a matrix and a vector, once for all samples.
         return call.builder.constant(call.shape)
@@ -232,17 +207,14 @@ def _matmul(call: Call) -> Any:
 
 @operator("cdist", "_cdist_forward")
 def _cdist(call: Call) -> Any:
-    first, second = list(call.arguments.values())[:2]
-    axes = list(range(len(second.shape)))
-    axes[-2:] = axes[:-3:-1]
-    turned = call.builder.transpose(call.part("transpose"), second, axes)
-    y = call.builder.matmul(call.part("product"), first, turned)
+    first, second = call.leading(2)
+    y = call.builder.matmul(call.part("product"), first, _turned(call, second))
     return call.builder.activation(call.part("distance"), "other", y)
 
 
 @operator("addmm", "addmv", "baddbmm", "addbmm")
 def _addmm(call: Call) -> Any:
-    added, a, b = list(call.arguments.values())[:3]
+    added, a, b = call.leading(3)
     if call.operator == "addbmm":
         products = call.builder.matmul(call.part("product"), a, b)
         y = call.builder.reduce(call.part("reduce"), "sum", products, [0], False)
@@ -251,30 +223,27 @@ def _addmm(call: Call) -> Any:
         return call.builder.matmul(call.name, a, b)
     is_layer = from_parameters(b) and len(b.shape) == 2 and a.batched
     if is_layer and from_parameters(added) and added.shape == b.shape[-1:]:
-        weight = call.builder.transpose(call.part("transpose"), b, [1, 0])
-        return call.builder.linear(call.name, a, weight, added)
+        return call.builder.linear(call.name, a, _turned(call, b), added)
     return _product(call, a, b, added)
 
 
 @operator("outer", "ger", "addr")
 def _outer(call: Call) -> Any:
-    values = [value for value in call.arguments.values() if is_value(value)]
-    a, b = values[-2:]
+    *added, a, b = call.tensors
     a = call.builder.unsqueeze(call.part("column"), a, [1])
     b = call.builder.unsqueeze(call.part("row"), b, [0])
     y = elementwise(call, call.part("product"), "product", [a, b])
-    return elementwise(call, call.part("sum"), "sum", [values[0], y]) if values[2:] else y
+    return elementwise(call, call.part("sum"), "sum", [*added, y]) if added else y
 
 
 @operator("inner")
 def _inner(call: Call) -> Any:
-    a, b = list(call.arguments.values())[:2]
+    a, b = call.leading(2)
     if len(b.shape) > 1:
         axes = [len(b.shape) - 1, *range(len(b.shape) - 1)]
         b = call.builder.transpose(call.part("transpose"), b, axes)
         b = call.builder.reshape(call.part("reshape"), b, (b.shape[0], math.prod(b.shape[1:])))
-    y = call.builder.matmul(call.name, a, b)
-    return y if y.shape == call.shape else call.builder.reshape(call.part("out"), y, call.shape)
+    return call.builder.reshape(call.part("out"), call.builder.matmul(call.name, a, b), call.shape)
 
 
 @operator("einsum")
@@ -293,8 +262,7 @@ def _einsum_as_product(call: Call, equation: str) -> Any:
     """Return an equation of two tensors as a product of matrices; None if it is no such."""
     left, arrow, result = equation.partition("->")
     terms = left.split(",")
-    letters = "".join(terms)
-    if not arrow or len(terms) != 2 or not letters.isalpha():
+    if not arrow or len(terms) != 2 or not "".join(terms).isalpha():
         return None
     first, second = terms
     shared = [c for c in first if c in second and c in result]
@@ -317,9 +285,8 @@ def _tensordot(call: Call) -> Any:
     a, b = call["self"], call["other"]
     first = [axis % len(a.shape) for axis in call["dims_self"]]
     second = [axis % len(b.shape) for axis in call["dims_other"]]
-    letters = iter("abcdefghijklmnopqrstuvwxyz")
-    left = [next(letters) for _ in a.shape]
-    right = [next(letters) for _ in b.shape]
+    left = list(ascii_lowercase[: len(a.shape)])
+    right = list(ascii_lowercase[len(left) :][: len(b.shape)])
     for i, j in zip(first, second, strict=True):
         right[j] = left[i]
     kept = [c for i, c in enumerate(left) if i not in first]
@@ -357,10 +324,7 @@ def _attention(call: Call) -> Any:
         return call.builder.squeeze(call.part("squeeze"), y, [1]) if single else y
     if call.get("enable_gqa"):
         raise OperatorError("attention of grouped queries with a mask that is computed")
-    axes = list(range(len(k.shape)))
-    axes[-2:] = axes[:-3:-1]
-    keys = call.builder.transpose(call.part("transpose"), k, axes)
-    scores = call.builder.matmul(call.part("scores"), q, keys)
+    scores = call.builder.matmul(call.part("scores"), q, _turned(call, k))
     scores = elementwise(call, call.part("mask"), "sum", [scores, mask])
     weights = call.builder.softmax(call.part("softmax"), scores, -1)
     if call.get("dropout_p"):
@@ -376,56 +340,24 @@ def _attention(call: Call) -> Any:
     "max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices",
 )  # fmt: skip
 def _pool(call: Call) -> Any:
-    x = next(iter(call.arguments.values()))
     kind = "max" if call.operator.startswith("max") else "average"
     rank = int(call.operator.partition("pool")[2][0])
-    window = spatial(call["kernel_size"], rank)
-    single = len(x.shape) == rank + 1
-    if single:
-        x = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
-    y = call.builder.pool(
-        call.name,
-        kind,
-        x,
-        window=window,
-        strides=spatial(call.get("stride") or window, rank),
-        pads=[(p, p) for p in spatial(call.get("padding", 0), rank)],
-        dilations=spatial(call.get("dilation", 1), rank),
-        ceil=bool(call.get("ceil_mode", False)),
-    )
-    if single:
-        y = call.builder.squeeze(call.part("squeeze"), y, [0])
+    taps = spatial(call["kernel_size"], rank)
+    windows = replace(_windows(call, taps), strides=spatial(call.get("stride") or taps, rank))
+    ceil = bool(call.get("ceil_mode", False))
     # The indices have the output's shape, and are only read to undo the pooling.
-    return (y, y) if len(call.shapes) > 1 else y
+    return _on_images(call, call.first, rank, call.builder.pool, kind, taps, windows, ceil=ceil)
 
 
 @operator(
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
     "_adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d",
+    "fractional_max_pool2d", "fractional_max_pool3d",
 )  # fmt: skip
 def _adaptive_pool(call: Call) -> Any:
-    x = next(iter(call.arguments.values()))
     kind = "max" if "max" in call.operator else "average"
     sizes = list(call.shape[-int(call.operator[-2]) :])
-    single = len(x.shape) == len(sizes) + 1
-    if single:
-        x = call.builder.unsqueeze(call.part("unsqueeze"), x, [0])
-    y = call.builder.adaptive_pool(call.name, kind, x, sizes)
-    if single:
-        y = call.builder.squeeze(call.part("squeeze"), y, [0])
-    return (y, y) if len(call.shapes) > 1 else y
-
-
-@operator("fractional_max_pool2d", "fractional_max_pool3d")
-def _fractional_pool(call: Call) -> Any:
-    sizes = list(call.shape[2:])
-    y = call.builder.adaptive_pool(call.name, "max", call["self"], sizes)
-    return y, y
-
-
-@operator("max_unpool2d", "max_unpool3d")
-def _unpool(call: Call) -> Any:
-    return call.builder.resize(call.name, call["self"], call.shape, "nearest")
+    return _on_images(call, call.first, len(sizes), call.builder.adaptive_pool, kind, sizes)
 
 
 # ---- Normalizations --------------------------------------------------------------------------
@@ -438,68 +370,47 @@ def _first(call: Call, value: Any) -> Any:
     return (value, *(s and call.builder.constant(s) for s in call.shapes[1:]))
 
 
-@operator(
-    "batch_norm", "native_batch_norm", "cudnn_batch_norm", "_native_batch_norm_legit",
-    "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training",
-    "_batch_norm_with_update", "_batch_norm_no_update", "_batch_norm_impl_index",
-)  # fmt: skip
-def _batch_norm(call: Call) -> Any:
-    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
-    return _first(call, call.builder.batch_norm(call.name, call["input"], scale, shift))
+#: The operators of each normalization.
+_NORMALIZATIONS: dict[str, Callable[..., Any]] = by_word(
+    {
+        Builder.batch_norm: """batch_norm native_batch_norm cudnn_batch_norm
+            _native_batch_norm_legit _native_batch_norm_legit_functional
+            _native_batch_norm_legit_no_training _batch_norm_with_update _batch_norm_no_update
+            _batch_norm_impl_index""",
+        Builder.group_norm: "group_norm native_group_norm",
+        Builder.instance_norm: "instance_norm",
+        Builder.layer_norm: "layer_norm native_layer_norm",
+        Builder.rms_norm: "rms_norm _fused_rms_norm",
+    }
+)
 
 
-@operator("layer_norm", "native_layer_norm")
-def _layer_norm(call: Call) -> Any:
-    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
-    axes = len(call["normalized_shape"])
-    return _first(call, call.builder.layer_norm(call.name, call["input"], axes, scale, shift))
+@operator(*_NORMALIZATIONS)
+def _normalized(call: Call) -> Any:
+    """Return a normalization with its weights; one that is not there is None.
+
+    A scale or a shift that is a constant is none: no layer has to hold it.
+    """
+    function = _NORMALIZATIONS[call.operator]
+    held = [call[key] for key in ("weight", "bias") if key in call.arguments]
+    held = [None if value is None or value.is_constant else value for value in held]
+    keys = {"num_groups", "group", "normalized_shape"} & call.arguments.keys()
+    sizes = [len(call[key]) if key == "normalized_shape" else call[key] for key in keys]
+    return _first(call, function(call.builder, call.name, call["input"], *sizes, *held))
 
 
-@operator("rms_norm", "_fused_rms_norm")
-def _rms_norm(call: Call) -> Any:
-    axes = len(call["normalized_shape"])
-    scale = trainable(call.get("weight"))
-    return _first(call, call.builder.rms_norm(call.name, call["input"], axes, scale))
-
-
-@operator("group_norm", "native_group_norm")
-def _group_norm(call: Call) -> Any:
-    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
-    groups = call.get("num_groups") or call["group"]
-    return _first(call, call.builder.group_norm(call.name, call["input"], groups, scale, shift))
-
-
-@operator("instance_norm")
-def _instance_norm(call: Call) -> Any:
-    scale, shift = trainable(call.get("weight")), trainable(call.get("bias"))
-    return call.builder.instance_norm(call.name, call["input"], scale, shift)
-
-
-@operator("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
+@operator("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax",
+          "softmin")  # fmt: skip
 def _softmax(call: Call) -> Any:
-    x = next(iter(call.arguments.values()))
-    return call.builder.softmax(call.name, x, call["dim"])
-
-
-@operator("softmin")
-def _softmin(call: Call) -> Any:
-    return _softmax(call)
+    return call.builder.softmax(call.name, call.first, call["dim"])
 
 
 @operator("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 def _dropout(call: Call) -> Any:
-    x = call["input"]
-    y = x
-    if call.get("train", True) and call["p"]:
-        y = call.builder.dropout(call.name, x, call["p"])
-    return (y, y) if len(call.shapes) > 1 else y
+    is_active = call.get("train", True) and call["p"]
+    return call.builder.dropout(call.name, call["input"], call["p"]) if is_active else call["input"]
 
 
-@operator("_weight_norm")
+@operator("_weight_norm", "_weight_norm_interface")
 def _weight_norm(call: Call) -> Any:
-    return elementwise(call, call.name, "product", [call["v"], call["g"]])
-
-
-@operator("_weight_norm_interface")
-def _weight_norm_interface(call: Call) -> Any:
-    return _first(call, _weight_norm(call))
+    return _first(call, elementwise(call, call.name, "product", [call["v"], call["g"]]))

@@ -15,23 +15,28 @@ import contextlib
 import importlib
 import importlib.util
 import inspect
+import logging
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paleo.errors import Mistakes, NetSpecError, near, printable
-from paleo.importers.base import PYTHON, ImportOptions, OperatorError
-from paleo.importers.builder import Builder
-from paleo.netspec import NetSpec
-from paleo.tensor import format_shape
-
-__all__ = ["read"]
-
-#: Batches that are traced, of which the first that divides no other size is taken.
-_PRIMES = (13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
+from paleo.core.errors import Mistakes, NetSpecError, near, printable
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import (
+    PRIMES,
+    PYTHON,
+    ImportOptions,
+    OperatorError,
+    first_of,
+    missing_library,
+    prime_batch,
+)
+from paleo.net.importers.builder.builder import Builder
+from paleo.net.spec import NetSpec
 
 Shape = tuple[int, ...]
 
@@ -48,9 +53,7 @@ def read(target: str, options: ImportOptions) -> NetSpec:
     except ValueError:  # a module of that name without a spec: it has been put there by hand
         available = "torch" in sys.modules
     if not available:
-        raise NetSpecError(
-            f'{target}: reading it needs PyTorch; install it with: pip install "paleo[torch]"'
-        )
+        raise missing_library(target, "PyTorch", "torch")
     if not options.input:
         raise NetSpecError(
             f"{target}: say what it takes, one --input for each argument: --input 1x3x224x224"
@@ -83,10 +86,15 @@ def _import_path() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _quietly() -> Iterator[None]:
-    from paleo.importers.pytorch.export import quietly
-
-    with quietly():
-        yield
+    """Keep warnings and logs away from the terminal for a while."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)
 
 
 def _line(error: BaseException) -> str:
@@ -136,7 +144,7 @@ def _find(target: str, path: str, attribute: str) -> Any:
     thing = _guarded(target, f"importing {path}", load)
     at = path
     for part in attribute.split("."):
-        found = _guarded(target, f"reading {at}.{part}", partial(_attribute, thing, part))
+        found = _guarded(target, f"reading {at}.{part}", partial(getattr, thing, part, _MISSING))
         if found is _MISSING:
             hint = near(part, [name for name in dir(thing) if not name.startswith("_")])
             raise NetSpecError(f"{target}: {at} has no attribute {part!r}{hint}")
@@ -147,13 +155,9 @@ def _find(target: str, path: str, attribute: str) -> Any:
 _MISSING = object()
 
 
-def _attribute(thing: Any, name: str) -> Any:
-    return getattr(thing, name, _MISSING)
-
-
 def _module(target: str, found: Any) -> Any:
     """Return the module that a target is, or that it makes."""
-    from paleo.importers.pytorch.export import construct
+    from paleo.net.importers.pytorch.export import construct
 
     torch = importlib.import_module("torch")
     if isinstance(found, torch.nn.Module):
@@ -194,14 +198,19 @@ class _Reader:
         self.name = name
         self.module = module
         self.options = options
-        self.names, self.shapes = self._inputs()
+        self.shapes = [shape for _, shape in options.input]
+        #: The argument that each input is passed as, None where its place says which it is.
+        self.names: list[str | None] = []
+        #: What each input is called in the net.
+        self.labels: list[str] = []
+        self._assign_inputs()
 
     def _fail(self, message: str) -> NetSpecError:
         return NetSpecError(f"{self.target}: {message}")
 
-    def _inputs(self) -> tuple[list[str | None], list[Shape]]:
-        """Return each input's name, None where only its place says which it is, and its shape."""
-        given = self.options.input
+    def _assign_inputs(self) -> None:
+        """Find the argument of the module's forward that each input is."""
+        given = [name for name, _ in self.options.input]
         forward = _guarded(
             self.target, "its forward", lambda: inspect.signature(self.module.forward)
         )
@@ -210,63 +219,42 @@ class _Reader:
         known = [p.name for p in takes if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         open_ended = any(p.kind is p.VAR_POSITIONAL for p in takes)
         any_name = any(p.kind is p.VAR_KEYWORD for p in takes)
-        names: list[str | None] = []
-        for name, _ in given:
+        for i, name in enumerate(given):
             if name is not None and name not in known and not any_name:
                 raise self._fail(
                     f"its forward has no argument {name!r}{near(name, known)}; it takes "
                     f"{', '.join(known) or 'none'}"
                 )
-            if name is not None and name in names:
+            if name is not None and name in given[:i]:
                 raise self._fail(f"two inputs for its argument {name!r}")
-            names.append(name)
-        free = [p for p in positional if p.name not in names]
-        unnamed = sum(name is None for name in names)
-        needed = [p.name for p in takes if p.default is p.empty and p in positional]
-        needed += [p.name for p in takes if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
+        free = [p for p in positional if p.name not in given]
+        unnamed = given.count(None)
         if unnamed > len(free) and not open_ended:
             taken = ", ".join(p.name for p in positional) or "nothing"
             raise self._fail(f"its forward takes {taken}; --input is given {len(given)} times")
-        first = [p.name for p in free[:unnamed]]
-        missing = [each for each in needed if each not in names and each not in first]
-        if missing:
+        needed = [*positional, *(p for p in takes if p.kind is p.KEYWORD_ONLY)]
+        needed_names = [p.name for p in needed if p.default is p.empty]
+        passed = {*given, *(p.name for p in free[:unnamed])}
+        if missing := [name for name in needed_names if name not in passed]:
             raise self._fail(
-                f"its forward needs {', '.join(needed)}; no --input for {', '.join(missing)}"
+                f"its forward needs {', '.join(needed_names)}; no --input for {', '.join(missing)}"
             )
-        order = iter(p for p in free)
-        by_name = any(name is not None for name in names)
-        resolved: list[str | None] = []
-        for name in names:
-            if name is not None:
-                resolved.append(name)
-            else:
-                own = next(order, None)
-                keyword = own is not None and own.kind is not own.POSITIONAL_ONLY
-                resolved.append(own.name if own is not None and by_name and keyword else None)
-        for (_, shape), name in zip(given, names, strict=True):
+        places = iter(free)
+        for i, (name, shape) in enumerate(self.options.input, 1):
+            place = next(places, None) if name is None else None
+            label = name or (place.name if place else f"data_{i}")
+            by_name = unnamed < len(given) and place and place.kind is not place.POSITIONAL_ONLY
+            self.names.append(label if name or by_name else None)
+            is_plain = label in ("input", "data_1") and len(given) == 1
+            self.labels.append("data" if is_plain else label)
             if any(size < 1 for size in shape):
                 raise self._fail(f"the input {name or ''} has a size below 1".replace("  ", " "))
-        return resolved, [tuple(shape) for _, shape in given]
-
-    def _labels(self) -> list[str]:
-        """Return a name for each input: that of the argument."""
-        takes = inspect.signature(self.module.forward).parameters.values()
-        free = [p.name for p in takes if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        free = [name for name in free if name not in self.names]
-        order = iter(free)
-        labels = []
-        for i, name in enumerate(self.names, 1):
-            label = name or next(order, None) or f"data_{i}"
-            plain = label in ("input", "data_1") and len(self.names) == 1
-            labels.append("data" if plain else label)
-        return labels
 
     # ---- Tracing -------------------------------------------------------------------------------
 
     def read(self) -> NetSpec:
         """Return the net."""
-        program, identities, batch, axis = self._export()
-        return self._build(program, identities, batch, axis)
+        return self._build(*self._export())
 
     def _sizes(self) -> set[int]:
         """Return the sizes that a batch should not be mistaken for."""
@@ -292,15 +280,12 @@ class _Reader:
 
     def _export(self) -> tuple[Any, dict[str, str], int, int]:
         """Return the program, what its parameters are, the batch it is traced with, its axis."""
-        from paleo.importers.pytorch.export import export, materialized
+        from paleo.net.importers.pytorch.export import export, materialized
 
         self.module = _guarded(
-            self.target,
-            "its forward",
-            lambda: materialized(self.module, self.names, self.shapes),
+            self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
         )
-        sizes = self._sizes()
-        prime = next((p for p in _PRIMES if not any(s % p == 0 for s in sizes)), _PRIMES[0])
+        prime = prime_batch(self._sizes()) or PRIMES[0]
         training = self.options.phase == "train"
         axis = 0
         tries = [(prime, 0), (self._batch(0), 0)]
@@ -310,13 +295,11 @@ class _Reader:
                 program, identities = export(
                     self.module, self.names, self._traced(batch, axis), training
                 )
-            except KeyboardInterrupt:
-                raise
             except (Exception, SystemExit) as error:
                 if tries:
                     continue
                 raise self._failure(error) from error
-            if program is None:
+            if not program.graph_signature.user_outputs:
                 raise self._fail("it returns no tensor")
             matrices = all(len(shape) > 1 for shape in self.shapes)
             if matrices and axis == 0 and batch == prime and _steps_first(program.graph, batch):
@@ -327,7 +310,7 @@ class _Reader:
 
     def _failure(self, error: BaseException) -> NetSpecError:
         """Return what to say of an error in the module's forward."""
-        from paleo.importers.pytorch.export import OpenEndedError
+        from paleo.net.importers.pytorch.export import OpenEndedError
 
         if isinstance(error, SystemExit):
             return self._fail(f"its forward exits: SystemExit: {error.code}")
@@ -341,17 +324,21 @@ class _Reader:
     # ---- Building ------------------------------------------------------------------------------
 
     def _build(self, program: Any, identities: dict[str, str], batch: int, axis: int) -> NetSpec:
-        from paleo.importers.pytorch.export import PREFIX
-        from paleo.importers.pytorch.graph import Walk
+        from paleo.net.importers.pytorch.export import PREFIX
+        from paleo.net.importers.pytorch.graph import ProgramTranslator
+        from paleo.net.importers.pytorch.names import placeholders, shape_of
+        from paleo.net.importers.pytorch.operators import is_value
 
         mistakes = Mistakes(self.target)
         builder = Builder(self.name, self.target, self._batch(axis))
-        known = batch if batch in _PRIMES else None
-        walk = Walk(builder, PREFIX, known, mistakes, self.options.unknown == "zero")
+        known = batch if batch in PRIMES else None
+        translator = ProgramTranslator(
+            builder, PREFIX, known, mistakes, self.options.unknown == "zero"
+        )
         values = []
         shapes = iter(self._traced(batch, axis))
-        labels = iter(self._labels())
-        nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+        labels = iter(self.labels)
+        nodes = {node.name: node for node in placeholders(program.graph)}
         for spec in program.graph_signature.input_specs:
             held = nodes[spec.arg.name].meta.get("val")
             if spec.kind.name == "USER_INPUT":
@@ -360,25 +347,20 @@ class _Reader:
                 key = spec.target.removeprefix(f"{PREFIX}.")
                 key = identities.get(key, key)
                 # A frozen one counts as any other: a net-spec does not know frozen layers.
-                name = key.replace(".", "/")
-                values.append(builder.parameter(name, tuple(held.shape)))
+                values.append(builder.parameter(key.replace(".", "/"), tuple(held.shape)))
             else:
-                shape = getattr(held, "shape", None)
-                values.append(walk.constant(None if shape is None else tuple(shape)))
-        outputs = walk.run(program.graph, values)
-        for each in walk.unknown.values():
-            more = f" and {len(each.names) - 3} more" if len(each.names) > 3 else ""
-            where = ", ".join(each.names[:3])
+                values.append(translator.constant(shape_of(held)))
+        outputs = translator.run(program.graph, values)
+        for operator, names in translator.unknown.items():
             mistakes.add(
-                f"the operator {each.operator} is not understood (in {where}{more}); "
+                f"the operator {operator} is not understood (in {first_of(names, 3)}); "
                 "--unknown=zero lets it cost nothing"
             )
         mistakes.raise_as(NetSpecError)
-        kept = [value for value in outputs if hasattr(value, "is_constant")]
-        kept = [value for value in kept if not value.is_constant]
+        kept = [value for value in outputs if is_value(value) and not value.is_constant]
         if not kept:
             raise self._fail("nothing that it returns depends on its input")
-        return builder.finish([*kept, *walk.computed])
+        return builder.finish([*kept, *translator.computed])
 
     def _input(self, builder: Any, label: str, shape: Shape, batch: int, axis: int) -> Any:
         """Return an input; one without the batch is data that costs nothing to have."""
@@ -393,13 +375,11 @@ def _steps_first(graph: Any, batch: int) -> bool:
     """Say whether what was taken for the batch turns out to be the steps of sequences."""
     for node in _all_nodes(graph):
         name = getattr(getattr(node.target, "_schema", None), "name", "").partition("::")[2]
-        if name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and not node.args[-1]:
-            shape = tuple(node.args[0].meta["val"].shape)
-            if shape[0] == batch and shape[1] % batch:
-                return True
         stack = list((node.meta.get("nn_module_stack") or {}).values())
-        if name == "linear" and stack and str(stack[-1][1]).endswith("MultiheadAttention"):
-            shape = tuple(node.args[0].meta["val"].shape)  # here it has the steps first
+        attends = stack and str(stack[-1][1]).endswith("MultiheadAttention")
+        is_recurrent = name in ("lstm", "gru", "rnn_tanh", "rnn_relu") and not node.args[-1]
+        if is_recurrent or (name == "linear" and attends):  # here both have the steps first
+            shape = tuple(node.args[0].meta["val"].shape)
             if len(shape) == 3 and shape[0] == batch and shape[1] % batch:
                 return True
     return False

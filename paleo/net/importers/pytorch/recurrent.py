@@ -1,45 +1,42 @@
 """ATen operators of recurrent layers, and those that a net's training begins with: losses.
 
-See `aten.py`, whose table these join.
+See `operators.py`, whose table these join.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from paleo.importers.base import OperatorError
-from paleo.importers.pytorch.aten import Call, Shape, elementwise, once, operator
+from paleo.net.importers.base import OperatorError, by_word
+from paleo.net.importers.builder.layers import make
+from paleo.net.importers.pytorch.names import leaves_of
+from paleo.net.importers.pytorch.operators import Call, Shape, elementwise, once, operator
 
 __all__: list[str] = []
 
-_KINDS = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
+#: The layer of each, and how many of its outputs' size its matrices have rows for.
+_KINDS = {"lstm": ("LSTM", 4), "gru": ("GRU", 3), "rnn_tanh": ("RNN", 1), "rnn_relu": ("RNN", 1)}
 
 
-@operator("lstm", "gru", "rnn_tanh", "rnn_relu")
+@operator(*_KINDS)
 def _recurrent(call: Call) -> Any:
     if call.overload != "input":
         raise OperatorError("packed sequences, whose lengths are data")
-    x, states, weights = call["input"], call["hx"], call["params"]
-    first = states[0] if isinstance(states, list | tuple) else states
-    directions = 2 if call["bidirectional"] else 1
-    layers, batch_first = call["num_layers"], call["batch_first"]
-    hidden = weights[1].shape[0] // {"LSTM": 4, "GRU": 3, "RNN": 1}[_KINDS[call.operator]]
-    projected = first.shape[-1] if first.shape[-1] != hidden else 0
-    for i, state in enumerate(states if isinstance(states, list | tuple) else [states], 1):
+    x, states, weights = call["input"], leaves_of(call["hx"]), call["params"]
+    kind, gates = _KINDS[call.operator]
+    hidden, width = weights[1].shape[0] // gates, states[0].shape[-1]
+    for i, state in enumerate(states, 1):
         if not state.is_constant:
             x = _joined_by(call, f"state_{i}", x, state)
-    y = call.builder.recurrent(
-        call.name,
-        _KINDS[call.operator],
-        x,
-        list(weights),
-        hidden=hidden,
-        layers=layers,
-        bidirectional=directions == 2,
-        biases=2 if call["has_biases"] else 0,
-        batch_first=batch_first,
-        projection=projected,
+    layer = make(
+        kind,
+        num_outputs=hidden,
+        num_layers=call["num_layers"],
+        bidirectional=call["bidirectional"],
+        num_biases=2 if call["has_biases"] else 0,
+        projection=width if width != hidden else None,
     )
+    y = call.builder.recurrent(call.name, layer, x, weights, batch_first=call["batch_first"])
     outputs = [y]
     for i, shape in enumerate(call.shapes[1:], 1):
         assert shape is not None
@@ -74,11 +71,8 @@ def _last_state(call: Call, y: Any, shape: Shape) -> Any:
         last = b.transpose(call.part("transpose"), last, [1, 0, 2])
     else:
         last = b.unsqueeze(call.part("state"), last, [0])
-    if last.shape[-1] != width:
-        pads = [(0, 0), (0, 0), (0, width - last.shape[-1])]
-        last = b.pad(call.part("cell"), last, pads)
-    copies = stacked // directions
-    return last if copies == 1 else b.concat(call.part("states"), [last] * copies, 0)
+    last = b.pad(call.part("cell"), last, [(0, 0), (0, 0), (0, width - last.shape[-1])])
+    return b.concat(call.part("states"), [last] * (stacked // directions), 0)
 
 
 @operator("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
@@ -86,7 +80,7 @@ def _cell(call: Call) -> Any:
     b, x, state = call.builder, call["input"], call["hx"]
     h, c = state if call.operator == "lstm_cell" else (state, None)
     own = b.linear(call.part("input"), x, call["w_ih"], call.get("b_ih"))
-    past = b.linear(call.part("hidden"), once(call, h)[0], call["w_hh"], call.get("b_hh"))
+    past = b.linear(call.part("hidden"), once(call, h), call["w_hh"], call.get("b_hh"))
     size = h.shape[-1]
 
     def parts(name: str, value: Any, count: int) -> list[Any]:
@@ -94,12 +88,11 @@ def _cell(call: Call) -> Any:
         return list(b.split(names, value, 1, [size] * count))
 
     if call.operator == "gru_cell":
-        own_gates, own_new = b.split(
-            [call.part("input_gates"), call.part("input_new")], own, 1, [2 * size, size]
-        )
-        gates, past_new = b.split(
-            [call.part("hidden_gates"), call.part("hidden_new")], past, 1, [2 * size, size]
-        )
+        sizes = [2 * size, size]
+        names = [call.part("input_gates"), call.part("input_new")]
+        own_gates, own_new = b.split(names, own, 1, sizes)
+        names = [call.part("hidden_gates"), call.part("hidden_new")]
+        gates, past_new = b.split(names, past, 1, sizes)
         gates = elementwise(call, call.part("sum"), "sum", [own_gates, gates])
         reset, update = parts("gate", b.activation(call.part("gates"), "sigmoid", gates), 2)
         past_new = elementwise(call, call.part("reset"), "product", [reset, past_new])
@@ -120,33 +113,26 @@ def _cell(call: Call) -> Any:
 
 # ---- Losses ----------------------------------------------------------------------------------
 
-_LOSSES = {
-    "cross_entropy_loss": "softmax_cross_entropy",
-    "nll_loss": "cross_entropy",
-    "nll_loss_nd": "cross_entropy",
-    "nll_loss2d": "cross_entropy",
-    "nll_loss_forward": "cross_entropy",
-    "nll_loss2d_forward": "cross_entropy",
-    "kl_div": "cross_entropy",
-    "binary_cross_entropy": "cross_entropy",
-    "binary_cross_entropy_with_logits": "sigmoid_cross_entropy",
-    "mse_loss": "squared_error",
-    "l1_loss": "absolute_error",
-    "smooth_l1_loss": "smooth_absolute_error",
-    "huber_loss": "smooth_absolute_error",
-    "multi_margin_loss": "hinge",
-    "multilabel_margin_loss": "hinge",
-    "hinge_embedding_loss": "hinge",
-    "margin_ranking_loss": "hinge",
-    "cosine_embedding_loss": "contrastive",
-    "triplet_margin_loss": "contrastive",
-    "poisson_nll_loss": "other",
-    "soft_margin_loss": "other",
-}
+#: The operators of each loss.
+_LOSSES = by_word(
+    {
+        "softmax_cross_entropy": "cross_entropy_loss",
+        "cross_entropy": """nll_loss nll_loss_nd nll_loss2d nll_loss_forward nll_loss2d_forward
+        kl_div binary_cross_entropy""",
+        "sigmoid_cross_entropy": "binary_cross_entropy_with_logits",
+        "squared_error": "mse_loss",
+        "absolute_error": "l1_loss",
+        "smooth_absolute_error": "smooth_l1_loss huber_loss",
+        "hinge": """multi_margin_loss multilabel_margin_loss hinge_embedding_loss
+            margin_ranking_loss""",
+        "contrastive": "cosine_embedding_loss triplet_margin_loss",
+        "other": "poisson_nll_loss soft_margin_loss",
+    }
+)
 
 
 @operator(*_LOSSES)
 def _loss(call: Call) -> Any:
-    scores, labels = list(call.arguments.values())[:2]
+    scores, labels = call.leading(2)
     # One number for each sample: PyTorch's mean of them all is for the backward pass to start at.
     return call.builder.loss(call.name, _LOSSES[call.operator], scores, labels)

@@ -1,6 +1,6 @@
 """ATen operators that give tensors other shapes, and that take and move their elements.
 
-See `aten.py`, whose table these join.
+See `operators.py`, whose table these join.
 """
 
 from __future__ import annotations
@@ -9,14 +9,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from paleo.importers.base import OperatorError
-from paleo.importers.pytorch.aten import (
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.pytorch.operators import (
     Call,
     Shape,
     axes_of,
     elementwise,
-    expand_to,
-    is_value,
     once,
     operator,
     spatial,
@@ -28,20 +26,9 @@ __all__: list[str] = []
 
 
 @operator("view", "reshape", "_unsafe_view", "view_as", "reshape_as", "unflatten", "_reshape_alias",
-          "view_copy", "ravel")  # fmt: skip
+          "view_copy", "ravel", "flatten")  # fmt: skip
 def _reshape(call: Call) -> Any:
-    x = call["self"]
-    return x if tuple(x.shape) == call.shape else call.builder.reshape(call.name, x, call.shape)
-
-
-@operator("flatten")
-def _flatten(call: Call) -> Any:
-    x = call["self"]
-    if tuple(x.shape) == call.shape:
-        return x
-    if not x.shape:
-        return call.builder.reshape(call.name, x, call.shape)
-    return call.builder.flatten(call.name, x, call.get("start_dim", 0), call.get("end_dim", -1))
+    return call.builder.reshape(call.name, call["self"], call.shape)
 
 
 @operator("squeeze", "squeeze_copy")
@@ -56,31 +43,25 @@ def _unsqueeze(call: Call) -> Any:
     return call.builder.unsqueeze(call.name, call["self"], [call["dim"] % len(call.shape)])
 
 
-def _transposed(call: Call, x: Any, axes: Sequence[int]) -> Any:
-    """Return a transpose; nothing where it moves no axis."""
-    axes = [axis % len(axes) for axis in axes]
-    if axes == list(range(len(axes))):
-        return x
-    return call.builder.transpose(call.name, x, axes)
-
-
-@operator("permute", "permute_copy")
-def _permute(call: Call) -> Any:
-    return _transposed(call, call["self"], call["dims"])
-
-
-@operator("transpose", "t", "numpy_T", "mT", "mH", "matrix_H", "adjoint", "swapaxes", "swapdims",
-          "transpose_copy")  # fmt: skip
-def _transpose(call: Call) -> Any:
-    x = call["self"]
-    axes = list(range(len(x.shape)))
+def order_of(call: Call, rank: int) -> list[int]:
+    """Return which axis of what it reads each axis is of what a transposition gives."""
+    axes = list(range(rank))
+    if "dims" in call.arguments:
+        return [axis % rank for axis in call["dims"]]
     if call.operator == "numpy_T":
         axes.reverse()
-    elif len(axes) > 1:
+    elif rank > 1:
         named = [v for k, v in call.arguments.items() if k != "self"]
         i, j = named if len(named) == 2 else (-2, -1)
         axes[i], axes[j] = axes[j], axes[i]
-    return _transposed(call, x, axes)
+    return axes
+
+
+@operator("permute", "permute_copy", "transpose", "t", "numpy_T", "mT", "mH", "matrix_H", "adjoint",
+          "swapaxes", "swapdims", "transpose_copy")  # fmt: skip
+def _transpose(call: Call) -> Any:
+    x = call["self"]
+    return call.builder.transpose(call.name, x, order_of(call, len(x.shape)))
 
 
 @operator("movedim", "moveaxis")
@@ -90,12 +71,13 @@ def _movedim(call: Call) -> Any:
     sources = axes_of(call["source"], rank)
     places = dict(zip(axes_of(call["destination"], rank), sources, strict=True))
     rest = iter(axis for axis in range(rank) if axis not in sources)
-    return _transposed(call, x, [places[i] if i in places else next(rest) for i in range(rank)])
+    order = [places[i] if i in places else next(rest) for i in range(rank)]
+    return call.builder.transpose(call.name, x, order)
 
 
 @operator("expand", "expand_as", "broadcast_to")
 def _expand(call: Call) -> Any:
-    return expand_to(call, call["self"], call.shape)
+    return call.builder.expand(call.name, call["self"], call.shape)
 
 
 @operator("repeat", "tile")
@@ -133,9 +115,7 @@ def _repeat_interleave(call: Call) -> Any:
 
 @operator("select", "select_copy")
 def _select(call: Call) -> Any:
-    x = call["self"]
-    index = call["index"] % x.shape[call["dim"]]
-    return call.builder.select(call.name, x, call["dim"], index)
+    return call.builder.select(call.name, call["self"], call["dim"], call["index"])
 
 
 @operator("slice", "narrow", "slice_copy")
@@ -144,10 +124,7 @@ def _slice(call: Call) -> Any:
     size, step = x.shape[axis], call.get("step", 1)
     start = call.get("start", 0)
     start = min(max(start + size if start < 0 else start, 0), size)
-    count = call.shape[axis]
-    if (start, count, step) == (0, size, 1):
-        return x
-    return call.builder.slice(call.name, x, axis, start, count, step)
+    return call.builder.slice(call.name, x, axis, start, call.shape[axis], step)
 
 
 @operator("split", "split_with_sizes", "chunk", "unsafe_chunk", "unsafe_split", "tensor_split",
@@ -157,8 +134,6 @@ def _split(call: Call) -> Any:
     if call.operator == "hsplit":
         axis = 1 if len(x.shape) > 1 else 0
     sizes = [shape[axis] for shape in call.shapes if shape is not None]
-    if len(sizes) == 1:
-        return (x,)
     names = [f"{call.name}_{i}" for i in range(1, len(sizes) + 1)]
     return tuple(call.builder.split(names, x, axis, sizes))
 
@@ -180,8 +155,7 @@ def _diagonal(call: Call) -> Any:
     x = call.builder.select(call.part("select"), x, axes[0], 0)
     axis = axes[1] - (axes[1] > axes[0])
     order = [*(i for i in range(len(x.shape)) if i != axis), axis]
-    x = _transposed(call, x, order)
-    return x if tuple(x.shape) == call.shape else _fit(call, x, call.shape)
+    return _fit(call, call.builder.transpose(call.name, x, order), call.shape)
 
 
 def _fit(call: Call, x: Any, shape: Shape) -> Any:
@@ -192,9 +166,7 @@ def _fit(call: Call, x: Any, shape: Shape) -> Any:
             if want < have:
                 x = b.slice(call.part(f"slice_{axis}"), x, axis, 0, want)
         missing = [(0, n - m) for m, n in zip(x.shape, shape, strict=True)]
-        if any(after for _, after in missing):
-            return b.pad(call.part("pad"), x, missing)
-        return x
+        return b.pad(call.part("pad"), x, missing)
     if math.prod(x.shape) == math.prod(shape):
         return b.rearrange(call.name, x, shape)
     raise OperatorError(f"cannot take {shape} from {tuple(x.shape)}")
@@ -225,7 +197,7 @@ def _index(call: Call) -> Any:
     merged = (*x.shape[: axes[0]], math.prod(x.shape[i] for i in axes), *x.shape[axes[-1] + 1 :])
     x = b.reshape(call.part("reshape"), x, merged)
     index = varying[0] if varying else b.constant(picked)
-    return b.gather(call.name, x, expand_to(call, index, picked), axes[0])
+    return b.gather(call.name, x, b.expand(call.name, index, picked), axes[0])
 
 
 @operator("index_select")
@@ -239,15 +211,13 @@ def _gather(call: Call) -> Any:
     index = call.get("index", call.get("indices"))
     if index.is_constant:
         return call.builder.rearrange(call.name, _fit(call, call["self"], call.shape))
-    x = _fit(call, call["self"], call.shape)
-    return elementwise(call, call.name, "where", [index, x])
+    return elementwise(call, call.name, "where", [index, _fit(call, call["self"], call.shape)])
 
 
 @operator("embedding")
 def _embedding(call: Call) -> Any:
-    indices, repeated = once(call, call["indices"])
-    y = call.builder.embedding(call.name, indices, call["weight"])
-    return y if repeated is None else expand_to(call, y, call.shape)
+    y = call.builder.embedding(call.name, once(call, call["indices"]), call["weight"])
+    return call.builder.expand(call.name, y, call.shape)
 
 
 @operator("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
@@ -269,28 +239,23 @@ def _embedding_bag(call: Call) -> Any:
 def _cat(call: Call) -> Any:
     # PyTorch takes empty tensors of one axis among others of any rank.
     values = [value for value in call["tensors"] if tuple(value.shape) != (0,)]
-    if len(values) == 1:
-        return values[0]
     return call.builder.concat(call.name, values, call.get("dim", 0))
 
 
 @operator("stack", "hstack", "vstack", "dstack", "column_stack")
 def _stack(call: Call) -> Any:
     values = list(call["tensors"])
-    if call.operator != "stack":
-        rank = len(values[0].shape)
-        if rank < 2:
-            raise OperatorError(f"{call.operator} of vectors")
-        axis = {"hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}[call.operator]
-        if axis < rank:
-            return call.builder.concat(call.name, values, axis)
-    axis = call.get("dim", 0) % len(call.shape) if call.operator == "stack" else 2
+    rank = len(values[0].shape)
+    if rank < 2 and call.operator != "stack":
+        raise OperatorError(f"{call.operator} of vectors")
+    axes = {"stack": call.get("dim", 0), "hstack": 1, "vstack": 0, "dstack": 2, "column_stack": 1}
+    axis = axes[call.operator] % len(call.shape)
+    if len(call.shape) == rank:
+        return call.builder.concat(call.name, values, axis)
     values = [
         call.builder.unsqueeze(call.part(f"unsqueeze_{i}"), value, [axis])
         for i, value in enumerate(values, 1)
     ]
-    if len(values) == 1:
-        return values[0]
     return call.builder.concat(call.part("concat"), values, axis)
 
 
@@ -303,16 +268,12 @@ def _stack(call: Call) -> Any:
     "triu", "renorm", "fft_fftshift", "fft_ifftshift", "argsort", "msort",
 )  # fmt: skip
 def _rearrange(call: Call) -> Any:
-    x = next(iter(call.arguments.values()))
-    if tuple(x.shape) == call.shape:
-        return call.builder.rearrange(call.name, x)
-    return call.builder.rearrange(call.name, x, call.shape)
+    return call.builder.rearrange(call.name, call.first, call.shape)
 
 
 @operator("sort", "cummax", "cummin")
 def _sort(call: Call) -> Any:
-    y = call.builder.rearrange(call.name, call["self"])
-    return y, y
+    return call.builder.rearrange(call.name, call["self"])
 
 
 @operator("topk", "kthvalue", "mode")
@@ -324,7 +285,7 @@ def _topk(call: Call) -> Any:
     y = call.builder.slice(call.part("first"), y, axis, 0, count)
     if len(call.shape) != rank:
         y = call.builder.squeeze(call.part("squeeze"), y, [axis])
-    return y, y
+    return y
 
 
 @operator("constant_pad_nd", "pad", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
@@ -334,21 +295,18 @@ def _pad(call: Call) -> Any:
     x = call["self"]
     flat = call.get("pad", call.get("padding"))
     pairs = [(flat[i], flat[i + 1]) for i in range(0, len(flat), 2)][::-1]
-    pads = [(0, 0)] * (len(x.shape) - len(pairs)) + pairs
-    return x if not any(map(any, pads)) else call.builder.pad(call.name, x, pads)
+    return call.builder.pad(call.name, x, [(0, 0)] * (len(x.shape) - len(pairs)) + pairs)
 
 
 @operator(
     "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
     "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "upsample_linear1d",
     "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
-    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "max_unpool2d", "max_unpool3d",
 )  # fmt: skip
 def _upsample(call: Call) -> Any:
-    modes = {"nearest": "nearest", "cubic": "cubic", "linear": "linear"}
-    mode = next(mode for part, mode in modes.items() if part in call.operator)
-    x = next(iter(call.arguments.values()))
-    return x if x.shape == call.shape else call.builder.resize(call.name, x, call.shape, mode)
+    mode = next((mode for mode in ("cubic", "linear") if mode in call.operator), "nearest")
+    return call.builder.resize(call.name, call.first, call.shape, mode)
 
 
 @operator("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
@@ -368,15 +326,13 @@ def _affine_grid(call: Call) -> Any:
     b, theta = call.builder, call["theta"]
     _, *sizes, rank = call.shape
     theta = b.transpose(call.part("transpose"), theta, [0, 2, 1])
-    base = b.constant((math.prod(sizes), rank + 1))
-    y = b.matmul(call.part("product"), base, theta)
+    y = b.matmul(call.part("product"), b.constant((math.prod(sizes), rank + 1)), theta)
     return b.reshape(call.part("reshape"), y, call.shape)
 
 
 @operator("view_as_complex")
 def _view_as_complex(call: Call) -> Any:
-    x = call["self"]
-    return call.builder.select(call.name, x, -1, 0)
+    return call.builder.select(call.name, call["self"], -1, 0)
 
 
 @operator("view_as_real")
@@ -435,14 +391,9 @@ def _index_put(call: Call) -> Any:
           "masked_scatter")  # fmt: skip
 def _spread(call: Call) -> Any:
     """Return a pass over the tensor and what is written into it, wherever that lands."""
-    tensors = [value for value in call.arguments.values() if is_value(value)]
-    for value in call.get("indices", ()):
-        tensors += [value] if is_value(value) else []
-    varying = [value for value in tensors if not value.is_constant]
+    varying = [value for value in call.tensors if not value.is_constant]
     values = [
-        value if tuple(value.shape) == call.shape else _fit(call, value, call.shape)
-        for value in varying
-        if len(value.shape) == len(call.shape)
+        _fit(call, value, call.shape) for value in varying if len(value.shape) == len(call.shape)
     ]
     if not values:
         raise OperatorError(f"cannot write {tuple(varying[0].shape)} into {call.shape}")
@@ -452,16 +403,14 @@ def _spread(call: Call) -> Any:
 @operator("im2col")
 def _im2col(call: Call) -> Any:
     x = call["self"]
-    kernel = spatial(call["kernel_size"], 2)
-    wide = _unfolded(call, kernel, x.shape[2:])
+    wide = _unfolded(call, spatial(call["kernel_size"], 2), x.shape[2:])
     x = _read_again(call, _read_again(call, x, 2, wide[0]), 3, wide[1])
     return call.builder.rearrange(call.part("rearrange"), x, call.shape)
 
 
 @operator("col2im")
 def _col2im(call: Call) -> Any:
-    kernel = spatial(call["kernel_size"], 2)
-    wide = _unfolded(call, kernel, call.shape[2:])
+    wide = _unfolded(call, spatial(call["kernel_size"], 2), call.shape[2:])
     x = call["self"]
     x = call.builder.rearrange(call.part("rearrange"), x, (*call.shape[:2], *wide))
     return _read_again(call, _read_again(call, x, 2, call.shape[2]), 3, call.shape[3])
@@ -471,8 +420,7 @@ def _read_again(call: Call, x: Any, axis: int, size: int) -> Any:
     """Return a tensor with so many elements along an axis, read from anywhere along it."""
     if x.shape[axis] == size:
         return x
-    index = call.builder.constant((size,))
-    return call.builder.gather(call.part(f"axis_{axis}"), x, index, axis)
+    return call.builder.gather(call.part(f"axis_{axis}"), x, call.builder.constant((size,)), axis)
 
 
 def _unfolded(call: Call, kernel: Sequence[int], sizes: Sequence[int]) -> list[int]:

@@ -1,0 +1,1 @@
+"""The commands, one a module: options, one call of the library, one view."""

@@ -1,0 +1,66 @@
+"""`paleo compare`: nets, or settings, against the first of them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import click
+
+from paleo.cli.edits import NetEdits
+from paleo.cli.options import Output, nets_argument, setting_options
+from paleo.cli.plan import CONVOLUTIONS, KERNELS, say_what_is_used
+from paleo.cli.plotting import Plot, result_options
+from paleo.step.plan import RATED
+from paleo.studies.compare import compare
+from paleo.studies.compare.comparison import CompareSettings
+from paleo.views.tables.comparison import comparison_tables
+
+
+@click.command("compare", short_help="Nets, or settings, against the first: factors.")
+@nets_argument
+@setting_options(CompareSettings, RATED[0], "batch_size", *RATED[1:], "optimizer")
+@setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
+@click.option(
+    "--totals", is_flag=True, help="Compare totals alone: the nets need have no layer in common."
+)
+@click.option("--changed", is_flag=True, help="Leave out layers that are the same in everything.")
+@result_options
+def command(
+    nets: tuple[str, ...],
+    changed: bool,
+    edits: NetEdits,
+    output: Output,
+    plot: Plot,
+    **settings: Any,
+) -> None:
+    """Compare every NET with the first, layer by layer and in total.
+
+    Output, parameters, FLOPs of a forward pass, time of a training step on one device and
+    memory of training, each with its factor. Layers are those of one name. One net may be
+    compared with itself under several settings, separated by commas; several nets are compared
+    under each of them. Edits are of all nets but the first; with one net, it is compared with
+    itself as edited.
+
+    A change is local if it alters dimensions of the edited layers and a few behind them, and
+    global if all that follows gets another height and width.
+
+    \b
+    Examples:
+      paleo compare vgg13 vgg19 --batch_size=64
+      paleo compare vgg16 --device=K40,K80
+      paleo compare vgg16 --cost_model=paleo2017 --conv_library=cudnn4,cudnn7
+      paleo compare vgg16 --device=K40 --cost_model=roofline --dtype=fp32,fp64
+      paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
+      paleo compare nin_227 --vary=scale_input=2,3,4 --totals
+    """  # noqa: D301 (click takes the control character, not the escape)
+    found = compare(edits.beside(), **settings)
+    say_what_is_used(nets)
+    several = ("device", "cost_model", "dtype")
+    for values in itertools.product(*(settings[name] for name in several)):
+        say_what_is_used((), dict(zip(several, values, strict=True)))
+    found = found.only_changed() if changed else found
+    tables = comparison_tables(
+        found, only_totals=settings["totals"], with_totals=not output.separator
+    )
+    plot.write(output, tables, found.to_dict, lambda charts: charts.of_comparison(found))

@@ -1,0 +1,60 @@
+"""`paleo metrics`: what running and training nets takes, from operations to money."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from paleo.cli.edits import NetEdits
+from paleo.cli.options import Output, nets_argument, setting_option, setting_options
+from paleo.cli.plan import CLUSTER, PRICING, SCHEDULE, say_what_has_no_effect, say_what_is_used
+from paleo.cli.plotting import Plot, result_options
+from paleo.step.plan import SHARES
+from paleo.step.settings import declared
+from paleo.studies.metrics import PARALLELISMS, MetricsSettings, metrics
+from paleo.views.tables.metrics import metrics_table
+
+_SETTINGS = declared(MetricsSettings)
+
+
+@click.command("metrics", short_help="Time, energy, memory, cost of running and training nets.")
+@nets_argument
+@setting_options(MetricsSettings, *CLUSTER, "scaling", "scheme")
+@setting_option(_SETTINGS["parallel"], type=click.Choice(PARALLELISMS))
+@setting_options(MetricsSettings, "hybrid_workers", *SHARES, *PRICING, *SCHEDULE)
+@setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", "optimizer", "price")
+@setting_option(_SETTINGS["power"], type=str)
+@result_options
+def command(
+    nets: tuple[str, ...],
+    edits: NetEdits,
+    output: Output,
+    plot: Plot,
+    **settings: Any,
+) -> None:
+    """Show what running and training each NET takes.
+
+    Inference and memory are those of one device at the batch of one worker. A training step is
+    that of `paleo simulate`; the whole training is dataset_size / batch * epochs of them. Energy
+    is power times time, as if every device took its full power all along. Computation equals
+    communication at the number of workers whose exchange first takes as long as what they
+    compute.
+
+    \b
+    Examples:
+      paleo metrics vgg16 --device=K40 --batch_size=32
+      paleo metrics nin --epochs=47 --dataset=imagenet --num_workers=1,8,32
+      paleo metrics squeezenet --weight_bits=6 --sparsity=0.67 --index_bits=4
+      paleo metrics alex_v2 --device=K80 --epochs=90 --dataset=imagenet
+      paleo metrics alex_v2_8gpu --parallel=hybrid --hybrid_workers=8
+    """  # noqa: D301 (click takes the control character, not the escape)
+    found = metrics(edits.applied(), **settings)
+    say_what_is_used(nets, settings)
+    say_what_has_no_effect(settings["parallel"])
+    plot.write(
+        output,
+        [metrics_table(found)],
+        lambda: {"metrics": [each.to_dict() for each in found]},
+        lambda charts: charts.of_metrics(found),
+    )

@@ -1,0 +1,47 @@
+"""The options that pick operator tables to validate with."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from paleo.cli.options import names_option, say_no_effect, several
+from paleo.measure.validate import Selection
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+#: The options: what a Selection calls each, and what they are in the help.
+_SELECTED = {
+    "system": ("systems", "systems."),
+    "operator": ("operators", "operators."),
+    "dtype": ("dtypes", "element types."),
+    "framework": ("frameworks", "frameworks.  [default: sglang]"),
+    "framework_version": ("versions", "versions of the framework.  [default: the newest]"),
+}
+
+
+def operator_options(function: _F) -> _F:
+    """Add --operators, and what it selects, passed to the command as a `selection`."""
+
+    @click.option(
+        "--operators",
+        metavar="PLACE",
+        type=click.Path(),
+        help="Operator tables: a folder with Parquet files in the layout of aiconfigurator-core, "
+        "one such file, or the name of an installed package.",
+    )
+    @several(
+        names_option(name, help=f"Of operator tables, {said}")
+        for name, (_, said) in _SELECTED.items()
+    )
+    @functools.wraps(function)
+    def command(operators: str | None, **kwargs: Any) -> Any:
+        if operators is None:
+            say_no_effect("--operators", *_SELECTED)
+        chosen = {name: tuple(kwargs.pop(key) or ()) for key, (name, _) in _SELECTED.items()}
+        return function(operators=operators, selection=Selection(**chosen), **kwargs)
+
+    return command  # type: ignore[return-value]

@@ -1,0 +1,95 @@
+"""Named things that a user can choose: refuses duplicates, suggests near names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from paleo.core.errors import PluginError, UnknownNameError, near
+from paleo.core.plugins import broken, entry_points, load
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+_T = TypeVar("_T")
+
+
+def unknown(kind: str, name: object, names: list[str], hint: str = "") -> UnknownNameError:
+    """Return the error for a `name` that is not among `names` of this `kind`."""
+    guess = near(str(name), names)
+    known = guess or f" (there are: {', '.join(sorted(names))})"
+    return UnknownNameError(f"unknown {kind} {str(name)!r}{known}{hint}")
+
+
+class Registry(Generic[_T], Mapping[str, _T]):
+    """A mapping from exact names to things of one kind.
+
+    `kind` is the word for them in messages, such as "cost model". With a `group`, other packages
+    add things by entry points of that group: each names the module that registers the thing, under
+    the name of the entry point.
+    """
+
+    def __init__(self, kind: str, group: str = "") -> None:
+        self.kind = kind
+        self.group = group
+        #: The names of Paleo's own, in the order in which output shows them.
+        self.built_in: tuple[str, ...] = ()
+        self._things: dict[str, _T] = {}
+
+    def add(self, name: str, thing: _T) -> None:
+        """Register `thing`; raises ValueError if the name is taken."""
+        if name in self._things:
+            raise ValueError(f"there is a {self.kind} {name!r} already")
+        self._things[name] = thing
+
+    def discover(self, package: str, order: Callable[[_T], Any] | None = None) -> None:
+        """Import the modules of a package, by name, so that they register what they hold.
+
+        Things are in the order in which they register, or in that of `order`.
+        """
+        (folder,) = sys.modules[package].__path__
+        for entry in sorted(Path(folder).iterdir()):
+            is_package = (entry / "__init__.py").is_file()
+            if is_package or (entry.suffix == ".py" and entry.stem != "__init__"):
+                import_module(f"{package}.{entry.stem}")
+        if order:
+            self._things = dict(sorted(self._things.items(), key=lambda item: order(item[1])))
+        self.built_in = tuple(self._things)
+
+    @cached_property
+    def _plugins(self) -> Mapping[str, EntryPoint]:
+        return entry_points(self.kind, self.group, self.built_in) if self.group else {}
+
+    def _load(self, entry: EntryPoint) -> None:
+        """Import the module of an entry point, which registers what it names, or nothing."""
+        before = dict(self._things)
+        try:
+            load(entry, self.kind)
+            if entry.name not in self._things:
+                raise broken(entry, self.kind, "it registers nothing of this name")
+        except PluginError:
+            self._things = before
+            raise
+
+    def __getitem__(self, name: str) -> _T:
+        try:
+            if name not in self._things and name in self._plugins:
+                self._load(self._plugins[name])
+            return self._things[name]
+        except (KeyError, TypeError):
+            raise unknown(self.kind, name, list(self)) from None
+
+    # Mapping's own versions expect KeyError from __getitem__.
+    def __contains__(self, name: object) -> bool:
+        return name in self._things or name in self._plugins
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._things
+        yield from (name for name in self._plugins if name not in self._things)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,1 @@
+"""TensorFlow as an executor: a net as a graph of its operators, of which parts are run."""

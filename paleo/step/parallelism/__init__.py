@@ -1,0 +1,32 @@
+"""Parallelism: the work of a step divided among devices, and what they exchange for it.
+
+Kinds of parallelism are in the files of this folder. Importing this registers all of them.
+"""
+
+from __future__ import annotations
+
+from paleo.step.parallelism.base import PARALLELISMS, Asked, Parallelism, Prediction
+from paleo.step.parallelism.computations import Computations, divided
+from paleo.step.parallelism.data import DataParallel, data_parallel
+from paleo.step.parallelism.hybrid import hybrid_parallel
+from paleo.step.parallelism.model import model_parallel
+from paleo.step.plan import Plan
+from paleo.step.settings import SCALINGS
+
+__all__ = [
+    "PARALLELISMS",
+    "SCALINGS",
+    "Asked",
+    "Computations",
+    "DataParallel",
+    "Parallelism",
+    "Plan",
+    "Prediction",
+    "data_parallel",
+    "divided",
+    "hybrid_parallel",
+    "model_parallel",
+]
+
+# Output shows first what scales, then what predicts passes alone.
+PARALLELISMS.discover(__name__, order=lambda kind: (not kind.scales, kind.trains))

@@ -1,0 +1,121 @@
+"""What one worker computes of a net in a step: forward, backward and update."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from paleo.core.quantity import Quantity, ceil_div, np, total
+from paleo.net.graph import typical
+from paleo.net.spec import NetSpec
+from paleo.step.passes import not_counted
+from paleo.step.pieces import Piece
+from paleo.step.plan import Plan
+
+#: What of a plan is of the exchange alone.
+_OF_EXCHANGES = ("network", "ppp_comm", "schemes")
+
+
+class Computation(NamedTuple):
+    """What one worker computes in a step, and the bytes of its gradients."""
+
+    pieces: tuple[Piece, ...]
+    num_bytes: int
+
+    @property
+    def seconds(self) -> Quantity:
+        """The seconds of all pieces, one after the other."""
+        return total(piece.seconds for piece in self.pieces)
+
+
+def divided(batch_size: Any, workers: Any, scaling: str) -> tuple[Any, Any]:
+    """Return the samples of one worker and of the whole step.
+
+    Weak scaling gives each worker the batch, strong scaling its share, rounded up.
+    """
+    if scaling == "weak":
+        return batch_size, batch_size * workers
+    return ceil_div(batch_size, workers), batch_size
+
+
+class Computations:
+    """What one worker computes of a net under a plan, by the samples that it has.
+
+    It is kept, for it is asked for again and again, and the same on any network: plans that differ
+    in `network`, `ppp_comm` or `schemes` alone may share it.
+    """
+
+    #: So many batch sizes are kept: about as many as share out a million samples (2 MB).
+    MOST = 2048
+
+    def __init__(self, net: NetSpec, plan: Plan) -> None:
+        self.net = net
+        self.plan = plan
+        self._known: dict[int, Computation] = {}
+
+    def suit(self, net: NetSpec, plan: Plan) -> bool:
+        """Tell whether they are those of this net under this plan too."""
+        alike = replace(plan, **{name: getattr(self.plan, name) for name in _OF_EXCHANGES})
+        return net == self.net and alike == self.plan
+
+    def of(self, batch: Quantity) -> Computation:
+        """Return what a worker computes of so many samples, or of an array of such numbers."""
+        known = self._known.get(batch) if isinstance(batch, int) else None
+        if known is not None:
+            return known
+        plan = self.plan
+        graph = plan.graph(self.net, batch)
+        num_params = graph.num_params
+        forward, backward = plan.passes(graph)
+        found = Computation(
+            (
+                Piece("forward", "forward", forward.upper, time=forward.time),
+                Piece("backward", "backward", backward.upper, time=backward.time),
+                Piece(
+                    "update", "update", plan.update(num_params), time=plan.update_time(num_params)
+                ),
+            ),
+            graph.precision.parameter_size * num_params,
+        )
+        if isinstance(batch, int):
+            self._keep(batch, found)
+        return found
+
+    def prepare(self, batches: Iterable[int]) -> None:
+        """Compute those of these batches that are not known yet at once, as an array.
+
+        For many batches or layers that is sooner done than one by one, and gives the same. All of
+        them are known then, however many they are.
+        """
+        wanted = set(batches)
+        for batch in wanted.intersection(self._known):
+            self._known[batch] = self._known.pop(batch)  # the newest now, which stay
+        asked = self.missing(wanted)
+        found = self.of(np.array(asked, np.int64))
+        pieces = zip(*(piece.spread((len(asked),)) for piece in found.pieces), strict=True)
+        for batch, alone in zip(asked, pieces, strict=True):
+            self._keep(batch, Computation(alone, found.num_bytes), len(wanted))
+
+    def missing(self, batches: Iterable[int]) -> list[int]:
+        """Return those of these batches that are not known yet, in order."""
+        return sorted(set(batches).difference(self._known))
+
+    @functools.cached_property
+    def num_bytes(self) -> int:
+        """The bytes of the gradients, which no batch changes."""
+        known = next(iter(self._known.values()), None) or self.of(1)
+        return known.num_bytes
+
+    @functools.cached_property
+    def left_out(self) -> tuple[str, ...]:
+        """The names of operations that the cost model leaves out."""
+        plan = self.plan
+        return not_counted(typical(self.net, plan.dtype, plan.adapt), plan.cost_model)
+
+    def _keep(self, batch: int, found: Computation, least: int = 0) -> None:
+        """Keep what is found, and of the others the newest; at least so many."""
+        while len(self._known) >= max(self.MOST, least):
+            self._known.pop(next(iter(self._known)))
+        self._known[batch] = found

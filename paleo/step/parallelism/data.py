@@ -1,0 +1,175 @@
+"""Data parallelism: every worker has the whole net and a share of the batch.
+
+A step is the computation of one worker and an exchange of all gradients, one after the
+other (Qi et al. 2017, section 4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from paleo.core.errors import SettingError
+from paleo.core.quantity import Quantity, np
+from paleo.net.graph import checked_batch
+from paleo.net.spec import NetSpec
+from paleo.step.parallelism.base import (
+    BATCH_SIZE,
+    COMPUTING,
+    PARALLELISMS,
+    WORKERS,
+    Asked,
+    Parallelism,
+    Prediction,
+)
+from paleo.step.parallelism.computations import Computations, divided
+from paleo.step.pieces import TRANSFER, Field, Piece, Step, WholeStep
+from paleo.step.plan import Plan, check_together
+from paleo.step.settings import SCALINGS, checked_workers
+from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
+from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
+
+#: So many worker counts and more are evaluated at once: fewer are sooner done one by one.
+_MANY_WORKERS = 500
+
+
+def _by_scheme(
+    key: str, value: Callable[[WholeStep], float], title: str, dimension: str = ""
+) -> Field:
+    return Field(key, lambda step: step.by_scheme(value), title, dimension, place=1)
+
+
+def _time(name: str, part: str) -> Field:
+    return Field(f"{name}_{part}_s", lambda step: getattr(step.piece(name).time, part), place=2)
+
+
+_FIELDS = (
+    WORKERS,
+    BATCH_SIZE,
+    Field("iterations", lambda step: 1),  # in which `batch_size` samples are processed
+    *COMPUTING,
+    *(
+        _time(name, part)
+        for name in ("forward", "backward", "update")
+        for part in ("compute", "memory", "overhead")
+    ),
+    Field("compute_s", lambda step: step.compute, "compute", "s"),
+    Field("communication_s", lambda step: step.communication, "", "s", is_wide=True),
+    _by_scheme("step_s", lambda whole: whole.seconds, "step", "s"),
+    _by_scheme("throughput_per_s", lambda whole: whole.throughput, "samples\n/s"),
+    _by_scheme("speedup", lambda whole: whole.speedup, "speedup"),
+    _by_scheme("efficiency", lambda whole: whole.efficiency, "efficiency", "percent"),
+    Field("best_scheme", lambda step: step.best_scheme),
+)
+
+
+class DataParallel:
+    """A net under a plan, with data parallelism: gives the step for batches and workers.
+
+    `computations` are those of a plan that differs in its exchanges alone, to be used again.
+    """
+
+    def __init__(self, net: NetSpec, plan: Plan, computations: Computations | None = None) -> None:
+        self.plan = plan
+        self.computations = computations or Computations(net, plan)
+
+    def step(self, batch_size: Quantity, workers: Quantity, scaling: str = "weak") -> Step:
+        """Return the step; see `data_parallel`."""
+        if scaling not in SCALINGS:
+            raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
+        workers, batch = checked_workers(workers), checked_batch(batch_size)
+        check_together(batch, workers)
+        share, whole = divided(batch, workers, scaling)
+        return Step(
+            workers,
+            whole,
+            share,
+            self.computations.of(share).pieces,
+            _FIELDS,
+            exchanges={
+                scheme: Piece(f"exchange by {scheme}", TRANSFER, self.exchange(workers, scheme))
+                for scheme in self.plan.schemes
+            },
+        )
+
+    def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> list[Step]:
+        """Return the step for each of many worker counts, beside that of one worker."""
+        alone: Any = {
+            "one_worker": float(self.computing(batch_size)),
+            "one_worker_batch": batch_size,
+        }
+        if len(workers) < _MANY_WORKERS:
+            steps = (self.step(batch_size, count, scaling) for count in workers)
+            return [replace(step.of_floats(), **alone) for step in steps]
+        counts = np.array(workers, np.int64)
+        return replace(self.step(batch_size, counts, scaling), **alone).spread(counts.shape)
+
+    def computing(self, own_batch: int) -> Quantity:
+        """Return the seconds in which a worker computes a step of so many samples."""
+        return self.computations.of(own_batch).seconds
+
+    def exchange(self, workers: Quantity, scheme: str) -> Quantity:
+        """Return the seconds in which so many workers exchange all gradients."""
+        return self.plan.communication(self.computations.num_bytes, workers, scheme)
+
+
+def data_parallel(
+    net: NetSpec, plan: Plan, batch_size: Quantity, workers: Quantity, scaling: str = "weak"
+) -> Step:
+    """Return the step of `net` on `workers` workers.
+
+    Weak scaling gives each worker `batch_size` samples; strong scaling gives each
+    ceil(batch_size / workers), so at least one. Either count may be an array. Raises
+    SettingError or NetSpecError.
+    """
+    return DataParallel(net, plan).step(batch_size, workers, scaling)
+
+
+class DataParallelism(Parallelism):
+    """A copy of the net on each worker."""
+
+    name = "data"
+    workers_setting = "workers"
+    scales = True
+
+    def predict(self, asked: Asked) -> Prediction:
+        """Return the step for each number of workers."""
+        scaling, most, batch = str(asked.scaling), max(asked.workers), asked.batch_size
+        data = DataParallel(asked.net, asked.plan, asked.computations)
+        steps = data.steps(batch, asked.workers, scaling)
+        notes = []
+        if scaling == "strong" and most > batch:
+            notes.append(
+                f"up to {most} workers share {batch} samples: "
+                "computed with one sample each where there are more workers than samples"
+            )
+        return Prediction(tuple(steps), tuple(notes))
+
+    def schedule(
+        self, net: NetSpec, plan: Plan, steps: Sequence[Step], scheme: str | None
+    ) -> Schedule:
+        """Return a step: every worker computes all layers, then they exchange gradients."""
+        (step,) = steps
+        assert scheme is not None
+        workers = tuple(f"worker {i}" for i in range(step.workers))
+        graph = plan.graph(net, step.worker_batch_size)
+        forward, backward = map(pass_pieces, plan.passes(graph), ("forward", "backward"))
+        fine = [piece for layer in [*forward, *reversed(backward)] for piece in layer.pieces]
+        fine.append(update_piece(plan, graph.num_params))
+
+        def compute(drawing: Drawing, start: float) -> None:
+            drawing.add_to_all(range(step.workers), chain(fine, start))
+
+        def communicate(drawing: Drawing, start: float) -> None:
+            num_bytes = graph.precision.parameter_size * graph.num_params
+            exchange(drawing, plan, num_bytes, workers, scheme, start)
+
+        return Schedule(
+            workers,
+            [Span(step.pieces, compute), Span([step.exchanges[scheme]], communicate)],
+            {"workers": step.workers, "scheme": scheme},
+        )
+
+
+PARALLELISMS.add(DataParallelism.name, DataParallelism())

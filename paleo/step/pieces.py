@@ -1,0 +1,304 @@
+"""A step as the pieces that it consists of: what, how long, on which lane, after what.
+
+How long a step takes, what of it is communication that nothing hides, and the lines of tables all
+follow from its pieces. Quantities are numbers or arrays.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, NamedTuple
+
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.errors import SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, maximum, minimum, np, smallest, total
+from paleo.costs import Time
+
+#: The category of what moves between workers; "forward", "backward" and "update" are computation.
+TRANSFER = "transfer"
+
+
+class Piece(NamedTuple):
+    """What a worker does for so many seconds, or all workers alike.
+
+    `category` is "forward", "backward", "update" or "transfer". It starts at `start` seconds, or as
+    soon as the pieces called `after` end (None: the one before it), on a `lane` of which no two
+    pieces overlap. `time` says what of it is computation, memory traffic and overhead; `busy` how
+    long it takes with everything one after the other, where branches run at the same time.
+    `arguments` say more of it, in SI units, with the unit in the key; they are not to be changed.
+    """
+
+    name: str
+    category: str
+    seconds: Quantity
+    arguments: Mapping[str, Any] = {}
+    start: Quantity = 0.0
+    after: tuple[str, ...] | None = None
+    lane: int = 0
+    time: Time | None = None
+    busy: Quantity | None = None
+
+    @property
+    def end(self) -> Quantity:
+        """When it ends, in seconds."""
+        return self.start + self.seconds
+
+    def of_floats(self) -> Piece:
+        """Return a piece of numbers with seconds that are no integers."""
+        busy = None if self.busy is None else float(self.busy)
+        return self._replace(seconds=float(self.seconds), busy=busy)
+
+    def spread(self, shape: tuple[int, ...]) -> list[Piece]:
+        """Return a piece of arrays that broadcast to this shape as pieces of numbers."""
+        seconds = spread(self.seconds * 1.0, shape)
+        times: Iterable[Time | None] = [None] * len(seconds)
+        if self.time:
+            times = map(Time, *(spread(part, shape) for part in self.time))
+        return [
+            self._replace(seconds=alone, time=time)
+            for alone, time in zip(seconds, times, strict=True)
+        ]
+
+
+def spread(values: Quantity, shape: tuple[int, ...]) -> list[Any]:
+    """Return an array that broadcasts to this shape, or a number, as a list of numbers."""
+    filled: list[Any] = np.broadcast_to(values, shape).tolist()
+    return filled
+
+
+def scheduled(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """Return the pieces with their starts: each as soon as those end that it is to be after."""
+    ends: dict[str, Quantity] = {}
+    started: list[Piece] = []
+    before: tuple[str, ...] = ()
+    for piece in pieces:
+        after = before if piece.after is None else piece.after
+        started.append(piece._replace(start=_latest([ends[name] for name in after]), after=after))
+        ends[piece.name], before = started[-1].end, (piece.name,)
+    return tuple(started)
+
+
+def _latest(ends: Sequence[Quantity]) -> Quantity:
+    return functools.reduce(maximum, ends) if ends else 0
+
+
+def _hidden(piece: Piece, others: Sequence[Piece]) -> Quantity:
+    """Return the seconds of a piece during which any of the others lasts."""
+    spans = [
+        tuple(minimum(maximum(time, piece.start), piece.end) for time in (other.start, other.end))
+        for other in others
+    ]
+    times: list[Quantity] = []  # in order, element by element
+    for time in itertools.chain(*spans):
+        for i, earlier in enumerate(times):
+            times[i], time = minimum(earlier, time), maximum(earlier, time)
+        times.append(time)
+    return total(
+        (end - start)
+        * functools.reduce(operator.or_, [(a <= start) & (end <= b) for a, b in spans])
+        for start, end in itertools.pairwise(times)
+    )
+
+
+class Field(NamedTuple):
+    """A value of steps: its key in JSON and tables, and what it is.
+
+    `title` heads it in tables for people, "" leaves it to programs; a mapping by scheme takes a
+    column for each scheme if it is `wide`, else the best scheme's value. Tables have those of a
+    higher `place` further right.
+    """
+
+    key: str
+    value: Callable[[Step], Any]
+    title: str = ""
+    dimension: str = ""
+    place: int = 0
+    is_wide: bool = False
+
+
+@dataclass(frozen=True)
+class WholeStep:
+    """How a step scales: all of it, communication or both hybrid parts included.
+
+    `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
+    which a single worker computes `one_worker_batch` samples, split layers and all.
+    """
+
+    workers: int
+    batch_size: int
+    seconds: float
+    one_worker: float
+    one_worker_batch: int
+
+    @property
+    def _time(self) -> float:
+        if not self.seconds:
+            raise SettingError("no layer takes any time: there is no throughput, and no speedup")
+        return self.seconds
+
+    @property
+    def throughput(self) -> float:
+        """Samples a second; raises SettingError if the step takes no time."""
+        return self.batch_size / self._time
+
+    @property
+    def speedup(self) -> float:
+        """How many times the throughput of one worker; raises as `throughput`."""
+        return self.one_worker / self._time * (self.batch_size / self.one_worker_batch)
+
+    @property
+    def efficiency(self) -> float:
+        """The speedup over the number of workers."""
+        return self.speedup / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            "step_s": self.seconds,
+            "throughput_per_s": self.throughput,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """A training step, or a pass or a part of one, from its pieces; quantities may be arrays.
+
+    `label` says which pass or part it is, "" where it is a step. Of `batch_size` samples a worker
+    has `worker_batch_size`. `exchanges` are by scheme the pieces of which one ends the step.
+    `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
+    which speedups relate. `fields` are its values in tables and JSON.
+    """
+
+    workers: Any
+    batch_size: Any
+    worker_batch_size: Any
+    pieces: tuple[Piece, ...]
+    fields: tuple[Field, ...] = field(repr=False)
+    label: str = ""
+    exchanges: Mapping[str, Piece] = field(default_factory=dict)
+    one_worker: float = 0.0
+    one_worker_batch: int = 1
+
+    def of_floats(self) -> Step:
+        """Return a step of numbers with seconds that are no integers."""
+        return replace(
+            self,
+            pieces=tuple(piece.of_floats() for piece in self.pieces),
+            exchanges={name: piece.of_floats() for name, piece in self.exchanges.items()},
+        )
+
+    def spread(self, shape: tuple[int, ...]) -> list[Step]:
+        """Return a step of arrays that broadcast to this shape as steps of numbers."""
+        sizes = (self.workers, self.batch_size, self.worker_batch_size)
+        pieces, many = (*self.pieces, *self.exchanges.values()), len(self.pieces)
+        return [
+            replace(
+                self,
+                workers=workers,
+                batch_size=batch,
+                worker_batch_size=share,
+                pieces=alone[:many],
+                exchanges=dict(zip(self.exchanges, alone[many:], strict=True)),
+            )
+            for workers, batch, share, alone in zip(
+                *(spread(size, shape) for size in sizes),
+                zip(*(piece.spread(shape) for piece in pieces), strict=True),
+                strict=True,
+            )
+        ]
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the seconds of the piece of this name."""
+        return self.piece(name).seconds
+
+    def piece(self, name: str) -> Piece:
+        """Return the piece of this name."""
+        return next(piece for piece in self.pieces if piece.name == name)
+
+    def under(self, scheme: str | None = None) -> tuple[Piece, ...]:
+        """Return all pieces, ended by the exchange of a scheme if there is any, with starts."""
+        return scheduled(self._ended_by(scheme))
+
+    def _ended_by(self, scheme: str | None) -> tuple[Piece, ...]:
+        return self.pieces if scheme is None else (*self.pieces, self.exchanges[scheme])
+
+    def total(self, scheme: str | None = None) -> Any:
+        """Return the seconds of the step, ended by the exchange of a scheme if there is any."""
+        pieces = self._ended_by(scheme)
+        if all(piece.after is None for piece in pieces):  # many are asked: this is quicker
+            return total([piece.seconds for piece in pieces])
+        pieces = scheduled(pieces)
+        awaited = {name for piece in pieces for name in piece.after or ()}
+        return _latest([piece.end for piece in pieces if piece.name not in awaited])
+
+    @property
+    def is_below_zero(self) -> bool:
+        """Whether a piece takes less than no time, which formulas of 2017 may give."""
+        return any(smallest(piece.seconds) < 0 for piece in self.pieces)
+
+    @property
+    def compute(self) -> Any:
+        """The seconds of computation."""
+        return total(piece.seconds for piece in self.pieces if piece.category != TRANSFER)
+
+    @property
+    def busy(self) -> Any:
+        """The seconds of all pieces, with everything one after the other; without an exchange."""
+        return total(piece.seconds if piece.busy is None else piece.busy for piece in self.pieces)
+
+    @property
+    def communication(self) -> Mapping[str, Any]:
+        """The seconds of exchanges by scheme."""
+        return {scheme: piece.seconds for scheme, piece in self.exchanges.items()}
+
+    def exposed_communication(self, scheme: str | None = None) -> Quantity:
+        """Return the seconds of transfers during which nothing is computed."""
+        pieces = self.under(scheme)
+        beside = [piece for piece in pieces if piece.category != TRANSFER]
+        exposed: Quantity = 0
+        for piece in pieces:
+            if piece.category == TRANSFER:
+                exposed = exposed + piece.seconds - _hidden(piece, beside)
+                beside.append(piece)
+        return exposed
+
+    @property
+    def best_scheme(self) -> str:
+        """The scheme that takes least of those after which all workers have the sum.
+
+        Butterfly mixing is one only where no other is asked for.
+        """
+        exact = [name for name in self.exchanges if COLLECTIVES[name].exact]
+        return min(exact or self.exchanges, key=lambda name: self.exchanges[name].seconds)
+
+    @functools.cached_property
+    def _wholes(self) -> dict[str, WholeStep]:
+        return {
+            scheme: WholeStep(
+                self.workers,
+                self.batch_size,
+                self.total(scheme),
+                self.one_worker,
+                self.one_worker_batch,
+            )
+            for scheme in self.exchanges
+        }
+
+    def whole_step(self, scheme: str) -> WholeStep:
+        """Return the step of numbers under this scheme, and how it scales."""
+        return self._wholes[scheme]
+
+    def by_scheme(self, value: Callable[[WholeStep], float]) -> dict[str, float]:
+        """Return a value of the whole step under each scheme."""
+        return {scheme: value(whole) for scheme, whole in self._wholes.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {entry.key: entry.value(self) for entry in self.fields}

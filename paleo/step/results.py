@@ -1,0 +1,180 @@
+"""What a simulation answers: runs of rows, frozen values in seconds.
+
+Each has `to_dict`, the keys of the JSON output, with the unit in the key.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from paleo.core.attributes import attributes
+from paleo.core.frozen import dataclass
+from paleo.costs.error_bands import Band
+from paleo.step.pieces import Step, WholeStep
+from paleo.step.plan import HOW, SHARES, Plan
+from paleo.step.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What is worth it under data parallelism, and what fits.
+
+    `knee` has for each scheme how many workers are worth it, `balance` from how many on
+    communication takes at least as long as computation; None if no count up to
+    `paleo.studies.knee.LIMIT` does. `largest_batch` is the largest batch that the memory of one
+    device holds in training with plain gradient descent: None if its capacity is not known, or
+    layers are split.
+    """
+
+    knee: Mapping[str, int | None] = field(default_factory=dict)
+    balance: Mapping[str, int | None] = field(default_factory=dict)
+    largest_batch: int | None = None
+
+
+class Predicted:
+    """What says of a `scenario` what was predicted on what, and with which settings."""
+
+    scenario: Scenario
+
+    @property
+    def plan(self) -> Plan:
+        """The cluster, and how it is used."""
+        return self.scenario.plan
+
+    @property
+    def net(self) -> str:
+        """The net's name."""
+        return self.scenario.net.name
+
+    @property
+    def device(self) -> str:
+        """The device's name."""
+        return self.plan.device.name
+
+    @property
+    def memory_capacity(self) -> int | None:
+        """Bytes of the device's memory, None where that is not known."""
+        return self.plan.device.memory_capacity
+
+    @property
+    def network(self) -> str:
+        """The network's name."""
+        return self.plan.network.name
+
+    @property
+    def cost_model(self) -> str:
+        """The cost model's name."""
+        return self.plan.cost_model.name
+
+    @property
+    def dtype(self) -> str:
+        """The type of elements, one of paleo.core.tensor.PRECISIONS."""
+        return self.plan.dtype
+
+    @property
+    def parallel(self) -> str:
+        """How a step is divided: "data", "model" or "hybrid"."""
+        return self.scenario.parallel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Predicted):
+    """One net under one parallelism (and scaling, for data parallelism).
+
+    `not_counted` names the operations that the cost model leaves out; `notes` say what a
+    reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
+
+    `find_worth` finds what `worth` is, when somebody asks: not every run is asked.
+    """
+
+    scenario: Scenario
+    scaling: str | None
+    rows: tuple[Step, ...]
+    not_counted: tuple[str, ...]
+    notes: tuple[str, ...]
+    step: WholeStep | None = None
+    find_worth: Callable[[], Recommendation] = field(
+        default=Recommendation, compare=False, repr=False
+    )
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of a batch: in weak scaling and hybrid parallelism one worker's."""
+        batch: Any = self.scenario.batch_size
+        return int(batch)
+
+    @property
+    def band(self) -> Band | None:
+        """How far the truth may be from the times of computation; None where it is not known."""
+        return self.plan.band
+
+    @functools.cached_property
+    def worth(self) -> Recommendation:
+        """How many workers, and which batch, are worth it."""
+        return self.find_worth()
+
+    @property
+    def largest(self) -> Step | None:
+        """The row of most workers, None where there are no schemes to choose from."""
+        rows = (row for row in self.rows if row.exchanges)
+        return max(rows, key=lambda row: row.workers, default=None)
+
+    @property
+    def best_scheme(self) -> str:
+        """The best scheme on most workers; "" where nothing is exchanged by a chosen one."""
+        return self.largest.best_scheme if self.largest else ""
+
+    def only(self, scheme: str) -> Run:
+        """Return the run as if it had been asked for with this communication scheme alone."""
+
+        def found() -> Recommendation:
+            knee, balance = self.worth.knee, self.worth.balance
+            one = {name: value for name, value in knee.items() if name == scheme}
+            other = {name: value for name, value in balance.items() if name == scheme}
+            return Recommendation(one, other, self.worth.largest_batch)
+
+        rows = tuple(
+            replace(row, exchanges={scheme: row.exchanges[scheme]}) if row.exchanges else row
+            for row in self.rows
+        )
+        return replace(self, rows=rows, find_worth=found)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what was predicted on and with, under the keys of the JSON output."""
+        return {
+            "net": self.net,
+            **self.plan.to_dict("device", "network", "cost_model", "dtype"),
+            "parallel": self.parallel,
+            "scaling": self.scaling,
+            "batch_size": self.batch_size,
+            **self.plan.to_dict(*HOW, *SHARES),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return {
+            **self.settings(),
+            "rows": [row.to_dict() for row in self.rows],
+            **(self.step.to_dict() if self.step else {}),
+            "knee": dict(self.worth.knee),
+            "balance_workers": dict(self.worth.balance),
+            "memory_capacity_bytes": self.memory_capacity,
+            "largest_batch_size": self.worth.largest_batch,
+            "band": self.band.to_dict() if self.band else None,
+            "not_counted": list(self.not_counted),
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """The runs of one call: for each net, for each scaling."""
+
+    runs: tuple[Run, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        return attributes(self, "runs")

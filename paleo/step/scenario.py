@@ -1,0 +1,176 @@
+"""A scenario: a net x a cluster x a plan, found and checked in one place.
+
+`scenario` makes one of a net and settings; `asked` those of all nets that a study is asked about.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Annotated, Any, Unpack
+
+from paleo.core.checks import listed
+from paleo.core.errors import Mistakes, PaleoError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity
+from paleo.net.graph import Graph
+from paleo.net.importers import ImportOptions
+from paleo.net.load import load
+from paleo.net.spec import NetSpec
+from paleo.step.parallelism import PARALLELISMS
+from paleo.step.plan import Plan, plan_of
+from paleo.step.settings import (
+    BATCH_SIZE,
+    SCALING,
+    SCHEMES,
+    WORKERS,
+    ClusterSettings,
+    Setting,
+    check_names,
+    checked_number,
+    choice,
+    declared,
+    found_settings,
+)
+
+PARALLEL = Setting(
+    default="data",
+    check=lambda value: choice("parallel", tuple(PARALLELISMS))(value),
+    help="data: a copy of the net on each worker; model: a split net's slices on a device each; "
+    "hybrid: unsplit layers data-parallel, split ones model-parallel.",
+    choices=lambda: PARALLELISMS,
+)
+
+
+class StepSettings(ClusterSettings, total=False):
+    """How a step is divided among devices. `importing` is for files of other frameworks."""
+
+    batch_size: Annotated[int, BATCH_SIZE]
+    hybrid_workers: Annotated[
+        int,
+        Setting(
+            default=1,
+            check=checked_number("hybrid_workers"),
+            help="Number of workers, with --parallel=hybrid.",
+            is_number=True,
+        ),
+    ]
+    importing: ImportOptions | None
+
+
+class SimulateSettings(StepSettings, total=False):
+    """Of steps at many worker counts: those of `paleo.simulate`, all of a `Scenario`."""
+
+    workers: Annotated[int | Sequence[int], WORKERS]
+    scaling: Annotated[str | Sequence[str], SCALING]
+    schemes: Annotated[str | Sequence[str] | None, SCHEMES]
+    parallel: Annotated[str, PARALLEL]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is predicted: a net, the cluster and how it is used, and how a step is divided.
+
+    `batch_size` None is that of the net's file. `workers` are those of data parallelism, `scaling`
+    how they share a batch.
+    """
+
+    net: NetSpec
+    plan: Plan
+    batch_size: Quantity | None
+    workers: tuple[int, ...]
+    scaling: tuple[str, ...]
+    parallel: str
+    hybrid_workers: int
+
+    def graph(self, batch_size: Quantity | None = None) -> Graph:
+        """Return the net's graph as the cost model sees it, at this batch or the scenario's."""
+        return self.plan.graph(self.net, self.batch_size if batch_size is None else batch_size)
+
+    def workers_of(self, setting: str) -> tuple[int, ...]:
+        """Return the numbers of workers that a kind of parallelism has in this setting."""
+        if not setting:
+            return ()
+        workers = getattr(self, setting)
+        return workers if isinstance(workers, tuple) else (workers,)
+
+    @property
+    def has_convolutions(self) -> bool:
+        """Whether it matters how convolutions are priced."""
+        return any(spec.layer.is_convolution for spec in self.net.layers)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return every setting of it by its name, as others are found from."""
+        return self.plan.settings | {
+            field.name: getattr(self, field.name) for field in fields(self)[2:]
+        }
+
+    def changed(self, **settings: Any) -> Scenario:
+        """Return the scenario with other settings. Raises a PaleoError with every mistake."""
+        return scenario(self, **settings)
+
+
+NetLike = str | os.PathLike[str] | NetSpec
+#: What a study is asked about: a net to be found, or a scenario that settings change.
+ScenarioLike = NetLike | Scenario
+
+
+def asked(
+    nets: ScenarioLike | Iterable[ScenarioLike],
+    kind: type,
+    settings: Mapping[str, Any],
+    mistakes: Mistakes,
+    others: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    arrays: bool = False,
+) -> tuple[list[Scenario], dict[str, Any]]:
+    """Return the scenarios that are meant by nets, or scenarios, and settings of a kind.
+
+    `others` are settings that the kind has under another name. Second comes what each setting
+    stands for. What is wrong is noted; the scenarios are those that are not.
+    """
+    known = declared(kind)
+    check_names(known, settings, mistakes)
+    given = {name: value for name, value in settings.items() if name in known} | {**others}
+    many = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec | Scenario) or []
+    specs = [mistakes.check(_net_of, net, settings.get("importing")) for net in many]
+    of_nets = None
+    found = []
+    for net, spec in zip(many or [None], specs or [None], strict=True):
+        if isinstance(net, Scenario):
+            values, plan = _planned(kind, {**net.settings, **given}, mistakes, arrays)
+        else:
+            values, plan = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
+        if spec and plan:
+            parts = (values[field.name] for field in fields(Scenario)[2:])
+            found.append(Scenario(spec, plan, *parts))
+    return found, values
+
+
+def _planned(
+    kind: type, given: Mapping[str, Any], mistakes: Mistakes, arrays: bool
+) -> tuple[dict[str, Any], Plan | None]:
+    """Return what settings stand for, and their plan if nothing is wrong with any."""
+    here = Mistakes()
+    values = found_settings(kind, given, here, arrays=arrays, base=SimulateSettings)
+    plan = None if here else plan_of(values, here)
+    mistakes.check(here.raise_as, PaleoError)
+    return values, plan
+
+
+def _net_of(net: ScenarioLike, importing: ImportOptions | None) -> NetSpec:
+    return net.net if isinstance(net, Scenario) else load(net, importing)
+
+
+def scenario(net: ScenarioLike, **settings: Unpack[SimulateSettings]) -> Scenario:
+    """Return a net on a cluster under a plan; of a scenario, the one with these other settings.
+
+    Settings are those of `paleo.simulate`. Raises a PaleoError with every mistake.
+    """
+    mistakes = Mistakes()
+    found, _ = asked(net, SimulateSettings, settings, mistakes)
+    mistakes.raise_as(PaleoError)
+    return found[0]

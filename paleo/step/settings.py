@@ -1,0 +1,511 @@
+"""The settings of a prediction: each declared once, with its type, default, help and check.
+
+A function takes `**settings: Unpack[...]` of one of the kinds below, so that type checkers refuse
+one that is misspelt or of a wrong type. `found_settings` finds and checks all of them at run time.
+The command line's options, the page's form and the report take theirs from `declared`. Settings
+of a whole training are declared likewise, in paleo.studies.training.
+
+To add a setting: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads
+it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints
+
+from paleo.cluster import Device, Network, device_names, find_device, find_network, network_names
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, listed, python_int, shown
+from paleo.core.errors import Mistakes, SettingError, near, results_of
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_array
+from paleo.core.registry import Registry
+from paleo.core.tensor import PRECISIONS, find_precision
+from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs.convolutions.settings import checked_library, checked_workspace
+from paleo.net.graph import checked_batch
+from paleo.net.importers import ImportOptions
+
+#: No share of peak is smaller; less would make times infinite.
+_LEAST_SHARE = 1e-9
+
+#: Weak scaling gives every worker the batch; strong scaling divides it among them.
+SCALINGS = ("weak", "strong")
+#: The worker counts of a curve: those of the original command line.
+DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+DeviceLike = str | os.PathLike[str] | Device
+NetworkLike = str | os.PathLike[str] | Network
+
+
+def checked_share(value: Quantity, name: str) -> Quantity:
+    """Return a percent of peak; raises SettingError unless it is above 0, up to 1."""
+    if is_array(value) or is_number(value):
+        low, high = smallest(value), largest(value)
+        if low >= _LEAST_SHARE and high <= 1:  # false for NaN
+            return value
+        if 0 < low < _LEAST_SHARE:
+            raise SettingError(f"{name}: {low} is too small to mean anything")
+    raise SettingError(f"{name}: expected a number above 0, up to 1, got {shown(value)}")
+
+
+def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
+    """Return a worker count, or an array of them; raises SettingError."""
+    if is_array(workers):
+        array = whole_array(workers, MAX_SIZE)
+        if array is not None:
+            return array
+    elif is_whole(workers) and 1 <= workers <= MAX_SIZE:
+        return int(workers)
+    raise SettingError(
+        f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {shown(workers)}"
+    )
+
+
+def check_count(value: Quantity, name: str) -> None:
+    """Raise SettingError unless this is a number of 0 or more, or an array of them."""
+    if not smallest(value) >= 0:  # false for NaN
+        raise SettingError(f"{name}: expected a number of 0 or more, got {shown(value)}")
+
+
+def one_number(name: str, value: Any) -> Any:
+    """Return a number as Python's; raises SettingError for an array of them."""
+    number = python_int(value)
+    if is_array(number) and number.shape:
+        raise SettingError(
+            f"{name}: expected one number, got {shown(value)}; paleo.data_parallel takes arrays"
+        )
+    return number
+
+
+def choice(name: str, choices: Sequence[str]) -> Callable[[Any], Any]:
+    """Return the check of a setting that is one of a few words."""
+    return lambda value: check_choice(name, value, choices)
+
+
+def name_in(known: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """Return the check of a setting that is a name of a registry."""
+
+    def check(value: Any) -> Any:
+        known[value]
+        return value
+
+    return check
+
+
+def several(
+    name: str, check: Callable[[Any], Any], single: Any = str
+) -> Callable[[Any], tuple[Any, ...]]:
+    """Return the check of a setting that is one value of this type, or several."""
+    return lambda values: tuple(results_of(check, listed(name, values, single)))
+
+
+def described(things: Registry[Any]) -> str:
+    """Return a line on each of Paleo's own: those of other packages are looked up when used."""
+    return "; ".join(f"{name} ({things[name].summary})" for name in things.built_in) + "."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What there is to know of a setting besides its type.
+
+    `check` returns what a value stands for, or raises a PaleoError. `label` is what the page and
+    the report call it. `options` are its spellings on the command line, by default its name with
+    two dashes. `choices` are offered for completion, and shown where there is no `metavar`;
+    `shown_default` is said of one that is None.
+    """
+
+    default: Any
+    check: Callable[[Any], Any]
+    help: str = ""
+    label: str = ""
+    options: tuple[str, ...] = ()
+    choices: Callable[[], Iterable[str]] | None = None
+    metavar: str = ""
+    shown_default: str = ""
+    #: Whether it has to be one number where arrays are not for.
+    is_number: bool = False
+    #: Whether a file of one's own stands for a value, too.
+    may_be_file: bool = False
+    #: The key in its TypedDict, and the type of one value, `object` if that may be a number or a
+    #: text; `declared` fills both in.
+    name: str = ""
+    type: type = str
+
+    def with_default(self, default: Any, **changes: Any) -> Setting:
+        """Return the setting as it is where another default holds."""
+        check = self._check_given if default is None else self.check
+        return replace(self, default=default, check=check, **changes)
+
+    def _check_given(self, value: Any) -> Any:
+        return None if value is None else self.check(value)
+
+
+def checked_number(name: str) -> Callable[[Any], Any]:
+    """Return the check of a worker count under the name of its setting."""
+    return lambda value: checked_workers(python_int(value), name)
+
+
+DEVICE = Setting(
+    default="TITAN_X",
+    check=find_device,
+    help="Device: a name of `paleo devices`, or a TOML file of your own.",
+    label="Device",
+    options=("--device_name", "--device"),
+    choices=device_names,
+    may_be_file=True,
+)
+_OF_ELEMENTS = (
+    "of the elements of all tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes; parameters, "
+    "their gradients between workers and the update stay fp32."
+)
+DTYPE = Setting(
+    default="fp32",
+    check=lambda value: find_precision(value) and value,
+    help=f"Type {_OF_ELEMENTS}",
+    label="Data type",
+    choices=lambda: PRECISIONS,
+)
+USE_PIPELINE = Setting(
+    default=False,
+    check=bool,
+    help="Let a layer's computation and memory traffic overlap.",
+    label="Pipelined",
+)
+COST_MODEL = Setting(
+    default=DEFAULT_COST_MODEL,
+    check=find_cost_model,
+    help=described(COST_MODELS),
+    label="Cost model",
+    choices=lambda: COST_MODELS,
+)
+PPP_COMP = Setting(
+    default=1.0,
+    check=functools.partial(checked_share, name="ppp_comp"),
+    help="Share of the device's peak that is reached, above 0, up to 1.",
+    label="Share of peak, computing",
+    is_number=True,
+)
+NETWORK = Setting(
+    default="ethernet",
+    check=find_network,
+    help="Network: a name of `paleo networks`, or a TOML file of your own.",
+    label="Network",
+    options=("--network_name", "--network"),
+    choices=network_names,
+    may_be_file=True,
+)
+PPP_COMM = Setting(
+    default=1.0,
+    check=functools.partial(checked_share, name="ppp_comm"),
+    help="Share of the network's bandwidth that is reached, above 0, up to 1.",
+    label="Share of peak, network",
+    is_number=True,
+)
+BATCH_SIZE = Setting(
+    default=128,
+    check=lambda value: checked_batch(python_int(value)),
+    help="Samples in a batch: each worker's in weak scaling, all workers' in strong scaling.",
+    label="Batch size",
+    is_number=True,
+)
+NET_BATCH_SIZE = BATCH_SIZE.with_default(
+    None, help="Samples in a batch.", shown_default="the file's"
+)
+WORKERS = Setting(
+    default=DEFAULT_WORKERS,
+    check=several("num_workers", checked_number("num_workers"), int | float),
+    help="Numbers of data-parallel workers.",
+    options=("--num_workers",),
+    metavar="N,N,...",
+)
+SCALING = Setting(
+    default="weak",
+    check=several("scaling", choice("scaling", SCALINGS)),
+    help="weak: a batch for every worker; strong: one batch divided among them.",
+    choices=lambda: SCALINGS,
+    metavar="SCALING,...",
+)
+ONE_SCALING = replace(
+    SCALING, check=lambda value: (choice("scaling", SCALINGS)(value),), metavar=""
+)
+SCHEMES = Setting(
+    default=None,
+    check=lambda value: (
+        COLLECTIVES.built_in if value is None else several("schemes", name_in(COLLECTIVES))(value)
+    ),
+    help="Communication schemes to compare. " + described(COLLECTIVES),
+    options=("--scheme",),
+    choices=lambda: COLLECTIVES,
+    metavar="NAME,...",
+    shown_default="all",
+)
+
+
+def _checked_scheme(value: Any) -> str | None:
+    if not isinstance(value, str | None):
+        raise SettingError(f"scheme: expected one, got {shown(value)}")
+    return value if value is None else str(name_in(COLLECTIVES)(value))
+
+
+SCHEME = Setting(
+    default=None,
+    check=_checked_scheme,
+    help="Communication scheme. " + described(COLLECTIVES),
+    choices=lambda: COLLECTIVES,
+    metavar="NAME",
+    shown_default="the best",
+)
+
+
+def found_setting(setting: Setting, value: Any, arrays: bool = False) -> Any:
+    """Return what a value of a setting stands for; raises a PaleoError."""
+    return setting.check(
+        one_number(setting.name, value) if setting.is_number and not arrays else value
+    )
+
+
+def _listing(name: str, setting: Setting, single: Any, text: str = "") -> Setting:
+    """Return a setting of which there may be several values, each of a type `single`."""
+    one = functools.partial(found_setting, replace(setting, name=name))
+    return replace(
+        setting,
+        check=several(name, one, single),
+        is_number=False,
+        help=text or setting.help,
+        metavar=f"{'N' if setting.is_number else setting.metavar or 'NAME'},...",
+    )
+
+
+class DeviceSettings(TypedDict, total=False):
+    """On what a net runs."""
+
+    device: Annotated[DeviceLike, DEVICE]
+    dtype: Annotated[str, DTYPE]
+
+
+class RateSettings(TypedDict, total=False):
+    """Who prices operations, at what share of peak."""
+
+    cost_model: Annotated[str | CostModel, COST_MODEL]
+    ppp_comp: Annotated[Quantity, PPP_COMP]
+
+
+class KernelSettings(TypedDict, total=False):
+    """What of a device runs at the same time, or in one kernel."""
+
+    use_pipeline: Annotated[bool, USE_PIPELINE]
+    fuse: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Let biases, activations and other pointwise operations run in the kernel before "
+            "them, as in a compiled net.",
+            label="Fused",
+        ),
+    ]
+
+
+class AlgorithmSettings(TypedDict, total=False):
+    """Which algorithms convolutions may take."""
+
+    workspace: Annotated[
+        int | str | None,
+        Setting(
+            default=None,
+            check=checked_workspace,
+            help="The most that an algorithm for a convolution may need besides its operands, such "
+            "as 4GiB.",
+            metavar="SIZE",
+            shown_default="no limit",
+        ),
+    ]
+    use_only_gemm: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Compute every convolution as a matrix multiplication, the quickest of the "
+            "library's.",
+        ),
+    ]
+
+
+def _libraries() -> Iterable[str]:
+    from paleo.costs.convolutions.libraries import LIBRARIES
+
+    return LIBRARIES
+
+
+CONV_LIBRARY = Setting(
+    default=None,
+    check=checked_library,
+    help="Library whose quickest algorithm is taken for each convolution: cudnn2 to cudnn9, onednn "
+    "(on CPUs), any (every algorithm), or cudnn, which asks the cuDNN of this machine.",
+    choices=_libraries,
+    metavar="NAME",
+    shown_default="the device's own in tiled, a matrix product in the other cost models",
+)
+
+
+class ConvolutionSettings(AlgorithmSettings, total=False):
+    """By which algorithm convolutions are computed: the quickest of a library."""
+
+    conv_library: Annotated[str | None, CONV_LIBRARY]
+
+
+class EstimateSettings(RateSettings, KernelSettings, ConvolutionSettings, total=False):
+    """How a pass of a graph is priced on a device."""
+
+
+class PricingSettings(DeviceSettings, EstimateSettings, total=False):
+    """How a net is priced on a device."""
+
+
+class UpdateSettings(RateSettings, total=False):
+    """How the update of parameters is priced on a device."""
+
+    use_pipeline: Annotated[bool, USE_PIPELINE]
+    dtype: Annotated[str, DTYPE]
+
+
+class NetworkSettings(TypedDict, total=False):
+    """What connects devices, and how well it is used."""
+
+    network: Annotated[NetworkLike, NETWORK]
+    ppp_comm: Annotated[Quantity, PPP_COMM]
+
+
+class ClusterSettings(PricingSettings, NetworkSettings, total=False):
+    """Devices and what connects them: all of a `Plan`."""
+
+
+class ExchangeSettings(TypedDict, total=False):
+    """How the workers of one step share a batch, and exchange gradients."""
+
+    scaling: Annotated[str, ONE_SCALING]
+    scheme: Annotated[str | None, SCHEME]
+
+
+class PlanSettings(ClusterSettings, total=False):
+    """All of a `Plan`."""
+
+    schemes: Annotated[str | Sequence[str] | None, SCHEMES]
+
+
+class MaybeDeviceSettings(TypedDict, total=False):
+    """On what a net runs, if on anything."""
+
+    device: Annotated[
+        DeviceLike | None,
+        DEVICE.with_default(
+            None,
+            help="Add the times of each layer on this device: a name of `paleo devices`, or a TOML "
+            "file of your own.",
+        ),
+    ]
+    dtype: Annotated[str, DTYPE]
+
+
+class TimedSettings(MaybeDeviceSettings, EstimateSettings, total=False):
+    """Of the layers of a net, with their times if there is a device."""
+
+
+class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
+    """Of a training step on one device under one or several choices of settings."""
+
+    device: Annotated[
+        DeviceLike | Sequence[DeviceLike],
+        _listing(
+            "device",
+            DEVICE,
+            str | os.PathLike | Device,
+            "Devices: names of `paleo devices`, or TOML files of your own.",
+        ),
+    ]
+    batch_size: Annotated[
+        int | Sequence[int] | None,
+        _listing(
+            "batch_size",
+            replace(NET_BATCH_SIZE, shown_default="the first net's own"),
+            int | float | None,
+        ),
+    ]
+    cost_model: Annotated[
+        str | CostModel | Sequence[str | CostModel],
+        _listing(
+            "cost_model", COST_MODEL, str | CostModel, f"Cost models: {', '.join(COST_MODELS)}."
+        ),
+    ]
+    ppp_comp: Annotated[
+        float | Sequence[float],
+        _listing(
+            "ppp_comp",
+            PPP_COMP,
+            int | float,
+            "Shares of the device's peak that are reached, above 0, up to 1.",
+        ),
+    ]
+    dtype: Annotated[
+        str | Sequence[str],
+        _listing("dtype", DTYPE, str, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}"),
+    ]
+    conv_library: Annotated[
+        str | Sequence[str | None] | None, _listing("conv_library", CONV_LIBRARY, str | None)
+    ]
+    importing: ImportOptions | None
+
+
+class SummarySettings(TimedSettings, total=False):
+    """Of the layers of a net, with their times if there is a device."""
+
+    batch_size: Annotated[int | Quantity | None, NET_BATCH_SIZE]
+    importing: ImportOptions | None
+
+
+@functools.cache
+def declared(kind: type) -> dict[str, Setting]:
+    """Return the settings of a kind, a TypedDict, by their names."""
+    found = {}
+    # An array is any number: its type stands in NumPy, which a start does without.
+    hints = get_type_hints(kind, localns={"Quantity": float}, include_extras=True)
+    for name, hint in hints.items():
+        if get_origin(hint) is Annotated:
+            kinds = get_args(get_args(hint)[0]) or get_args(hint)[:1]
+            first: type = next((each for each in (bool, int, float) if each in kinds), str)
+            if first is not str and str in kinds:
+                first = object
+            found[name] = replace(hint.__metadata__[0], name=name, type=first)
+    return found
+
+
+def found_settings(
+    kind: type,
+    given: Mapping[str, Any],
+    mistakes: Mistakes,
+    *,
+    arrays: bool = False,
+    base: type = PlanSettings,
+) -> dict[str, Any]:
+    """Return what every setting stands for, those of `base` that the kind has not at their default.
+
+    What is wrong is noted, and None. Numbers may be `arrays` of them only if that is said.
+    """
+    own = declared(kind)
+    return {
+        name: mistakes.check(found_setting, setting, given.get(name, setting.default), arrays)
+        for name, setting in (own | declared(base) | own).items()
+    }
+
+
+def check_names(known: Iterable[str], given: Iterable[str], mistakes: Mistakes) -> None:
+    """Note every setting that is none of those known, with a near name."""
+    for name in given:
+        if name not in known and name != "importing":
+            hint = near(name, known) or f" (there are: {', '.join(known)})"
+            mistakes.include(SettingError(f"{name}: unknown setting{hint}"))

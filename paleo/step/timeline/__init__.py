@@ -1,0 +1,1 @@
+"""The timeline of a step: what each worker does when, and why it takes that long."""

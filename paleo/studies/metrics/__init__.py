@@ -1,0 +1,132 @@
+"""What running and training a net takes: operations, time, energy, memory, money.
+
+The metrics of table 2.2 of F. Iandola, "Exploring the Design Space of Deep Convolutional Neural
+Networks at Large Scale" (UC Berkeley, 2016), for a net on a cluster under a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Unpack
+
+from paleo.core.checks import is_number, python_int, shown
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.tensor import find_precision
+from paleo.core.units import parse
+from paleo.step.parallelism import PARALLELISMS as _KINDS
+from paleo.step.scenario import PARALLEL, ScenarioLike, StepSettings, asked
+from paleo.step.settings import WORKERS, ExchangeSettings, Setting, choice
+from paleo.studies.metrics.cases import Case
+from paleo.studies.metrics.values import Metrics, Storage
+from paleo.studies.simulate import runs_of
+from paleo.studies.training import TrainingSettings, schedule_of
+
+__all__ = ["PARALLELISMS", "Metrics", "MetricsSettings", "Storage", "metrics"]
+
+#: The ways to divide a step among devices that make a whole step.
+PARALLELISMS = tuple(name for name, kind in _KINDS.items() if kind.trains)
+#: More watts mean nothing.
+_MOST = 1e12
+
+
+class MetricsSettings(StepSettings, TrainingSettings, ExchangeSettings, total=False):
+    """Of what running and training nets takes."""
+
+    workers: Annotated[int | Sequence[int], WORKERS.with_default(1)]
+    parallel: Annotated[
+        str,
+        replace(
+            PARALLEL,
+            check=choice("parallel", PARALLELISMS),
+            help="data: a copy of the net on each worker; hybrid: unsplit layers data-parallel, "
+            "split ones model-parallel.",
+            choices=lambda: PARALLELISMS,
+        ),
+    ]
+    weight_bits: Annotated[
+        int | None,
+        Setting(
+            default=None,
+            check=lambda value: value if value is None else Storage(python_int(value)).weight_bits,
+            help="Bits of a stored weight.",
+            shown_default="those of a parameter's type",
+        ),
+    ]
+    sparsity: Annotated[
+        float,
+        Setting(
+            default=0.0,
+            check=lambda value: Storage(sparsity=value).sparsity,
+            help="Share of the weights that are zero, and not stored.",
+        ),
+    ]
+    index_bits: Annotated[
+        int,
+        Setting(
+            default=0,
+            check=lambda value: Storage(index_bits=python_int(value)).index_bits,
+            help="Bits that say where a stored weight stands.",
+        ),
+    ]
+    power: Annotated[
+        float | str | None,
+        Setting(
+            default=None,
+            check=lambda value: _power(value),
+            help="Power of one device, such as '180 W'.",
+            shown_default="that of the device's file",
+        ),
+    ]
+
+
+def metrics(
+    nets: ScenarioLike | Iterable[ScenarioLike], **settings: Unpack[MetricsSettings]
+) -> tuple[Metrics, ...]:
+    """Return the metrics of one net or several, each on every number of workers.
+
+    Settings of `paleo.simulate` mean the same. `scheme` is one communication scheme, None the best.
+    Time, energy and cost of a training need `epochs` and either `dataset`, one of
+    paleo.studies.datasets.DATASETS, or `dataset_size`. `weight_bits`, `index_bits` and `sparsity`
+    are those of `Storage`, the bits of a parameter's type unless given; `optimizer` is one of
+    paleo.step.memory.OPTIMIZERS. `price` is what one device costs for an hour, in dollars or as a
+    text such as "0.90 EUR/h", None the newest of the device's file; `power` what it takes, in watts
+    or as a text such as "180 W", None that of the file. Raises a PaleoError with every mistake.
+
+    >>> (metrics,) = paleo.metrics("nin", device="K80", epochs=90, dataset="imagenet")
+    >>> metrics.params, round(metrics.num_steps)
+    (7595176, 900821)
+    """
+    mistakes = Mistakes()
+    scheme = settings.get("scheme")
+    others = {"schemes": scheme} if isinstance(scheme, str) else {}
+    scenarios, found = asked(nets, MetricsSettings, settings, mistakes, others)
+    schedule = schedule_of(found, mistakes)
+    runs = [run for each in scenarios for run in runs_of(each, mistakes)]
+    mistakes.raise_as(PaleoError)
+    assert schedule is not None
+    weight_bits = found["weight_bits"] or 8 * find_precision(found["dtype"]).parameter_size
+    case = Case(
+        scheme=found["scheme"],
+        schedule=schedule,
+        storage=Storage(weight_bits, found["index_bits"], found["sparsity"]),
+        optimizer=found["optimizer"],
+        own_price=found["price"],
+        own_power=found["power"],
+    )
+    return tuple(each for run in runs for each in case.metrics(run))
+
+
+def _power(power: Any) -> float | None:
+    if power is None:
+        return None
+    if is_number(power) and 0 < power <= _MOST:
+        return float(power)
+    try:
+        if not isinstance(power, str):
+            raise ValueError(
+                f"expected watts, a number above 0, up to {_MOST:g}, got {shown(power)}"
+            )
+        return parse(power, "W")
+    except ValueError as error:
+        raise SettingError(f"power: {error}") from None

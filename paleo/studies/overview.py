@@ -1,0 +1,196 @@
+"""A net on a cluster seen from all sides: what the demo and the report show.
+
+A `Study` is of one net on one device and keeps what it has computed, so that another network,
+number of workers, dataset or price is answered at once. An `Overview` is what it says of one plan.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Annotated, Any, Unpack
+
+from paleo.cluster import Price
+from paleo.core.errors import Mistakes, PaleoError
+from paleo.core.frozen import dataclass
+from paleo.net.importers import ImportOptions
+from paleo.step.memory import Fit, fit
+from paleo.step.parallelism import Computations
+from paleo.step.pieces import Step
+from paleo.step.results import Run
+from paleo.step.scenario import ScenarioLike, asked
+from paleo.step.settings import (
+    BATCH_SIZE,
+    WORKERS,
+    ExchangeSettings,
+    NetworkSettings,
+    PricingSettings,
+    check_names,
+    checked_number,
+    declared,
+    found_settings,
+    several,
+)
+from paleo.studies.datasets import Schedule
+from paleo.studies.simulate import runs_of
+from paleo.studies.summary import NetSummary, summarize
+from paleo.studies.training import Training, TrainingSettings, schedule_of
+
+#: So many summaries and footprints of a net are kept: what is shown is taken away as a file next.
+_KEPT = 1
+
+
+class StudySettings(PricingSettings, total=False):
+    """Of a net on a device."""
+
+    importing: ImportOptions | None
+
+
+class OverviewSettings(TrainingSettings, NetworkSettings, ExchangeSettings, total=False):
+    """Of data-parallel training in a cluster."""
+
+    batch_size: Annotated[int, BATCH_SIZE]
+    workers: Annotated[int, replace(WORKERS, default=1, check=checked_number("workers"))]
+    counts: Annotated[
+        int | Sequence[int],
+        replace(WORKERS, check=several("counts", checked_number("num_workers"), int | float)),
+    ]
+
+
+class _AllSettings(StudySettings, OverviewSettings, total=False):
+    """Of both."""
+
+
+class Study:
+    """One net on one device by one cost model; `overview` says what it does in a cluster.
+
+    Parameters mean what they do in `paleo.simulate`. Raises a PaleoError with every mistake.
+    """
+
+    def __init__(self, net: ScenarioLike, **settings: Unpack[StudySettings]) -> None:
+        mistakes = Mistakes()
+        scenarios, _ = asked(net, StudySettings, settings, mistakes)
+        mistakes.raise_as(PaleoError)
+        (scenario,) = scenarios
+        self.scenario = scenario
+        self.net, self.device = scenario.net, scenario.plan.device
+        # Computations are the same on all networks.
+        self._computations = Computations(scenario.net, scenario.plan)
+        # Not of methods: a study that holds itself is freed only when garbage is looked for.
+        self._summary = functools.lru_cache(_KEPT)(functools.partial(summarize, scenario))
+        self._fit = functools.lru_cache(_KEPT)(
+            functools.partial(fit, scenario.net, device=self.device, dtype=scenario.plan.dtype)
+        )
+
+    def overview(self, **settings: Unpack[OverviewSettings]) -> Overview:
+        """Return what there is to see of data-parallel training.
+
+        `workers` is the number to look at; the curves have it and `counts`. `scheme` is the
+        communication scheme to look at, None the best. The others are those of `paleo.metrics`.
+        Raises a PaleoError with every mistake.
+        """
+        mistakes = Mistakes()
+        found, schedule = checked_plan(**settings)
+        workers = found["workers"]
+        of_step = {name: found[name] for name in ("network", "ppp_comm", "batch_size", "scaling")}
+        counts = tuple(sorted({*found["counts"], workers}))
+        scenario = self.scenario.changed(workers=counts, **of_step)
+        runs = list(runs_of(scenario, mistakes, self._computations))
+        mistakes.raise_as(PaleoError)
+        return Overview(
+            run=runs[0],
+            workers=workers,
+            scheme=found["scheme"],
+            schedule=schedule,
+            price=found["price"] or self.device.newest_price,
+            optimizer=found["optimizer"],
+            study=self,
+        )
+
+    def summary(self, batch_size: int) -> NetSummary:
+        """Return the layers of the net with their times at this batch of one worker."""
+        return self._summary(batch_size)
+
+    def fit(self, batch_size: int, optimizer: str = "sgd") -> Fit:
+        """Return the memory of training at this batch of one worker, and what fits."""
+        return self._fit(batch_size, optimizer=optimizer)
+
+
+@dataclass(frozen=True, eq=False)
+class Overview:
+    """What there is to see of a net under one plan.
+
+    `run` has the steps by number of workers and scheme. `workers` and `scheme` (None: the best at
+    every number of workers) are the ones to look at.
+    """
+
+    run: Run
+    workers: int
+    scheme: str | None
+    schedule: Schedule
+    price: Price | None
+    optimizer: str
+    study: Study = field(repr=False)
+
+    @property
+    def rows(self) -> tuple[Step, ...]:
+        """The steps, by number of workers."""
+        return self.run.rows
+
+    @property
+    def row(self) -> Step:
+        """The step on the number of workers to look at."""
+        return next(row for row in self.rows if row.workers == self.workers)
+
+    def scheme_of(self, row: Step) -> str:
+        """Return the scheme to look at in a row."""
+        return self.scheme or row.best_scheme
+
+    def training(self, row: Step, scheme: str) -> Training:
+        """Return the whole training by such steps."""
+        return Training(row.whole_step(scheme), self.schedule, self.price)
+
+    @property
+    def worker_batch_size(self) -> int:
+        """Samples of one worker, of the number of workers to look at."""
+        return int(self.row.worker_batch_size)
+
+    @property
+    def summary(self) -> NetSummary:
+        """The layers, with their times, at the batch of one worker. May raise a PaleoError."""
+        return self.study.summary(self.worker_batch_size)
+
+    @property
+    def fit(self) -> Fit:
+        """The memory of training at the batch of one worker. May raise a PaleoError."""
+        return self.study.fit(self.worker_batch_size, self.optimizer)
+
+
+def checked_plan(**settings: Unpack[OverviewSettings]) -> tuple[dict[str, Any], Schedule]:
+    """Return what settings of `Study.overview` stand for, and how long is trained.
+
+    Raises a PaleoError with every mistake.
+    """
+    mistakes = Mistakes()
+    check_names(declared(OverviewSettings), settings, mistakes)
+    found = found_settings(OverviewSettings, settings, mistakes, base=OverviewSettings)
+    counts, workers = settings.get("counts"), settings.get("workers")
+    if isinstance(counts, list | tuple) and workers in counts:
+        # One of the counts, of which what is wrong is said under their name.
+        mistakes = Mistakes()
+        others = {key: value for key, value in settings.items() if key != "workers"}
+        found = found_settings(OverviewSettings, others, mistakes, base=OverviewSettings)
+        found |= {"workers": workers}
+    schedule = schedule_of(found, mistakes)
+    mistakes.raise_as(PaleoError)
+    assert schedule
+    return found, schedule
+
+
+def overview(net: ScenarioLike, **settings: Unpack[_AllSettings]) -> Overview:
+    """Return what there is to see of a net on a cluster; see `Study` and `Study.overview`."""
+    known, given = declared(StudySettings), dict(settings)
+    of_study: Any = {name: given.pop(name) for name in (*known, "importing") if name in given}
+    of_plan: Any = given
+    return Study(net, **of_study).overview(**of_plan)

@@ -1,0 +1,166 @@
+"""Predicting training steps: nets on a cluster, under a plan, at many worker counts."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterable, Iterator
+from typing import Any, Unpack
+
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import has_arrays
+from paleo.step.memory import largest_batch
+from paleo.step.parallelism import (
+    PARALLELISMS,
+    Asked,
+    Computations,
+    DataParallel,
+    Parallelism,
+    divided,
+)
+from paleo.step.plan import check_together
+from paleo.step.results import Recommendation, Run, Simulation
+from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, asked
+from paleo.studies.knee import Curve, balance, curve, knee, own_batches
+
+#: Layers that differ, times batch sizes, from which arrays are quicker, NumPy's import and all.
+_WORTH_ARRAYS = 300
+#: So many are computed at once whether or not anybody will ask.
+_FEW_BATCHES = 64
+
+
+def simulate(
+    nets: ScenarioLike | Iterable[ScenarioLike],
+    *,
+    computations: Computations | None = None,
+    **settings: Unpack[SimulateSettings],
+) -> Simulation:
+    """Predict training steps of one net or several.
+
+    `nets`, `device` and `network` are names, paths of files, or objects; a Scenario has settings
+    already, of which those that are given replace some. `batch_size` is one worker's in weak
+    scaling, all workers' in strong scaling, and replaces the file's. `workers`, `scaling` and
+    `schemes` are for `parallel` "data" alone, `hybrid_workers` for "hybrid" alone.
+    `ppp_comp` and `ppp_comm` are the shares of peak that computation and communication reach, above
+    0 and up to 1. Each convolution takes the quickest algorithm that `conv_library` offers (one of
+    paleo.costs.convolutions.LIBRARIES; None: what the cost model takes by itself) within a
+    `workspace` of so many bytes, or a text such as "4 GiB"; with `use_only_gemm`, the quickest
+    matrix product. `dtype` is one of paleo.core.tensor.PRECISIONS; with `fuse`, pointwise
+    operations run in the kernels before them, as paleo.net.fusion says. `importing` is for files of
+    other frameworks, as in `load`. `computations`, of this one net on this device and so on, are
+    used again: what they know is not computed anew. Raises a PaleoError with every mistake in
+    settings and files.
+
+    >>> simulation = paleo.simulate("alex_v2", device="K40", workers=16, cost_model="paleo2017")
+    >>> (step,) = simulation.runs[0].rows
+    >>> step.best_scheme
+    'ButterflyAllReduce'
+    >>> round(1e3 * step.compute), round(1e3 * step.total("TreeAllReduce"))
+    (175, 1463)
+    """
+    mistakes = Mistakes()
+    scenarios, _ = asked(nets, SimulateSettings, settings, mistakes)
+    mistakes.raise_as(PaleoError)
+    runs = [run for each in scenarios for run in runs_of(each, mistakes, computations)]
+    mistakes.raise_as(PaleoError)
+    return Simulation(tuple(runs))
+
+
+def runs_of(
+    scenario: Scenario, mistakes: Mistakes, computations: Computations | None = None
+) -> Iterator[Run]:
+    """Yield the runs of a scenario, one for each scaling; notes what is wrong."""
+    if computations and not computations.suit(scenario.net, scenario.plan):
+        raise SettingError("computations: they are of another net, or under another plan")
+    kind, case = PARALLELISMS[scenario.parallel], _Case(scenario, computations)
+    for scaling in scenario.scaling if kind.scales else [None]:
+        run = mistakes.check(case.run, kind, scaling)
+        if run:
+            yield run
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A scenario; each method makes a Run of it."""
+
+    scenario: Scenario
+    computations: Computations | None = None
+
+    @property
+    def batch_size(self) -> int:
+        batch: Any = self.scenario.batch_size
+        return int(batch)
+
+    @functools.cached_property
+    def _data(self) -> DataParallel:
+        return DataParallel(self.scenario.net, self.scenario.plan, self.computations)
+
+    @functools.cached_property
+    def _largest_batch(self) -> int | None:
+        capacity = self.scenario.plan.device.memory_capacity
+        if capacity is None:
+            return None
+        try:
+            return largest_batch(self.scenario.net, capacity, dtype=self.scenario.plan.dtype)
+        except PaleoError:  # a net that only the conventions of this cost model can take
+            return None
+
+    def run(self, kind: Parallelism, scaling: str | None = None) -> Run:
+        """Return the run under a kind of parallelism."""
+        scenario, plan = self.scenario, self.scenario.plan
+        workers = scenario.workers_of(kind.workers_setting)
+        if scaling is not None:
+            check_together(self.batch_size, max(workers))
+            batches = {divided(self.batch_size, count, scaling)[0] for count in workers}
+            if scaling == "strong":
+                on_curve = own_batches(self.batch_size)
+                if len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
+                    batches.update(on_curve)
+            self._prepare(batches)
+        computations = self._data.computations
+        found = kind.predict(
+            Asked(scenario.net, plan, self.batch_size, workers, scaling, computations=computations)
+        )
+        notes, left_out = list(found.notes), computations.left_out
+        if plan.convolution_note and scenario.has_convolutions:
+            notes = [plan.convolution_note, *notes]
+        notes += plan.notes
+        if left_out:
+            notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
+        return Run(
+            scenario=scenario,
+            scaling=scaling,
+            rows=found.steps,
+            not_counted=left_out,
+            notes=tuple(notes),
+            step=found.whole,
+            find_worth=functools.partial(self.worth, scaling),
+        )
+
+    def _prepare(self, own_batches: Iterable[int]) -> None:
+        """Compute these batches of one worker at once, if that is sooner done."""
+        computations, batches = self._data.computations, list(own_batches)
+        missing = computations.missing(batches)
+        if len(missing) > 1 and (has_arrays() or self._is_much(len(missing))):
+            with contextlib.suppress(PaleoError):  # which is then said of each by itself
+                computations.prepare(batches)
+
+    def _is_much(self, batches: int) -> bool:
+        """Tell whether so many batch sizes of this net are sooner computed by NumPy."""
+        layers = {spec.layer for spec in self.scenario.net.layers}
+        return len(layers) * batches >= _WORTH_ARRAYS
+
+    def worth(self, scaling: str | None) -> Recommendation:
+        """Return what is worth it; without scaling, only what fits."""
+        curves: dict[str, Curve] = {}
+        if scaling == "strong":
+            self._prepare(own_batches(self.batch_size))
+        if scaling is not None:
+            for scheme in self.scenario.plan.schemes:
+                curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)
+        return Recommendation(
+            {scheme: knee(found) for scheme, found in curves.items()},
+            {scheme: balance(found) for scheme, found in curves.items()},
+            None if scaling is None and self.scenario.net.splits else self._largest_batch,
+        )

@@ -1,0 +1,42 @@
+"""What numbers are of, in words: the parts of titles and of the settings below them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.step.pieces import Step
+from paleo.step.results import Run
+
+if TYPE_CHECKING:  # a simulation has no metrics
+    from paleo.studies.metrics import Metrics
+
+
+def plan_setting(predicted: Run | Metrics, *what: str) -> str:
+    """Return on what steps were predicted, how workers share them, `what`, and how it is priced."""
+    plan = predicted.plan
+    scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
+    workers = (f"{predicted.parallel}-parallel", scaling)
+    return joined(
+        [plan.device.name, plan.network.name, *workers, *what, plan.dtype, *plan.said().values()]
+    )
+
+
+def best_said(row: Step) -> str:
+    """Return what the best scheme is: "best exact" where others, which may be quicker, are not.
+
+    After an exact one all workers have the sum.
+    """
+    exact = {COLLECTIVES[name].exact for name in row.exchanges}
+    return "best exact" if len(exact) > 1 else "best"
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Return the parts that say something as one text."""
+    return ", ".join(filter(None, parts))
+
+
+def run_setting(run: Run) -> str:
+    """Return what the numbers of a run are of, but for the net."""
+    return plan_setting(run, f"batch {run.batch_size}")

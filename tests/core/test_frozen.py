@@ -1,0 +1,125 @@
+"""Frozen dataclasses mean what those of the standard library mean."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError, field, fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from paleo.core import frozen
+
+
+def made(dataclass: Any, slots: bool = False) -> Any:
+    """Return a class that uses all that dataclasses of this project use."""
+
+    @dataclass(frozen=True, slots=slots)
+    class Base:
+        first: int
+        second: str = "two"
+
+    @dataclass(frozen=True, slots=slots)
+    class Value(Base):
+        several: dict[str, int] = field(default_factory=dict, hash=False)
+        unseen: int = field(default=0, compare=False, repr=False)
+        named: float = field(default=0.5, kw_only=True)
+        kept: list[int] = field(default_factory=list, init=False, repr=False, compare=False)
+
+        def __post_init__(self) -> None:
+            if self.first < 0:
+                raise ValueError("below zero")
+
+    return Value
+
+
+#: At the top of a module, as pickle wants it.
+Plain = made(frozen.dataclass)
+Slotted = made(frozen.dataclass, slots=True)
+for name, known in (("Plain", Plain), ("Slotted", Slotted)):
+    known.__qualname__ = name
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_values_are_made_shown_compared_and_hashed_alike(slots: bool) -> None:
+    ours, theirs = made(frozen.dataclass, slots), made(dataclasses.dataclass, slots)
+    for arguments, keys in (
+        ((1,), {}),
+        ((1, "b"), {"named": 2.0}),
+        ((1,), {"several": {"a": 1}, "unseen": 3}),
+    ):
+        mine, other = ours(*arguments, **keys), theirs(*arguments, **keys)
+        assert repr(mine) == repr(other)
+        assert hash(mine) == hash(other)
+        assert mine == ours(*arguments, **keys)
+        assert mine != other
+        for each in fields(other):
+            assert getattr(mine, each.name) == getattr(other, each.name)
+        assert replace(mine, first=7) == ours(7, *arguments[1:], **keys)
+    assert ours(1, unseen=1) == ours(1, unseen=2)
+    assert ours(1).several is not ours(1).several
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_the_same_is_refused(slots: bool) -> None:
+    ours = made(frozen.dataclass, slots)
+    for arguments, keys in (((), {}), ((1,), {"nothing": 2}), ((1, "b", {}, 0, 1.0), {})):
+        with pytest.raises(TypeError):
+            ours(*arguments, **keys)
+    with pytest.raises(ValueError, match="below zero"):
+        ours(-1)
+    value = ours(1)
+    with pytest.raises(FrozenInstanceError, match="first"):
+        value.first = 2
+    with pytest.raises(FrozenInstanceError, match="first"):
+        del value.first
+    assert value.first == 1
+
+
+@pytest.mark.parametrize("value", [Plain(1, named=3.0), Slotted(1, named=3.0)])
+def test_values_are_copied_and_pickled(value: Any) -> None:
+    assert copy.copy(value) == copy.deepcopy(value) == pickle.loads(pickle.dumps(value)) == value
+
+
+def test_a_single_array_is_compared_as_a_dataclass_does() -> None:
+    @frozen.dataclass(frozen=True)
+    class Single:
+        numbers: Any
+
+    array = np.arange(3)
+    assert Single(array) == Single(array)
+
+
+def test_an_initializer_is_compiled_when_it_is_needed() -> None:
+    cls = made(frozen.dataclass)
+    before = cls.__init__
+    cls(1)
+    assert cls.__init__ is not before
+    assert "several" in cls.__init__.__code__.co_varnames
+
+
+def test_importing_compiles_nothing() -> None:
+    # From Python 3.13 on, dataclasses compile a frame around methods also where there are none.
+    code = (
+        "import builtins, dataclasses, typing, functools\n"
+        "import paleo.core.frozen, paleo.core.quantity, paleo.core.window\n"
+        "def compiled(text, *scopes):\n"
+        "    assert text.replace('def __create_fn__', '').count('def ') == 0, text\n"
+        "    builtins.exec(text, *scopes)\n"
+        "paleo.core.frozen.exec = dataclasses.exec = compiled\n"
+    )
+    done = [
+        subprocess.run([sys.executable, "-c", code + more], stderr=subprocess.PIPE, check=False)
+        for more in (
+            "import paleo.core.operations",
+            "import paleo.core.operations as used; used.Work()",
+            "dataclasses.dataclass(type('Plain', (), {'__annotations__': {'size': int}}))",
+        )
+    ]
+    assert [run.returncode for run in done] == [0, 1, 1]
+    assert all(b"def __init__" in run.stderr for run in done[1:])
