@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from paleo.errors import PaleoError
-from paleo.validate import (
+from paleo.core.errors import PaleoError
+from paleo.measure.validate import (
     Cases,
     Selection,
     Statistics,
@@ -33,8 +33,8 @@ from paleo.validate import (
     read_measurements,
     statistics,
 )
-from paleo.validate.bands import band, covered
-from paleo.validate.fit import fit, fitted
+from paleo.measure.validate.bands import band, covered
+from paleo.measure.validate.crossvalidate import fit, fitted
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"

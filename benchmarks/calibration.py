@@ -27,20 +27,15 @@ from typing import Any, TypeAlias
 import numpy as np
 
 import paleo
-from paleo.calibrate import calibrate
+from paleo.cluster import Device, find_device
+from paleo.core.quantity import Quantity
 from paleo.costs import find_cost_model
-from paleo.estimate import (
-    adapter,
-    estimate_backward,
-    estimate_forward,
-    estimate_update,
-    keep_shape,
-)
-from paleo.executors import Executor, Timing, find_executor, measure
-from paleo.graph import Graph, build
-from paleo.hardware import Device, find_device
-from paleo.load import load
-from paleo.quantity import Quantity
+from paleo.measure.calibrate import calibrate
+from paleo.measure.executors import Executor, Timing, find_executor, measure
+from paleo.net.graph import Graph, build
+from paleo.net.load import load
+from paleo.step.estimates import estimate_backward, estimate_forward, estimate_update
+from paleo.step.passes import adapter, keep_shape
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "calibrate.md"

@@ -21,15 +21,15 @@ import numpy as np
 from accuracy import MEASURED, ROOT, Data, Table, errors
 
 import paleo
+from paleo.core.operations import LAYER_PASSES, Convolution, Pass
+from paleo.core.quantity import product
+from paleo.core.units import GIB
+from paleo.core.window import Axis
 from paleo.costs import ConvolutionChoice
 from paleo.costs.convolutions import ALGORITHMS, LIBRARIES
 from paleo.costs.convolutions.libraries import offered_by_cudnn
-from paleo.quantity import product
-from paleo.units import GIB
-from paleo.validate import Cases, predict, statistics
-from paleo.validate.places import library_of
-from paleo.window import Axis
-from paleo.work import Convolution, Pass
+from paleo.measure.validate import Cases, predict, statistics
+from paleo.measure.validate.spellings import library_of
 
 PAGE = ROOT / "docs" / "convolutions.md"
 MIB = 2**20
@@ -255,7 +255,6 @@ def _ratio(net: str, batch: int, model: str) -> float:
 
     def seconds(**choice: Any) -> float:
         row = paleo.simulate(net, **plan, **choice).runs[0].rows[0]
-        assert isinstance(row, paleo.DataRow)
         return row.compute
 
     return seconds(conv_library="cudnn4", workspace=WORKSPACE) / seconds(use_only_gemm=True)
@@ -270,16 +269,19 @@ def algorithms() -> Iterator[Table]:
     )
     rows = []
     for name, algorithm in ALGORITHMS.items():
-        since = [_since(name, direction) for direction in Pass]
+        since = [_since(name, direction) for direction in LAYER_PASSES]
         shapes = (
-            _conv(d, window, stride) for d in Pass for window in (1, 3, 5) for stride in (1, 2)
+            _conv(d, window, stride)
+            for d in LAYER_PASSES
+            for window in (1, 3, 5)
+            for stride in (1, 2)
         )
         on_cpus = any(name in LIBRARIES["onednn"].offers(shape) for shape in shapes)
         kind = "product" if algorithm.is_gemm else ""
         rows.append((f"`{name}`", kind, *since, "yes" if on_cpus else ""))
     yield Table(
         "Libraries",
-        ("algorithm", "family", *(each.value.replace("_", " ") for each in Pass), "oneDNN"),
+        ("algorithm", "family", *(each.value.replace("_", " ") for each in LAYER_PASSES), "oneDNN"),
         rows,
         "From which generation of cuDNN on it is offered for a pass.",
         "`direct` of cuDNN stands for the kernels of frameworks for one channel a group. "
@@ -299,7 +301,7 @@ def algorithms() -> Iterator[Table]:
                     f"{work.flops / 1e9:.2f}",
                     *(
                         f"{each / 2**20:.1f}"
-                        for each in (work.bytes_read, work.bytes_written, counts.workspace)
+                        for each in (work.bytes_read, work.bytes_written, counts.workspace_bytes)
                     ),
                 )
             )

@@ -19,11 +19,11 @@ from pathlib import Path
 from speed import best
 
 import paleo
-from paleo.importers import ImportOptions, read
-from paleo.layers.convolution import Convolution
-from paleo.layers.pooling import Pooling
+from paleo.net.importers import ImportOptions, read
+from paleo.net.layers.convolution import Convolution
+from paleo.net.layers.pooling import Pooling
 
-TESTS = Path(__file__).parents[1] / "tests"
+TESTS = Path(__file__).parents[1] / "tests" / "helpers"
 Row = tuple[str, float, float]
 
 
@@ -77,7 +77,7 @@ def caffe(folder: Path) -> Row:
     """Return a prototxt over `text_format.Parse`."""
     from google.protobuf import text_format
 
-    from paleo.importers.caffe.proto import parse
+    from paleo.net.importers.caffe.proto import parse
 
     path = folder / "resnet50.prototxt"
     path.write_text(prototxt(paleo.load("resnet50")), "utf-8")

@@ -4,8 +4,8 @@
     python benchmarks/memory.py --write    and write them into docs/memory.md
     python benchmarks/memory.py --check    measure small cases; exit with 1 if a bound is missed
 
-How it is measured, and what the two figures are, is in `tests/torch_nets/peak.py`. Nothing is
-fitted: predictions are those of `paleo memory`.
+How it is measured, and what the two figures are, is in `tests/helpers/torch_nets/peak.py`. Nothing
+is fitted: predictions are those of `paleo memory`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import paleo
-from paleo.layers.convolution import Convolution
-from paleo.memory import footprint
+from paleo.net.layers.convolution import Convolution
+from paleo.step.memory import footprint
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "memory.md"
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
 #: Mean of the errors of all nets, and error of each case that --check measures.
 BOUND, BOUND_OF_TENSORS = 0.10, 0.02
