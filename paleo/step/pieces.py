@@ -121,12 +121,18 @@ class Field(NamedTuple):
     is_wide: bool = False
 
 
+def no_time(net: str) -> str:
+    """Return what is wrong with a net of this name whose steps take no time, and what to do."""
+    return f"{net}: no layer takes any time; add one that computes, such as a Convolution"
+
+
 @dataclass(frozen=True)
 class WholeStep:
     """How a step scales: all of it, communication or both hybrid parts included.
 
     `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
-    which a single worker computes `one_worker_batch` samples, split layers and all.
+    which a single worker computes `one_worker_batch` samples, split layers and all. `net` is the
+    net's name.
     """
 
     workers: int
@@ -134,11 +140,12 @@ class WholeStep:
     seconds: float
     one_worker: float
     one_worker_batch: int
+    net: str = field(default="", compare=False)
 
     @property
     def _time(self) -> float:
         if not self.seconds:
-            raise SettingError("no layer takes any time: there is no throughput, and no speedup")
+            raise SettingError(no_time(self.net))
         return self.seconds
 
     @property
@@ -173,7 +180,7 @@ class Step:
     `label` says which pass or part it is, "" where it is a step. Of `batch_size` samples a worker
     has `worker_batch_size`. `exchanges` are by scheme the pieces of which one ends the step.
     `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
-    which speedups relate. `fields` are its values in tables and JSON.
+    which speedups relate. `fields` are its values in tables and JSON; `net` is the net's name.
     """
 
     workers: Any
@@ -185,6 +192,7 @@ class Step:
     exchanges: Mapping[str, Piece] = field(default_factory=dict)
     one_worker: float = 0.0
     one_worker_batch: int = 1
+    net: str = field(default="", compare=False)
 
     def of_floats(self) -> Step:
         """Return a step of numbers with seconds that are no integers."""
@@ -287,6 +295,7 @@ class Step:
                 self.total(scheme),
                 self.one_worker,
                 self.one_worker_batch,
+                self.net,
             )
             for scheme in self.exchanges
         }

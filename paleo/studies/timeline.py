@@ -9,6 +9,7 @@ from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism import PARALLELISMS
+from paleo.step.pieces import no_time
 from paleo.step.results import Run
 from paleo.step.scenario import PARALLEL, Scenario, ScenarioLike, StepSettings, asked
 from paleo.step.settings import WORKERS, ExchangeSettings
@@ -57,8 +58,10 @@ def _drawn(run: Run, scheme: str | None) -> Timeline:
         scheme = scheme or first.best_scheme
     schedule = PARALLELISMS[run.parallel].schedule(net, plan, run.rows, scheme)
     settings = {key: value for key, value in run.settings().items() if value not in (None, "")}
-    seconds = sum(row.total(scheme if row.exchanges else None) for row in run.rows)
-    drawing = schedule.drawn(float(seconds))
+    seconds = float(sum(row.total(scheme if row.exchanges else None) for row in run.rows))
+    if not seconds > 0:
+        raise SettingError(no_time(net.name))
+    drawing = schedule.drawn(seconds)
     return Timeline(
         net.name,
         settings | schedule.settings,

@@ -264,6 +264,8 @@ def test_a_step_without_any_work_has_no_throughput(net: Any, parallel: str) -> N
     result = paleo.simulate(empty, cost_model="roofline", parallel=parallel)
     with pytest.raises(paleo.SettingError) as caught:
         result.to_dict()
-    assert str(caught.value) == ("no layer takes any time: there is no throughput, and no speedup")
+    assert str(caught.value) == (
+        f"{empty.name}: no layer takes any time; add one that computes, such as a Convolution"
+    )
     # In 2017 the update takes its clocks.
     assert paleo.simulate(empty, cost_model="paleo2017").to_dict()

@@ -98,6 +98,7 @@ class DataParallel:
         alone: Any = {
             "one_worker": float(self.computing(batch_size)),
             "one_worker_batch": batch_size,
+            "net": self.computations.net.name,
         }
         if len(workers) < _MANY_WORKERS:
             steps = (self.step(batch_size, count, scaling) for count in workers)

@@ -402,6 +402,7 @@ class HybridParallelism(Parallelism):
             seconds=float(total(part.total() for part in steps)),
             one_worker=float(asked.computations.of(asked.batch_size).seconds),
             one_worker_batch=asked.batch_size,
+            net=net.name,
         )
         return Prediction(steps, tuple(notes), whole)
 

@@ -33,7 +33,7 @@ class Schedule(NamedTuple):
     settings: dict[str, Any]
 
     def drawn(self, seconds: float) -> Drawing:
-        """Return the drawing of a step that is so long; raises SettingError."""
+        """Return the drawing of a step that is so long, which is more than none."""
         drawing = Drawing(len(self.workers), seconds)
         start = 0.0
         for span in self.spans:
@@ -68,8 +68,6 @@ class Drawing:
     """The events of a timeline as it grows; `seconds` is how long it will be."""
 
     def __init__(self, num_workers: int, seconds: float) -> None:
-        if not seconds > 0:
-            raise SettingError("no layer takes any time: there is no timeline to draw")
         self.seconds = seconds
         self.num_workers = num_workers
         self.events: list[Event] = []
