@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from paleo.core.attributes import Ends, at_ends
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
 from paleo.core.quantity import Quantity
@@ -43,9 +44,14 @@ class Band:
             f"({self.source}) the truth was in this band"
         )
 
-    def ends(self, seconds: Quantity, of: str) -> dict[str, Quantity]:
-        """Return where the truth is of so many seconds, under the keys of the JSON output."""
-        return {f"{of}_low_s": self.low * seconds, f"{of}_high_s": self.high * seconds}
+    @property
+    def ends(self) -> Ends[float]:
+        """The factors at both ends; None for an end that is not known."""
+        return self.low or None, self.high if self.high < float("inf") else None
+
+    def around(self, seconds: Quantity) -> Ends[Quantity]:
+        """Return the least and the most that so many seconds are in truth."""
+        return at_ends(self.ends, lambda factor: factor * seconds)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; None for an open end."""

@@ -14,10 +14,12 @@ from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, maximum, minimum, np, smallest, total
 from paleo.costs import Time
+from paleo.costs.error_bands import Band
 
 #: The category of what moves between workers; "forward", "backward" and "update" are computation.
 TRANSFER = "transfer"
@@ -52,6 +54,13 @@ class Piece(NamedTuple):
         """Return a piece of numbers with seconds that are no integers."""
         busy = None if self.busy is None else float(self.busy)
         return self._replace(seconds=float(self.seconds), busy=busy)
+
+    def taking(self, factor: float) -> Piece:
+        """Return the piece as it is if computation takes so many times as long."""
+        if self.category == TRANSFER:
+            return self
+        busy = None if self.busy is None else factor * self.busy
+        return self._replace(seconds=factor * self.seconds, busy=busy)
 
     def spread(self, shape: tuple[int, ...]) -> list[Piece]:
         """Return a piece of arrays that broadcast to this shape as pieces of numbers."""
@@ -110,7 +119,8 @@ class Field(NamedTuple):
 
     `title` heads it in tables for people, "" leaves it to programs; a mapping by scheme takes a
     column for each scheme if it is `wide`, else the best scheme's value. Tables have those of a
-    higher `place` further right.
+    higher `place` further right. A `banded` value has the error band of times: "time" itself, or
+    a "rate".
     """
 
     key: str
@@ -119,6 +129,7 @@ class Field(NamedTuple):
     dimension: str = ""
     place: int = 0
     is_wide: bool = False
+    banded: str = ""
 
 
 def no_time(net: str) -> str:
@@ -132,7 +143,8 @@ class WholeStep:
 
     `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
     which a single worker computes `one_worker_batch` samples, split layers and all. `net` is the
-    net's name.
+    net's name. `low` and `high` are the ends of the error band of `seconds`, None where one is not
+    known.
     """
 
     workers: int
@@ -141,6 +153,15 @@ class WholeStep:
     one_worker: float
     one_worker_batch: int
     net: str = field(default="", compare=False)
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def ends(self) -> Ends[WholeStep]:
+        """The step at both ends of its error band."""
+        return at_ends(
+            (self.low, self.high), lambda end: replace(self, seconds=end, low=None, high=None)
+        )
 
     @property
     def _time(self) -> float:
@@ -165,6 +186,13 @@ class WholeStep:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
+        values = self._values()
+        if self.low is None and self.high is None:
+            return values
+        ends = at_ends(self.ends, WholeStep._values)
+        return with_ends(values, ends, times=["step_s"], rates=["throughput_per_s"])
+
+    def _values(self) -> dict[str, Any]:
         return {
             "step_s": self.seconds,
             "throughput_per_s": self.throughput,
@@ -181,6 +209,8 @@ class Step:
     has `worker_batch_size`. `exchanges` are by scheme the pieces of which one ends the step.
     `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
     which speedups relate. `fields` are its values in tables and JSON; `net` is the net's name.
+    `band` is how far the truth may be from the seconds of what is computed; None where that is not
+    known.
     """
 
     workers: Any
@@ -193,6 +223,17 @@ class Step:
     one_worker: float = 0.0
     one_worker_batch: int = 1
     net: str = field(default="", compare=False)
+    band: Band | None = None
+
+    @functools.cached_property
+    def ends(self) -> Ends[Step]:
+        """The step at both ends of its error band."""
+        return at_ends(self.band.ends if self.band else (None, None), self._taking)
+
+    def _taking(self, factor: float) -> Step:
+        """Return the step as it is if computation takes so many times as long."""
+        pieces = tuple(piece.taking(factor) for piece in self.pieces)
+        return replace(self, pieces=pieces, one_worker=factor * self.one_worker, band=None)
 
     def of_floats(self) -> Step:
         """Return a step of numbers with seconds that are no integers."""
@@ -296,6 +337,7 @@ class Step:
                 self.one_worker,
                 self.one_worker_batch,
                 self.net,
+                *at_ends(self.ends, operator.methodcaller("total", scheme)),
             )
             for scheme in self.exchanges
         }
@@ -310,4 +352,15 @@ class Step:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
+        values = self._values()
+        if self.band is None:
+            return values
+        times, rates = (
+            [entry.key for entry in self.fields if entry.banded == kind]
+            for kind in ("time", "rate")
+        )
+        ends = at_ends(self.ends, Step._values)
+        return with_ends(values, ends, times=times, rates=rates)
+
+    def _values(self) -> dict[str, Any]:
         return {entry.key: entry.value(self) for entry in self.fields}

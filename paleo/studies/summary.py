@@ -290,10 +290,13 @@ class NetSummary:
     def _times(self, timed_on: TimedOn) -> dict[str, Any]:
         not_timed = list(timed_on.not_counted)
         band = timed_on.plan.band
+        values = {**timed_on.to_dict(), **timed_values(self)}
         ends: dict[str, Any] = {"band": band.to_dict() if band else None}
-        if band and self.forward is not None and self.backward is not None:
-            ends |= band.ends(self.forward, "forward") | band.ends(self.backward, "backward")
-        return {**timed_on.to_dict(), **timed_values(self), **ends, "not_timed": not_timed}
+        for name in ("forward", "backward") if band and values["forward_s"] is not None else ():
+            assert band
+            for end, seconds in zip(("low", "high"), band.around(values[f"{name}_s"]), strict=True):
+                ends |= {f"{name}_s_{end}": seconds, f"{name}_{end}_s": seconds}  # as it ever was
+        return {**values, **ends, "not_timed": not_timed}
 
 
 def summarize(

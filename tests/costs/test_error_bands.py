@@ -35,14 +35,13 @@ TILED = COST_MODELS["tiled"]
 def test_a_band_says_how_far_the_truth_may_be() -> None:
     band = Band(0.93, 1.09, 1234, 0.8, "gemm on Hopper")
     assert str(band) == "+9 % -7 %"
-    assert band.ends(10.0, "forward") == {
-        "forward_low_s": pytest.approx(9.3),
-        "forward_high_s": pytest.approx(10.9),
-    }
+    assert band.around(10.0) == (pytest.approx(9.3), pytest.approx(10.9))
     assert band.said == (
         "+9 % -7 %: in 80 % of 1,234 measurements (gemm on Hopper) the truth was in this band"
     )
-    assert Band(0.0, float("inf"), 3, 0.8).to_dict()["high"] is None
+    open_band = Band(0.0, float("inf"), 3, 0.8)
+    assert open_band.to_dict()["high"] is None
+    assert open_band.around(10.0) == (None, None)
 
 
 KINDS: list[tuple[Operation, str]] = [
@@ -81,8 +80,16 @@ def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
     summary = paleo.summarize("resnet18", 8, device=device)
     values = summary.to_dict()
     assert values["band"] == band.to_dict()
-    assert values["forward_low_s"] == band.low * values["forward_s"]
+    assert values["forward_low_s"] == values["forward_s_low"] == band.low * values["forward_s"]
     assert paleo.simulate("resnet18", device=device).runs[0].band == band
+    (row,) = paleo.simulate("resnet18", device=device, workers=4).to_dict()["runs"][0]["rows"]
+    compute, exchange = row["compute_s"], row["communication_s"]["TreeAllReduce"]
+    assert row["compute_s_low"] == pytest.approx(band.low * compute)
+    # Of the exchange no band is known: it is as long at both ends.
+    most = band.high * compute + exchange
+    assert row["step_s_high"]["TreeAllReduce"] == pytest.approx(most)
+    assert row["throughput_per_s_low"]["TreeAllReduce"] == pytest.approx(row["batch_size"] / most)
+    assert "communication_s_low" not in row
     # The errors were those of plain nets at the full share of peak, by this cost model.
     for settings in ({"fuse": True}, {"ppp_comp": 0.5}, {"cost_model": "roofline"}):
         found: Any = paleo.simulate("resnet18", device=device, **settings)

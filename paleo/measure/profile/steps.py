@@ -65,8 +65,7 @@ class StepPart(Compared):
         values: dict[str, Any] = {"part": self.name, "predicted_s": predicted}
         low = high = None
         if self.band and predicted is not None:
-            low = self.band.low * predicted
-            high = self.band.high * predicted if self.band.high < float("inf") else None
+            low, high = self.band.around(predicted)
         values |= {"predicted_low_s": low, "predicted_high_s": high}
         for name in executors:
             values |= self.measured_to_dict(name)

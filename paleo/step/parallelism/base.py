@@ -69,13 +69,13 @@ class Parallelism(ABC):
         """
 
 
-def seconds(name: str, title: str = "") -> Field:
-    """Return the field with the seconds of the pieces of this name."""
-    return Field(f"{name}_s", lambda step: step[name], title or name, "s")
+def _computing(name: str) -> Field:
+    """Return the field with the seconds of the piece of this name, which is computation."""
+    return Field(f"{name}_s", lambda step: step[name], name, "s", banded="time")
 
 
 #: What computation consists of.
-COMPUTING = tuple(map(seconds, ("forward", "backward", "update")))
+COMPUTING = tuple(map(_computing, ("forward", "backward", "update")))
 #: How many workers there are, and the batch of all of them.
 WORKERS = Field("workers", lambda step: step.workers, "workers")
 BATCH_SIZE = Field("batch_size", lambda step: step.batch_size, "batch")

@@ -35,9 +35,13 @@ _MANY_WORKERS = 500
 
 
 def _by_scheme(
-    key: str, value: Callable[[WholeStep], float], title: str, dimension: str = ""
+    key: str,
+    value: Callable[[WholeStep], float],
+    title: str,
+    dimension: str = "",
+    banded: str = "",
 ) -> Field:
-    return Field(key, lambda step: step.by_scheme(value), title, dimension, place=1)
+    return Field(key, lambda step: step.by_scheme(value), title, dimension, 1, banded=banded)
 
 
 def _time(name: str, part: str) -> Field:
@@ -54,10 +58,10 @@ _FIELDS = (
         for name in ("forward", "backward", "update")
         for part in ("compute", "memory", "overhead")
     ),
-    Field("compute_s", lambda step: step.compute, "compute", "s"),
+    Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
     Field("communication_s", lambda step: step.communication, "", "s", is_wide=True),
-    _by_scheme("step_s", lambda whole: whole.seconds, "step", "s"),
-    _by_scheme("throughput_per_s", lambda whole: whole.throughput, "samples\n/s"),
+    _by_scheme("step_s", lambda whole: whole.seconds, "step", "s", "time"),
+    _by_scheme("throughput_per_s", lambda whole: whole.throughput, "samples\n/s", banded="rate"),
     _by_scheme("speedup", lambda whole: whole.speedup, "speedup"),
     _by_scheme("efficiency", lambda whole: whole.efficiency, "efficiency", "percent"),
     Field("best_scheme", lambda step: step.best_scheme),
@@ -91,6 +95,7 @@ class DataParallel:
                 scheme: Piece(f"exchange by {scheme}", TRANSFER, self.exchange(workers, scheme))
                 for scheme in self.plan.schemes
             },
+            band=self.plan.band,
         )
 
     def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> list[Step]:

@@ -29,7 +29,6 @@ from paleo.step.parallelism.base import (
     Asked,
     Parallelism,
     Prediction,
-    seconds,
 )
 from paleo.step.parallelism.fetch import fetches_of, num_slices
 from paleo.step.passes import Fetches, PassTime, link_bandwidth
@@ -56,8 +55,8 @@ _FIELDS = (
     WORKERS,
     BATCH_SIZE,
     *COMPUTING,
-    seconds("sync", "Tree\nAllReduce"),
-    Field("total_s", lambda step: step.total(), "total", "s"),
+    Field("sync_s", lambda step: step["sync"], "Tree\nAllReduce", "s"),
+    Field("total_s", lambda step: step.total(), "total", "s", banded="time"),
 )
 
 
@@ -102,7 +101,8 @@ class _Hybrid:
             Piece("sync", TRANSFER, sync),
         )
         batch = self.graph.batch_size
-        return Step(self.workers, batch * self.workers, batch, pieces, _FIELDS, label=label)
+        sizes = (self.workers, batch * self.workers, batch)
+        return Step(*sizes, pieces, _FIELDS, label=label, band=self.plan.band)
 
     @functools.cached_property
     def bandwidth(self) -> Quantity:
@@ -396,6 +396,10 @@ class HybridParallelism(Parallelism):
                 f"a time below zero: {plan.cost_model.name} takes the fetch of all "
                 f"workers' activations off every batch, which does not hold for {workers} workers"
             )
+        low, high = (
+            None if None in ends else float(total(part.total() for part in ends))
+            for ends in zip(*(part.ends for part in steps), strict=True)
+        )
         whole = WholeStep(
             workers=workers,
             batch_size=asked.batch_size * workers,
@@ -403,6 +407,8 @@ class HybridParallelism(Parallelism):
             one_worker=float(asked.computations.of(asked.batch_size).seconds),
             one_worker_batch=asked.batch_size,
             net=net.name,
+            low=low,
+            high=high,
         )
         return Prediction(steps, tuple(notes), whole)
 

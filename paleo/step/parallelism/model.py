@@ -17,8 +17,8 @@ from paleo.step.timeline.kernels import flows_between, pass_pieces, placed
 
 _FIELDS = (
     Field("pass", lambda step: step.label, "pass"),
-    Field("lower_s", lambda step: step.total(), "lower bound", "s"),
-    Field("upper_s", lambda step: step.busy, "upper bound", "s"),
+    Field("lower_s", lambda step: step.total(), "lower bound", "s", banded="time"),
+    Field("upper_s", lambda step: step.busy, "upper bound", "s", banded="time"),
 )
 
 
@@ -37,6 +37,7 @@ def model_parallel(net: NetSpec, plan: Plan, batch_size: Quantity) -> tuple[Step
             (Piece(name, name, passed.lower, time=passed.time, busy=passed.upper),),
             _FIELDS,
             label=name,
+            band=plan.band,
         )
         for name, passed in _passes(plan.graph(net, batch_size), plan)
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Price
-from paleo.core.attributes import attributes
+from paleo.core.attributes import Ends, at_ends, attributes, with_ends
 from paleo.core.checks import is_number, is_whole, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
@@ -18,6 +19,14 @@ from paleo.step.results import Predicted
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule
 from paleo.studies.training import Training, times
+
+#: The keys of what follows from a time, and of what is the less the longer that is.
+_TIMES = (
+    *("inference_s", "step_s", "compute_s", "training_time_s", "training_cost"),
+    *(f"{name}_j" for name in ("inference_energy_per_sample", "training_energy")),
+    "training_energy_per_sample_j",
+)
+_RATES = ("inference_throughput_per_s", "training_throughput_per_s")
 
 #: No weight, and no index of one, has more bits.
 _MOST_BITS = 64
@@ -165,8 +174,33 @@ class Metrics(Predicted):
         """What the devices cost for the whole training, in the currency of the price."""
         return self.training.cost
 
+    @property
+    def ends(self) -> Ends[Metrics]:
+        """The metrics at both ends of the error band of times."""
+        factors: Ends[float] = self.plan.band.ends if self.plan.band else (None, None)
+
+        def taking(factor: float, step: WholeStep) -> Metrics:
+            inference, compute = factor * self.inference, factor * self.compute
+            return replace(self, inference=inference, compute=compute, step=step)
+
+        low, high = (
+            taking(factor, step) if factor and step else None
+            for factor, step in zip(factors, self.step.ends, strict=True)
+        )
+        return low, high
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the values under the keys of the JSON output."""
+        """Return the values under the keys of the JSON output.
+
+        What follows from a time that has an error band has both ends of it, too.
+        """
+        values = self._values()
+        if not self.plan.band:
+            return values
+        ends = at_ends(self.ends, Metrics._values)
+        return with_ends(values, ends, times=_TIMES, rates=_RATES)
+
+    def _values(self) -> dict[str, Any]:
         price, memory = self.price, self.training_memory
         return {
             "net": self.net,
