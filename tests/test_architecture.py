@@ -178,6 +178,22 @@ def test_only_the_command_line_prints_or_exits() -> None:
     } == {}
 
 
+def test_texts_of_files_are_printed_by_what_escapes_them() -> None:
+    """Help is the only other text, and the progress line moves the cursor itself."""
+    prints = {"print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write"}
+    calls = {
+        name: [
+            ast.unparse(node)
+            for node in nodes(source)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in prints
+        ]
+        for name, source in SOURCES.items()
+        if wing(name) == "cli" and name not in ("paleo.cli.printing", "paleo.cli.progress")
+    }
+    others = {call for found in calls.values() for call in found}
+    assert others == {"click.echo(ctx.get_help(), err=True)"}
+
+
 def test_no_rule_follows_from_the_type_of_a_layer() -> None:
     asked = {name: types_asked(source) for name, source in SOURCES.items()}
     assert {

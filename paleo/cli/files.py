@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from paleo.cli.options import debug_option, is_verbose, several, verbose
+from paleo.cli.printing import say, show
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.spec import NetSpec
 from paleo.net.writer import dumps
@@ -37,13 +38,13 @@ def write_net(net: NetSpec, output: str | None, is_said: bool) -> None:
     write_text(dumps(net), output)
     if is_said or is_verbose():
         where = "standard output" if output in (None, "-") else output
-        click.echo(f"paleo: {where}: {net.name}, {len(net.layers)} layers", err=True)
+        say(f"{where}: {net.name}, {len(net.layers)} layers")
 
 
 def write_text(text: str | bytes, output: str | None) -> None:
     """Write a text to a file, or to standard output if that is None or "-"."""
     if output in (None, "-"):
-        click.echo(text, nl=False)
+        show(text)
     else:
         write_file(str(output), text)
 
@@ -137,7 +138,7 @@ def write_nets(nets: Sequence[NetSpec], folder: Path) -> None:
     Raises PaleoError before anything is written if a file in the way is something else.
     """
     if not nets:
-        click.echo("paleo: note: there are no convolutions to extract", err=True)
+        say("note: there are no convolutions to extract")
     files: dict[str, NetSpec] = {}
     taken: set[str] = set()
     for net in nets:

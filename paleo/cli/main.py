@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import click
 
-from paleo.core.errors import PaleoError, printable
+from paleo.cli.printing import say, show_traceback
+from paleo.core.errors import PaleoError
 from paleo.core.version import __version__
 
 #: The commands, in the order of the help. Each is a module of this folder, imported on use.
@@ -85,9 +86,7 @@ class _Commands(click.Group):
             _stop(1, [error.format_message()])
         except PaleoError as error:
             if "--debug" in words:
-                import traceback
-
-                traceback.print_exc()
+                show_traceback()
             _stop(1, list(map(str, error.mistakes)))
         except BrokenPipeError:
             # Whoever read this has stopped reading. Python would complain once more when
@@ -103,7 +102,7 @@ class _Commands(click.Group):
 
 def _stop(status: int, messages: Sequence[str]) -> NoReturn:
     for message in messages:
-        click.echo(f"paleo: {printable(message)}", err=True)
+        say(message)
     sys.exit(status)
 
 

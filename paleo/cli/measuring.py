@@ -19,6 +19,7 @@ from paleo.cli.options import (
 )
 from paleo.cli.plan import CONVOLUTIONS, say_what_is_used
 from paleo.cli.plotting import Plot, plot_option_of
+from paleo.cli.printing import say
 from paleo.measure.executors import EXECUTORS
 from paleo.measure.profile.setup import MeasuringSettings, Nets
 from paleo.step.plan import RATED
@@ -106,10 +107,10 @@ def write_measured(
     elif result.runs or output.format == "json":
         output.write(tables, result.to_dict)
     if result.missed:
-        click.echo(f"paleo: note: interrupted before {', '.join(result.missed)}", err=True)
+        say(f"note: interrupted before {', '.join(result.missed)}")
     if result.interrupted:
         return 130
     if is_measured and not result.measured_anything:
-        click.echo("paleo: nothing could be measured", err=True)
+        say("nothing could be measured")
         return 1
     return 0

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from paleo.cli.printing import say, show
 from paleo.core.checks import number
 from paleo.net.load import net_names
 from paleo.step.settings import Setting, declared
@@ -26,7 +27,12 @@ class Output:
     def __init__(self, output_format: str | None, separator: str | None) -> None:
         if separator is not None:
             separator = _SEPARATORS.get(separator, separator)
-            if len(separator) != 1 or separator.isalnum() or separator in '"\r\n.+-_':
+            if (
+                len(separator) != 1
+                or separator.isalnum()
+                or separator in '".+-_'
+                or not (separator.isprintable() or separator == "\t")
+            ):
                 raise click.UsageError(
                     "--separator: expected one character, or one of tab, comma, semicolon, "
                     "space, pipe"
@@ -53,10 +59,10 @@ class Output:
         elif self.separator:
             text = to_separated(tables, self.separator)
             for note in dict.fromkeys(note for table in tables for note in table.notes):
-                click.echo(f"paleo: note: {note}", err=True)
+                say(f"note: {note}")
         else:
             text = to_text(tables, terminal_width())
-        sys.stdout.write(text)
+        show(text)
 
 
 def terminal_width() -> int | None:
@@ -136,7 +142,7 @@ def is_verbose() -> bool:
 def verbose(message: str) -> None:
     """Print a line on standard error if --verbose was given."""
     if is_verbose():
-        click.echo(f"paleo: {message}", err=True)
+        say(message)
 
 
 class Names(click.ParamType):  # type: ignore[type-arg]
@@ -203,7 +209,7 @@ def say_no_effect(only_for: str, *options: str) -> None:
     """Print a note for each option that was given and that only another one lets do something."""
     for option in filter(is_given, options):
         said = f"--{option} is for {only_for}, it has no effect here"
-        click.echo(f"paleo: note: {said}", err=True)
+        say(f"note: {said}")
 
 
 NET = Names(net_names, may_be_file=True)

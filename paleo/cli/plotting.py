@@ -15,6 +15,7 @@ import click
 from paleo.cli.edits import net_options
 from paleo.cli.files import check_file, write_file
 from paleo.cli.options import Output, output_options, several, terminal_width
+from paleo.cli.printing import show
 from paleo.core.optional import extra
 from paleo.views.table import Table
 
@@ -83,7 +84,7 @@ class Plot:
             drawn = _as_text(charts(results))
             output.write(tables, values)
             is_markdown = output.format == "markdown"
-            sys.stdout.write(f"\n```text\n{drawn}```\n" if is_markdown else f"\n{drawn}")
+            show(f"\n```text\n{drawn}```\n" if is_markdown else f"\n{drawn}")
             return
         from paleo.views.plots import draw, image
 

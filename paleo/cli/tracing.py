@@ -11,6 +11,7 @@ import click
 from paleo.cli.files import check_apart, check_file, write_text
 from paleo.cli.options import Output
 from paleo.cli.plotting import Plot
+from paleo.cli.printing import say
 from paleo.core.errors import SettingError
 from paleo.step.results import Run
 from paleo.step.scenario import NetLike
@@ -67,7 +68,7 @@ class Trace:
         write_text(text, self.target)
         said += [*_devices(drawn), in_unit(drawn.seconds, "s")]
         where = "standard output" if self.target == _OUTPUT else self.target
-        click.echo(f"paleo: {where}: {', '.join(said)}, {len(drawn.events):,} events", err=True)
+        say(f"{where}: {', '.join(said)}, {len(drawn.events):,} events")
         return self.target == _OUTPUT
 
 

@@ -7,12 +7,12 @@ from the net's root, with a "/" before the name.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 from paleo.core.errors import NetSpecError
+from paleo.core.texts import json_text
 from paleo.net.spec import MAX_NESTING, LayerSpec, NetSpec
 
 _INDENT = "  "
@@ -50,16 +50,12 @@ def dumps(net: NetSpec) -> str:
     """
     if net.splits:
         raise NetSpecError(f"{net.name}: a net with ModelParallel is written by hand only")
-    lines = ["{", f'{_INDENT}"name": {_json(net.name)},']
+    lines = ["{", f'{_INDENT}"name": {json_text(net.name)},']
     if net.source:
-        lines.append(f'{_INDENT}"source": {_json(net.source)},')
+        lines.append(f'{_INDENT}"source": {json_text(net.source)},')
     lines.append(f'{_INDENT}"layers": {{')
     lines += _lines(_nested(net), (), 2)
     return "\n".join([*lines, f"{_INDENT}}}", "}", ""])
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _nested(net: NetSpec) -> _Block:
@@ -92,11 +88,11 @@ def _lines(block: _Block, reads: tuple[str, ...], depth: int) -> Iterator[str]:
     for i, (name, entry) in enumerate(block.entries.items()):
         comma = "," if i < last else ""
         if isinstance(entry, LayerSpec):
-            yield f"{start}{_json(name)}: {_json(_layer(entry, block, reads))}{comma}"
+            yield f"{start}{json_text(name)}: {json_text(_layer(entry, block, reads))}{comma}"
             continue
         inner = entry.reads()
-        parents = _json(_references(inner, block, reads))
-        yield f'{start}{_json(name)}: {{"type": "Block", "parents": {parents}, "layers": {{'
+        parents = json_text(_references(inner, block, reads))
+        yield f'{start}{json_text(name)}: {{"type": "Block", "parents": {parents}, "layers": {{'
         yield from _lines(entry, inner, depth + 1)
         yield f"{start}}}}}{comma}"
 

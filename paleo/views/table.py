@@ -16,6 +16,7 @@ from typing import Any
 
 from paleo.core.errors import printable
 from paleo.core.frozen import dataclass
+from paleo.core.texts import to_cell
 from paleo.core.units import Scale, scale_for
 
 #: The scales of dimensions that have but one: of what has no unit, and of ratios.
@@ -90,19 +91,22 @@ def to_json(value: Any) -> str:
     """Return a value as JSON text of several lines."""
     import json
 
-    # ASCII, so that it stays JSON in any encoding of the output.
-    return json.dumps(value, indent=2, allow_nan=False) + "\n"
+    # ASCII, so that it stays JSON in any encoding of the output. Delete is escaped beside.
+    return json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f") + "\n"
 
 
 def to_separated(tables: Sequence[Table], separator: str) -> str:
-    """Return all rows of tables that share columns under one header, unrounded."""
+    """Return all rows of tables that share columns under one header, unrounded.
+
+    Texts are as `to_cell` makes them: no program takes them for more than text.
+    """
     import csv
     import io
 
     columns = [column for column in tables[0].columns if not column.for_people] if tables else []
     text = io.StringIO()
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    writer.writerow(column.key for column in columns)
+    writer.writerow(to_cell(column.key) for column in columns)
     for table in tables:
         for row in table.rows:
             writer.writerow(_plain(row.get(column.key)) for column in columns)
@@ -111,7 +115,10 @@ def to_separated(tables: Sequence[Table], separator: str) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return " ".join(map(str, value))
+        text = " ".join(map(str, value))
+        return to_cell(text) if any(isinstance(each, str) for each in value) else text
+    if isinstance(value, str):
+        return to_cell(value)
     if isinstance(value, bool):
         return str(value).lower()
     return "" if value is None else value

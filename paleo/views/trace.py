@@ -14,10 +14,10 @@ is left out. The seconds among the arguments are not rounded.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
+from paleo.core.texts import json_text
 from paleo.step.timeline.values import Event, StepPart, Timeline
 
 #: The process, and its first thread: in viewers, 0 is the idle one of the system.
@@ -127,4 +127,4 @@ def _micro(nanoseconds: int) -> str:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return json_text(value, separators=(",", ":"), allow_nan=False)

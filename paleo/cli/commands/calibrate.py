@@ -19,6 +19,7 @@ from paleo.cli.options import (
     verbose,
 )
 from paleo.cli.plotting import Plot, plot_option_of
+from paleo.cli.printing import say
 from paleo.cli.progress import progress
 from paleo.core.tensor import DTYPES
 from paleo.measure.calibrate import calibrate, calibrate_from
@@ -102,7 +103,7 @@ def command(
         else:
             result = calibrate(dtypes=measuring.pop("dtype"), **measuring, **settings)
     except KeyboardInterrupt:
-        click.echo("paleo: interrupted: nothing is written", err=True)
+        say("interrupted: nothing is written")
         return 130
     write_file(file, result.to_toml())
     verbose(f"{file}: {result.device.title}")

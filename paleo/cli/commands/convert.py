@@ -12,6 +12,7 @@ import click
 from paleo.cli.edits import NetEdits, net_options
 from paleo.cli.files import file_option, write_net, written_options
 from paleo.cli.options import NET
+from paleo.cli.printing import say
 from paleo.core.errors import SettingError
 from paleo.net.graph import checked_batch
 from paleo.net.importers import PYTHON, importer_of
@@ -63,7 +64,7 @@ def command(
     if batch_size is not None:
         spec = spec.with_batch(int(checked_batch(batch_size)))
     for note in summarize(spec).notes:
-        click.echo(f"paleo: note: {note}", err=True)
+        say(f"note: {note}")
     _check_output(net, output)
     write_net(spec, output, verbose)
 

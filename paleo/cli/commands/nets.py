@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from paleo.cli.options import Names, Output, output_options
+from paleo.cli.printing import show
 from paleo.net.layers import LAYERS
 from paleo.net.load import load, net_names
 from paleo.net.reference import layer_section
@@ -25,7 +26,7 @@ from paleo.views.tables.nets import net_rows, net_table
 def command(schema: bool, layer: str | None, output: Output) -> None:
     """List the predefined nets: size, FLOPs of one sample, and where they are published."""
     if schema or layer:
-        click.echo(layer_section(layer) if layer else to_json(net_schema()), nl=False)
+        show(layer_section(layer) if layer else to_json(net_schema()))
         return
     rows = net_rows((name, load(name)) for name in net_names())
     output.write([net_table(rows)], lambda: {"nets": rows})

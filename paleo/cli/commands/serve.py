@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from paleo.cli.options import Parsed, debug_option
+from paleo.cli.printing import say, show
 from paleo.core.units import parse
 from paleo.web.limits import MAX_UPLOAD, THREADS
 
@@ -65,14 +66,13 @@ def _serve(host: str, port: int, threads: int, max_upload: int) -> None:
         host, port, threads=threads, max_upload=max_upload, when_prepared=collect_seldom
     )
     if not server.is_loopback:
-        click.echo(
-            f"paleo: warning: {host} is not this machine alone: whoever reaches it, by this "
-            "machine's name or address, can use the demo, and there is no password",
-            err=True,
+        say(
+            f"warning: {host} is not this machine alone: whoever reaches it, by this "
+            "machine's name or address, can use the demo, and there is no password"
         )
     collect_seldom()
     _share_freed_memory()
-    click.echo(f"Paleo is at {server.url} (Ctrl-C ends it)")
+    show(f"Paleo is at {server.url} (Ctrl-C ends it)\n")
     server.run()
 
 

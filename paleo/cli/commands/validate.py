@@ -17,6 +17,7 @@ from paleo.cli.options import (
     verbose,
 )
 from paleo.cli.plotting import Plot, plot_option_of, scattered
+from paleo.cli.printing import say
 from paleo.core.errors import SettingError
 from paleo.costs import COST_MODELS
 from paleo.costs.tiled.constants import CONSTANTS
@@ -114,5 +115,5 @@ def command(
 def _status(failures: Sequence[str]) -> int:
     """Return the exit status, and say on standard error why it is 1."""
     for failure in failures:
-        click.echo(f"paleo: {failure}", err=True)
+        say(failure)
     return int(bool(failures))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from paleo.cluster import Device, Figure
 from paleo.cluster.calibration_record import CalibrationRecord
 from paleo.cluster.figures import OWN
 from paleo.core.attributes import attributes
+from paleo.core.texts import json_text
 
 #: The units that figures are written in.
 _UNITS = {
@@ -160,4 +160,4 @@ def _value(value: Any) -> str:
     if not isinstance(value, str):
         return repr(value)
     # Strings of JSON are strings of TOML, which also refuses a delete character as it is.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return json_text(value)

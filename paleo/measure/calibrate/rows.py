@@ -27,6 +27,7 @@ from paleo.core.operations import (
 )
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import find_precision
+from paleo.core.texts import of_cell
 from paleo.costs import find_cost_model
 from paleo.measure.calibrate.devices import prediction
 from paleo.measure.calibrate.points import operations_of
@@ -210,9 +211,11 @@ def _timed(entry: Mapping[str, str], device: Device, seconds: float, joined: boo
 
     The gradient of the inputs may be `joined` to that of the parameters.
     """
-    graph, needed = _graph(entry["file"] or entry["net"], entry["batch_size"], entry["dtype"])
+    graph, needed = _graph(
+        of_cell(entry["file"] or entry["net"]), entry["batch_size"], entry["dtype"]
+    )
     device.peak(graph.precision.computing)  # says which types it has
-    node = next((node for node in graph.nodes if node.name == entry["layer"]), None)
+    node = next((node for node in graph.nodes if node.name == of_cell(entry["layer"])), None)
     if node is None or node.type_name != entry["type"]:
         raise ValueError(f"{entry['net']} has no {entry['type']} {entry['layer']}")
     part = entry["pass"]

@@ -1,0 +1,93 @@
+"""Texts of files on the terminal: no command lets them move the cursor or fake a line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from paleo.cli import cli
+from paleo.views.table import FORMATS
+
+#: Clears the screen (by ESC, by C1), fakes a line, turns the direction of writing, is a formula.
+EVIL = "=1+1\x1b[2J\x9b2J\npaleo: all is well\u202e\u2066\x7f\r\u2028"
+
+
+@pytest.fixture
+def evil(tmp_path: Path) -> str:
+    def conv(parent: str) -> dict[str, object]:
+        return {
+            "type": "Convolution", "parents": [parent], "filter": [3, 3, 3, 4],
+            "strides": [1, 1, 1, 1], "padding": "SAME",
+        }  # fmt: skip
+
+    layers = {
+        f"@{EVIL}": {"type": "Input", "parents": [], "tensor": [2, 8, 8, 3]},
+        f"-{EVIL}": conv(f"@{EVIL}"),
+    }
+    path = tmp_path / "evil.json"
+    path.write_text(json.dumps({"name": EVIL, "source": EVIL, "layers": layers}))
+    return str(path)
+
+
+def printed(*arguments: str, status: int = 0) -> tuple[str, str]:
+    """Return what a command prints, and assert that all of it can be seen."""
+    result = click.testing.CliRunner().invoke(cli, arguments, prog_name="paleo")
+    assert result.exit_code == status, result.output
+    for text in (result.stdout, result.stderr):
+        assert not [c for c in text if not c.isprintable() and c not in "\n\t"], arguments
+        assert not any(line.startswith("paleo: all is well") for line in text.splitlines())
+    return result.stdout, result.stderr
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["summary"], ["simulate"], ["simulate", "--parallel=model", "--cost_model=paleo2017"],
+        ["memory"], ["metrics"], ["compare", "--device=K40,K80"], ["profile"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_names_of_nets_and_layers_can_be_seen(evil: str, command: list[str], name: str) -> None:
+    out, _ = printed(command[0], evil, *command[1:], f"--format={name}", "--verbose")
+    if name == "json":
+        json.loads(out)
+    if name in ("csv", "tsv"):
+        rows = list(csv.reader(io.StringIO(out), delimiter="," if name == "csv" else "\t"))
+        assert len({len(row) for row in rows}) == 1
+        assert "=1+1" in out
+        for cell in (cell for row in rows for cell in row if cell and cell[0] in "=+-@"):
+            float(cell)  # else it is a formula
+
+
+def test_what_is_written_says_so_in_one_line(evil: str, tmp_path: Path) -> None:
+    out, said = printed("convert", evil, "--verbose")
+    assert json.loads(out)["name"] == EVIL
+    assert len(said.splitlines()) == 1
+    file = tmp_path / "trace.json"
+    _, said = printed("simulate", evil, f"--trace={file}")
+    assert len(said.splitlines()) == 1
+    assert json.loads(file.read_text("utf-8"))["otherData"]["net"] == EVIL
+    out, _ = printed("simulate", evil, "--trace=-")
+    assert json.loads(out)["otherData"]["net"] == EVIL
+    printed("simulate", evil, "--plot=-")
+    printed("summary", evil, "--plot=-", "--format=markdown")
+
+
+def test_errors_and_their_tracebacks_can_be_seen(evil: str) -> None:
+    _, said = printed("summary", evil, "--batch_size=0", "--debug", status=1)
+    assert "Traceback" in said
+    printed("summary", EVIL, "--debug", status=1)
+    printed("summary", evil, f"--device={EVIL}", status=1)
+    printed("summary", evil, f"--{EVIL}", status=2)
+
+
+@pytest.mark.parametrize("separator", ["\x1b", "\n", "\r", "\x9b", "\u2028", "\u202e"])
+def test_a_separator_can_be_seen(separator: str) -> None:
+    _, said = printed("summary", "nin", f"--separator={separator}", status=2)
+    assert "--separator: expected one character" in said
