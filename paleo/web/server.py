@@ -32,6 +32,7 @@ _REQUEST_TIME, _SILENCE = 60, 30
 _MOST_HEADER = 32 << 10
 #: How many uploads of the largest size may be in memory at once.
 _UPLOADS = 4
+#: With one more, the connection is closed that is missed least.
 _MOST_CONNECTIONS = 500
 #: A longer body is not waited for.
 _MOST_FORGOTTEN = 1 << 30
@@ -239,6 +240,32 @@ def _channel(most_waiting: int) -> Any:
 
         parser_class = Parser
         error_task_class = ErrorTask
+
+        def __init__(self, server: Any, *arguments: Any, **options: Any) -> None:
+            super().__init__(server, *arguments, **options)
+            if len(self._map) >= self.adj.connection_limit:
+                self._make_room()
+
+        def _make_room(self) -> None:
+            """Close the connection that is missed least: nobody waits for those that ask nothing.
+
+            That is one without a request, then one with part of a request, then one that does not
+            read its answer; of each the one that is silent longest.
+            """
+            others = [
+                each
+                for each in self.server.active_channels.values()
+                if each is not self and not each.requests
+            ]
+            least = min(
+                others,
+                key=lambda each: (
+                    each.total_outbufs_len > 0, each.request is not None, each.last_activity
+                ),
+                default=None,
+            )  # fmt: skip
+            if least is not None:
+                least.handle_close()
 
         def received(self, data: bytes) -> bool:
             if self.request is not None and not self.request.completed:

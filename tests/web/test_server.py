@@ -246,6 +246,37 @@ def test_too_many_bytes_of_unfinished_requests_are_refused(monkeypatch: pytest.M
     thread.join(10)
 
 
+def test_connections_that_ask_nothing_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those silent longest are closed first, and none that is sending a request."""
+    from paleo.web.server import Server
+
+    monkeypatch.setattr("paleo.web.server._MOST_CONNECTIONS", 20)
+    monkeypatch.setattr("paleo.web.server._SILENCE", 3600)  # which ends none of them
+    small = Server(port=0, prepares=False)
+    thread = threading.Thread(target=small.run, daemon=True)
+    thread.start()
+
+    def connected() -> socket.socket:
+        return socket.create_connection(("127.0.0.1", small.port), timeout=30)
+
+    asking = connected()
+    asking.sendall(b"GET /static/app.js HTTP/1.1\r\nHost: loc")
+    while not any(channel.request for channel in list(small._server.active_channels.values())):
+        time.sleep(0.01)
+    idle = [connected() for _ in range(60)]
+    assert ask(small, "GET", "/").status == 200
+    asking.sendall(b"alhost\r\nConnection: close\r\n\r\n")
+    assert asking.recv(100).startswith(b"HTTP/1.1 200 ")
+    closed = [bool(select.select([each], [], [], 0)[0]) for each in idle]
+    assert closed == sorted(closed, reverse=True)  # the oldest ones
+    # Of 20, two are the server's own, and the page and the request before were open.
+    assert 40 <= sum(closed) <= 46
+    for each in (asking, *idle):
+        each.close()
+    small.close()
+    thread.join(10)
+
+
 def started(*options: str) -> tuple[subprocess.Popen[str], str]:
     """Start `paleo serve`, and return the line that it prints."""
     process = subprocess.Popen(
