@@ -22,7 +22,7 @@ from paleo.web.limits import MAX_UPLOAD
 from paleo.web.page import STATIC, page_with
 from paleo.web.security import JSON, headers, is_foreign, is_own_host, source_hash
 from paleo.web.settings import PageSettings, parse_query, read_settings
-from paleo.web.uploads import BusyError, Uploaded, Uploads
+from paleo.web.uploads import BusyError, UnlimitedError, Uploaded, Uploads
 
 #: No answer has more lines about mistakes.
 _MOST_LINES = 100
@@ -61,7 +61,7 @@ class _TypeError(PaleoError):
 
 
 #: The status of a mistake that is none in the settings or the net.
-_STATUS = {BusyError: 503, _TypeError: 415}
+_STATUS = {BusyError: 503, UnlimitedError: 501, _TypeError: 415}
 
 
 def error_text(lines: list[str]) -> str:
@@ -82,11 +82,13 @@ def create_app(
     own_names: Collection[str] = (),
     max_upload: int = MAX_UPLOAD,
     answers: Answers | None = None,
+    unlimited_uploads: bool = False,
 ) -> Any:
     """Return the demo as a Flask application.
 
     With `loopback`, requests have to name this machine as their host: as localhost, by a loopback
-    address or one of `own_names`. A request has at most `max_upload` bytes. Raises PaleoError if
+    address or one of `own_names`. A request has at most `max_upload` bytes. Where the system cannot
+    limit a process, uploads are read with `unlimited_uploads` alone. Raises PaleoError if
     Flask is not installed.
     """
     flask = extra("flask", "the demo", "Flask", "web")
@@ -95,7 +97,7 @@ def create_app(
     app.config["MAX_CONTENT_LENGTH"] = max_upload
     files = _files()
     sent = headers(source_hash(files["vendor/plot-style.css"].data))
-    demo = _Demo(flask, answers or Answers(), Uploads())
+    demo = _Demo(flask, answers or Answers(), Uploads(unlimited=unlimited_uploads))
 
     def check() -> Any:
         request = flask.request

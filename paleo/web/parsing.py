@@ -2,17 +2,20 @@
 
 It is started for each upload, with limits on processor time, memory and files, and is killed if it
 takes too long: a file may be made to keep its reader busy. It only parses; it opens no file but
-those of Python's packages, and can write none.
+those of Python's packages, and can write none. It ends with the server, however that ends.
 
 `main` reads a line of JSON with the settings of a `Job` and then the file from standard input, and
-writes one JSON object to standard output: the keys of `read`, or "errors".
+writes one JSON object to standard output: the keys of `read`, or "errors". Standard input stays
+open until that is read: where it ends before, nobody waits for the answer.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
+import threading
 from dataclasses import asdict
 from typing import Any
 
@@ -33,11 +36,12 @@ _LISTED = 100
 class Job:
     """A file to read, and the limits: bytes of memory, seconds, layers, characters of the net.
 
-    `options` are those of a command that reads such a file, in one line.
+    `options` are those of a command that reads such a file, in one line; it has `size` bytes.
     """
 
     file: str
     options: str = ""
+    size: int = 0
     memory: int = 3 << 30
     seconds: int = 20
     layers: int = 5000
@@ -129,11 +133,19 @@ def answer(data: bytes, job: Job) -> dict[str, Any]:
     return {"errors": [printable(line) for line in lines]}
 
 
+def limits() -> Any:
+    """Return the module that limits a process, None where the system has none (Windows)."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        return resource
+    return None
+
+
 def _limit(job: Job) -> None:
     """Take away what reading a file does not need, where the system can."""
-    try:
-        import resource
-    except ImportError:  # no POSIX: the server's clock is what is left
+    resource = limits()
+    if resource is None:  # the server's clock is what is left
         return
     seconds = job.seconds
     for limit, most in (
@@ -149,11 +161,19 @@ def _limit(job: Job) -> None:
             resource.setrlimit(kind, (allowed, allowed))
 
 
+def _end_with_the_server() -> None:
+    # Not by sys.stdin, whose lock Python would wait for when it ends.
+    os.read(0, 1)
+    os._exit(1)
+
+
 def main() -> None:
     """Read one file."""
     job = Job(**json.loads(sys.stdin.buffer.readline()))
     _limit(job)
-    found = answer(sys.stdin.buffer.read(), job)
+    data = sys.stdin.buffer.read(job.size)
+    threading.Thread(target=_end_with_the_server, daemon=True).start()
+    found = answer(data, job)
     # What a library prints must not come between.
     sys.stdout.buffer.write(json.dumps(found).encode())
     sys.stdout.buffer.flush()

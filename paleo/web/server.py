@@ -46,7 +46,8 @@ class Server:
     """The demo at one address. It listens once it is made; `run` answers until `close`.
 
     `port` 0 takes a free one. `is_loopback` tells whether none but this machine reaches it; then
-    requests have to name it: as localhost, by a loopback address or as `host`. If it `prepares`,
+    requests have to name it: as localhost, by a loopback address or as `host`. Where the system
+    cannot limit a process, uploads are read with `unlimited_uploads` alone. If it `prepares`,
     it reads beside the first requests what their answers need, and then calls `when_prepared`.
     Raises PaleoError, in one line, if it cannot listen there, or if Flask or waitress is not
     installed.
@@ -59,6 +60,7 @@ class Server:
         *,
         threads: int = THREADS,
         max_upload: int = MAX_UPLOAD,
+        unlimited_uploads: bool = False,
         prepares: bool = True,
         when_prepared: Callable[[], object] = lambda: None,
     ) -> None:
@@ -90,6 +92,7 @@ class Server:
                 own_names=(host,),
                 max_upload=max_upload,
                 answers=answers,
+                unlimited_uploads=unlimited_uploads,
             )
             self._server = _waitress(self.app, listening, threads, max_upload)
         except BaseException:

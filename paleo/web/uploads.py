@@ -5,6 +5,7 @@ Nothing of an upload is written to a file, and nothing of it is run.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -12,7 +13,7 @@ import shlex
 import subprocess
 import sys
 import threading
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any
 
 from paleo.core.checks import shown
@@ -23,7 +24,7 @@ from paleo.net.importers.options import option_words, parse_options
 from paleo.net.load import loads
 from paleo.net.spec import NetSpec
 from paleo.web.cache import Cache
-from paleo.web.parsing import ENDINGS, Job
+from paleo.web.parsing import ENDINGS, Job, limits
 
 _MOST_CHARACTERS = 200
 _MOST_OPTIONS = 1000
@@ -36,6 +37,10 @@ _ENVIRONMENT = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 class BusyError(PaleoError):
     """As many uploads are being read as are read at once."""
+
+
+class UnlimitedError(PaleoError):
+    """The system cannot limit the process that would read an upload."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +97,13 @@ def _is_text(text: str) -> bool:
 
 
 class Uploads:
-    """Reads uploads. `at_once` of them; what was read is kept within `most` characters."""
+    """Reads uploads. `at_once` of them; what was read is kept within `most` characters.
 
-    def __init__(self, *, at_once: int = 2, most: int = 16 << 20) -> None:
+    Where the system cannot limit a process it reads none, unless it may do so `unlimited`.
+    """
+
+    def __init__(self, *, at_once: int = 2, most: int = 16 << 20, unlimited: bool = False) -> None:
+        self._unlimited = unlimited
         self._places = threading.BoundedSemaphore(at_once)
         self._answers: Cache[dict[str, Any]] = Cache(most)
         #: Nets that a process of ours has read and found right, by the hash of their text.
@@ -105,10 +114,15 @@ class Uploads:
 
         `options` are those of a command that reads such a file, in one line. Raises NetSpecError
         with every mistake, SettingError with those in options, BusyError if too many are being
-        read.
+        read, UnlimitedError if none may be.
         """
+        if not (self._unlimited or limits()):
+            raise UnlimitedError(
+                "uploads are off: this system cannot limit the memory of what reads them; "
+                "paleo serve --unlimited_uploads allows them nevertheless"
+            )
         file = checked_file(name)
-        job = Job(file, checked_options(options, file))
+        job = replace(Job(file, checked_options(options, file)), size=len(data))
         if not data:
             raise NetSpecError(f"{job.file}: the file is empty")
         key = _hash(job.file.encode(), job.options.encode(), data)
@@ -194,6 +208,8 @@ def _output(data: bytes, job: Job) -> bytes | None:
         process.kill()
         stop.cancel()
         writer.join()
+        with contextlib.suppress(OSError):  # of what it did not read
+            process.stdin.close()
         process.stdout.close()
         process.wait()
     return output if output.endswith(b"}") and len(output) <= most else None
@@ -203,6 +219,6 @@ def _feed(pipe: Any, parts: tuple[bytes, ...]) -> None:
     try:
         for part in parts:
             pipe.write(part)
-        pipe.close()
+        pipe.flush()
     except OSError:  # the process has ended
         pass

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ import pytest
 import paleo
 from paleo.web import parsing, uploads
 from paleo.web.parsing import Job
-from paleo.web.uploads import BusyError, Uploads, checked_file
+from paleo.web.uploads import BusyError, UnlimitedError, Uploads, checked_file
 
 NETS = Path(__file__).parents[2] / "nets"
 TINY = b"""
@@ -253,20 +256,33 @@ def test_a_process_that_does_not_answer_is_stopped(
     assert time.monotonic() - began < 60  # and not the minute that it would take
 
 
+def read_apart(program: str, job: Job) -> tuple[int, bytes]:
+    """Return the status and the output of a process that reads b"{}"."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert process.stdin
+    assert process.stdout
+    process.stdin.write(replace(job, size=2).to_line() + b"{}")
+    process.stdin.flush()  # and stays open: the server is there
+    with process:
+        output = process.stdout.read()
+    return process.returncode, output
+
+
 def test_memory_is_limited() -> None:
     resource = pytest.importorskip("resource", reason="needs POSIX limits")
     assert resource
-    line = Job("a.json", memory=600 << 20).to_line()
     program = (
         "from paleo.web import parsing\n"
         "def hog(*_): return bytearray(2 << 30)\n"
         "parsing.read = hog\n"
         "parsing.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=line + b"{}", capture_output=True, check=True
-    )
-    assert json.loads(done.stdout) == {
+    status, output = read_apart(program, Job("a.json", memory=600 << 20))
+    assert status == 0
+    assert json.loads(output) == {
         "errors": ["a.json: too large or nested too deeply to be read here"]
     }
 
@@ -280,14 +296,71 @@ def test_the_process_can_write_no_file(tmp_path: Path) -> None:
         "parsing.read = write\n"
         "parsing.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input=Job("a.json").to_line() + b"{}",
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode != 0
+    status, _ = read_apart(program, Job("a.json"))
+    assert status != 0
     assert not target.exists() or target.stat().st_size == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs a way to end without a word")
+def test_what_reads_ends_with_the_server(tmp_path: Path) -> None:
+    """Even where that is killed, while a file is being read."""
+    said = tmp_path / "said"
+    reader = (
+        "import sys; sys.path[:] = {path!r}\n"
+        "import os, time\n"
+        "from pathlib import Path\n"
+        "from paleo.web import parsing\n"
+        "def busy(*_):\n"
+        f"    Path({str(said)!r}).write_text(str(os.getpid()))\n"
+        "    while True: pass\n"
+        "parsing._limit = lambda job: None\n"
+        "parsing.read = busy\n"
+        "parsing.main()"
+    )
+    program = (
+        "from paleo.web import uploads\n"
+        f"uploads._START = {reader!r}\n"
+        "uploads.Uploads().read(b'{}', 'a.json')"
+    )
+    server = subprocess.Popen([sys.executable, "-c", program])
+    until = time.monotonic() + 60
+    while not (said.exists() and said.read_text()):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    server.kill()
+    server.wait(30)
+    pid = int(said.read_text())
+    until = time.monotonic() + 15  # the server would have stopped it after 20 seconds
+    while is_running(pid):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # In a container without an init, it may be left for nobody to ask about.
+    state = subprocess.run(
+        ["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return not state.stdout.startswith("Z")
+
+
+def test_without_limits_uploads_are_refused_unless_they_are_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    for ask in (
+        lambda: Uploads().read(net_text(2), "a.json"),
+        lambda: Uploads().net(net_text(2).decode(), "a.json"),
+    ):
+        with pytest.raises(UnlimitedError, match="--unlimited_uploads"):
+            ask()
+    found = Uploads(unlimited=True).read(net_text(2), "a.json")
+    assert found["layers"] == 2
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from paleo.cli.options import Parsed, debug_option
@@ -38,8 +40,14 @@ def _bytes(text: str) -> int:
     metavar="SIZE",
     help="The largest net file that is read.",
 )
+@click.option(
+    "--unlimited_uploads",
+    is_flag=True,
+    help="Read uploaded files even where the system cannot limit the memory for it, as Windows "
+    "cannot. A file may be made to use up all memory.",
+)
 @debug_option
-def command(host: str, port: int, threads: int, max_upload: int) -> None:
+def command(host: str, port: int, **settings: Any) -> None:
     """Serve a page where the model answers each change of net, device, network and so on.
 
     It prints the page's address, and runs until it is interrupted (Ctrl-C), which ends it with
@@ -55,16 +63,14 @@ def command(host: str, port: int, threads: int, max_upload: int) -> None:
 
     # From the start: Ctrl-C may come before the page's address is printed, too.
     with contextlib.suppress(KeyboardInterrupt):
-        _serve(host, port, threads, max_upload)
+        _serve(host, port, settings)
 
 
-def _serve(host: str, port: int, threads: int, max_upload: int) -> None:
+def _serve(host: str, port: int, settings: dict[str, Any]) -> None:
     from paleo.web.server import Server
     from paleo.web.warmup import collect_seldom
 
-    server = Server(
-        host, port, threads=threads, max_upload=max_upload, when_prepared=collect_seldom
-    )
+    server = Server(host, port, when_prepared=collect_seldom, **settings)
     if not server.is_loopback:
         say(
             f"warning: {host} is not this machine alone: whoever reaches it, by this "
