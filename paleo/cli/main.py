@@ -73,6 +73,8 @@ class _Commands(click.Group):
             # A net's names may hold what the terminal's encoding cannot show.
             if hasattr(output, "reconfigure"):
                 output.reconfigure(errors="backslashreplace")
+        if odd := next((word for word in words if "\0" in word), None):
+            _stop(1, [f"{odd}: a NUL character is in no name of a file, and in no other argument"])
         try:
             if sys.stdout is None:
                 raise OSError(errno.EBADF, "standard output is closed")

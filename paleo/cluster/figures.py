@@ -195,9 +195,11 @@ class FileReader(Table):
     def __init__(self, path: Path, known: Collection[str]) -> None:
         name = os.fspath(path)
         try:
-            values = tomllib.loads(path.read_bytes().decode("utf-8-sig"))
-        except OSError as error:
-            raise HardwareError(f"{name}: {error.strerror or error}") from None
+            data = path.read_bytes()
+        except (OSError, ValueError) as error:  # ValueError: a name with a NUL
+            raise HardwareError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+        try:
+            values = tomllib.loads(data.decode("utf-8-sig"))
         except UnicodeDecodeError:
             raise HardwareError(f"{name}: not a TOML file: not text in UTF-8") from None
         except tomllib.TOMLDecodeError as error:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click.testing
 import pytest
 
+import paleo
 from paleo.cli import cli
 from paleo.views.table import FORMATS
 
@@ -91,3 +92,32 @@ def test_errors_and_their_tracebacks_can_be_seen(evil: str) -> None:
 def test_a_separator_can_be_seen(separator: str) -> None:
     _, said = printed("summary", "nin", f"--separator={separator}", status=2)
     assert "--separator: expected one character" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["summary", "a\0b.json"], ["summary", "nin", "--device=a\0.toml"],
+        ["simulate", "nin", "--network=a\0.toml"], ["simulate", "nin", "--trace=\0"],
+        ["summary", "nin", "--plot=a\0.svg"], ["convert", "nin", "-o", "a\0"],
+        ["report", "nin", "-o", "a\0.html"], ["validate", "a\0.csv"],
+        ["calibrate", "--from=a\0", "-o", "x.toml"], ["calibrate", "-o", "a\0"],
+        ["profile", "nin", "--extract_conv_dir=a\0"], ["serve", "--host=\0"],
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_nul_is_one_clear_line(words: list[str]) -> None:
+    out, said = printed(*words, status=1)
+    odd = next(word for word in words if "\0" in word).replace("\0", r"\x00")
+    assert out == ""
+    assert said == (
+        f"paleo: {odd}: a NUL character is in no name of a file, and in no other argument\n"
+    )
+
+
+def test_a_nul_in_a_path_is_said_by_the_library_too() -> None:
+    for ask in (paleo.find_device, paleo.find_network):
+        with pytest.raises(paleo.HardwareError, match=r"^a\\x00\.toml: embedded null byte$"):
+            ask("a\0.toml")
+    with pytest.raises(paleo.PaleoError, match=r"^a\\x00\.json: no such file$"):
+        paleo.load("a\0.json")
