@@ -13,9 +13,10 @@ Nets        `load`, `loads`, `net_names`; `edit` with `Edits`, and `series` of t
 Clusters    `find_device`, `device_names`, `Device`, its `Price`; `find_network`,
             `network_names`, `Network`; `COLLECTIVES`
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
-Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `timeline`; memory:
-            `footprint`, `largest_batch` (with `OPTIMIZERS`). Each takes settings, or a `Scenario`,
-            which `scenario` finds and checks: a net on a cluster under a `Plan`
+Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
+            `OPTIMIZERS`), `timeline`, as the commands of these names answer them; `footprint`,
+            `largest_batch`. Each takes settings, or a `Scenario`, which `scenario` finds and
+            checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
             `hybrid_parallel` put them together under a `Plan` and take arrays
@@ -79,6 +80,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.step.scenario import scenario as scenario
     from paleo.studies.compare import compare as compare
     from paleo.studies.datasets import DATASETS as DATASETS
+    from paleo.studies.memory import memory as memory
     from paleo.studies.metrics import metrics as metrics
     from paleo.studies.simulate import simulate as simulate
     from paleo.studies.summary import summarize as summarize
@@ -124,6 +126,7 @@ _PLACES = {
     "paleo.step.scenario": ("Scenario", "scenario"),
     "paleo.studies.compare": ("compare",),
     "paleo.studies.datasets": ("DATASETS",),
+    "paleo.studies.memory": ("memory",),
     "paleo.studies.metrics": ("metrics",),
     "paleo.studies.simulate": ("simulate",),
     "paleo.studies.summary": ("summarize",),

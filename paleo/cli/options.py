@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -14,17 +15,34 @@ from paleo.cli.printing import say, show
 from paleo.core.checks import number
 from paleo.net.load import net_names
 from paleo.step.settings import Setting, declared
-from paleo.views.table import FORMATS, Table, to_json, to_markdown, to_separated, to_text
+from paleo.views.arrange import Arrangement
+from paleo.views.table import (
+    FORMATS,
+    Table,
+    to_json,
+    to_markdown,
+    to_paragraph,
+    to_separated,
+    to_text,
+)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+#: The columns of output that is piped, where COLUMNS does not say otherwise.
+_WIDTH = 100
 _SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|", "\\t": "\t"}
 
 
 class Output:
     """How the user wants the result: `write` prints it so."""
 
-    def __init__(self, output_format: str | None, separator: str | None) -> None:
+    def __init__(
+        self,
+        output_format: str | None,
+        separator: str | None,
+        quiet: bool = False,
+        arrangement: Arrangement = Arrangement(),  # noqa: B008 (it is frozen)
+    ) -> None:
         if separator is not None:
             separator = _SEPARATORS.get(separator, separator)
             if (
@@ -41,34 +59,55 @@ class Output:
                 raise click.UsageError(f"--separator does not go with --format {output_format}")
         self.format = output_format or ("table" if separator is None else "csv")
         self.separator = separator or {"tsv": "\t", "csv": ","}.get(self.format, "")
+        self.quiet = quiet
+        self.arrangement = arrangement
+        if arrangement and self.format == "json":
+            raise click.UsageError("--columns, --wide, --sort and --top are for tables, not JSON")
 
     @property
     def for_people(self) -> bool:
         """Whether it is a table that people read."""
         return self.format in ("table", "markdown")
 
-    def write(self, tables: Sequence[Table], values: Callable[[], Any]) -> None:
-        """Print tables, or `values()` as JSON.
+    def write(
+        self,
+        tables: Sequence[Table],
+        values: Callable[[], Any],
+        answer: Callable[[], Sequence[str]] = tuple,
+    ) -> None:
+        """Print `answer()`, a paragraph of sentences, and tables; or `values()` as JSON.
 
-        The notes of tables go to standard error where the format has no place for them.
+        Programs get no sentences. The notes of tables go to standard error where the format has no
+        place for them.
         """
         if self.format == "json":
-            text = to_json(values())
-        elif self.format == "markdown":
-            text = to_markdown(tables)
+            show(to_json(values()))
+            return
+        tables = self.arrangement.applied(tables)
+        width = self.width
+        said = "" if self.quiet or not self.for_people else to_paragraph(answer(), width)
+        if self.format == "markdown":
+            text = said + to_markdown(tables)
         elif self.separator:
             text = to_separated(tables, self.separator)
             for note in dict.fromkeys(note for table in tables for note in table.notes):
                 say(f"note: {note}")
         else:
-            text = to_text(tables, terminal_width())
+            text = said + to_text(tables, width)
         show(text)
+
+    @property
+    def width(self) -> int | None:
+        """The columns that tables may take; None for as many as a wide one needs in a pipe."""
+        columns = terminal_width()
+        return columns or (None if self.arrangement.wide else _WIDTH)
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal, None if the output is no terminal."""
+    """Return the columns of the terminal, or that COLUMNS says there are; else None."""
     if not sys.stdout.isatty():
-        return None
+        columns = os.environ.get("COLUMNS", "")
+        return int(columns) if columns.isdecimal() and int(columns) > 0 else None
     import shutil  # here, because it takes as long to import as a simulation
 
     return shutil.get_terminal_size().columns
@@ -126,10 +165,38 @@ def output_options(function: _F) -> _F:
         help="Print separated values, with this between them: a character, or tab, comma, "
         "semicolon, space, pipe.",
     )
+    @click.option("--quiet", "-q", is_flag=True, help="Leave out the sentences before the table.")
+    @click.option(
+        "--columns",
+        "only_columns",
+        type=Names(()),
+        default="",
+        metavar="NAME,...",
+        help="Show these columns of the table, by their names in --format=csv, or in short.",
+    )
+    @click.option("--wide", is_flag=True, help="Show all columns.")
+    @click.option(
+        "--sort",
+        default="",
+        metavar="COLUMN",
+        help="Put the rows in the order of a column: the best first, else the largest. A - before "
+        "its name turns that round.",
+    )
+    @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show so many rows.")
     @message_options
     @functools.wraps(function)
-    def command(output_format: str | None, separator: str | None, **kwargs: Any) -> Any:
-        return function(output=Output(output_format, separator), **kwargs)
+    def command(
+        output_format: str | None,
+        separator: str | None,
+        quiet: bool,
+        only_columns: list[str],
+        wide: bool,
+        sort: str,
+        top: int | None,
+        **kwargs: Any,
+    ) -> Any:
+        arrangement = Arrangement(tuple(only_columns), wide, sort, top)
+        return function(output=Output(output_format, separator, quiet, arrangement), **kwargs)
 
     return command  # type: ignore[return-value]
 

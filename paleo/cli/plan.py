@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paleo.cli.options import is_verbose, say_no_effect, verbose
@@ -33,16 +34,33 @@ def say_what_is_used(nets: Sequence[str], settings: Mapping[str, Any] | None = N
         verbose(f"net {net}: {net_source(net)}")
     if settings is None:
         return
-    model = find_cost_model(settings["cost_model"])
+    several = {name: _each(settings[name]) for name in _USED if name in settings}
+    said: dict[str, None] = {}
+    for values in itertools.product(*several.values()):
+        said |= dict.fromkeys(_figures(**dict(zip(several, values, strict=True))))
+    for line in said:
+        verbose(line)
+
+
+#: The settings that decide which figures count.
+_USED = ("cost_model", "dtype", "device", "network")
+
+
+def _each(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _figures(cost_model: str, dtype: str, device: Any, network: Any = None) -> Iterator[str]:
+    """Yield a line for each figure of the hardware that a cost model reckons with."""
+    model = find_cost_model(cost_model)
     whose = "the 2017 model's" if model.uses_2017_figures else "the data sheet's"
-    if settings["device"] is not None:
-        device = find_device(settings["device"])
-        for name, value, unit in model.rates(device, find_precision(settings["dtype"]).computing):
-            verbose(f"{device.name}: {name} {value:g} {unit}, {whose}")
-    if "network" in settings:
-        network = find_network(settings["network"])
-        bandwidth = link_bandwidth(network, model)
-        verbose(f"{network.name}: bandwidth {bandwidth:g} bytes/s, {whose}")
+    if device is not None:
+        found = find_device(device)
+        for name, value, unit in model.rates(found, find_precision(dtype).computing):
+            yield f"{found.name}: {name} {value:g} {unit}, {whose}"
+    if network is not None:
+        link = find_network(network)
+        yield f"{link.name}: bandwidth {link_bandwidth(link, model):g} bytes/s, {whose}"
 
 
 #: The options that one kind of parallelism alone looks at.

@@ -68,28 +68,29 @@ class Plot:
         values: Callable[[], Any],
         charts: Callable[[Any], Sequence[Chart]],
         figure: Callable[[Sequence[Chart]], Any] | None = None,
+        answer: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """Print tables, or `values()` as JSON, and draw what `charts` finds.
+        """Print `answer()` and tables, or `values()` as JSON, and draw what `charts` finds.
 
         It is called with the module paleo.views.charts.results. Drawing comes first, so that
         nothing is printed where it cannot be. `figure` makes the picture of the charts, if
         `paleo.views.plots.draw` is not to.
         """
         if self.target is None:
-            output.write(tables, values)
+            output.write(tables, values, answer)
             return
         from paleo.views.charts import results
 
         if self.target == _TEXT:
             drawn = _as_text(charts(results))
-            output.write(tables, values)
+            output.write(tables, values, answer)
             is_markdown = output.format == "markdown"
             show(f"\n```text\n{drawn}```\n" if is_markdown else f"\n{drawn}")
             return
         from paleo.views.plots import draw, image
 
         picture = image((figure or draw)(charts(results)), self.format)
-        output.write(tables, values)
+        output.write(tables, values, answer)
         write_file(self.target, picture)
 
 

@@ -7,6 +7,7 @@ which are taken where the cost model has them.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from paleo.core.attributes import Ends, at_ends
@@ -14,6 +15,8 @@ from paleo.core.frozen import dataclass
 from paleo.core.operations import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
 from paleo.core.quantity import Quantity
 
+#: The digits of a number of which no error band is known, and the fewest of one that has a band.
+MOST_DIGITS, LEAST_DIGITS = 4, 2
 #: The kind of a whole net's pass or step.
 NET = "net"
 
@@ -48,6 +51,15 @@ class Band:
     def ends(self) -> Ends[float]:
         """The factors at both ends; None for an end that is not known."""
         return self.low or None, self.high if self.high < float("inf") else None
+
+    @property
+    def digits(self) -> int:
+        """How many significant digits it supports: the first that it moves, and the next."""
+        low, high = self.ends
+        width = ((high or math.inf) - (low or 0.0)) / 2
+        if not 0 < width < 1:
+            return LEAST_DIGITS
+        return max(LEAST_DIGITS, min(MOST_DIGITS, 1 + math.ceil(-math.log10(width))))
 
     def around(self, seconds: Quantity) -> Ends[Quantity]:
         """Return the least and the most that so many seconds are in truth."""

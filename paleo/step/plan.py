@@ -16,7 +16,7 @@ from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, is_array, largest
 from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
-from paleo.costs.error_bands import Band
+from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
@@ -110,6 +110,11 @@ class Plan:
     def band(self) -> Band | None:
         """How far the truth may be from times of computation; None where that is not known."""
         return net_band(self.cost_model, self.target, not (self.fuse or self.use_pipeline))
+
+    @property
+    def digits(self) -> int:
+        """How many significant digits of a time the band supports."""
+        return self.band.digits if self.band else MOST_DIGITS
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -5,14 +5,18 @@ Each has `to_dict`, the keys of the JSON output, with the unit in the key.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
 from paleo.core.attributes import attributes
+from paleo.core.errors import PaleoError
 from paleo.core.frozen import dataclass
 from paleo.costs.error_bands import Band
+from paleo.step.memory import Fit, fit
+from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.plan import HOW, SHARES, Plan
 from paleo.step.scenario import Scenario
@@ -115,6 +119,28 @@ class Run(Predicted):
     def worth(self) -> Recommendation:
         """How many workers, and which batch, are worth it."""
         return self.find_worth()
+
+    def fit(self, row: Step) -> Fit | None:
+        """Return the memory of one worker in training, None where it is not known.
+
+        It is not where layers are split, nor of nets that only the conventions of a cost model can
+        take.
+        """
+        net = self.scenario.net
+        if PARALLELISMS[self.parallel].splits and net.splits:
+            return None
+        with contextlib.suppress(PaleoError):
+            return fit(net, row.worker_batch_size, device=self.plan.device, dtype=self.dtype)
+        return None
+
+    def time_by_type(self, row: Step) -> dict[str, float]:
+        """Return the seconds of both passes of one worker by type of layer, the most first."""
+        spent: dict[str, float] = {}
+        for passed in self.plan.passes(self.scenario.graph(row.worker_batch_size)):
+            for layer in passed.layers:
+                kind = layer.node.layer.type_name
+                spent[kind] = spent.get(kind, 0.0) + float(layer.seconds)
+        return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
     @property
     def largest(self) -> Step | None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -25,8 +26,10 @@ from paleo.step.settings import (
     BATCH_SIZE,
     SCALING,
     SCHEMES,
+    VARIED,
     WORKERS,
     ClusterSettings,
+    GridSettings,
     Setting,
     check_names,
     checked_number,
@@ -44,25 +47,27 @@ PARALLEL = Setting(
 )
 
 
+HYBRID_WORKERS = Setting(
+    default=1,
+    check=checked_number("hybrid_workers"),
+    help="Number of workers, with --parallel=hybrid.",
+    is_number=True,
+)
+
+
 class StepSettings(ClusterSettings, total=False):
     """How a step is divided among devices. `importing` is for files of other frameworks."""
 
     batch_size: Annotated[int, BATCH_SIZE]
-    hybrid_workers: Annotated[
-        int,
-        Setting(
-            default=1,
-            check=checked_number("hybrid_workers"),
-            help="Number of workers, with --parallel=hybrid.",
-            is_number=True,
-        ),
-    ]
+    hybrid_workers: Annotated[int, HYBRID_WORKERS]
     importing: ImportOptions | None
 
 
-class SimulateSettings(StepSettings, total=False):
+class SimulateSettings(GridSettings, total=False):
     """Of steps at many worker counts: those of `paleo.simulate`, all of a `Scenario`."""
 
+    hybrid_workers: Annotated[int, HYBRID_WORKERS]
+    importing: ImportOptions | None
     workers: Annotated[int | Sequence[int], WORKERS]
     scaling: Annotated[str | Sequence[str], SCALING]
     schemes: Annotated[str | Sequence[str] | None, SCHEMES]
@@ -141,24 +146,34 @@ def asked(
     found = []
     for net, spec in zip(many or [None], specs or [None], strict=True):
         if isinstance(net, Scenario):
-            values, plan = _planned(kind, {**net.settings, **given}, mistakes, arrays)
+            values, plans = _planned(kind, {**net.settings, **given}, mistakes, arrays)
         else:
-            values, plan = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
-        if spec and plan:
-            parts = (values[field.name] for field in fields(Scenario)[2:])
+            values, plans = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
+        for varied, plan in plans if spec else ():
+            assert spec
+            parts = (varied[field.name] for field in fields(Scenario)[2:])
             found.append(Scenario(spec, plan, *parts))
     return found, values
 
 
 def _planned(
     kind: type, given: Mapping[str, Any], mistakes: Mistakes, arrays: bool
-) -> tuple[dict[str, Any], Plan | None]:
-    """Return what settings stand for, and their plan if nothing is wrong with any."""
+) -> tuple[dict[str, Any], list[tuple[dict[str, Any], Plan]]]:
+    """Return what settings stand for; and if nothing is wrong with any, every combination.
+
+    Of those, settings that may be several have one value each, and each has its plan.
+    """
     here = Mistakes()
     values = found_settings(kind, given, here, arrays=arrays, base=SimulateSettings)
-    plan = None if here else plan_of(values, here)
+    plans = []
+    if not here:
+        every = (values[name] for name in VARIED)
+        several = (value if isinstance(value, tuple) else (value,) for value in every)
+        for combination in itertools.product(*several):
+            varied = values | dict(zip(VARIED, combination, strict=True))
+            plans.append((varied, plan_of(varied, here)))
     mistakes.check(here.raise_as, PaleoError)
-    return values, plan
+    return values, [(varied, plan) for varied, plan in plans if plan]
 
 
 def _net_of(net: ScenarioLike, importing: ImportOptions | None) -> NetSpec:
@@ -172,5 +187,7 @@ def scenario(net: ScenarioLike, **settings: Unpack[SimulateSettings]) -> Scenari
     """
     mistakes = Mistakes()
     found, _ = asked(net, SimulateSettings, settings, mistakes)
+    if len(found) > 1:
+        mistakes.add("a scenario has one value of each setting: here are several of one")
     mistakes.raise_as(PaleoError)
     return found[0]

@@ -236,13 +236,15 @@ ONE_SCALING = replace(
 SCHEMES = Setting(
     default=None,
     check=lambda value: (
-        COLLECTIVES.built_in if value is None else several("schemes", name_in(COLLECTIVES))(value)
+        COLLECTIVES.built_in
+        if value in (None, "all", ["all"])
+        else several("schemes", name_in(COLLECTIVES))(value)
     ),
-    help="Communication schemes to compare. " + described(COLLECTIVES),
+    help="Communication schemes to compare, or all: each has a column. " + described(COLLECTIVES),
     options=("--scheme",),
     choices=lambda: COLLECTIVES,
     metavar="NAME,...",
-    shown_default="all",
+    shown_default="the best of all",
 )
 
 
@@ -269,7 +271,7 @@ def found_setting(setting: Setting, value: Any, arrays: bool = False) -> Any:
     )
 
 
-def _listing(name: str, setting: Setting, single: Any, text: str = "") -> Setting:
+def listing(name: str, setting: Setting, single: Any, text: str = "") -> Setting:
     """Return a setting of which there may be several values, each of a type `single`."""
     one = functools.partial(found_setting, replace(setting, name=name))
     return replace(
@@ -416,47 +418,73 @@ class TimedSettings(MaybeDeviceSettings, EstimateSettings, total=False):
     """Of the layers of a net, with their times if there is a device."""
 
 
+_DEVICES = listing(
+    "device",
+    DEVICE,
+    str | os.PathLike | Device,
+    "Devices: names of `paleo devices`, or TOML files of your own.",
+)
+_COST_MODELS = listing(
+    "cost_model",
+    COST_MODEL,
+    str | CostModel,
+    f"Cost models: {', '.join(COST_MODELS)}. " + described(COST_MODELS),
+)
+_DTYPES = listing("dtype", DTYPE, str, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}")
+
+
+class GridSettings(KernelSettings, ConvolutionSettings, total=False):
+    """What nets run on, and how that is priced: every combination, where there are several.
+
+    `VARIED` are those that may be several.
+    """
+
+    device: Annotated[DeviceLike | Sequence[DeviceLike], _DEVICES]
+    network: Annotated[
+        NetworkLike | Sequence[NetworkLike],
+        listing(
+            "network",
+            NETWORK,
+            str | os.PathLike | Network,
+            "Networks: names of `paleo networks`, or TOML files of your own.",
+        ),
+    ]
+    batch_size: Annotated[int | Sequence[int], listing("batch_size", BATCH_SIZE, int | float)]
+    cost_model: Annotated[str | CostModel | Sequence[str | CostModel], _COST_MODELS]
+    dtype: Annotated[str | Sequence[str], _DTYPES]
+    ppp_comp: Annotated[Quantity, PPP_COMP]
+    ppp_comm: Annotated[Quantity, PPP_COMM]
+
+
+#: The settings of which every combination is asked, in the order in which they vary.
+VARIED = ("device", "network", "dtype", "cost_model", "batch_size")
+
+
 class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
     """Of a training step on one device under one or several choices of settings."""
 
-    device: Annotated[
-        DeviceLike | Sequence[DeviceLike],
-        _listing(
-            "device",
-            DEVICE,
-            str | os.PathLike | Device,
-            "Devices: names of `paleo devices`, or TOML files of your own.",
-        ),
-    ]
+    device: Annotated[DeviceLike | Sequence[DeviceLike], _DEVICES]
     batch_size: Annotated[
         int | Sequence[int] | None,
-        _listing(
+        listing(
             "batch_size",
             replace(NET_BATCH_SIZE, shown_default="the first net's own"),
             int | float | None,
         ),
     ]
-    cost_model: Annotated[
-        str | CostModel | Sequence[str | CostModel],
-        _listing(
-            "cost_model", COST_MODEL, str | CostModel, f"Cost models: {', '.join(COST_MODELS)}."
-        ),
-    ]
+    cost_model: Annotated[str | CostModel | Sequence[str | CostModel], _COST_MODELS]
     ppp_comp: Annotated[
         float | Sequence[float],
-        _listing(
+        listing(
             "ppp_comp",
             PPP_COMP,
             int | float,
             "Shares of the device's peak that are reached, above 0, up to 1.",
         ),
     ]
-    dtype: Annotated[
-        str | Sequence[str],
-        _listing("dtype", DTYPE, str, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}"),
-    ]
+    dtype: Annotated[str | Sequence[str], _DTYPES]
     conv_library: Annotated[
-        str | Sequence[str | None] | None, _listing("conv_library", CONV_LIBRARY, str | None)
+        str | Sequence[str | None] | None, listing("conv_library", CONV_LIBRARY, str | None)
     ]
     importing: ImportOptions | None
 

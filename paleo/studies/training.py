@@ -18,7 +18,8 @@ from paleo.studies.datasets import DATASETS, Schedule
 _CURRENCY = "USD"
 #: More money for an hour means nothing.
 _MOST = 1e12
-_HOUR = 3600
+#: Seconds.
+HOUR = 3600
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Training:
         """What the devices cost all the while, in the currency of the price."""
         if self.price is None:
             return None
-        return times(self.seconds, self.price.amount * self.step.workers / _HOUR)
+        return times(self.seconds, self.price.amount * self.step.workers / HOUR)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""

@@ -20,8 +20,10 @@ from paleo.core.texts import to_cell
 from paleo.core.units import Scale, scale_for
 
 #: The scales of dimensions that have but one: of what has no unit, and of ratios.
-_FIXED = {"": Scale(1.0, ""), "percent": Scale(0.01, "%")}
+_FIXED = {"": Scale(1.0, ""), "percent": Scale(0.01, "%"), "share": Scale(0.01, "%")}
 _NUMBER = (int, float)
+#: A unit suits a total that is ten of it or more; a unit suits a typical number from a tenth on.
+_PLACES_OF_TOTAL = 100
 
 #: The ways to print a result.
 FORMATS = ("table", "tsv", "csv", "markdown", "json")
@@ -33,12 +35,14 @@ class Column:
 
     `dimension`, one of paleo.core.units such as "s" or "bytes", is for numbers that are shown in
     a unit which the columns of this dimension share, so that they compare; "percent" for
-    ratios. A column without a title is for programs alone, one `for_people` for them alone.
+    ratios, "share" for those of a whole, to a tenth of a percent. A column without a title is for
+    programs alone, one `for_people` for them alone.
     Line breaks in the title are kept where the table is text. Numbers align at the right; so
     do the texts of a column that is to be `right`, such as figures with marks. Numbers of a
     column have as many decimals as the typical one needs, unless each is to have so many
-    significant `digits`, where the rows are of several quantities. In an upright table, columns
-    of one `group` stand under its name.
+    significant `digits`, where the rows are of several quantities or have an error band. In an
+    upright table, columns of one `group` stand under its name. A `wide` column is for whoever asks
+    for all; where rows are put in order, the least of some values is best.
     """
 
     key: str
@@ -48,6 +52,8 @@ class Column:
     right: bool = False
     digits: int = 0
     group: str = ""
+    wide: bool = False
+    least_is_best: bool = False
 
 
 def plain(*keys: str) -> tuple[Column, ...]:
@@ -77,14 +83,17 @@ class Table:
     upright: bool = False
 
 
-def in_unit(value: Any, unit: str) -> str:
+def in_unit(value: Any, unit: str, digits: int = 4) -> str:
     """Return a number of an SI unit for people, in the multiple that suits it."""
     try:
         scale = scale_for([[value]], unit)
     except KeyError:  # a count, a share, or what stands in no table
         text = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
         return f"{text} {unit}".rstrip()
-    return f"{value / scale.factor:.4g} {scale.unit}"
+    number = value / scale.factor
+    # Of three digits the last is seen even if it is a 0.
+    text = f"{number:#.{digits}g}".rstrip(".") if digits < 4 else f"{number:.{digits}g}"
+    return f"{text} {scale.unit}"
 
 
 def to_json(value: Any) -> str:
@@ -161,6 +170,20 @@ def _markdown_row(cells: Iterable[str]) -> str:
 
 def _escaped(text: str) -> str:
     return re.sub(r"([\\`*\[\]|<])", r"\\\1", printable(text))
+
+
+def to_paragraph(sentences: Sequence[str], width: int | None = None) -> str:
+    """Return sentences as a paragraph, with an empty line below it; "" for none."""
+    if not sentences:
+        return ""
+    import textwrap
+
+    text = printable(" ".join(sentences))
+    if width:
+        # A number stays with its unit.
+        kept = re.sub(r"(?<=\d) (?=%|[A-Za-z/]{1,6}\b)", "\xa0", text)
+        text = textwrap.fill(kept, width, break_on_hyphens=False).replace("\xa0", " ")
+    return f"{text}\n\n"
 
 
 def to_text(tables: Iterable[Table], width: int | None = None) -> str:
@@ -334,6 +357,8 @@ class _Shown:
         return [text + ("*" if i in self.marked else " ") for i, text in enumerate(texts)]
 
     def _decimals(self, factor: float, least: bool) -> int:
+        if self.column.dimension == "share":
+            return 1
         scaled = (size / factor for size in self.sizes)
         if all(abs(number - round(number)) < 1e-9 * number for number in scaled):
             return 0
@@ -346,17 +371,25 @@ def _sizes(values: Iterable[Any]) -> list[float]:
 
 
 def _grid(table: Table) -> _Grid:
-    shown = [_Shown(table, column) for column in table.columns if column.title]
+    shown = [_Shown(table, column) for column in table.columns if column.title and not column.wide]
     return _upright(shown) if table.upright else _in_columns(shown)
 
 
 def _in_columns(shown: Sequence[_Shown]) -> _Grid:
-    """Return a table in which columns of one dimension share their unit."""
+    """Return a table in which columns of one dimension share their unit.
+
+    It suits their totals, where there are any: of the smallest rows nobody asks how much they are.
+    """
     alike: dict[str, list[_Shown]] = {}
     for each in shown:
         alike.setdefault(each.column.dimension, []).append(each)
     scales = {
-        dimension: _scale(dimension, (each.median for each in own if each.sizes))
+        dimension: _scale(
+            dimension,
+            [max(totals) / _PLACES_OF_TOTAL]
+            if (totals := [size for each in own for size in _sizes(each.below)])
+            else (each.median for each in own if each.sizes),
+        )
         for dimension, own in alike.items()
     }
     own_scales = [scales[each.column.dimension] for each in shown]
@@ -409,9 +442,9 @@ def _column_texts(values: Iterable[Any], factor: float, decimals: int, digits: i
     def scaled(number: float) -> str:
         if digits:
             places = digits - 1 - math.floor(math.log10(abs(number)))
-            return f"{number:,.{max(0, places)}f}"
+            return f"{round(number, places):,.{max(0, places)}f}"
         text = format(number, form)
-        return text if text.strip("-0.") else f"{number:.1g}"
+        return text if text.strip("-0.,") else f"<{10.0**-decimals:g}"
 
     def show(value: Any) -> str:
         if isinstance(value, str):

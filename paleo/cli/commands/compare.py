@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
 from paleo.studies.compare.comparison import CompareSettings
+from paleo.views.answers.comparison import comparison_answer
 from paleo.views.tables.comparison import comparison_tables
 
 
@@ -55,12 +55,15 @@ def command(
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)
     found = compare(edits.beside(), **settings)
-    say_what_is_used(nets)
-    several = ("device", "cost_model", "dtype")
-    for values in itertools.product(*(settings[name] for name in several)):
-        say_what_is_used((), dict(zip(several, values, strict=True)))
+    say_what_is_used(nets, settings)
     found = found.only_changed() if changed else found
     tables = comparison_tables(
         found, only_totals=settings["totals"], with_totals=not output.separator
     )
-    plot.write(output, tables, found.to_dict, lambda charts: charts.of_comparison(found))
+    plot.write(
+        output,
+        tables,
+        found.to_dict,
+        lambda charts: charts.of_comparison(found),
+        answer=lambda: comparison_answer(found),
+    )

@@ -13,8 +13,12 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import SHARES
 from paleo.step.settings import declared
 from paleo.studies.metrics import PARALLELISMS, MetricsSettings, metrics
+from paleo.views.answers.metrics import INFERENCE, TRAINING, metrics_answer
 from paleo.views.tables.metrics import metrics_table
+from paleo.views.tables.ranking import ranking_table
 
+#: So many stand beside each other, if nobody asks for an order.
+_BESIDE = 2
 _SETTINGS = declared(MetricsSettings)
 
 
@@ -25,9 +29,11 @@ _SETTINGS = declared(MetricsSettings)
 @setting_options(MetricsSettings, "hybrid_workers", *SHARES, *PRICING, *SCHEDULE)
 @setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", "optimizer", "price")
 @setting_option(_SETTINGS["power"], type=str)
+@click.option("--inference", is_flag=True, help="Show inference alone, on one device.")
 @result_options
 def command(
     nets: tuple[str, ...],
+    inference: bool,
     edits: NetEdits,
     output: Output,
     plot: Plot,
@@ -52,9 +58,12 @@ def command(
     found = metrics(edits.applied(), **settings)
     say_what_is_used(nets, settings)
     say_what_has_no_effect(settings["parallel"])
+    # More do not stand beside each other on a screen.
+    purpose = INFERENCE if inference else TRAINING if len(found) > _BESIDE else None
     plot.write(
         output,
-        [metrics_table(found)],
+        [ranking_table(found, purpose) if purpose else metrics_table(found)],
         lambda: {"metrics": [each.to_dict() for each in found]},
         lambda charts: charts.of_metrics(found),
+        answer=lambda: metrics_answer(found, purpose),
     )

@@ -16,7 +16,8 @@ from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
 from paleo.step.settings import declared
 from paleo.studies.simulate import simulate
-from paleo.views.tables.simulation import simulation_table
+from paleo.views.answers.simulation import simulation_answer
+from paleo.views.tables.simulation import simulation_tables
 
 
 @click.command("simulate", short_help="Time of training steps, by number of workers.")
@@ -61,5 +62,11 @@ def command(
     say_what_has_no_effect(settings["parallel"])
     if trace.write(result.runs[0]):
         return
-    tables = [simulation_table(run) for run in result.runs]
-    plot.write(output, tables, result.to_dict, lambda charts: charts.of_simulation(result))
+    several = settings["schemes"] is not None and len(settings["schemes"]) != 1
+    plot.write(
+        output,
+        simulation_tables(result, all_schemes=several),
+        result.to_dict,
+        lambda charts: charts.of_simulation(result),
+        answer=lambda: simulation_answer(result),
+    )

@@ -15,7 +15,8 @@ from paleo.core.errors import results_of
 from paleo.step.plan import RATED
 from paleo.step.settings import EstimateSettings, SummarySettings, declared
 from paleo.studies.summary import summarize
-from paleo.views.tables.summary import explanation_table, summary_table
+from paleo.views.answers.summary import explanation_answer, summary_answer
+from paleo.views.tables.summary import explanation_table, summary_tables
 
 
 @click.command("summary", short_help="Layers of nets: shapes, parameters, FLOPs, bytes.")
@@ -29,10 +30,21 @@ from paleo.views.tables.summary import explanation_table, summary_table
     help="Show instead why this layer takes what it takes, operation by operation: a name, a "
     "block, or a pattern such as 'conv*'. Needs --device. May be repeated.",
 )
+@click.option(
+    "--depth",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Show blocks down to this depth instead of layers: sums, and shares of the net.",
+)
+@click.option(
+    "--by", type=click.Choice(["type"]), help="Show sums over the layers of each type instead."
+)
 @result_options
 def command(
     nets: tuple[str, ...],
     explain: tuple[str, ...],
+    depth: int | None,
+    by: str | None,
     edits: NetEdits,
     output: Output,
     plot: Plot,
@@ -50,7 +62,8 @@ def command(
       paleo summary nets/nin.json vgg16 --batch_size=1 --format=csv
       paleo summary resnet50 --device=K40 --ppp_comp=0.62
       paleo summary alex_v2 --device=K40 --explain=conv1 --explain='fc*'
-      paleo summary vgg16 --dtype=mixed_fp16
+      paleo summary inception_v3 --device=T4 --depth=1 --sort=time --top=5
+      paleo summary vgg16 --dtype=mixed_fp16 --by=type
       paleo summary vgg16 --device=K80 --plot=layers.png
       paleo summary deploy.prototxt model.onnx
       paleo summary nin_227 --set="conv8.filter[3]=1536" --remove=pool3
@@ -58,17 +71,20 @@ def command(
     """  # noqa: D301 (click takes the control character, not the escape)
     if explain and settings["device"] is None:
         raise click.UsageError("--explain needs --device")
+    given = {"--explain": explain, "--depth": depth, "--by": by}
+    if len(chosen := [option for option, value in given.items() if value]) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} do not go together")
     edited = edits.applied()
     if settings["device"] is None:
         say_no_effect("--device", *declared(EstimateSettings))
     summaries = results_of(functools.partial(summarize, explain=explain, **settings), edited)
     say_what_is_used(nets, settings)
-    tables = [summary_table(summary) for summary in summaries]
-    if explain:
-        tables = [explanation_table(each, layer) for each in summaries for layer in each.explained]
+    explained = [(each, layer) for each in summaries for layer in each.explained]
+    tables = [explanation_table(*each) for each in explained]
     plot.write(
         output,
-        tables,
+        tables if explain else summary_tables(summaries, depth=depth, types=by is not None),
         lambda: {"nets": [summary.to_dict() for summary in summaries]},
         lambda charts: charts.of_summaries(summaries),
+        answer=lambda: explanation_answer(explained) if explain else summary_answer(summaries),
     )

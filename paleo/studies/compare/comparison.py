@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Unpack
 
-from paleo.core.attributes import attributes
+from paleo.core.attributes import Ends, at_ends, attributes, with_ends
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
@@ -128,6 +128,21 @@ class Variant:
     total: Figures
     notes: tuple[str, ...]
 
+    @property
+    def time_ends(self) -> Ends[float]:
+        """The seconds of a step at both ends of their error band."""
+        band = self.settings.plan.band
+        return at_ends(band.ends, lambda end: end * self.total.time) if band else (None, None)
+
+    def totals(self, prefix: str = "") -> dict[str, Any]:
+        """Return the totals under the keys of the JSON output, times with their error band."""
+        values = {f"{prefix}{key}": value for key, value in self.total.to_dict().items()}
+        times = [f"{prefix}{name}_s" for name in ("forward", "backward", "update", "time")]
+        if (band := self.settings.plan.band) is None:
+            return values
+        ends = at_ends(band.ends, lambda end: {key: end * values[key] for key in times})
+        return with_ends(values, ends, times=times)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output, but for the layers."""
         return {"net": self.net, "settings": self.settings.to_dict()}
@@ -175,7 +190,7 @@ _NOTHING = Figures(0, 0, 0, 0.0, 0.0, 0)
 
 @dataclass(frozen=True)
 class Difference:
-    """Another variant against the reference, of which it knows the totals.
+    """Another variant against the reference.
 
     `layers` are those of both, in the other's order; empty where totals alone were asked for.
     """
@@ -183,17 +198,17 @@ class Difference:
     other: Variant
     change: Change
     layers: tuple[ComparedLayer, ...]
-    reference_total: Figures
+    reference: Variant
 
     def factors(self) -> dict[str, float | None]:
         """Return the factors of the totals, as `Figures.factors` does."""
-        return self.other.total.factors(self.reference_total)
+        return self.other.total.factors(self.reference.total)
 
     def total(self) -> dict[str, Any]:
         """Return the totals under the keys of the JSON output."""
         return {
-            **self.other.total.to_dict(),
-            **{f"reference_{key}": value for key, value in self.reference_total.to_dict().items()},
+            **self.other.totals(),
+            **self.reference.totals("reference_"),
             **self.factors(),
         }
 
@@ -231,7 +246,7 @@ class Comparison:
         return {
             "reference": {
                 **reference.to_dict(),
-                "total": reference.total.to_dict(),
+                "total": reference.totals(),
                 "notes": list(reference.notes),
             },
             "comparisons": [difference.to_dict() for difference in self.differences],
@@ -368,7 +383,7 @@ def _difference(reference: Variant, other: Variant, change: Change, totals: bool
     kind_of = {name: kind for kind in kinds for name in getattr(change, kind)}
     pairs = [] if totals else _paired(reference.layers, other.layers)
     layers = tuple(ComparedLayer(name, kind_of.get(name, ""), old, new) for name, old, new in pairs)
-    return Difference(other, change, layers, reference.total)
+    return Difference(other, change, layers, reference)
 
 
 def _paired(

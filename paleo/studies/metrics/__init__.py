@@ -12,11 +12,11 @@ from typing import Annotated, Any, Unpack
 
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
-from paleo.core.tensor import find_precision
 from paleo.core.units import parse
+from paleo.net.importers import ImportOptions
 from paleo.step.parallelism import PARALLELISMS as _KINDS
-from paleo.step.scenario import PARALLEL, ScenarioLike, StepSettings, asked
-from paleo.step.settings import WORKERS, ExchangeSettings, Setting, choice
+from paleo.step.scenario import HYBRID_WORKERS, PARALLEL, ScenarioLike, asked
+from paleo.step.settings import WORKERS, ExchangeSettings, GridSettings, Setting, choice
 from paleo.studies.metrics.cases import Case
 from paleo.studies.metrics.values import Metrics, Storage
 from paleo.studies.simulate import runs_of
@@ -30,9 +30,11 @@ PARALLELISMS = tuple(name for name, kind in _KINDS.items() if kind.trains)
 _MOST = 1e12
 
 
-class MetricsSettings(StepSettings, TrainingSettings, ExchangeSettings, total=False):
+class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=False):
     """Of what running and training nets takes."""
 
+    hybrid_workers: Annotated[int, HYBRID_WORKERS]
+    importing: ImportOptions | None
     workers: Annotated[int | Sequence[int], WORKERS.with_default(1)]
     parallel: Annotated[
         str,
@@ -105,11 +107,10 @@ def metrics(
     runs = [run for each in scenarios for run in runs_of(each, mistakes)]
     mistakes.raise_as(PaleoError)
     assert schedule is not None
-    weight_bits = found["weight_bits"] or 8 * find_precision(found["dtype"]).parameter_size
     case = Case(
         scheme=found["scheme"],
         schedule=schedule,
-        storage=Storage(weight_bits, found["index_bits"], found["sparsity"]),
+        storage={name: found[name] for name in ("weight_bits", "index_bits", "sparsity")},
         optimizer=found["optimizer"],
         own_price=found["price"],
         own_power=found["power"],

@@ -12,6 +12,7 @@ from paleo.core.errors import PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Pass, total_work
 from paleo.core.quantity import Quantity, has_arrays, total
+from paleo.core.tensor import find_precision
 from paleo.costs import CostModel
 from paleo.net.graph import Graph
 from paleo.step.memory import Footprint, footprints, largest_batch
@@ -60,7 +61,7 @@ class Case:
 
     scheme: str | None
     schedule: Schedule
-    storage: Storage
+    storage: Mapping[str, Any]
     optimizer: str
     own_price: Price | None
     own_power: float | None
@@ -76,6 +77,8 @@ class Case:
         power = self.own_power or (float(known_power.value) if known_power else None)
         price = self.own_price or device.newest_price
         apart = PARALLELISMS[run.parallel].splits and bool(net.splits)
+        own_bits = self.storage["weight_bits"] or 8 * find_precision(plan.dtype).parameter_size
+        storage = Storage(**{**self.storage, "weight_bits": own_bits})
         steps = list(self._steps(run))
         batches = sorted({step.worker_batch_size for step in steps})
         memories = self._memories(scenario, batches, apart)
@@ -93,7 +96,7 @@ class Case:
                 inference_flops_per_sample=inference_flops,
                 training_flops_per_sample=training_flops,
                 params=one.num_params,
-                storage=self.storage,
+                storage=storage,
                 inference=inference[own],
                 balance_workers=run.worth.balance.get(step.scheme) if step.scheme else None,
                 schedule=self.schedule,
@@ -150,8 +153,8 @@ class Case:
             notes.append(f"no energy: the file of {device.name} has no power")
         elif self.own_power is None:
             notes.append(
-                f"energy is an upper bound: every device takes the {power:g} W of its board all "
-                "the time"
+                "energy is an upper bound: a device is taken to need the full power of its board "
+                "all the time"
             )
         if price and self.own_price is None:
             what = f", {price.what}" if price.what else ""

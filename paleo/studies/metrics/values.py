@@ -18,15 +18,16 @@ from paleo.step.plan import HOW
 from paleo.step.results import Predicted
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule
-from paleo.studies.training import Training, times
+from paleo.studies.training import HOUR, Training, times
 
 #: The keys of what follows from a time, and of what is the less the longer that is.
-_TIMES = (
+TIMES = (
     *("inference_s", "step_s", "compute_s", "training_time_s", "training_cost"),
+    *("inference_cost_per_million", "training_cost_per_million"),
     *(f"{name}_j" for name in ("inference_energy_per_sample", "training_energy")),
     "training_energy_per_sample_j",
 )
-_RATES = ("inference_throughput_per_s", "training_throughput_per_s")
+RATES = ("inference_throughput_per_s", "training_throughput_per_s")
 
 #: No weight, and no index of one, has more bits.
 _MOST_BITS = 64
@@ -139,6 +140,22 @@ class Metrics(Predicted):
         """The whole training."""
         return Training(self.step, self.schedule, self.price)
 
+    def cost_per_million(self, per_second: float | None, devices: int = 1) -> float | None:
+        """Return what a million samples cost at so many a second, in the currency of the price."""
+        if not per_second or self.price is None:
+            return None
+        return 1e6 / per_second / HOUR * self.price.amount * devices
+
+    @property
+    def inference_cost_per_million(self) -> float | None:
+        """What a million samples cost in inference, in the currency of the price."""
+        return self.cost_per_million(self.inference_throughput)
+
+    @property
+    def training_cost_per_million(self) -> float | None:
+        """What it costs to train with a million samples, in the currency of the price."""
+        return self.cost_per_million(self.step.throughput, self.workers)
+
     @property
     def num_steps(self) -> float | None:
         """Steps of the whole training, of which the last may be part of one."""
@@ -198,7 +215,7 @@ class Metrics(Predicted):
         if not self.plan.band:
             return values
         ends = at_ends(self.ends, Metrics._values)
-        return with_ends(values, ends, times=_TIMES, rates=_RATES)
+        return with_ends(values, ends, times=TIMES, rates=RATES)
 
     def _values(self) -> dict[str, Any]:
         price, memory = self.price, self.training_memory
@@ -234,6 +251,7 @@ class Metrics(Predicted):
             "price_provider": price and (price.provider or None),
             "price_date": price and (price.date or None),
             "training_cost": self.training_cost,
+            **attributes(self, "inference_cost_per_million", "training_cost_per_million"),
             "inference_memory_bytes": self.inference_memory and self.inference_memory.peak,
             "training_memory_bytes": memory and memory.peak,
             **attributes(memory, "weights", "gradients", "optimizer_state", unit="bytes"),

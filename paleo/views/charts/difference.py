@@ -140,7 +140,7 @@ def _value(layer: LayerFigures | None, figure: str) -> Any:
 def _differs(difference: Difference) -> bool:
     """Tell whether the other has other layers, or other figures in total."""
     is_other = difference.change.reach != "none"
-    return is_other or difference.other.total != difference.reference_total
+    return is_other or difference.other.total != difference.reference.total
 
 
 def _told_apart(labels: Sequence[str], differ: bool) -> list[str]:

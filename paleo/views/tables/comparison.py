@@ -31,15 +31,26 @@ _COMPARED = (
 )
 
 
-def _figures(times: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of what is compared, each with its factor; `times` are its parts."""
+def _figures(times: Sequence[str], digits: int, *factors: str) -> tuple[Column, ...]:
+    """Return the columns of what is compared, `times` its parts; these `factors` are shown.
+
+    Times have so many digits, 0 for as many as are usual.
+    """
     shown = []
     for key, title, dimension, factor, factor_title in _COMPARED:
+        is_wide = factor not in factors
         shown += [
-            Column(key, title, dimension),
+            Column(
+                key,
+                title,
+                dimension,
+                digits=digits if dimension == "s" else 0,
+                wide=key == "output_bytes",
+                least_is_best=True,
+            ),
             Column(f"reference_{key}"),
             Column(factor),
-            Column(f"{factor}_text", factor_title, for_people=True, right=True),
+            Column(f"{factor}_text", factor_title, for_people=True, right=True, wide=is_wide),
         ]
     return (*shown, *plain(*(f"{side}{key}" for side in ("", "reference_") for key in times)))
 
@@ -78,7 +89,7 @@ def difference_table(reference: Variant, difference: Difference) -> Table:
         Column("change", "change" if any(row["change"] for row in rows) else ""),
         *plain("type", "reference_type", "output", "reference_output"),
         Column("dimensions", "dimensions", for_people=True),
-        *_figures(("forward_s", "backward_s")),
+        *_figures(("forward_s", "backward_s"), _digits(reference, other), "time_factor"),
     )
     (here, there), common = variant_labels([other, reference])
     return Table(
@@ -95,7 +106,7 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
     """Return the table of totals: a row for each variant, the reference first."""
     variants = [found.reference, *(difference.other for difference in found.differences)]
     labels, common = variant_labels(variants)
-    same = Difference(found.reference, Change(None, 0), (), found.reference.total)
+    same = Difference(found.reference, Change(None, 0), (), found.reference)
     rows = [
         {
             **_flat(variant),
@@ -112,7 +123,11 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
         *_settings(),
         Column("label", "net", for_people=True),
         Column("reach", "reach" if any(row["reach"] for row in rows) else ""),
-        *_figures(("forward_s", "backward_s", "update_s")),
+        *_figures(
+            ("forward_s", "backward_s", "update_s"),
+            _digits(*variants),
+            *(factor for *_, factor, _ in _COMPARED if factor != "output_factor"),
+        ),
     )
     notes = _notes(*variants) if with_notes else ()
     footnote = (
@@ -120,6 +135,12 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
         "the update; memory: what training keeps of a layer, in total the peak"
     )
     return Table(f"totals: {common}", columns, rows, footnotes=[footnote], notes=notes)
+
+
+def _digits(*variants: Variant) -> int:
+    """Return how many digits the bands of all support, 0 if one has none."""
+    plans = [variant.settings.plan for variant in variants]
+    return max(plan.digits for plan in plans) if all(plan.band for plan in plans) else 0
 
 
 def _flat(variant: Variant, prefix: str = "") -> dict[str, Any]:

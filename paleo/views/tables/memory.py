@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from paleo.step.memory import Fit
 from paleo.views.charts.layers import footprint_setting
 from paleo.views.charts.numbers import counted
 from paleo.views.table import Column, Table, in_unit, plain
+from paleo.views.tables.base import common_notes
 
 
 def memory_table(fit: Fit) -> Table:
@@ -29,6 +30,44 @@ def memory_table(fit: Fit) -> Table:
         footnotes=_footnotes(fit),
         notes=notes,
     )
+
+
+def memory_tables(fits: Sequence[Fit]) -> list[Table]:
+    """Return the layers of a footprint, or of several the totals beside each other."""
+    return [memory_table(fits[0])] if len(fits) == 1 else [totals_table(fits)]
+
+
+def totals_table(fits: Sequence[Fit]) -> Table:
+    """Return a row for each footprint, with what differs first."""
+    rows = [fit.to_dict() for fit in fits]
+    varied = [key for key in _VARIED if len({row.get(key) for row in rows}) > 1]
+    same = [rows[0].get(key) for key in _VARIED if key not in varied]
+    columns = [
+        *(Column(key, _VARIED[key]) for key in varied),
+        *(
+            Column(f"{part}_bytes", part.replace("_", "\n"), "bytes", digits=3)
+            for part in ("weights", "gradients", "optimizer_state", "activations")
+            if any(row[f"{part}_bytes"] for row in rows)
+        ),
+        Column("peak_bytes", "peak", "bytes", digits=3, least_is_best=True),
+    ]
+    if any(fit.device for fit in fits):
+        columns += [
+            Column("memory_capacity_bytes", "capacity", "bytes", digits=3),
+            Column("does_fit", "fits"),
+            Column("largest_batch_size", "largest\nbatch"),
+        ]
+    words = {True: "yes", False: "no", None: ""}
+    return Table(
+        ", ".join([fits[0].footprint.purpose, *(str(value) for value in same if value)]),
+        columns,
+        [row | {"does_fit": words[fit.fits]} for row, fit in zip(rows, fits, strict=True)],
+        notes=common_notes([(fit.footprint.net, fit.footprint.notes) for fit in fits]),
+    )
+
+
+#: The settings that footprints may differ in.
+_VARIED = {"net": "net", "device": "device", "dtype": "type", "batch_size": "batch"}
 
 
 def _footnotes(fit: Fit) -> list[str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from paleo.step.plan import HOW
 from paleo.studies.knee import LIMIT
 from paleo.studies.metrics import Metrics
+from paleo.studies.metrics.values import RATES, TIMES
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import plan_setting
 from paleo.views.table import Column, Table, plain
 from paleo.views.tables.base import common_notes
 
 
-def _columns(optimizer: str) -> tuple[Column, ...]:
+def columns_of_metrics(optimizer: str) -> tuple[Column, ...]:
+    """Return the columns of all figures, for people a line each."""
     people: dict[str, Any] = {"for_people": True}
     inference: dict[str, Any] = {"group": "inference, on one device"}
     training: dict[str, Any] = {"group": "training"}
@@ -71,24 +74,27 @@ def _columns(optimizer: str) -> tuple[Column, ...]:
         Column("price", "price of a device for 1 h", **people, **whole),
         Column("training_cost"),
         Column("cost", "cost", **people, **whole),
+        *plain("inference_cost_per_million", "training_cost_per_million"),
+        *plain(*(f"{key}_{end}" for key in (*TIMES, *RATES) for end in ("low", "high"))),
     )
 
 
-def metrics_table(found: tuple[Metrics, ...]) -> Table:
-    """Return the table of several metrics of one plan."""
+def metrics_table(found: Sequence[Metrics]) -> Table:
+    """Return the table of several metrics beside each other."""
     first = found[0]
     several = len({each.workers for each in found}) > 1
     return Table(
         plan_setting(first),
-        _columns(first.optimizer),
-        [_row(each, several) for each in found],
+        columns_of_metrics(first.optimizer),
+        [row_of_metrics(each, several) for each in found],
         footnotes=_footnotes(first),
         notes=common_notes([(each.net, each.notes) for each in found]),
         upright=True,
     )
 
 
-def _row(each: Metrics, several: bool) -> dict[str, Any]:
+def row_of_metrics(each: Metrics, several: bool = False) -> dict[str, Any]:
+    """Return all figures, headed by the net and, where they are `several`, the workers."""
     values = each.to_dict()
     price, cost = each.price, each.training_cost
     return {

@@ -1,37 +1,112 @@
-"""The table of a simulated run: a row for each number of workers, pass or part."""
+"""The table of a simulation: a row for each number of workers, pass or part."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
 from paleo.step.plan import HOW, SHARES
-from paleo.step.results import Run
-from paleo.studies.knee import LIMIT
-from paleo.views.charts.numbers import counted
-from paleo.views.charts.settings import best_said, run_setting
+from paleo.step.results import Run, Simulation
+from paleo.views.answers.base import rounded
+from paleo.views.charts.settings import best_said, joined, run_setting
 from paleo.views.table import Column, Table, in_unit, plain
+from paleo.views.tables.base import common_notes
 
 _SETTINGS = plain(
     "net", "device", "network", "cost_model", "dtype", "parallel", "scaling", *HOW, *SHARES
 )
+#: What heads those that may differ from run to run.
+_VARIED = ("net", "device", "network", "cost_model", "dtype", "scaling")
 #: What an exact scheme is.
-_EXACT = " (after it all workers have the sum)"
+_EXACT = ", of those after which all workers have the whole sum"
+#: The parts of computation, which stand in the sum of them.
+_PARTS = ("forward_s", "backward_s", "update_s")
+_EXPOSED = Column("exposed_s", "communi-\ncation", "s", for_people=True, digits=3)
+_BAND = Column("band", "80 % of cases", for_people=True, right=True)
 
 
-def _columns(row: Step) -> tuple[Column, ...]:
+def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> list[Table]:
+    """Return one table of all runs, beside each other; of passes and parts, a table for each.
+
+    With `all_schemes` every scheme that was asked for has a column, else the best alone.
+    """
+    runs = simulation.runs
+    if len(runs) == 1 or not all(run.largest for run in runs):
+        return [simulation_table(run, all_schemes=all_schemes) for run in runs]
+    tables = [simulation_table(run, all_schemes=all_schemes) for run in runs]
+    varied = [key for key in _VARIED if len({run.settings()[key] for run in runs}) > 1]
+    first = dict(
+        zip(
+            [column.key for column in tables[0].columns],
+            tables[0].columns,
+            strict=True,
+        )
+    )
+    for key in varied:
+        first[key] = Column(key, key.replace("_", " "))
+    for key in ("speedup", "compute_s"):
+        first[key] = replace(first[key], wide=True)
+    if any(run.band for run in runs):
+        first[_BAND.key] = _BAND
+    counts = [0]
+    for table in tables:
+        counts.append(counts[-1] + len(table.rows))
+    return [
+        Table(
+            joined([f"{len(runs)} runs", *_in_common(runs, varied)]),
+            tuple(first.values()),
+            [row for table in tables for row in table.rows],
+            footnotes=list(dict.fromkeys(note for table in tables for note in table.footnotes)),
+            notes=common_notes([(_named(run, varied), run.notes) for run in runs]),
+            marked=frozenset(
+                (start + i, key)
+                for start, table in zip(counts, tables, strict=False)
+                for i, key in table.marked
+            ),
+        )
+    ]
+
+
+def _named(run: Run, varied: Sequence[str]) -> str:
+    return ", ".join(str(run.settings()[key]) for key in varied)
+
+
+def _in_common(runs: Sequence[Run], varied: Sequence[str]) -> list[str]:
+    """Return what all runs share of what a title says."""
+    values = runs[0].settings() | {"scaling": f"{runs[0].scaling} scaling"}
+    return [values[key] for key in _VARIED if key not in varied]
+
+
+def _columns(run: Run, row: Step, *, all_schemes: bool) -> tuple[Column, ...]:
     """Return the columns of rows such as this one."""
     columns: list[Column] = []
+    digits = run.plan.digits if run.band else 0
     for entry in sorted(row.fields, key=lambda entry: entry.place):
         if entry.is_wide:
-            columns += (Column(f"{name}_s", _two_lines(name), "s") for name in entry.value(row))
-        else:
-            columns.append(Column(entry.key, entry.title, entry.dimension))
+            columns += (
+                Column(f"{name}_s", _two_lines(name), "s", digits=3, wide=not all_schemes)
+                for name in entry.value(row)
+            )
+            columns.append(replace(_EXPOSED, wide=all_schemes))
+            continue
+        column = Column(entry.key, entry.title, entry.dimension)
+        if entry.banded:
+            column = replace(column, digits=digits, least_is_best=entry.banded == "time")
+        if run.band and column.dimension == "percent":
+            column = replace(column, dimension="share")
+        if run.band and column.key == "speedup":
+            column = replace(column, digits=3)
+        if row.exchanges and entry.key in _PARTS:
+            column = replace(column, wide=True)
+        columns.append(column)
     batch = [] if any(column.key == "batch_size" for column in columns) else [Column("batch_size")]
-    return (*_SETTINGS, *batch, *columns)
+    bands = [replace(_BAND, wide=True)] if run.band and row.exchanges else []
+    return (*_SETTINGS, *batch, *columns, *bands)
 
 
 def _two_lines(scheme: str) -> str:
@@ -39,22 +114,23 @@ def _two_lines(scheme: str) -> str:
     return re.sub(r"(?<=[a-z])(?=(AllReduce|Mixing)$)", "\n", scheme)
 
 
-def simulation_table(run: Run) -> Table:
+def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
     """Return the table of a run; where there are schemes to choose from, the best is marked."""
-    settings = run.to_dict()
-    settings.pop("rows")
+    settings = run.settings()
     title = f"{run.net} on {run_setting(run)}"
-    columns = _columns(run.rows[0])
-    rows = [settings | _values(row) for row in run.rows]
+    columns = _columns(run, run.rows[0], all_schemes=all_schemes)
+    rows = [settings | _values(run, row) for row in run.rows]
     # A worker alone exchanges nothing.
     several = {i: row for i, row in enumerate(run.rows) if row.exchanges and row.workers > 1}
     total, footnotes = None, []
     if several:
-        best_is = best_said(several[max(several)])
-        which = f"{best_is} scheme{_EXACT if best_is != 'best' else ''}"
-        footnotes.append(f"* the {which}; step, samples/s, speedup and efficiency are with it")
+        last = several[max(several)]
+        which = "" if len(last.exchanges) == 1 else ", the quickest scheme"
+        which += _EXACT if which and best_said(last) != "best" else ""
+        mark = "* " if all_schemes else "communication is by "
+        footnotes.append(f"{mark}{last.best_scheme}{which}")
     if label := PARALLELISMS[run.parallel].total_label:
-        sums = [column.key for column in columns if column.dimension]
+        sums = [column.key for column in columns if column.dimension and not column.for_people]
         total = dict([label, *((key, sum(row[key] for row in rows)) for key in sums)])
     if run.step:
         footnotes.append(
@@ -62,8 +138,8 @@ def simulation_table(run: Run) -> Table:
             f"worker, efficiency {100 * run.step.efficiency:.1f} %"
         )
     if run.band:
-        footnotes.append(f"computation {run.band.said}")
-    footnotes += _worth(run)
+        footnotes.append(f"error band of computation: {run.band.said}")
+    footnotes += _worth(run, all_schemes=all_schemes)
     return Table(
         title,
         columns,
@@ -75,31 +151,34 @@ def simulation_table(run: Run) -> Table:
     )
 
 
-def _values(row: Step) -> dict[str, Any]:
+def _values(run: Run, row: Step) -> dict[str, Any]:
     """Return the values of a row, of those by scheme the best scheme's but for times."""
     values: dict[str, Any] = {}
     for entry in row.fields:
         value = entry.value(row)
         if entry.is_wide:
             values |= {f"{name}_s": seconds for name, seconds in value.items()}
+            values["exposed_s"] = row.exposed_communication(row.best_scheme)
         else:
             values[entry.key] = value[row.best_scheme] if isinstance(value, Mapping) else value
+    if run.band and row.exchanges:
+        digits = run.plan.digits
+        ends = row.whole_step(row.best_scheme).ends
+        slow, quick = at_ends(ends, lambda end: rounded(end.throughput, digits))[::-1]
+        values[_BAND.key] = f"{slow or 'any'} to {quick or 'any'}"
     return values
 
 
-def _worth(run: Run) -> list[str]:
+def _worth(run: Run, *, all_schemes: bool) -> list[str]:
     """Return how many workers are worth it, and the batch that one device holds."""
     lines = []
-    if run.worth.knee:
-        found = [f"{scheme} {count:,}" for scheme, count in run.worth.knee.items() if count]
-        none = [scheme for scheme, count in run.worth.knee.items() if not count]
-        parts = [", ".join(found)] if found else []
-        parts += [f"no knee up to {LIMIT:,}: {', '.join(none)}"] if none else []
-        lines.append(f"workers worth it (knee of the curve): {'; '.join(parts)}")
+    knees = run.worth.knee.items()
+    if schemes := [scheme for scheme, _ in knees if all_schemes or scheme == run.best_scheme]:
+        counts = (f"{run.worth.knee[name] or 'any number'} by {name}" for name in schemes)
+        lines.append(f"workers worth it: {', '.join(counts)}")
     if run.worth.largest_batch is not None and run.memory_capacity:
-        size = in_unit(run.memory_capacity, "bytes")
         lines.append(
-            f"largest batch that fits {size} on one {run.device}: "
-            f"{counted(run.worth.largest_batch, 'sample')} in training (sgd)"
+            f"largest batch that fits {in_unit(run.memory_capacity, 'bytes')} of one {run.device}: "
+            f"{run.worth.largest_batch:,} samples in training with sgd"
         )
     return lines

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from paleo.core.tensor import format_shape
 from paleo.costs import Time
 from paleo.step.plan import HOW, RATED
 from paleo.studies.explain import ExplainedLayer, ExplainedOperation
-from paleo.studies.summary import NetSummary, counts, of_each, timed_values
+from paleo.studies.grouping import by_block, by_type
+from paleo.studies.summary import LayerSummary, NetSummary, counts, of_each, timed_values
 from paleo.views.charts.layers import summary_setting
 from paleo.views.charts.numbers import counted
 from paleo.views.table import Column, Table, in_unit, plain
+from paleo.views.tables.groups import groups_table
 
 _COLUMNS = (
     *plain("net", "dtype"),
@@ -25,14 +29,25 @@ _COLUMNS = (
     Column("weights_bytes", "weights", "bytes"),
     Column("activations_bytes", "activations", "bytes"),
 )
-_TIMES = (
-    Column("forward_s", "forward", "s"),
-    Column("forward_bound", "bound"),
-    Column("backward_s", "backward", "s"),
-    Column("backward_bound", "bound"),
-    *plain(*Time().to_dict("forward"), *Time().to_dict("backward")),
-    *plain(*RATED, *HOW),
-)
+#: What gives way to the times.
+_LESS = ("first_parents", "weights_bytes", "activations_bytes", "forward_bound", "backward_bound")
+
+
+def _times(digits: int) -> tuple[Column, ...]:
+    """Return the columns of times, in so many digits."""
+    return (
+        Column("forward_s", "forward", "s", digits=digits),
+        Column("forward_bound", "bound"),
+        Column("backward_s", "backward", "s", digits=digits),
+        Column("backward_bound", "bound"),
+        Column("time_s", "time", "s", digits=digits, for_people=True),
+        Column("time_share", "share", "share", for_people=True),
+        Column("longer_bound", "bound by", for_people=True),
+        *plain(*Time().to_dict("forward"), *Time().to_dict("backward")),
+        *plain(*RATED, *HOW),
+    )
+
+
 _EXPLAINED = (
     *plain("net", "layer", "type", "pass"),
     Column("step", "operation", for_people=True),
@@ -58,6 +73,7 @@ def _short(parents: tuple[str, ...]) -> str:
 def _shown(summary: NetSummary) -> list[dict[str, Any]]:
     """Return what people see of each layer."""
     layers = summary.layers
+    every = _time(summary).get("time_s", 0)
     outputs = of_each(format_shape, [layer.output for layer in layers])
     bounds = (
         of_each(_bound, [layer.forward_time for layer in layers]),
@@ -74,9 +90,19 @@ def _shown(summary: NetSummary) -> list[dict[str, Any]]:
             "forward_bound": forward,
             "backward_s": layer.backward,
             "backward_bound": backward,
+            **_time(layer, every),
+            "longer_bound": forward if (layer.forward or 0) > (layer.backward or 0) else backward,
         }
         for layer, output, forward, backward in zip(layers, outputs, *bounds, strict=True)
     ]
+
+
+def _time(of: LayerSummary | NetSummary, every: Any = None) -> dict[str, Any]:
+    """Return the seconds of both passes, and their share of those of every layer."""
+    if of.forward is None or of.backward is None:
+        return {}
+    seconds = of.forward + of.backward
+    return {"time_s": seconds, "time_share": seconds / every if every else None}
 
 
 def _bound(time: Time | None) -> Any:
@@ -103,15 +129,34 @@ def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
             {**same, **layer.to_dict(), **shown}
             for layer, shown in zip(summary.layers, rows, strict=True)
         ]
-    total = {"name": "total", **counts(summary), **timed_values(summary)}
+    total = {
+        "name": "total",
+        **counts(summary),
+        **timed_values(summary),
+        **_time(summary),
+        "longer_bound": "",
+    }
     title = summary_setting(summary, counted(len(rows), "layer"))
     columns: tuple[Column, ...] = _COLUMNS
     if timed_on:
-        columns += _TIMES
+        digits = timed_on.plan.digits if timed_on.plan.band else 0
+        columns += _times(digits)
+        columns = tuple(replace(each, wide=each.key in _LESS) for each in columns)
     footnotes = (
         [f"whole passes {timed_on.plan.band.said}"] if timed_on and timed_on.plan.band else []
     )
     return Table(title, columns, rows, total, footnotes=footnotes, notes=summary.notes)
+
+
+def summary_tables(
+    summaries: Sequence[NetSummary], *, depth: int | None = None, types: bool = False
+) -> list[Table]:
+    """Return the layers of nets or, to a `depth` of blocks or by `types`, sums over them."""
+    if types:
+        return [groups_table(each, by_type(each), "type") for each in summaries]
+    if depth is not None:
+        return [groups_table(each, by_block(each, depth), "block") for each in summaries]
+    return list(map(summary_table, summaries))
 
 
 def explanation_table(summary: NetSummary, layer: ExplainedLayer) -> Table:

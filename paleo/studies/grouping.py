@@ -1,0 +1,86 @@
+"""The layers of a summary put together: by block, to a depth, or by type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from paleo.core.attributes import attributes
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, total
+from paleo.studies.summary import LayerSummary, NetSummary
+
+#: What divides the names of blocks: "/" in net files, "." in modules of frameworks.
+_PATH = re.compile(r"[/.]")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers of one block or of one type; sums over them. Seconds are None without a device."""
+
+    name: str
+    layers: tuple[LayerSummary, ...]
+
+    def _total(self, name: str) -> Quantity:
+        return total(getattr(layer, name) or 0 for layer in self.layers)
+
+    @property
+    def num_params(self) -> int:
+        """Trainable parameters."""
+        return sum(layer.num_params for layer in self.layers)
+
+    @property
+    def forward_flops(self) -> Quantity:
+        """FLOPs of a forward pass over the batch."""
+        return self._total("forward_flops")
+
+    @property
+    def time(self) -> Quantity | None:
+        """Seconds of both passes."""
+        if all(layer.forward is None for layer in self.layers):
+            return None
+        return self._total("forward") + self._total("backward")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        sums = {
+            f"{name}_{unit}": self._total(f"{name}{ending}")
+            for name, unit, ending in (
+                ("weights", "bytes", "_bytes"),
+                ("activations", "bytes", "_bytes"),
+            )
+        }
+        timed = {} if self.time is None else {"time_s": self.time}
+        return {
+            "name": self.name,
+            "layers": len(self.layers),
+            "params": self.num_params,
+            **attributes(self, "forward_flops"),
+            **sums,
+            **timed,
+        }
+
+
+def by_block(summary: NetSummary, depth: int) -> tuple[Group, ...]:
+    """Return the blocks down to a depth, in the order of the net; other layers stand alone."""
+    return _grouped(summary.layers, lambda layer: _block(layer.name, depth))
+
+
+def by_type(summary: NetSummary) -> tuple[Group, ...]:
+    """Return the layers of each type together."""
+    return _grouped(summary.layers, lambda layer: layer.type_name)
+
+
+def _grouped(
+    layers: Iterable[LayerSummary], name_of: Callable[[LayerSummary], str]
+) -> tuple[Group, ...]:
+    found: dict[str, list[LayerSummary]] = {}
+    for layer in layers:
+        found.setdefault(name_of(layer), []).append(layer)
+    return tuple(Group(name, tuple(those)) for name, those in found.items())
+
+
+def _block(name: str, depth: int) -> str:
+    ends = [match.start() for match in _PATH.finditer(name)]
+    return name[: ends[depth - 1]] if len(ends) >= depth else name

@@ -1,0 +1,122 @@
+"""What nets take of a device's memory, and what fits it: every combination of what is asked."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, TypedDict, Unpack
+
+from paleo.cluster import Device
+from paleo.core.checks import listed
+from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.units import parse
+from paleo.net.importers import ImportOptions
+from paleo.net.load import load
+from paleo.net.spec import NetSpec
+from paleo.step.memory import OPTIMIZERS, Fit, fit
+from paleo.step.scenario import NetLike
+from paleo.step.settings import (
+    DEVICE,
+    NET_BATCH_SIZE,
+    DeviceLike,
+    GridSettings,
+    Setting,
+    check_names,
+    declared,
+    found_settings,
+    listing,
+)
+from paleo.studies.training import OPTIMIZER
+
+
+def _bytes(value: Any) -> float:
+    if value is None:
+        return 0.0
+    try:
+        return parse(value, "bytes") if isinstance(value, str) else value
+    except ValueError as error:
+        raise SettingError(f"workspace: {error}") from None
+
+
+class MemorySettings(TypedDict, total=False):
+    """Of what nets take of a device's memory."""
+
+    batch_size: Annotated[
+        int | Sequence[int] | None, listing("batch_size", NET_BATCH_SIZE, int | float | None)
+    ]
+    optimizer: Annotated[
+        str,
+        replace(
+            OPTIMIZER,
+            help="Rule of the update: "
+            + "; ".join(f"{rule.name} ({rule.summary})" for rule in OPTIMIZERS.values())
+            + ".",
+        ),
+    ]
+    inference: Annotated[
+        bool,
+        Setting(default=False, check=bool, help="A forward pass alone, which keeps nothing."),
+    ]
+    dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
+    workspace: Annotated[
+        float | str | None,
+        Setting(
+            default=None,
+            check=_bytes,
+            help='Memory to add at every point, such as a library\'s scratch: "4 GiB".',
+            metavar="SIZE",
+        ),
+    ]
+    device: Annotated[
+        DeviceLike | Sequence[DeviceLike] | None,
+        listing(
+            "device",
+            DEVICE.with_default(None),
+            str | os.PathLike | Device | None,
+            "Say what fits these devices: names of `paleo devices`, or TOML files of your own.",
+        ),
+    ]
+    importing: ImportOptions | None
+
+
+#: The settings of which every combination is asked, in the order in which they vary.
+_VARIED = ("device", "dtype", "batch_size")
+
+
+def memory(
+    nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
+) -> tuple[Fit, ...]:
+    """Return what one net or several take of a device's memory, layer by layer and at the peak.
+
+    `device`, `dtype` and `batch_size` may be several: every combination is asked. With a device
+    it is said what fits; `workspace` bytes, or a text such as "4 GiB", are added at every point;
+    other settings are those of `paleo.footprint`. Raises a PaleoError with every mistake.
+
+    >>> (fit,) = paleo.memory("vgg16", batch_size=64, device="K40")
+    >>> fit.fits, fit.largest_batch
+    (True, 115)
+    """
+    mistakes = Mistakes()
+    check_names(declared(MemorySettings), settings, mistakes)
+    many = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
+    specs = [mistakes.check(load, net, settings.get("importing")) for net in many]
+    found = found_settings(MemorySettings, settings, mistakes, base=MemorySettings)
+    mistakes.raise_as(PaleoError)
+    of_all: dict[str, Any] = {
+        "optimizer": found["optimizer"],
+        "training": not found["inference"],
+        "workspace": found["workspace"],
+    }
+    fits = [
+        mistakes.check(
+            functools.partial(fit, spec, **dict(zip(_VARIED, values, strict=True)), **of_all)
+        )
+        for spec in specs
+        if spec
+        for values in itertools.product(*(found[name] for name in _VARIED))
+    ]
+    mistakes.raise_as(PaleoError)
+    return tuple(found for found in fits if found)

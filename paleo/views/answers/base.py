@@ -1,0 +1,83 @@
+"""Numbers in sentences: in the reader's units, with their error band, to the digits it supports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from paleo.core.attributes import Ends
+from paleo.core.units import scale_for
+from paleo.costs.error_bands import MOST_DIGITS, Band
+from paleo.net.spec import NetSpec
+from paleo.views.table import in_unit
+
+#: Channels of an image.
+_COLOURS = (1, 3, 4)
+
+
+def rounded(value: float, digits: int) -> str:
+    """Return a number with so many significant digits, without an exponent."""
+    if not value or not math.isfinite(value):
+        return f"{value:g}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    return f"{round(value, places):,.{max(0, places)}f}"
+
+
+def duration(seconds: float, digits: int = MOST_DIGITS) -> str:
+    """Return a time in the unit that suits it, up to days."""
+    dimension = "s" if seconds < 2 * 60 else "duration"
+    # A time that stands alone is well said in the largest unit of which it is one or more.
+    scale = scale_for([[seconds / 10 if dimension == "s" else seconds]], dimension)
+    return f"{rounded(seconds / scale.factor, digits)} {scale.unit}"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent: to a tenth near the whole, where that says most."""
+    value = 100 * share
+    return f"{value:.1f} %" if 95 <= value < 99.95 else f"{value:.0f} %"
+
+
+def spread(ends: Ends[str], band: Band | None = None) -> str:
+    """Return both ends of a band in brackets, behind what they are of; "" if none is known.
+
+    With the `band` it is said what it means, as where it is first spoken of.
+    """
+    low, high = ends
+    if low is None and high is None:
+        return ""
+    if low is None or high is None:
+        said = f"at least {low}" if high is None else f"at most {high}"
+    else:
+        unit = f" {high.rpartition(' ')[2]}"
+        said = f"{low.removesuffix(unit) if ' ' in high else low} to {high}"
+    meant = f"{100 * band.coverage:.0f} % of measured cases: " if band else ""
+    return f" ({meant}{said})"
+
+
+def samples_of(net: NetSpec) -> str:
+    """Return what a net takes: "images", or "samples" of anything else."""
+    return "images" if is_of_images(net) else "samples"
+
+
+def is_of_images(net: NetSpec) -> bool:
+    """Tell whether the only input is of height x width x colours."""
+    inputs = [spec.layer.infer_shape(()) for spec in net.layers if spec.layer.is_input]
+    return [len(shape) for shape in inputs] == [4] and inputs[0][3] in _COLOURS
+
+
+def device_named(name: str) -> str:
+    """Return a device's name as people write it: "H100 SXM"."""
+    return name.replace("_", " ")
+
+
+def used(num_bytes: float, capacity: int | None) -> str:
+    """Return memory, and of how much if that is known: "10.7 of 80 GiB"."""
+    if capacity is None:
+        return in_unit(num_bytes, "bytes")
+    scale = scale_for([[capacity]], "bytes")
+    return f"{rounded(num_bytes / scale.factor, 3)} of {in_unit(capacity, 'bytes')}"
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Return words as a sentence lists them."""
+    return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))

@@ -1,0 +1,143 @@
+"""What metrics say: how long training or inference takes, at what cost, and the best of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from paleo.core.attributes import Ends, at_ends
+from paleo.core.frozen import dataclass
+from paleo.step.memory import Footprint
+from paleo.studies.metrics import Metrics
+from paleo.views.answers.base import device_named, duration, rounded, samples_of, spread, used
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What a net is asked about for: its figures in metrics. `time` heads those of `seconds`."""
+
+    name: str
+    time: str
+    seconds: Callable[[Metrics], float]
+    rate: Callable[[Metrics], float | None]
+    memory: Callable[[Metrics], Footprint | None]
+    cost: Callable[[Metrics], float | None]
+    said: Callable[[Metrics], str]
+
+    def fits(self, metrics: Metrics) -> bool | None:
+        """Return whether the memory is there, None where that is not known."""
+        memory, capacity = self.memory(metrics), metrics.memory_capacity
+        return None if memory is None or capacity is None else bool(memory.peak <= capacity)
+
+    def samples(self, metrics: Metrics) -> str:
+        """Return what the net takes: images, or samples of anything else."""
+        return samples_of(metrics.scenario.net)
+
+
+def metrics_answer(found: Sequence[Metrics], purpose: Purpose | None = None) -> list[str]:
+    """Return the sentences of metrics; of several, of the quickest and of the cheapest."""
+    if len(found) > 1:
+        return _best(found, purpose or TRAINING)
+    (metrics,) = found
+    if purpose:
+        return [purpose.said(metrics), *_misfit(metrics, purpose)]
+    return [TRAINING.said(metrics), INFERENCE.said(metrics), *_misfit(metrics, TRAINING)]
+
+
+def _training_said(metrics: Metrics) -> str:
+    """Return how long a whole training takes and what it costs, or how quick steps are."""
+    band, digits = metrics.plan.band, metrics.plan.digits
+    device, schedule = device_named(metrics.device), metrics.schedule
+    who = f"{metrics.workers:,} x {device}" if metrics.workers > 1 else f"one {device}"
+    what = samples_of(metrics.scenario.net)
+    if metrics.training_time is None:
+        who = f"{who.replace('one', 'One', 1)} train{'s' * (metrics.workers == 1)}"
+        slow, quick = at_ends(metrics.ends, lambda end: rounded(end.step.throughput, digits))[::-1]
+        return (
+            f"{who} {metrics.net} at {_about(metrics)}"
+            f"{rounded(metrics.step.throughput, digits)} {what}/s{spread((slow, quick), band)}: "
+            f"{duration(metrics.step.seconds, digits)} a step of {metrics.batch_size:,} {what}."
+        )
+    said = (
+        f"Training {metrics.net} for {schedule.epochs:g} epochs of "
+        f"{schedule.dataset or f'{schedule.size:,} {what}'} on {who} takes {_about(metrics)}"
+        f"{duration(metrics.training_time, digits)}"
+        f"{spread(_times(metrics, lambda end: end.training_time), band)}"
+    )
+    if metrics.training_cost is None or metrics.price is None:
+        return f"{said}."
+    amounts = at_ends(metrics.ends, lambda end: rounded(end.training_cost or 0.0, digits))
+    amount = f"{rounded(metrics.training_cost, digits)} {metrics.price.currency}"
+    return f"{said} and costs {_about(metrics)}{amount}{spread(amounts)}."
+
+
+def _inference_said(metrics: Metrics) -> str:
+    """Return how long a batch takes in inference on one device, and what a million samples cost."""
+    digits, what = metrics.plan.digits, samples_of(metrics.scenario.net)
+    count = metrics.worker_batch_size
+    batch = f"a batch of {count:,} {what}" if count > 1 else f"one {what.removesuffix('s')}"
+    ends = spread(_times(metrics, lambda end: end.inference), metrics.plan.band)
+    taken = f"{_about(metrics)}{duration(metrics.inference, digits)}{ends}"
+    device = device_named(metrics.device)
+    parts = [f"Inference of {batch} with {metrics.net} on one {device} takes {taken}"]
+    if metrics.inference_throughput:
+        parts.append(f"{rounded(metrics.inference_throughput, digits)} {what}/s")
+    if metrics.inference_cost_per_million is not None and metrics.price:
+        amount = rounded(metrics.inference_cost_per_million, digits)
+        parts.append(f"{amount} {metrics.price.currency} a million")
+    return f"{', '.join(parts)}."
+
+
+def _times(metrics: Metrics, seconds: Callable[[Metrics], float | None]) -> Ends[str]:
+    return at_ends(metrics.ends, lambda end: duration(seconds(end) or 0.0, metrics.plan.digits))
+
+
+def _about(metrics: Metrics) -> str:
+    return "about " if metrics.plan.band else ""
+
+
+def _misfit(metrics: Metrics, purpose: Purpose) -> list[str]:
+    memory = purpose.memory(metrics)
+    if purpose.fits(metrics) is not False or not memory:
+        return []
+    most = f"{metrics.largest_batch:,} samples do" if metrics.largest_batch else "no batch does"
+    taken = used(float(memory.peak), metrics.memory_capacity)
+    in_training = f"; in training {most}" if purpose is TRAINING else ""
+    return [f"It does not fit: {purpose.name} takes {taken}{in_training}."]
+
+
+def _best(found: Sequence[Metrics], purpose: Purpose) -> list[str]:
+    """Return which is the quickest and which the cheapest, of those that fit."""
+    fitting = [each for each in found if purpose.fits(each) is not False]
+    left = len(found) - len(fitting)
+    sentences = [f"{left:,} of {len(found):,} do not fit in memory."] if left else []
+    if not fitting:
+        return sentences
+    quickest = max(fitting, key=lambda each: purpose.rate(each) or 0.0)
+    sentences.append(f"The quickest of {len(fitting):,}: {purpose.said(quickest)}")
+    priced = [each for each in fitting if purpose.cost(each) is not None]
+    if len(priced) < 2 or len({each.price.currency for each in priced if each.price}) > 1:
+        return sentences
+    cheapest = min(priced, key=lambda each: purpose.cost(each) or 0.0)
+    if cheapest is quickest:
+        return [*sentences, "It is the cheapest, too."]
+    return [*sentences, f"The cheapest: {purpose.said(cheapest)}"]
+
+
+TRAINING = Purpose(
+    "training",
+    "step",
+    lambda metrics: metrics.step.seconds,
+    lambda metrics: metrics.step.throughput,
+    lambda metrics: metrics.training_memory,
+    lambda metrics: metrics.training_cost_per_million,
+    _training_said,
+)
+INFERENCE = Purpose(
+    "inference",
+    "latency",
+    lambda metrics: metrics.inference,
+    lambda metrics: metrics.inference_throughput,
+    lambda metrics: metrics.inference_memory,
+    lambda metrics: metrics.inference_cost_per_million,
+    _inference_said,
+)

@@ -1,0 +1,129 @@
+"""What a simulation says: how quick training is on how many devices, and what limits it."""
+
+from __future__ import annotations
+
+from paleo.core.attributes import at_ends
+from paleo.step.pieces import Step, WholeStep
+from paleo.step.results import Run, Simulation
+from paleo.views.answers.base import (
+    device_named,
+    duration,
+    percent,
+    rounded,
+    samples_of,
+    spread,
+    used,
+)
+
+#: Less of the devices is wasted at an efficiency of this and more.
+_SCALES = 0.8
+
+
+def simulation_answer(simulation: Simulation) -> list[str]:
+    """Return the sentences of a simulation: of its best run where there are several."""
+    runs = simulation.runs
+    if len(runs) == 1:
+        return run_answer(runs[0])
+    trained = [run for run in runs if _whole(run)]
+    if len(trained) < len(runs):
+        return [sentence for run in runs for sentence in run_answer(run)]
+    best = max(trained, key=lambda run: _rate(_whole(run)))
+    return [f"The quickest of {len(runs)}:", *run_answer(best)]
+
+
+def _rate(whole: WholeStep | None) -> float:
+    return whole.throughput if whole else 0.0
+
+
+def _whole(run: Run) -> WholeStep | None:
+    """Return the step that is spoken of: on most workers, by the best scheme."""
+    return run.largest.whole_step(run.best_scheme) if run.largest else run.step
+
+
+def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> list[str]:
+    """Return the sentences of a run, of its step on most workers or of another of its rows."""
+    row = row or run.largest
+    if row is None or not row.exchanges:
+        return _of_whole(run, run.step) if run.step else _of_passes(run)
+    whole = row.whole_step(scheme or row.best_scheme)
+    return [_speed(run, whole, _memory(run, row)), *_limits(run, row, whole), *_advice(run, row)]
+
+
+def _speed(run: Run, whole: WholeStep, *more: str) -> str:
+    """Return how quick training is, with the error band."""
+    digits = run.plan.digits
+    what = samples_of(run.scenario.net)
+    devices = f"{whole.workers:,} x {device_named(run.device)} train"
+    if whole.workers == 1:
+        devices = f"One {device_named(run.device)} trains"
+    about = "about " if run.band else ""
+    slow, quick = at_ends(whole.ends, lambda end: rounded(end.throughput, digits))[::-1]
+    sentence = (
+        f"{devices} {run.net} at {about}{rounded(whole.throughput, digits)} {what}/s"
+        f"{spread((slow, quick), run.band)}: "
+        f"{duration(whole.seconds, digits)} a step of {whole.batch_size:,} {what}"
+    )
+    if whole.workers > 1:
+        more = (f"{percent(whole.efficiency)} scaling efficiency", *more)
+    return ", ".join([sentence, *filter(None, more)]) + "."
+
+
+def _memory(run: Run, row: Step) -> str:
+    fit = run.fit(row)
+    if fit is None:
+        return ""
+    each = "" if row.workers == 1 else " each"
+    return f"{used(float(fit.footprint.peak), run.memory_capacity)} used{each}"
+
+
+def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
+    """Return what most of a step is."""
+    share = row.compute / whole.seconds
+    spent = run.time_by_type(row)
+    kind, most = next(iter(spent.items()), ("", 0.0))
+    if not most:
+        return []
+    of_passes = f"{kind} layers are {percent(most / row.compute)} of"
+    if row.workers == 1:
+        return [f"{of_passes} the step."]
+    if share >= 0.5:
+        return [f"{percent(share)} of the step is computation; {of_passes} that."]
+    return [f"{percent(1 - share)} of the step is communication by {run.network}."]
+
+
+def _advice(run: Run, row: Step) -> list[str]:
+    """Return what to try where a step does not fit, or does not scale."""
+    said = []
+    fit = run.fit(row)
+    if fit and fit.fits is False:
+        if not fit.largest_batch:
+            said.append("It does not fit: not even one sample does.")
+        else:
+            most = fit.largest_batch * (row.workers if run.scaling == "strong" else 1)
+            said.append(
+                f"It does not fit: --batch_size={most} is the largest that does; another way is a "
+                "smaller type, such as --dtype=mixed_fp16."
+            )
+    knee = run.worth.knee.get(row.best_scheme) if len(run.rows) > 1 or row.workers > 1 else None
+    if knee and knee < row.workers:
+        said.append(
+            f"More than {knee:,} worker{'s' * (knee != 1)} waste more than they gain: a quicker "
+            "network or a larger batch would help."
+        )
+    return said
+
+
+def _of_whole(run: Run, whole: WholeStep) -> list[str]:
+    return [_speed(run, whole)]
+
+
+def _of_passes(run: Run) -> list[str]:
+    """Return what both passes take where there is no step: of layers split over devices."""
+    digits = run.plan.digits
+    splits = max(run.scenario.net.splits, default=1)
+    least, most = sum(row.total() for row in run.rows), sum(row.busy for row in run.rows)
+    device = device_named(run.device)
+    devices = f"{splits} x {device} take" if splits > 1 else f"One {device} takes"
+    seconds = " to ".join(dict.fromkeys(duration(end, digits) for end in (least, most)))
+    batch = f"a batch of {run.batch_size:,} {samples_of(run.scenario.net)}"
+    return [f"{devices} {seconds} for {batch} through {run.net} and back, {run.parallel}-parallel."]

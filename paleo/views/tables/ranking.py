@@ -1,0 +1,100 @@
+"""The table that ranks metrics: a row for each plan, with what most ask of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from paleo.core.attributes import at_ends
+from paleo.studies.metrics import Metrics
+from paleo.views.answers.base import duration, spread
+from paleo.views.answers.metrics import INFERENCE, Purpose
+from paleo.views.table import Column, Table
+from paleo.views.tables.base import common_notes
+from paleo.views.tables.metrics import columns_of_metrics, row_of_metrics
+
+#: The settings that metrics may differ in, each with what heads it.
+_VARIED = {
+    "net": "net",
+    "device": "device",
+    "network": "network",
+    "cost_model": "cost model",
+    "dtype": "type",
+    "workers": "workers",
+    "batch_size": "batch",
+}
+#: Those that play no part in inference, which is on one device.
+_OF_CLUSTER = ("network", "workers")
+
+
+def ranking_table(found: Sequence[Metrics], purpose: Purpose) -> Table:
+    """Return the table of plans for a purpose, with a column for each setting that differs."""
+    values = [_settings(each, purpose) for each in found]
+    varied = [key for key in _VARIED if len({each[key] for each in values}) > 1]
+    same = [_said(key, values[0][key]) for key in _VARIED if key not in varied and values[0][key]]
+    programs = columns_of_metrics(found[0].optimizer)
+    names = [", ".join(str(each[key]) for key in varied or ["net"]) for each in values]
+    return Table(
+        ", ".join([purpose.name, *same]),
+        (
+            *(Column(f"its_{key}", _VARIED[key], for_people=True) for key in varied),
+            *_columns(found, purpose),
+            *(replace(column, title="") for column in programs if not column.for_people),
+        ),
+        [
+            row_of_metrics(each)
+            | {f"its_{key}": value for key, value in own.items()}
+            | _row(each, purpose)
+            for each, own in zip(found, values, strict=True)
+        ],
+        notes=common_notes([(name, each.notes) for name, each in zip(names, found, strict=True)]),
+    )
+
+
+def _said(key: str, value: Any) -> str:
+    return f"{_VARIED[key]} {value:,}" if isinstance(value, int) else str(value)
+
+
+def _settings(each: Metrics, purpose: Purpose) -> dict[str, Any]:
+    values = each.to_dict()
+    if purpose is INFERENCE:
+        values |= {"batch_size": each.worker_batch_size, **dict.fromkeys(_OF_CLUSTER)}
+    return {key: values[key] for key in _VARIED}
+
+
+def _columns(found: Sequence[Metrics], purpose: Purpose) -> list[Column]:
+    digits = max(each.plan.digits for each in found)
+    currencies = ", ".join(dict.fromkeys(each.price.currency for each in found if each.price))
+    has_runs = purpose is not INFERENCE and any(each.training_time for each in found)
+    cost = "cost" if has_runs else "cost of a\nmillion"
+    columns = [
+        Column("latency", purpose.time, "s", digits=digits, least_is_best=True),
+        Column("band", "80 % of cases", right=True),
+        Column("rate", f"{purpose.samples(found[0])}/s", digits=digits),
+    ]
+    if has_runs:
+        columns.append(Column("time", "training", "duration", digits=digits, least_is_best=True))
+    if currencies:
+        columns.append(Column("cost", f"{cost} ({currencies})", digits=digits, least_is_best=True))
+    columns += [
+        Column("memory", "memory", "bytes", digits=3, least_is_best=True),
+        Column("fits", "fits"),
+    ]
+    return [replace(column, for_people=True) for column in columns]
+
+
+def _row(each: Metrics, purpose: Purpose) -> dict[str, Any]:
+    """Return what a ranking says of one."""
+    memory = purpose.memory(each)
+    ends = at_ends(each.ends, lambda end: duration(purpose.seconds(end), each.plan.digits))
+    whole = purpose is not INFERENCE and each.training_cost is not None
+    return {
+        "latency": purpose.seconds(each),
+        "band": spread(ends).strip(" ()"),
+        "rate": purpose.rate(each),
+        "time": each.training_time,
+        "cost": each.training_cost if whole else purpose.cost(each),
+        "memory": memory.peak if memory else None,
+        "fits": {True: "yes", False: "no", None: ""}[purpose.fits(each)],
+    }
