@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -30,6 +31,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: The columns of output that is piped, where COLUMNS does not say otherwise.
 _WIDTH = 100
+#: No terminal is taken to be narrower, whatever it says.
+_NARROWEST = 20
 _SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|", "\\t": "\t"}
 
 
@@ -107,10 +110,10 @@ def terminal_width() -> int | None:
     """Return the columns of the terminal, or that COLUMNS says there are; else None."""
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
-        return int(columns) if columns.isdecimal() and int(columns) > 0 else None
+        return max(_NARROWEST, int(columns)) if re.fullmatch("[1-9][0-9]{0,5}", columns) else None
     import shutil  # here, because it takes as long to import as a simulation
 
-    return shutil.get_terminal_size().columns
+    return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 
 def several(options: Iterable[Callable[[Any], Any]]) -> Callable[[_F], _F]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from paleo.core.checks import is_number, shown, whole_number
 from paleo.core.errors import HardwareError, Mistakes, SettingError, near_or_known
+from paleo.core.files import read_bytes
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, largest, smallest
 from paleo.core.units import parse
@@ -195,9 +196,9 @@ class FileReader(Table):
     def __init__(self, path: Path, known: Collection[str]) -> None:
         name = os.fspath(path)
         try:
-            data = path.read_bytes()
-        except (OSError, ValueError) as error:  # ValueError: a name with a NUL
-            raise HardwareError(f"{name}: {getattr(error, 'strerror', None) or error}") from None
+            data = read_bytes(path)
+        except OSError as error:
+            raise HardwareError(f"{name}: {error.strerror or error}") from None
         try:
             values = tomllib.loads(data.decode("utf-8-sig"))
         except UnicodeDecodeError:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from paleo.core.checks import shown
 from paleo.core.errors import Mistakes, NetSpecError
+from paleo.core.files import read_bytes
 from paleo.core.registry import unknown
 from paleo.net.graph import build, infer_nodes
 from paleo.net.importers import PYTHON, ImportOptions, hint, importer_of, read
@@ -100,11 +101,11 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
     if (instead := hint(target)) is not None:
         raise NetSpecError(f"{target}: {instead}")
     try:
-        text = path.read_bytes()
+        text = read_bytes(path)
     except IsADirectoryError:
         raise NetSpecError(f"{net}: a directory, not a net file") from None
-    except (OSError, ValueError) as error:
-        raise NetSpecError(f"{net}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise NetSpecError(f"{net}: {error.strerror or error}") from None
     return loads(text, file=os.fspath(net))
 
 

@@ -251,9 +251,9 @@ def cut(text: str, columns: int) -> str:
     if columns_of(text) <= columns:
         return text
     front, back = text, text
-    while columns_of(front) > (columns - 3) // 3:
+    while front and columns_of(front) > (columns - 3) // 3:
         front = front[:-1]
-    while columns_of(back) > columns - 3 - columns_of(front):
+    while back and columns_of(back) > columns - 3 - columns_of(front):
         back = back[1:]
     return f"{front}...{back}"
 

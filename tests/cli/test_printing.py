@@ -12,6 +12,7 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.core import files
 from paleo.views.table import FORMATS
 
 #: Clears the screen (by ESC, by C1), fakes a line, turns the direction of writing, is a formula.
@@ -92,6 +93,36 @@ def test_errors_and_their_tracebacks_can_be_seen(evil: str) -> None:
 def test_a_separator_can_be_seen(separator: str) -> None:
     _, said = printed("summary", "nin", f"--separator={separator}", status=2)
     assert "--separator: expected one character" in said
+
+
+@pytest.mark.parametrize("columns", ["1", "0", "-5", "x", "3", "9" * 5000, "\u0661"])
+def test_any_width_of_a_terminal_is_good(
+    evil: str, columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (["summary", evil], ["simulate", evil, "--plot=-"], ["metrics", evil]):
+        out, _ = printed(*words)
+        assert "1+1" in out
+
+
+def test_a_file_without_end_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = Path("/dev/zero")
+    if not endless.exists():
+        pytest.skip("needs a file without end")
+    monkeypatch.setattr(files.read_bytes, "__defaults__", (1 << 20,))
+    for option, ending in (("", "json"), ("--device=", "toml"), ("--network=", "toml")):
+        link = tmp_path / f"zero.{ending}"
+        if not link.exists():
+            link.symlink_to(endless)
+        words = (
+            ["simulate", f"{option}{link}"]
+            if not option
+            else ["simulate", "nin", option + str(link)]
+        )
+        _, said = printed(*words, status=1)
+        assert said == f"paleo: {link}: more than 1 MiB: too large to be read\n"
+    _, said = printed("validate", str(endless), status=1)
+    assert said == "paleo: /dev/zero: more than 1 MiB: too large to be read\n"
 
 
 @pytest.mark.parametrize(

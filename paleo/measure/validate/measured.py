@@ -18,6 +18,7 @@ from typing import Any
 
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import MeasurementError, Mistakes, near
+from paleo.core.files import read_bytes
 from paleo.core.frozen import dataclass
 from paleo.measure.validate.quantities import Measured, find_quantity, unit_problem
 from paleo.measure.validate.shapes import OPERATORS, read_shape
@@ -94,11 +95,11 @@ def operator_of(network: str) -> str:
 def read_text(file: str) -> str:
     """Return the text of a file; raises MeasurementError where it cannot be read."""
     try:
-        return Path(file).read_bytes().decode("utf-8-sig")
+        return read_bytes(file).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise MeasurementError(f"{file}: not text in UTF-8") from None
-    except (OSError, ValueError) as error:
-        raise MeasurementError(f"{file}: {getattr(error, 'strerror', None) or error}") from None
+    except OSError as error:
+        raise MeasurementError(f"{file}: {error.strerror or error}") from None
 
 
 def read_measurements(path: str | os.PathLike[str]) -> tuple[Measurement, ...]:

@@ -14,6 +14,7 @@ from itertools import chain, count
 from typing import TypeVar
 
 from paleo.core.errors import NetSpecError
+from paleo.core.files import read_bytes
 from paleo.core.frozen import dataclass
 
 #: How a target begins that names a PyTorch module instead of a file.
@@ -56,9 +57,15 @@ def missing_library(target: str, library: str, extra: str) -> NetSpecError:
     )
 
 
-def file_content(target: str, most: int = -1) -> bytes:
+#: Larger messages cannot be.
+_MOST_PROTOBUF = 2 << 30
+
+
+def file_content(target: str, most: int | None = None) -> bytes:
     """Return what is in a file, or the first bytes of it; raises NetSpecError."""
     try:
+        if most is None:
+            return read_bytes(target, _MOST_PROTOBUF)
         with open(target, "rb") as file:
             return file.read(most)
     except OSError as error:

@@ -1,0 +1,24 @@
+"""Reading files that users name, which may be anything."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+#: No text that is read here is as large: nets of thousands of layers have some megabytes.
+MOST_TEXT = 256 << 20
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = MOST_TEXT) -> bytes:
+    """Return what is in a file.
+
+    Raises OSError where it cannot be read or has more than `most` bytes: /dev/zero never ends.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+    except ValueError as error:  # a name with a NUL
+        raise OSError(errno.EINVAL, str(error)) from None
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"more than {most >> 20} MiB: too large to be read")
+    return data
