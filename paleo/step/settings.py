@@ -418,28 +418,21 @@ class TimedSettings(MaybeDeviceSettings, EstimateSettings, total=False):
     """Of the layers of a net, with their times if there is a device."""
 
 
-_DEVICES = listing(
-    "device",
-    DEVICE,
-    str | os.PathLike | Device,
-    "Devices: names of `paleo devices`, or TOML files of your own.",
-)
-_COST_MODELS = listing(
-    "cost_model",
-    COST_MODEL,
-    str | CostModel,
-    f"Cost models: {', '.join(COST_MODELS)}. " + described(COST_MODELS),
-)
-_DTYPES = listing("dtype", DTYPE, str, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}")
-
-
 class GridSettings(KernelSettings, ConvolutionSettings, total=False):
     """What nets run on, and how that is priced: every combination, where there are several.
 
     `VARIED` are those that may be several.
     """
 
-    device: Annotated[DeviceLike | Sequence[DeviceLike], _DEVICES]
+    device: Annotated[
+        DeviceLike | Sequence[DeviceLike],
+        listing(
+            "device",
+            DEVICE,
+            str | os.PathLike | Device,
+            "Devices: names of `paleo devices`, or TOML files of your own.",
+        ),
+    ]
     network: Annotated[
         NetworkLike | Sequence[NetworkLike],
         listing(
@@ -450,8 +443,14 @@ class GridSettings(KernelSettings, ConvolutionSettings, total=False):
         ),
     ]
     batch_size: Annotated[int | Sequence[int], listing("batch_size", BATCH_SIZE, int | float)]
-    cost_model: Annotated[str | CostModel | Sequence[str | CostModel], _COST_MODELS]
-    dtype: Annotated[str | Sequence[str], _DTYPES]
+    cost_model: Annotated[
+        str | CostModel | Sequence[str | CostModel],
+        listing("cost_model", COST_MODEL, str | CostModel),
+    ]
+    dtype: Annotated[
+        str | Sequence[str],
+        listing("dtype", DTYPE, str, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}"),
+    ]
     ppp_comp: Annotated[Quantity, PPP_COMP]
     ppp_comm: Annotated[Quantity, PPP_COMM]
 
@@ -463,7 +462,7 @@ VARIED = ("device", "network", "dtype", "cost_model", "batch_size")
 class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
     """Of a training step on one device under one or several choices of settings."""
 
-    device: Annotated[DeviceLike | Sequence[DeviceLike], _DEVICES]
+    device: Annotated[DeviceLike | Sequence[DeviceLike], declared(GridSettings)["device"]]
     batch_size: Annotated[
         int | Sequence[int] | None,
         listing(
@@ -472,7 +471,9 @@ class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
             int | float | None,
         ),
     ]
-    cost_model: Annotated[str | CostModel | Sequence[str | CostModel], _COST_MODELS]
+    cost_model: Annotated[
+        str | CostModel | Sequence[str | CostModel], declared(GridSettings)["cost_model"]
+    ]
     ppp_comp: Annotated[
         float | Sequence[float],
         listing(
@@ -482,7 +483,7 @@ class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
             "Shares of the device's peak that are reached, above 0, up to 1.",
         ),
     ]
-    dtype: Annotated[str | Sequence[str], _DTYPES]
+    dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
     conv_library: Annotated[
         str | Sequence[str | None] | None, listing("conv_library", CONV_LIBRARY, str | None)
     ]

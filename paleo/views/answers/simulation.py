@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from paleo.core.attributes import at_ends
+from paleo.step.memory import Fit
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Run, Simulation
 from paleo.views.answers.base import (
@@ -14,6 +15,7 @@ from paleo.views.answers.base import (
     spread,
     used,
 )
+from paleo.views.table import in_unit
 
 #: Less of the devices is wasted at an efficiency of this and more.
 _SCALES = 0.8
@@ -27,8 +29,20 @@ def simulation_answer(simulation: Simulation) -> list[str]:
     trained = [run for run in runs if _whole(run)]
     if len(trained) < len(runs):
         return [sentence for run in runs for sentence in run_answer(run)]
-    best = max(trained, key=lambda run: _rate(_whole(run)))
-    return [f"The quickest of {len(runs)}:", *run_answer(best)]
+    fitting = [run for run in runs if _fits(run) is not False]
+    sentences = []
+    if len(fitting) < len(runs):
+        left = len(runs) - len(fitting)
+        sentences.append(f"{left:,} of {len(runs):,} do{'es' * (left == 1)} not fit in memory.")
+    if not fitting:
+        return [*sentences, *run_answer(runs[0])]
+    best = max(fitting, key=lambda run: _rate(_whole(run)))
+    return [*sentences, f"The quickest of {len(fitting):,}:", *run_answer(best)]
+
+
+def _fits(run: Run) -> bool | None:
+    fit = run.fit(run.largest) if run.largest else None
+    return fit.fits if fit else None
 
 
 def _rate(whole: WholeStep | None) -> float:
@@ -46,7 +60,9 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     if row is None or not row.exchanges:
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
-    return [_speed(run, whole, _memory(run, row)), *_limits(run, row, whole), *_advice(run, row)]
+    fit = run.fit(row)
+    said = [_speed(run, whole, _memory(fit, row)), *_limits(run, row, whole), *_knee(run, row)]
+    return [*_misfit(run, row, fit), *said]
 
 
 def _speed(run: Run, whole: WholeStep, *more: str) -> str:
@@ -68,12 +84,28 @@ def _speed(run: Run, whole: WholeStep, *more: str) -> str:
     return ", ".join([sentence, *filter(None, more)]) + "."
 
 
-def _memory(run: Run, row: Step) -> str:
-    fit = run.fit(row)
-    if fit is None:
+def _memory(fit: Fit | None, row: Step) -> str:
+    """Return the memory of a worker, if there is room for it."""
+    if fit is None or fit.fits is False:
         return ""
+    capacity = fit.device.memory_capacity if fit.device else None
     each = "" if row.workers == 1 else " each"
-    return f"{used(float(fit.footprint.peak), run.memory_capacity)} used{each}"
+    return f"{used(float(fit.footprint.peak), capacity)} used{each}"
+
+
+def _misfit(run: Run, row: Step, fit: Fit | None) -> list[str]:
+    """Return what is said first of a step for which there is not the memory."""
+    if fit is None or fit.fits is not False or not fit.device:
+        return []
+    peak = in_unit(float(fit.footprint.peak), "bytes", 3)
+    there = in_unit(fit.device.memory_capacity, "bytes")
+    needed = f"training needs {peak}, one {device_named(run.device)} has {there}"
+    if not fit.largest_batch:
+        return [f"It does not fit, not even one sample does: {needed}."]
+    most = fit.largest_batch * (row.workers if run.scaling == "strong" else 1)
+    batch = f"--batch_size={most} is the largest that does"
+    smaller = "a smaller type, such as --dtype=mixed_fp16, may help"
+    return [f"It does not fit: {needed}; {batch}; {smaller}. If it did fit:"]
 
 
 def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
@@ -91,26 +123,14 @@ def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
     return [f"{percent(1 - share)} of the step is communication by {run.network}."]
 
 
-def _advice(run: Run, row: Step) -> list[str]:
-    """Return what to try where a step does not fit, or does not scale."""
-    said = []
-    fit = run.fit(row)
-    if fit and fit.fits is False:
-        if not fit.largest_batch:
-            said.append("It does not fit: not even one sample does.")
-        else:
-            most = fit.largest_batch * (row.workers if run.scaling == "strong" else 1)
-            said.append(
-                f"It does not fit: --batch_size={most} is the largest that does; another way is a "
-                "smaller type, such as --dtype=mixed_fp16."
-            )
-    knee = run.worth.knee.get(row.best_scheme) if len(run.rows) > 1 or row.workers > 1 else None
-    if knee and knee < row.workers:
-        said.append(
-            f"More than {knee:,} worker{'s' * (knee != 1)} waste more than they gain: a quicker "
-            "network or a larger batch would help."
-        )
-    return said
+def _knee(run: Run, row: Step) -> list[str]:
+    """Return from how many workers on more of them waste more than they gain, if it is so here."""
+    knee = run.worth.knee.get(row.best_scheme) if row.workers > 1 else None
+    if not knee or knee >= row.workers:
+        return []
+    many = f"{knee:,} worker{'s' * (knee != 1)}"
+    help_ = "a quicker network or a larger batch would help"
+    return [f"More than {many} waste more than they gain; {help_}."]
 
 
 def _of_whole(run: Run, whole: WholeStep) -> list[str]:

@@ -61,7 +61,7 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
             joined([f"{len(runs)} runs", *_in_common(runs, varied)]),
             tuple(first.values()),
             [row for table in tables for row in table.rows],
-            footnotes=list(dict.fromkeys(note for table in tables for note in table.footnotes)),
+            footnotes=_by_scheme(runs, all_schemes=all_schemes),
             notes=common_notes([(_named(run, varied), run.notes) for run in runs]),
             marked=frozenset(
                 (start + i, key)
@@ -120,15 +120,7 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
     title = f"{run.net} on {run_setting(run)}"
     columns = _columns(run, run.rows[0], all_schemes=all_schemes)
     rows = [settings | _values(run, row) for row in run.rows]
-    # A worker alone exchanges nothing.
-    several = {i: row for i, row in enumerate(run.rows) if row.exchanges and row.workers > 1}
-    total, footnotes = None, []
-    if several:
-        last = several[max(several)]
-        which = "" if len(last.exchanges) == 1 else ", the quickest scheme"
-        which += _EXACT if which and best_said(last) != "best" else ""
-        mark = "* " if all_schemes else "communication is by "
-        footnotes.append(f"{mark}{last.best_scheme}{which}")
+    total, footnotes = None, _by_scheme([run], all_schemes=all_schemes)
     if label := PARALLELISMS[run.parallel].total_label:
         sums = [column.key for column in columns if column.dimension and not column.for_people]
         total = dict([label, *((key, sum(row[key] for row in rows)) for key in sums)])
@@ -147,8 +139,25 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
         total,
         footnotes=footnotes,
         notes=run.notes,
-        marked=frozenset((i, f"{row.best_scheme}_s") for i, row in several.items()),
+        # A worker alone exchanges nothing.
+        marked=frozenset(
+            (i, f"{row.best_scheme}_s")
+            for i, row in enumerate(run.rows)
+            if row.exchanges and row.workers > 1
+        ),
     )
+
+
+def _by_scheme(runs: Sequence[Run], *, all_schemes: bool) -> list[str]:
+    """Return by which scheme workers communicate."""
+    rows = [run.largest for run in runs if run.largest and run.largest.workers > 1]
+    schemes = ", ".join(dict.fromkeys(row.best_scheme for row in rows))
+    if not schemes:
+        return []
+    which = ""
+    if len(rows[0].exchanges) > 1:
+        which = f", the quickest scheme{_EXACT if best_said(rows[0]) != 'best' else ''}"
+    return [f"{'* ' if all_schemes else 'communication is by '}{schemes}{which}"]
 
 
 def _values(run: Run, row: Step) -> dict[str, Any]:
@@ -172,7 +181,8 @@ def _values(run: Run, row: Step) -> dict[str, Any]:
 def _worth(run: Run, *, all_schemes: bool) -> list[str]:
     """Return how many workers are worth it, and the batch that one device holds."""
     lines = []
-    knees = run.worth.knee.items()
+    is_alone = run.largest is not None and run.largest.workers == 1
+    knees = run.worth.knee.items() if all_schemes or not is_alone else ()
     if schemes := [scheme for scheme, _ in knees if all_schemes or scheme == run.best_scheme]:
         counts = (f"{run.worth.knee[name] or 'any number'} by {name}" for name in schemes)
         lines.append(f"workers worth it: {', '.join(counts)}")
