@@ -75,7 +75,7 @@ setup(
     package_data={
         "paleo": ["py.typed"],
         "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt"],
-        "paleo.cluster": ["devices/*.toml", "networks/*.toml"],
+        "paleo.cluster": ["prices.toml", "devices/*.toml", "networks/*.toml"],
         "paleo.costs": ["tiled/*.toml", "tiled/families/*.toml"],
         "paleo.web": ["static/*", "static/vendor/*"],
     },

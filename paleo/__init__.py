@@ -10,7 +10,7 @@ in SI units:
 Nets        `load`, `loads`, `net_names`; `edit` with `Edits`, and `series` of them; `build` makes
             the `Graph` of a `NetSpec`; `LAYERS` has the types of layers, each a `Layer`;
             `ImportOptions` are for files of other frameworks
-Clusters    `find_device`, `device_names`, `Device`, its `Price`; `find_network`,
+Clusters    `find_device`, `device_names`, `Device`, its `Price`, `prices` of all; `find_network`,
             `network_names`, `Network`; `COLLECTIVES`
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
@@ -82,6 +82,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.studies.datasets import DATASETS as DATASETS
     from paleo.studies.memory import memory as memory
     from paleo.studies.metrics import metrics as metrics
+    from paleo.studies.prices import prices as prices
     from paleo.studies.simulate import simulate as simulate
     from paleo.studies.summary import summarize as summarize
     from paleo.studies.timeline import timeline as timeline
@@ -128,6 +129,7 @@ _PLACES = {
     "paleo.studies.datasets": ("DATASETS",),
     "paleo.studies.memory": ("memory",),
     "paleo.studies.metrics": ("metrics",),
+    "paleo.studies.prices": ("prices",),
     "paleo.studies.simulate": ("simulate",),
     "paleo.studies.summary": ("summarize",),
     "paleo.studies.timeline": ("timeline",),

@@ -36,6 +36,7 @@ COMMANDS = (
     "nets",
     "generate",
     "devices",
+    "prices",
     "networks",
 )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paleo.cluster.figures import Figure, FileReader, Table, given
-from paleo.cluster.prices import Price, read_prices
+from paleo.cluster.prices import Price, predefined_prices, read_prices, usual_price
 from paleo.core.errors import HardwareError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, maximum
@@ -62,8 +62,8 @@ class Device:
     """One processor. Every figure is in SI units and carries its source.
 
     `figures` holds the entries of FIGURES that are known; `peaks` the dense peak for each
-    element type and kind of unit, in FLOP/s where one multiply-add is 2; `prices` what
-    providers have asked for an hour of it.
+    element type and kind of unit, in FLOP/s where one multiply-add is 2; `own_prices` what its
+    file says that an hour of it costs.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Device:
     aliases: tuple[str, ...] = ()
     own_rates_2017: Rates2017 | None = None
     sources: Mapping[str, str] = field(default_factory=dict)
-    prices: tuple[Price, ...] = ()
+    own_prices: tuple[Price, ...] = ()
     #: Constants of the cost model `tiled` that the file states for this device.
     constants: Mapping[str, Figure] = field(default_factory=dict)
     #: How `paleo calibrate` measured it, if it did.
@@ -108,9 +108,14 @@ class Device:
         return self._figure("memory_bandwidth")
 
     @property
+    def prices(self) -> tuple[Price, ...]:
+        """What an hour of it costs: the file's prices, or those of clouds for one of its name."""
+        return self.own_prices or predefined_prices().get(self.name, ())
+
+    @property
     def newest_price(self) -> Price | None:
-        """The price with the latest date, None if no price is known."""
-        return max(self.prices, key=lambda price: price.date, default=None)
+        """The price to reckon with, None if none is known: `usual_price` of its prices."""
+        return usual_price(self.prices)
 
     @property
     def memory_capacity(self) -> int | None:

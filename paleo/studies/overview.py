@@ -35,7 +35,7 @@ from paleo.step.settings import (
 from paleo.studies.datasets import Schedule
 from paleo.studies.simulate import runs_of
 from paleo.studies.summary import NetSummary, summarize
-from paleo.studies.training import Training, TrainingSettings, schedule_of
+from paleo.studies.training import Training, TrainingSettings, price_of, schedule_of
 
 #: So many summaries and footprints of a net are kept: what is shown is taken away as a file next.
 _KEPT = 1
@@ -103,7 +103,7 @@ class Study:
             workers=workers,
             scheme=found["scheme"],
             schedule=schedule,
-            price=found["price"] or self.device.newest_price,
+            price=price_of(self.device, found["price"], found["prices"]),
             optimizer=found["optimizer"],
             study=self,
         )

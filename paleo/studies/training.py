@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
-from paleo.cluster import Price, parse_price
+from paleo.cluster import Device, Price, find_device, parse_price
+from paleo.cluster.prices import usual_price
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
 from paleo.step.memory import OPTIMIZERS
 from paleo.step.pieces import WholeStep
-from paleo.step.settings import Setting, name_in
+from paleo.step.settings import DeviceLike, Setting, name_in
 from paleo.studies.datasets import DATASETS, Schedule
 
 #: What a price is in that is a number alone.
@@ -107,7 +110,17 @@ class TrainingSettings(TypedDict, total=False):
             check=lambda value: checked_price(value),
             help="Price of one device for an hour: dollars, or a text such as '0.90 EUR/h'.",
             label="Price",
-            shown_default="the newest of the device's file",
+            shown_default="the cheapest on demand that `paleo prices` has",
+        ),
+    ]
+    prices: Annotated[
+        str | os.PathLike[str] | None,
+        Setting(
+            default=None,
+            check=lambda value: checked_prices(value),
+            help="File of your own prices by device, TOML with entries of [[price]].",
+            label="Prices",
+            metavar="FILE",
         ),
     ]
 
@@ -116,6 +129,22 @@ def schedule_of(found: Mapping[str, Any], mistakes: Mistakes) -> Schedule | None
     """Return the schedule of settings that were found; notes what does not go together."""
     keys = ("epochs", "dataset", "dataset_size")
     return mistakes.check(lambda: Schedule(**{key: found[key] for key in keys}))
+
+
+def price_of(
+    device: Device, price: Price | None, prices: Mapping[str, tuple[Price, ...]] | None
+) -> Price | None:
+    """Return what an hour of a device costs, None if nobody says.
+
+    A `price` comes first, then `prices`, by the names of devices, then those known of the device.
+    """
+    return price or usual_price((prices or {}).get(device.name, ())) or device.newest_price
+
+
+def with_prices(device: DeviceLike, prices: Mapping[str, tuple[Price, ...]]) -> Device:
+    """Return a device with the prices that a file of one's own has of it; raises a PaleoError."""
+    found = find_device(device)
+    return replace(found, own_prices=prices.get(found.name, found.own_prices))
 
 
 def times(value: float | None, factor: float | None) -> float | None:
@@ -139,3 +168,17 @@ def checked_price(price: Any) -> Price | None:
             f"price: expected a number from 0 to {_MOST:g}, or a text such as "
             f'"0.90 EUR/h", got {shown(price)}'
         ) from None
+
+
+def checked_prices(path: Any) -> Mapping[str, tuple[Price, ...]] | None:
+    """Return the prices in a file of one's own, by the names of devices; None of None.
+
+    Raises SettingError for what is no path, HardwareError for a bad file.
+    """
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise SettingError(f"prices: expected a file, got {shown(path)}")
+    from paleo.cluster.price_files import read_price_file  # here, since few ask for it
+
+    return read_price_file(path)

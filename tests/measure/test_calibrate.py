@@ -223,8 +223,8 @@ def test_any_device_can_be_written_and_read(name: str, tmp_path: Path) -> None:
         for key, figure in figures.items():
             assert figure.value == pytest.approx(others[key].value, rel=1e-9)
             assert (figure.source, figure.note) == (others[key].source, others[key].note)
-    assert (found.prices, found.aliases, found.sources) == (
-        device.prices, device.aliases, device.sources
+    assert (found.own_prices, found.aliases, found.sources) == (
+        device.own_prices, device.aliases, device.sources
     )  # fmt: skip
     if device.own_rates_2017:
         assert found.own_rates_2017 is not None

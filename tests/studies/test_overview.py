@@ -306,7 +306,7 @@ def test_a_head_is_in_words() -> None:
     assert items["scheme"] == found.row.best_scheme
     assert items["speedup"] == f"{found.row.whole_step(found.row.best_scheme).speedup:.3f}"
     assert items["cost"].endswith(" USD")
-    assert items["price"] == "0.995 USD"
+    assert items["price"] == "1.8 USD"
     assert "scheme" not in {each["key"] for each in heads[0]["items"]}  # a worker alone
     assert [each["label"] for each in heads[1]["items"] if each["key"] == "scheme"] == [
         "best exact scheme"
@@ -321,7 +321,7 @@ def test_a_head_is_in_words() -> None:
     ]
     assert hints(found) == []
     assert hints(overview("nin", device="K40", epochs=1, dataset="mnist")) == [
-        "for a cost give a price: the file of K40 has none"
+        "for a cost give a price: none of K40 is known"
     ]
     assert "give the epochs" in hints(overview("nin"))[0]
 

@@ -28,6 +28,7 @@ _SETTINGS = declared(MetricsSettings)
 @setting_option(_SETTINGS["parallel"], type=click.Choice(PARALLELISMS))
 @setting_options(MetricsSettings, "hybrid_workers", *SHARES, *PRICING, *SCHEDULE)
 @setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", "optimizer", "price")
+@setting_option(_SETTINGS["prices"], type=click.Path())
 @setting_option(_SETTINGS["power"], type=str)
 @click.option("--inference", is_flag=True, help="Show inference alone, on one device.")
 @result_options

@@ -16,18 +16,24 @@ from paleo.cli.options import (
     setting_options,
     verbose,
 )
-from paleo.cli.plan import CLUSTER, KERNELS, SCHEDULE, say_what_is_used
+from paleo.cli.plan import KERNELS, SCHEDULE, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
 from paleo.step.settings import declared
-from paleo.studies.overview import Study, StudySettings, checked_plan
-from paleo.studies.training import TrainingSettings
+from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
+from paleo.studies.training import TrainingSettings, checked_prices, with_prices
+
+
+class _OnePlan(StudySettings, OverviewSettings, total=False):
+    """Of what a study and its overview have one value."""
+
 
 #: The settings that a study has, and a plan has none of.
 _OF_STUDY = declared(StudySettings)
+_OF_TRAINING = declared(TrainingSettings)
 
 
 @click.command("report", short_help="One HTML file of a net on a cluster, to look at or send.")
@@ -39,10 +45,12 @@ _OF_STUDY = declared(StudySettings)
     help="File to write, such as report.html; - is standard output.",
 )
 @nets_argument
-@setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
-@setting_options(SimulateSettings, *KERNELS, "cost_model", "dtype")
+@setting_options(_OnePlan, "device", "network", "batch_size")
+@setting_options(SimulateSettings, "workers", "scaling")
+@setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
 @setting_options(TrainingSettings, *SCHEDULE, "optimizer")
-@setting_option(declared(TrainingSettings)["price"], type=str)
+@setting_option(_OF_TRAINING["price"], type=str)
+@setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options
 @message_options
 def command(
@@ -52,6 +60,7 @@ def command(
     scaling: list[str],
     edits: NetEdits,
     importing: ImportOptions,
+    prices: str | None,
     **settings: Any,
 ) -> None:
     """Write what there is to see of each NET on a cluster into one HTML file.
@@ -85,6 +94,9 @@ def command(
     for name in scaling if workers else ():
         asked = functools.partial(checked_plan, counts=workers, scaling=name, **of_plan)
         mistakes.check(asked)
+    if own := mistakes.check(checked_prices, prices):
+        priced = mistakes.check(with_prices, settings["device"], own)
+        of_study["device"] = priced or settings["device"]
     make = functools.partial(Study, importing=importing, **of_study)
     studies = studies_of(edited, make, mistakes)
     mistakes.raise_as(PaleoError)
@@ -96,6 +108,8 @@ def command(
         num_workers=tuple(workers),
         **{**settings, "price": price or "", "dataset": settings["dataset"] or ""},
     )
-    write_text(report_page(studies, shown, scaling, importing, with_commands=not edits), output)
+    # Commands are of names, and know neither what was edited nor other prices.
+    plain = not edits and prices is None
+    write_text(report_page(studies, shown, scaling, importing, with_commands=plain), output)
     if output != "-":
         verbose(f"{output}: {', '.join(studies)}")

@@ -56,9 +56,9 @@ def _entries(device: Device, keys: Mapping[str, str]) -> Iterator[str]:
         known = {"clock": "Hz", "peak": "FLOP/s", "memory_bandwidth": "bytes/s"}
         yield from _lines({name: _amount(getattr(old, name), unit) for name, unit in known.items()})
         yield from _given(old, "note")
-    for price in device.prices:
+    for price in device.own_prices:
         yield from ("", "[[price]]", f"amount = {_value(f'{price.amount!r} {price.currency}/h')}")
-        yield from _given(price, "provider", "what", "date", "note")
+        yield from _given(price, "provider", "what", "kind", "date", "note")
         if price.source in keys:
             yield f"source = {_value(keys[price.source])}"
     if device.calibration is not None:

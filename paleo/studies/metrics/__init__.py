@@ -92,8 +92,9 @@ def metrics(
     paleo.studies.datasets.DATASETS, or `dataset_size`. `weight_bits`, `index_bits` and `sparsity`
     are those of `Storage`, the bits of a parameter's type unless given; `optimizer` is one of
     paleo.step.memory.OPTIMIZERS. `price` is what one device costs for an hour, in dollars or as a
-    text such as "0.90 EUR/h", None the newest of the device's file; `power` what it takes, in watts
-    or as a text such as "180 W", None that of the file. Raises a PaleoError with every mistake.
+    text such as "0.90 EUR/h"; None is that in the file `prices` of one's own, or else the cheapest
+    on demand of `paleo.prices`. `power` is what it takes, in watts or as a text such as "180 W",
+    None that of the file. Raises a PaleoError with every mistake.
 
     >>> (metrics,) = paleo.metrics("nin", device="K80", epochs=90, dataset="imagenet")
     >>> metrics.params, round(metrics.num_steps)
@@ -113,6 +114,7 @@ def metrics(
         storage={name: found[name] for name in ("weight_bits", "index_bits", "sparsity")},
         optimizer=found["optimizer"],
         own_price=found["price"],
+        prices=found["prices"],
         own_power=found["power"],
     )
     return tuple(each for run in runs for each in case.metrics(run))

@@ -23,6 +23,7 @@ from paleo.step.results import Run
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule
 from paleo.studies.metrics.values import Metrics, Storage
+from paleo.studies.training import price_of
 
 
 class _Step(NamedTuple):
@@ -64,6 +65,7 @@ class Case:
     storage: Mapping[str, Any]
     optimizer: str
     own_price: Price | None
+    prices: Mapping[str, tuple[Price, ...]] | None
     own_power: float | None
 
     def metrics(self, run: Run) -> Iterator[Metrics]:
@@ -75,7 +77,7 @@ class Case:
         training_flops = inference_flops + _flops(one, plan.cost_model, BACKWARD)
         known_power = device.figures.get("power")
         power = self.own_power or (float(known_power.value) if known_power else None)
-        price = self.own_price or device.newest_price
+        price = price_of(device, self.own_price, self.prices)
         apart = PARALLELISMS[run.parallel].splits and bool(net.splits)
         own_bits = self.storage["weight_bits"] or 8 * find_precision(plan.dtype).parameter_size
         storage = Storage(**{**self.storage, "weight_bits": own_bits})
@@ -157,10 +159,9 @@ class Case:
                 "all the time"
             )
         if price and self.own_price is None:
-            what = f", {price.what}" if price.what else ""
             notes.append(
                 f"price: {price.amount:g} {price.currency} for an hour of a device, "
-                f"{price.provider}{what}, {price.date}"
+                f"{price.origin()}"
             )
         return notes
 

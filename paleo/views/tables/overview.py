@@ -82,5 +82,5 @@ def hints(found: Overview) -> list[str]:
     if training.seconds is None:
         return ["for time and cost of a training give the epochs, and a dataset or its size"]
     if training.price is None:
-        return [f"for a cost give a price: the file of {found.run.device} has none"]
+        return [f"for a cost give a price: none of {found.run.device} is known"]
     return []

@@ -11,7 +11,6 @@ from paleo.studies.metrics import Metrics
 from paleo.views.answers.base import duration, spread
 from paleo.views.answers.metrics import INFERENCE, Purpose
 from paleo.views.table import Column, Table
-from paleo.views.tables.base import common_notes
 from paleo.views.tables.metrics import columns_of_metrics, row_of_metrics
 
 #: The settings that metrics may differ in, each with what heads it.
@@ -34,7 +33,6 @@ def ranking_table(found: Sequence[Metrics], purpose: Purpose) -> Table:
     varied = [key for key in _VARIED if len({each[key] for each in values}) > 1]
     same = [_said(key, values[0][key]) for key in _VARIED if key not in varied and values[0][key]]
     programs = columns_of_metrics(found[0].optimizer)
-    names = [", ".join(str(each[key]) for key in varied or ["net"]) for each in values]
     return Table(
         ", ".join([purpose.name, *same]),
         (
@@ -48,8 +46,35 @@ def ranking_table(found: Sequence[Metrics], purpose: Purpose) -> Table:
             | _row(each, purpose)
             for each, own in zip(found, values, strict=True)
         ],
-        notes=common_notes([(name, each.notes) for name, each in zip(names, found, strict=True)]),
+        notes=_notes(found, values, varied),
     )
+
+
+def _notes(
+    found: Sequence[Metrics], values: Sequence[dict[str, Any]], varied: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the notes, each once; those that are not of all say of whom they are.
+
+    That is said by one setting, if it decides who has the note.
+    """
+    plans: dict[str, list[int]] = {}
+    for i, each in enumerate(found):
+        for note in dict.fromkeys(each.notes):
+            plans.setdefault(note, []).append(i)
+    said = []
+    for note, own in plans.items():
+        others = [i for i in range(len(found)) if i not in own]
+        keys = [key for key in varied if not _both(key, values, own, others)][:1] or varied
+        names = [", ".join(str(values[i][key]) for key in keys) for i in own if others]
+        said += [f"{name}: {note}" for name in names] or [note]
+    return tuple(dict.fromkeys(said))
+
+
+def _both(
+    key: str, values: Sequence[dict[str, Any]], own: Sequence[int], others: Sequence[int]
+) -> bool:
+    """Tell whether a value of a setting is one of both."""
+    return not {values[i][key] for i in own}.isdisjoint(values[i][key] for i in others)
 
 
 def _said(key: str, value: Any) -> str:

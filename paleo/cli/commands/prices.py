@@ -1,0 +1,46 @@
+"""`paleo prices`: what an hour of a device costs, at whom, with date and source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from paleo.cli.options import Names, Output, output_options, setting_option
+from paleo.cluster import device_names
+from paleo.cluster.prices import ON_DEMAND, SPOT
+from paleo.step.settings import declared
+from paleo.studies.prices import prices
+from paleo.studies.training import TrainingSettings
+from paleo.views.answers.prices import prices_answer
+from paleo.views.tables.prices import prices_table
+
+
+@click.command("prices", short_help="What clouds ask for an hour of a device, and when.")
+@click.argument(
+    "devices", nargs=-1, type=Names(device_names, may_be_file=True), metavar="[DEVICE]..."
+)
+@click.option("--provider", metavar="NAME,...", type=Names(()), help="Of these clouds alone.")
+@click.option("--on_demand", "kind", flag_value=ON_DEMAND, help="Of what is let on demand alone.")
+@click.option("--spot", "kind", flag_value=SPOT, help="Of what may be taken away again alone.")
+@click.option("--currency", metavar="CODE", help="In this currency alone, such as USD.")
+@setting_option(declared(TrainingSettings)["prices"], type=click.Path())
+@output_options
+def command(devices: tuple[str, ...], output: Output, **settings: Any) -> None:
+    """List what an hour of each DEVICE costs, cheapest first; all that have a price by default.
+
+    A price is that of one device: an instance's by the number of its devices. It is a list price
+    of the date that stands beside it, and changes; [n] is where it is from.
+
+    \b
+    Examples:
+      paleo prices H100_SXM
+      paleo prices --provider=aws,azure --on_demand
+      paleo prices A100_SXM_40GB --spot --format=json
+    """  # noqa: D301 (click takes the control character, not the escape)
+    found = prices(devices or None, **settings)
+    output.write(
+        [prices_table(found)] if found or not output.for_people else [],
+        lambda: {"prices": [each.to_dict() for each in found]},
+        lambda: prices_answer(found),
+    )
