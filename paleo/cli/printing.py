@@ -5,6 +5,7 @@ Commands print by these functions alone; `progress` draws its line by itself.
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from paleo.core.errors import printable
@@ -32,8 +33,9 @@ def show_traceback() -> None:
 
 
 def _complain(text: str) -> None:
-    if sys.stderr is not None:  # it may be closed
-        sys.stderr.write(text)
+    with contextlib.suppress(OSError):  # it may be full, and the answer is still to come
+        if sys.stderr is not None:  # it may be closed
+            sys.stderr.write(text)
 
 
 def _visible(text: str) -> str:

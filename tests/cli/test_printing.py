@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import click.testing
@@ -152,3 +154,20 @@ def test_a_nul_in_a_path_is_said_by_the_library_too() -> None:
             ask("a\0.toml")
     with pytest.raises(paleo.PaleoError, match=r"^a\\x00\.json: no such file$"):
         paleo.load("a\0.json")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["summary", "nin", "--nope"], 2), (["summary", "lenet5", "--verbose"], 0)],
+)
+def test_a_standard_error_that_is_full_changes_no_answer(words: list[str], status: int) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "paleo", *words],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            check=False,
+        )
+    assert done.returncode == status
+    assert bool(done.stdout) == (status == 0)
