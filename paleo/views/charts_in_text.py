@@ -17,6 +17,8 @@ from paleo.views.table import columns_of, cut, wrapped
 #: bar, by eighths of a character.
 BLOCKS = ("█▓▒░▚", "·", " ▏▎▍▌▋▊▉")
 _ASCII = ("#=-+%", ".", "")
+#: The end of a bar that is broken off.
+_BROKEN = ">"
 #: A bar shorter than this says nothing.
 _LEAST = 15
 #: So many points of a series are listed.
@@ -30,17 +32,24 @@ def text_chart(charts: Chart | Iterable[Chart], width: int = 80, *, unicode: boo
     Raises SettingError if there is nothing to draw.
     """
     drawn = [charts] if isinstance(charts, Chart) else list(charts)
-    texts = [_Text(chart.checked(), max(width, 40), unicode).text() for chart in drawn]
+    noted: set[str] = set()  # what was said need not be said again
+    texts = []
+    for chart in drawn:
+        notes = [note for note in chart.notes if note not in noted]
+        texts.append(_Text(chart.checked(), max(width, 40), unicode).text(notes))
+        noted.update(notes)
     # As tables have it: names may still hold what the terminal does not show.
     return "\n".join(texts) if unicode else "\n".join(texts).replace("(\N{MICRO SIGN}s)", "(us)")
 
 
 class _Row(NamedTuple):
-    """A bar with its name, of this character."""
+    """A bar with its name, of this character; it stands for `value`, and is as long as `drawn`."""
 
     name: str
     value: float | None
     fill: str
+    drawn: float | None
+    band: tuple[float, float] | None = None
 
 
 class _Text:
@@ -51,26 +60,34 @@ class _Text:
         self.fills, self.light, self.eighths = BLOCKS if unicode else _ASCII
         self.full = self.fills[0]
         self.own, self.references = chart.predictions, chart.references
+        self.places = range(len(chart.series[0].x))
 
-    def text(self) -> str:
+    def text(self, said: Iterable[str]) -> str:
+        """Return it with these notes."""
         chart = self.chart
         kinds: dict[str, Callable[[], list[str]]] = {
             "lines": self._lines,
             "points": self._points,
             "bars": self._bars,
             "grouped": self._grouped,
+            "columns": self._bars,
         }
-        heads = [chart.title, chart.setting, f"bars: {chart.y_label}"]
+        bars = f"bars: {chart.y_label}"
+        if chart.shaded:
+            bars += ", in brackets the ends of its error band"
+        if chart.others_scale < 1:
+            bars += f"; one that ends in {_BROKEN} is broken off"
+        heads = [chart.title, chart.setting, bars]
         lines = [line for head in heads for line in wrapped(head, self.width)]
         body = kinds[chart.kind]()
-        notes = [line for note in chart.notes for line in wrapped(f"note: {note}", self.width)]
+        notes = [line for note in said for line in wrapped(f"note: {note}", self.width)]
         return "\n".join([*lines, "", *body, *([""] if notes else []), *notes]) + "\n"
 
     def _bar(self, value: float | None, most: float, room: int, fill: str) -> str:
         """Return a bar of at most `room` characters for the largest value."""
         if not value or value < 0 or not most:
             return ""
-        eighths = round(8 * room * value / most)
+        eighths = round(8 * room * min(value / most, 1))
         if fill != self.full or not self.eighths:
             return fill * round(eighths / 8)
         return fill * (eighths // 8) + self.eighths[eighths % 8].strip()
@@ -89,8 +106,10 @@ class _Text:
         left = min(wide, self.width // 2)
         rest = self.width - len(indent) - left - 2 * len(_GAP)
         values = [_value(row.value) for row in every]
-        if rest - max(map(len, _aligned(values)), default=0) >= _LEAST:
-            values = _aligned(values)
+        bands = _bands([row.band for row in every])
+        wide = max(map(len, bands), default=0)
+        if rest - wide - max(map(len, _aligned(values)), default=0) >= _LEAST:
+            values = [value + band for value, band in zip(_aligned(values), bands, strict=True)]
         size = max(map(len, values), default=0)
         room = max(0, rest - size)
         found, texts = [], iter(values)
@@ -98,7 +117,7 @@ class _Text:
             found += [between] if number and between is not None else []
             found += wrapped(heading, self.width) if heading else []
             for row in rows:
-                bar = self._bar(row.value, most, room, row.fill)
+                bar = _broken(self._bar(row.drawn, most, room, row.fill), row.value != row.drawn)
                 name = _filled(row.name, left)
                 found.append(f"{indent}{name}{_GAP}{next(texts):>{size}}{_GAP}{bar}".rstrip())
         return found
@@ -111,8 +130,8 @@ class _Text:
             (
                 f"{printable(series.title)}, by {self.chart.x_label}",
                 [
-                    _Row(plain(x).rjust(size), y, self.light if series.is_reference else self.full)
-                    for x, y in zip(series.x, series.y, strict=True)
+                    self._row(series, i, plain(x).rjust(size), self._line_fill(series))
+                    for i, x in enumerate(series.x)
                 ],
             )
             for series in every
@@ -121,17 +140,17 @@ class _Text:
 
     def _grouped(self) -> list[str]:
         """Return a block for each category, a bar for each series; a line where there is one."""
-        most = _most(self.chart.series)
+        most = max(self._drawn(series, i) for series in self.chart.series for i in self.places)
         every = (*self.own, *self.references)
         if len(every) == 1:
             own = every[0]
-            rows = [_Row(str(x), y, self.full) for x, y in zip(own.x, own.y, strict=True)]
+            rows = [self._row(own, i, str(x), self.full) for i, x in enumerate(own.x)]
             return self._blocks([("", rows)], most)
         blocks = [
             (
                 cut(printable(category), self.width),
                 [
-                    _Row(series.name, series.y[i], self._fill(series))
+                    self._row(series, i, series.name, self._fill(series))
                     for series in every
                     if series.y[i] is not None
                 ],
@@ -140,6 +159,17 @@ class _Text:
         ]
         return self._blocks(blocks, most)
 
+    def _row(self, series: Series, i: int, name: str, fill: str) -> _Row:
+        band = series.band.get(i) if series in self.chart.shaded else None
+        return _Row(name, series.y[i], fill, self._drawn(series, i), band)
+
+    def _drawn(self, series: Series, i: int) -> float:
+        """Return what a bar is as long as: the sum of others may be broken off."""
+        return (series.y[i] or 0.0) * (self.chart.others_scale if i == len(series.y) - 1 else 1.0)
+
+    def _line_fill(self, series: Series) -> str:
+        return self.light if series.is_reference else self.full
+
     def _fill(self, series: Series) -> str:
         if series.is_reference:
             return self.light
@@ -147,13 +177,26 @@ class _Text:
 
     def _bars(self) -> list[str]:
         """Return a line for each category: the values of the series, and their bars in a row."""
-        names = [printable(name) for name in self.own[0].x]
-        columns = [_aligned(list(map(_value, series.y))) for series in self.own]
+        names = [printable(str(name)) for name in self.own[0].x]
+        # Of columns the references are what they add up to.
+        wholes = self.references if self.chart.kind == "columns" else []
+        columns = [
+            [
+                value + band
+                for value, band in zip(
+                    _aligned(list(map(_value, series.y))),
+                    _bands([series.band.get(i) for i in self.places]),
+                    strict=True,
+                )
+            ]
+            for series in (*self.own, *wholes)
+        ]
         heads = [
             f"{self.fills[i % len(self.fills)]} {printable(series.name)}"
             for i, series in enumerate(self.own)
         ]
-        if len(self.own) == 1:
+        heads = [*heads, *(printable(series.name) for series in wholes)]
+        if len(heads) == 1:
             heads = [""]
         sizes = [
             max(map(columns_of, [head, *column]))
@@ -161,29 +204,28 @@ class _Text:
         ]
         left = min(max(map(columns_of, [self.chart.x_label, *names])), self.width // 3)
         room = self.width - left - sum(sizes) - len(_GAP) * (1 + len(sizes))
-        if self.references or room < _LEAST:
+        if (self.references and not wholes) or room < _LEAST:
             return self._grouped()
-        most = max(
-            sum(max(y or 0.0, 0.0) for y in values)
-            for values in zip(*(series.y for series in self.own), strict=True)
-        )
+        drawn = [[self._drawn(series, i) for series in self.own] for i in self.places]
+        most = max(sum(max(y, 0.0) for y in values) for values in drawn)
         found = []
         if any(heads):
             texts = [f"{head:>{size}}" for head, size in zip(heads, sizes, strict=True)]
             found.append(_GAP.join([_filled(self.chart.x_label, left), *texts]))
         for i, name in enumerate(names):
             texts = [f"{column[i]:>{size}}" for column, size in zip(columns, sizes, strict=True)]
-            bar = self._stack([series.y[i] for series in self.own], most, room)
+            is_broken = self.chart.others_scale < 1 and i == len(names) - 1
+            bar = _broken(self._stack(drawn[i], most, room), is_broken)
             found.append(_GAP.join([_filled(name, left), *texts, bar]).rstrip())
         return found
 
-    def _stack(self, values: Sequence[float | None], most: float, room: int) -> str:
+    def _stack(self, values: Sequence[float], most: float, room: int) -> str:
         """Return bars in a row, of which the ends are where the sums are."""
         if len(values) == 1:
             return self._bar(values[0], most, room, self.full)
         bar, reached = "", 0.0
         for i, value in enumerate(values):
-            reached += max(value or 0.0, 0.0)
+            reached += max(value, 0.0)
             cells = round(room * reached / most) if most else 0
             bar += self.fills[i % len(self.fills)] * (cells - len(bar))
         return bar
@@ -197,7 +239,7 @@ class _Text:
             labels = series.labels or ("",) * len(series.x)
             at = _aligned([shown(x) for x in series.x[:_POINTS]])
             rows = [
-                _Row(f"{text}  {label}".rstrip(), y, self.full)
+                _Row(f"{text}  {label}".rstrip(), y, self.full, y)
                 for text, label, y in zip(at, labels, series.y, strict=False)
             ]
             of = f", {_POINTS} of {len(series.x):,}" if len(series.x) > _POINTS else ""
@@ -205,6 +247,17 @@ class _Text:
             said = f"{self.chart.x_label}{name}, {self.chart.y_label}"
             blocks.append((f"{printable(series.name)}{of}: {said}", rows))
         return [*found, *self._blocks(blocks, _most(self.own), "")]
+
+
+def _broken(bar: str, is_broken: bool) -> str:
+    return bar[:-1] + _BROKEN if bar and is_broken else bar
+
+
+def _bands(bands: Sequence[tuple[float, float] | None]) -> list[str]:
+    """Return the ends of bands in brackets, as wide as each other; nothing if there is none."""
+    said = [f" ({shown(band[0])} to {shown(band[1])})" if band else "" for band in bands]
+    wide = max(map(len, said), default=0)
+    return [f"{text:{wide}}" for text in said]
 
 
 def _most(every: Iterable[Series]) -> float:

@@ -205,7 +205,7 @@ def test_a_run_of_one_scheme_is_as_if_it_alone_had_been_asked_for() -> None:
 
 def test_charts_of_scaling_hold_what_the_rows_say() -> None:
     run = paleo.simulate("nin", scaling="strong", **ON).runs[0]
-    speedup, step, efficiency = scaling_charts(run, "OneToAll")
+    speedup, step, efficiency, _ = scaling_charts(run, "OneToAll")
     one = speedup.series[0]
     assert one.name == "OneToAll"
     assert one.chosen

@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nets_of_tests import make_net
 
 import paleo
 from paleo.step.memory import Fit, Footprint, LayerMemory, footprint
 from paleo.step.pieces import TRANSFER, Piece
 from paleo.studies.overview import overview
 from paleo.studies.summary import Reached, Roof
-from paleo.views.charts.base import Chart, Series, in_one_unit, looks_of
+from paleo.views.charts.base import MOST_BARS, Chart, Series, in_one_unit, is_wide, looks_of
 from paleo.views.charts.difference import differences
 from paleo.views.charts.layers import (
     computation_by_layer,
     footprint_by_layer,
     memory_by_layer,
+    ranks,
     time_by_layer,
 )
 from paleo.views.charts.memory import memory_chart
@@ -42,6 +44,10 @@ STREAMS = {key: SMALL[key] for key in ("data",)} | {
 
 def values(chart: Chart) -> dict[str, dict[Any, float | None]]:
     return {series.name: dict(zip(series.x, series.y, strict=True)) for series in chart.series}
+
+
+def lines(*charts: Chart) -> list[Chart]:
+    return [chart for chart in charts if chart.kind == "lines"]
 
 
 def test_a_layer_reaches_its_flops_in_its_time(net: Any) -> None:
@@ -111,7 +117,7 @@ def test_layers_have_the_times_of_their_passes_in_one_unit(net: Any) -> None:
     assert values(chart)["forward"].keys() == {"fc", "relu"}
     assert values(chart)["forward"]["relu"] == pytest.approx(1e6 * relu.forward)
     assert chart.notes == ("1 of 3 layers takes no time and is left out",)
-    every = time_by_layer(summary, every=True)
+    every = time_by_layer(summary, ranks(summary, "time"))
     assert (every.series[0].x, every.notes) == (("data", "fc", "relu"), ())
 
 
@@ -266,7 +272,7 @@ def test_the_best_scheme_on_most_workers_is_chosen_wherever_they_stand(
     rows = tuple(replace(row, workers=k, exchanges=exchanges[k == 8]) for k in counts)
     found = replace(found, run=replace(found.run, rows=rows))
     assert (found.run.largest, found.run.best_scheme) == (rows[counts.index(8)], "TreeAllReduce")
-    for chart in (*scaling_charts(found.run), *training_charts(found)):
+    for chart in lines(*scaling_charts(found.run), *training_charts(found)):
         (chosen,) = [series for series in chart.series if series.chosen]
         assert (chosen.name, chosen.chosen) == ("TreeAllReduce", "the best on 8 workers")
         assert chosen.title == "TreeAllReduce (the best on 8 workers)"
@@ -274,7 +280,8 @@ def test_the_best_scheme_on_most_workers_is_chosen_wherever_they_stand(
         *scaling_charts(found.run, "OneToAll"),
         *training_charts(replace(found, scheme="OneToAll")),
     ]
-    for chart in asked:
+    assert "Parts of a training step by OneToAll" in [chart.title for chart in asked]
+    for chart in lines(*asked):
         assert [each.title for each in chart.series if each.chosen] == ["OneToAll (chosen)"]
 
 
@@ -286,7 +293,7 @@ def test_of_one_scheme_alone_there_is_nothing_to_choose() -> None:
 def test_the_best_is_the_best_exact_one_where_a_scheme_is_not() -> None:
     # Butterfly mixing is quicker, but its workers do not have the sum.
     charts = of_simulation(paleo.simulate("lenet5", workers=[1, 8], scaling="weak"))
-    for chart in charts:
+    for chart in lines(*charts):
         (chosen,) = [series.title for series in chart.series if series.chosen]
         assert chosen == "ButterflyAllReduce (the best exact on 8 workers)"
     (steps,) = [values(chart) for chart in charts if chart.key == "step"]
@@ -295,12 +302,12 @@ def test_the_best_is_the_best_exact_one_where_a_scheme_is_not() -> None:
 
 def test_one_worker_has_one_line_for_all_schemes() -> None:
     found = overview("lenet5", device="K80", counts=1, epochs=1, dataset="mnist")
-    for chart in (*scaling_charts(found.run), *scaling_charts(found.run, "TreeAllReduce")):
+    for chart in lines(*scaling_charts(found.run), *scaling_charts(found.run, "TreeAllReduce")):
         names = [series.title for series in chart.series if not series.is_reference]
         assert names == ["any scheme: one worker exchanges nothing"]
     time, _ = training_charts(found)
     assert [series.title for series in time.series] == ["any scheme: one worker exchanges nothing"]
-    for chart in of_simulation(paleo.simulate("lenet5", workers=1, schemes="OneToAll")):
+    for chart in lines(*of_simulation(paleo.simulate("lenet5", workers=1, schemes="OneToAll"))):
         assert chart.series[0].title == "OneToAll"
 
 
@@ -362,7 +369,9 @@ def test_metrics_are_drawn_as_far_as_they_are_known() -> None:
     ]
     assert keys == [["steps"], ["steps", "time"], ["steps", "time", "cost"]]
     (alone,) = of_metrics(paleo.metrics("nin", ppp_comm=0.5, use_pipeline=True, scaling="weak"))
-    assert [series.name for series in alone.series] == ["computation"]  # there is nobody to talk to
+    assert [series.name for series in alone.predictions] == [
+        "computation"
+    ]  # there is nobody to talk to
     scheme = "ButterflyAllReduce"
     assert alone.setting == (
         f"TITAN_X, ethernet, data-parallel, weak scaling, batch 128, {scheme}, fp32, "
@@ -370,9 +379,9 @@ def test_metrics_are_drawn_as_far_as_they_are_known() -> None:
     )
     (chart,) = of_metrics(found := paleo.metrics("nin", workers=[1, 2]))
     assert "weak scaling, batch 128, " in chart.setting
-    assert chart.series[0].x == ("nin, 1 worker", "nin, 2 workers")
+    assert (chart.kind, chart.series[0].x) == ("columns", (1, 2))
     times = values(chart)
-    assert times["communication"]["nin, 2 workers"] == pytest.approx(1e3 * found[1].communication)
+    assert times["communication"][2] == pytest.approx(1e3 * found[1].communication)
 
 
 def test_a_chart_of_zeros_is_empty() -> None:
@@ -442,3 +451,96 @@ def test_a_layer_without_parameters_makes_no_difference_of_them() -> None:
     fewer = paleo.edit("resnet50", remove="conv1_relu")
     charts = differences(paleo.compare(["resnet50", fewer]))
     assert [chart.key for chart in charts] == ["totals", "time", "memory"]
+
+
+def deep(count: int) -> paleo.NetSpec:
+    """Return a net of so many layers, of which each has more filters than the one before it."""
+    layers: dict[str, Any] = {"data": {"type": "Input", "parents": [], "tensor": [1, 4, 4, 1]}}
+    window = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    for i in range(1, count):
+        layers[f"conv{i}"] = {
+            "type": "Convolution", "parents": [list(layers)[-1]], "filter": [1, 1, i, i + 1],
+            **window,
+        }  # fmt: skip
+    return make_net(layers, "deep")
+
+
+def test_of_many_layers_the_longest_have_bars_and_the_rest_is_summed() -> None:
+    summary = paleo.summarize(deep(100), device="K40")
+    time, memory, _ = of_summaries([summary])
+    for chart in (time, memory):
+        names = chart.series[0].x
+        assert (len(names), chart.others, names[-1]) == (MOST_BARS, 61, "61 others")
+        assert list(names[:-1]) == sorted(names[:-1], key=lambda name: int(name[4:]))  # the net's
+        assert chart.notes[-1].endswith(
+            "39 of 100 layers have bars of their own, the 61 others are summed in the last one"
+        )
+    assert time.series[0].x == memory.series[0].x
+    by_name = {layer.name: layer for layer in summary.layers}
+    for own, name in zip(memory.series, ("weights_bytes", "activations_bytes"), strict=True):
+        whole = sum(getattr(layer, name) for layer in summary.layers)
+        ratio = sum(value or 0 for value in own.y) / whole
+        assert own.y[0] == pytest.approx(getattr(by_name[own.x[0]], name) * ratio)
+    alone = time_by_layer(summary)
+    seconds = {layer.name: layer.forward + layer.backward for layer in summary.layers}  # type: ignore[operator]
+    least = min(seconds[name] for name in alone.series[0].x[:-1])
+    assert least >= max(own for name, own in seconds.items() if name not in alone.series[0].x)
+
+
+def test_two_bars_for_each_layer_are_no_more_than_bars_of_one() -> None:
+    charts = differences(paleo.compare(deep(100), device=["K40", "K80"]))
+    (time,) = [chart for chart in charts if chart.key == "time"]
+    assert [len(series.x) for series in time.series] == [MOST_BARS // 2] * 2
+    assert len(charts) == 2
+
+
+def test_what_does_not_add_up_is_not_summed() -> None:
+    metrics = paleo.metrics(["nin", "lenet5"], workers=list(range(1, 31)))
+    steps = of_metrics(metrics)[0]
+    assert steps.others == 0
+    assert len(steps.series[0].x) == MOST_BARS
+    assert "Training step of nin, lenet5: the first 40 of 60 plans are shown" in steps.notes
+
+
+def test_a_step_over_workers_is_its_parts_and_its_band() -> None:
+    run = paleo.simulate("nin", workers=[1, 4], scaling="weak", schemes="TreeAllReduce").runs[0]
+    (chart,) = [chart for chart in scaling_charts(run) if chart.key == "parts"]
+    assert (chart.kind, chart.title) == ("columns", "Parts of a training step of nin")
+    own, (row, *_) = values(chart), [row for row in run.rows if row.workers == 4]
+    assert list(own) == ["computation", "exposed communication", "update", "step"]
+    whole = row.whole_step("TreeAllReduce")
+    unit = (own["step"][4] or 0) / whole.seconds
+    parts = [own[name][4] or 0 for name in list(own)[:3]]
+    assert sum(parts) == pytest.approx(own["step"][4])
+    assert parts[1] == pytest.approx(unit * row.exposed_communication("TreeAllReduce"))
+    assert parts[2] == pytest.approx(unit * row["update"])
+    assert whole.low is not None
+    assert whole.high is not None
+    assert chart.references[0].band[1] == pytest.approx((unit * whole.low, unit * whole.high))
+    assert any(note.startswith("bands of times: computation +") for note in chart.notes)
+
+
+def test_an_axis_is_logarithmic_over_a_factor_of_ten_alone() -> None:
+    flat = {
+        chart.key: chart
+        for chart in of_simulation(paleo.simulate("nin", scaling="weak", workers=[1, 2]))
+    }
+    assert [flat[key].log_x for key in ("speedup", "step")] == [False, False]
+    assert [flat[key].log_y for key in ("speedup", "step")] == [False, False]
+    steep = {chart.key: chart for chart in of_simulation(paleo.simulate("nin", scaling="weak"))}
+    for key in ("speedup", "step"):
+        assert (steep[key].log_x, steep[key].log_y) == (True, True)
+    assert is_wide([[1, None], [10]])
+    assert not is_wide([[1.01], [10]])
+    assert not is_wide([[None], [-1, 10]])
+
+
+def test_plans_that_differ_have_lines_of_their_own() -> None:
+    found = paleo.metrics(
+        "nin", device=["K40", "K80"], workers=[1, 2], epochs=1, dataset="imagenet"
+    )
+    steps, time, *_ = of_metrics(found)
+    assert [series.name for series in time.series] == ["K40", "K80"]
+    assert steps.series[0].x[0] == "K40, 1 worker"
+    assert steps.setting.startswith("ethernet, data-parallel")
+    assert steps.references[0].band

@@ -13,13 +13,17 @@ from typing import Any
 
 import click.testing
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from validation import hide
 
 import paleo
 from paleo.cli import cli
-from paleo.views.charts.base import Chart, Series
+from paleo.views.charts.base import MOST_BARS, Chart, Series
 from paleo.views.charts.results import of_simulation
-from paleo.views.plots.style import look, looks
+from paleo.views.plots.axis import Axis
+from paleo.views.plots.style import context, look, looks
+from paleo.views.plots.texts import Ruler
 
 pytest.importorskip("matplotlib", reason="needs Matplotlib")
 
@@ -114,7 +118,7 @@ def overlapping(figure: Any) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("count", [1, 5, 15, 150, 700])
+@pytest.mark.parametrize("count", [1, 5, 15, MOST_BARS])
 @pytest.mark.parametrize(
     "names", ["layer{:03}", LONG, "汉字/слой_{:03}"], ids=["short", "long", "all"]
 )
@@ -123,10 +127,10 @@ def test_no_labels_overlap_whatever_the_number_of_layers(count: int, names: str,
     figure = plots.draw(bars(count, names, kind))
     assert overlapping(figure) == []
     height = figure.get_size_inches()[1]
-    assert 1.5 < height < 28
+    assert 1.5 < height < 10
     shown = [text.get_text() for text in figure.findobj(Text) if text.get_visible()]
     named = [text for text in shown if re.search(r"\d{3}|activation", text)]
-    assert len(named) >= min(count, 100)
+    assert len(named) >= count
 
 
 @pytest.mark.slow
@@ -176,14 +180,6 @@ def test_a_name_wider_than_its_panel_is_broken() -> None:
     shown = "".join(text for text, _ in shown_texts(figure) if set(text) == {"n"})
     assert shown == 3 * name  # a setting and two titles
     assert overlapping(plots.draw([replace(bars(3), title=name * 20)] * 2)) == []
-
-
-def test_bars_too_short_to_be_seen_have_no_name() -> None:
-    layers = tuple(f"layer{i}" for i in range(400))
-    series = Series("a", layers, tuple(100.0 if i % 40 == 5 else 0.5 for i in range(400)))
-    (axes,) = plots.draw(replace(bars(400), series=(series,))).axes
-    named = [text.get_text() for text in axes.get_yticklabels()]
-    assert named == [f"layer{i}" for i in range(5, 400, 40)]
 
 
 def test_values_too_small_to_be_seen_are_no_long_numbers() -> None:
@@ -340,7 +336,7 @@ def test_nothing_of_matplotlib_is_changed_or_looked_at() -> None:
 @pytest.mark.slow
 def test_a_file_has_the_title_of_its_picture() -> None:
     figure = plots.scaling(paleo.simulate("nin", device="K20X", scaling="strong"))
-    said = "Speedup of nin, Training step of nin, Efficiency of nin: K20X, ethernet, data-parallel"
+    said = "Speedup of nin, Training step of nin, Efficiency of nin, Parts of a training step by "
     svg = plots.image(figure, "svg").decode()
     assert svg.count("<title>") == 1
     assert f"<title>{said}" in svg
@@ -488,7 +484,7 @@ def test_too_many_nets_are_said_before_anything_is_printed(tmp_path: Path) -> No
     result = call("simulate", *["nin"] * 9, "--scaling=weak", f"--plot={path}", status=1)
     assert result.stdout == ""
     assert result.stderr == (
-        "paleo: plot: 27 charts are too many for one picture (at most 24); choose fewer nets or "
+        "paleo: plot: 36 charts are too many for one picture (at most 24); choose fewer nets or "
         "settings\n"
     )
     assert not path.exists()
@@ -496,4 +492,97 @@ def test_too_many_nets_are_said_before_anything_is_printed(tmp_path: Path) -> No
 
 def test_the_charts_of_runs_stand_in_groups() -> None:
     charts = of_simulation(paleo.simulate("nin", workers=(1, 2), scaling=("weak", "strong")))
-    assert [chart.key for chart in charts] == ["speedup", "step", "efficiency"] * 2
+    assert [chart.key for chart in charts] == ["speedup", "step", "efficiency", "parts"] * 2
+
+
+@settings(deadline=None)
+@given(st.floats(1e-6, 1e6), st.floats(3, 1e9), st.floats(3.1, 5.0), st.booleans())
+def test_a_logarithmic_axis_has_three_labels_or_more(
+    low: float, factor: float, length: float, upright: bool
+) -> None:
+    with context():
+        axis = Axis.around([low, low * factor], is_log=True)
+        ticks = axis.ticks(Ruler(), 8.5, length, upright=upright)
+    assert len(ticks.places) == len(ticks.texts) >= 3
+    assert all(axis.low <= place <= axis.high for place in ticks.places)
+    assert len(set(ticks.texts)) == len(ticks.texts)
+
+
+def strength(line: Any) -> float:
+    """Return how much ink a line has for its length: as wide, as dark, without its gaps."""
+    _, dashes = vars(line)["_unscaled_dash_pattern"]
+    inked = sum(dashes[::2]) / sum(dashes) if dashes else 1.0
+    alpha = 1.0 if line.get_alpha() is None else line.get_alpha()
+    ink: float = line.get_linewidth() * inked * alpha * (1 - luminance(line.get_color()))
+    return ink
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_the_line_to_look_at_is_the_strongest(place: int) -> None:
+    chart = lines(8)
+    series = list(chart.series)
+    series[place] = replace(series[place], chosen="the best")
+    (axes,) = plots.draw(replace(chart, series=tuple(series))).axes
+    own = {line.get_marker(): line for line in axes.lines if line.get_marker() != "None"}
+    first, *others = sorted(own.values(), key=strength, reverse=True)
+    assert first.get_marker() == look(place).marker
+    assert strength(first) > 1.3 * max(map(strength, others))
+    patterns = {vars(line)["_unscaled_dash_pattern"] for line in own.values()}
+    assert len(patterns) == 8
+
+
+@pytest.mark.parametrize("count", [1, 20, 150])
+def test_the_names_of_a_roofline_keep_off_points_and_roof(count: int) -> None:
+    (axes,) = (figure := plots.draw(points(count))).axes
+    FigureCanvasAgg(figure)
+    figure.draw_without_rendering()
+    *series, roof = sorted(axes.lines, key=lambda line: line.get_marker() == "None")
+    half = series[0].get_markersize() / 72 / 2 * figure.dpi
+    centres = [xy for line in series for xy in axes.transData.transform(line.get_xydata())]
+    path = axes.transData.transform(roof.get_xydata())
+    for text in axes.texts:
+        box = text.get_window_extent()
+        for x, y in centres:
+            beside = box.x1 <= x - half or x + half <= box.x0
+            assert beside or box.y1 <= y - half or y + half <= box.y0, text
+        for (x, y), (to_x, to_y) in itertools.pairwise(path):
+            for i in range(201):
+                at = (x + (to_x - x) * i / 200, y + (to_y - y) * i / 200)
+                assert not box.contains(*at), text
+
+
+def test_bands_are_shaded_around_the_line_to_look_at() -> None:
+    chart = lines(3)
+    banded = [
+        replace(
+            own, low=tuple(0.9 * y for y in own.y if y), high=tuple(1.5 * y for y in own.y if y)
+        )
+        for own in chart.predictions
+    ]
+    chosen = [replace(banded[0], chosen="the best"), *banded[1:]]
+    for series, shades in ((banded[:1], 1), (banded[:2], 2), (banded, 0), (chosen, 1)):
+        (axes,) = plots.draw(replace(chart, series=tuple(series))).axes
+        assert len(axes.collections) == shades
+    assert axes.get_ylim()[1] > 1.5 * 128  # of the first line, which is ideal
+
+
+def test_a_bar_that_would_dwarf_all_others_is_broken_off() -> None:
+    names = (*"abc", "97 others")
+    series = Series("a", names, (4.0, 2.0, 1.0, 900.0)), Series("b", names, (0.0, 1.0, 0.0, 100.0))
+    chart = Chart("k", "bars", "T", "s", "layer", "ms", series, others=97)
+    assert chart.others_scale == pytest.approx(1.25 * 4 / 1000)
+    (axes,) = plots.draw(chart).axes
+    assert axes.get_xlim()[1] < 10
+    assert [text.get_text() for text in axes.texts] == ["1,000"]
+    near = replace(chart, series=(replace(series[0], y=(4.0, 2.0, 1.0, 4.5)),))
+    assert near.others_scale == 1
+    assert list(plots.draw(near).axes[0].texts) == []
+
+
+def test_panels_side_by_side_are_as_high_as_each_other() -> None:
+    for count in (3, MOST_BARS):
+        charts = [replace(each, setting="s") for each in (bars(count), points(20), lines(3))]
+        heights = [axes.get_position().height for axes in plots.draw(charts).axes]
+        assert min(heights) > 0.5 * max(heights)
+    tops = [round(axes.get_position().y1, 3) for axes in plots.draw([bars(3)] * 4).axes]
+    assert [tops.count(top) for top in dict.fromkeys(tops)] == [2, 2]  # not three and one

@@ -287,8 +287,10 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     settings = {"net": "nin", "scheme": "OneToAll", "price": "1"}
     answer = answered(client, "scaling", settings).get_json()
     assert set(answer) == {"settings", "headlines", "table", "charts", "commands", "hints"}
-    assert set(answer["charts"]) == {"speedup", "step", "efficiency", "time", "cost"}
+    assert set(answer["charts"]) == {"speedup", "step", "efficiency", "parts", "time", "cost"}
     assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
+    parts = answer["charts"].pop("parts")
+    assert (parts["kind"], parts["title"]) == ("columns", "Parts of a training step by OneToAll")
     for chart in answer["charts"].values():
         names = [series["name"] for series in chart["series"] if not series["is_reference"]]
         assert names == list(paleo.COLLECTIVES)

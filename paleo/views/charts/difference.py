@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paleo.studies.compare import Comparison, Conditions, Difference, LayerFigures, Variant
-from paleo.views.charts.base import Chart, Series, in_one_unit
+from paleo.views.charts.base import Chart, Series, in_one_unit, summed
 from paleo.views.charts.numbers import NOTHING, left_out
 from paleo.views.charts.settings import joined
 
@@ -104,28 +104,33 @@ def _by_layer(reference: Variant, difference: Difference) -> list[Chart]:
         if not differing:
             continue
         shown = differing if len(having) > _ALL else having
-        columns = [[pair[1] for pair in shown], [pair[2] for pair in shown]]
-        unit, scaled = _scaled(columns, dimension)
-        names = tuple(pair[0] for pair in shown)
-        notes = []
+        rows = summed(
+            [pair[0] for pair in shown],
+            {there: [pair[1] for pair in shown], here: [pair[2] for pair in shown]},
+            [abs((pair[2] or 0) - (pair[1] or 0)) for pair in shown],
+            beside=2,
+            title=title,
+            what="layer",
+        )
+        unit, scaled = _scaled(list(rows.columns.values()), dimension, rows.others)
+        notes = [*rows.notes]
         if number := len(pairs) - len(having):
             notes.append(left_out(number, len(pairs), *NOTHING[dimension]))
         if number := len(having) - len(shown):
             notes.append(f"{title}: {left_out(number, len(pairs), 'have', 'the same in both')}")
         setting, y_label = f"{here} against {there}: {common}", f"{label}{unit}"
-        series = (Series(there, names, scaled[0]), Series(here, names, scaled[1]))
-        charts.append(
-            Chart(key, "grouped", title, setting, "layer", y_label, series, notes=tuple(notes))
-        )
+        series = (Series(there, rows.names, scaled[0]), Series(here, rows.names, scaled[1]))
+        said: dict[str, Any] = {"notes": tuple(notes), "others": rows.others}
+        charts.append(Chart(key, "grouped", title, setting, "layer", y_label, series, **said))
     return charts
 
 
 def _scaled(
-    columns: Sequence[Sequence[float | None]], dimension: str
+    columns: Sequence[Sequence[float | None]], dimension: str, others: int
 ) -> tuple[str, list[tuple[float | None, ...]]]:
     """Return the unit in brackets, and the values in it; counts are in millions if they are."""
     if dimension != "count":
-        scale, scaled = in_one_unit(columns, dimension, by_largest=True)
+        scale, scaled = in_one_unit(columns, dimension, by_largest=True, others=others)
         return f" ({scale.unit})", scaled
     most = max(value for own in columns for value in own if value is not None)
     divisor, unit = (_MILLION, " (millions)") if most >= _MILLION else (1, "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paleo.core.errors import SettingError
@@ -22,32 +22,53 @@ def summary_setting(summary: NetSummary, what: str = "") -> str:
     return joined(parts)
 
 
-def time_by_layer(summary: NetSummary, *, every: bool = False) -> Chart:
+#: What stands in the charts of a summary, by key: attributes of a layer by their series.
+_PARTS = {
+    "time": {"forward": "forward", "backward": "backward"},
+    "memory": {"weights": "weights_bytes", "outputs": "activations_bytes"},
+    "flops": {"forward": "forward_flops"},
+}
+
+
+def ranks(summary: NetSummary, *keys: str) -> list[float]:
+    """Return the largest share that each layer has of what these charts of a summary show.
+
+    Charts side by side that take it have the same layers.
+    """
+    _check_batch(summary)
+    shares = [[0.0] * len(summary.layers)]
+    for key in keys:
+        names = _PARTS[key].values()
+        values = [sum(getattr(layer, name) or 0 for name in names) for layer in summary.layers]
+        whole = sum(values)
+        shares.append([value / whole for value in values] if whole else shares[0])
+    return [max(own) for own in zip(*shares, strict=True)]
+
+
+def time_by_layer(summary: NetSummary, by: Sequence[float] | None = None) -> Chart:
     """Return the seconds of the forward and of the backward pass, stacked.
 
-    Layers that take none are left out unless `every` one is to be there, for charts side by side.
-    Raises SettingError without a device, and for an array of batch sizes.
+    Layers that take none are left out unless `by` ranks layers, for charts side by side. Raises
+    SettingError without a device, and for an array of batch sizes.
     """
     if summary.timed_on is None:
         raise SettingError("plot: times by layer need a device")
-    parts = {"forward": "forward", "backward": "backward"}
     said = {"key": "time", "title": "Time by layer", "setting": summary_setting(summary)}
-    return _stacked(summary, parts, "s", "time of a step without the update", every, **said)
+    return _stacked(summary, _PARTS["time"], "s", "time of a step without the update", by, **said)
 
 
-def memory_by_layer(summary: NetSummary, *, every: bool = False) -> Chart:
+def memory_by_layer(summary: NetSummary, by: Sequence[float] | None = None) -> Chart:
     """Return the bytes of weights and of outputs, stacked; raises as `time_by_layer`."""
-    parts = {"weights": "weights_bytes", "outputs": "activations_bytes"}
     title, setting = "Weights and outputs by layer", summary_setting(summary)
     said = {"key": "memory", "title": title, "setting": setting}
-    return _stacked(summary, parts, "bytes", "weights and outputs", every, **said)
+    return _stacked(summary, _PARTS["memory"], "bytes", "weights and outputs", by, **said)
 
 
-def computation_by_layer(summary: NetSummary, *, every: bool = False) -> Chart:
+def computation_by_layer(summary: NetSummary, by: Sequence[float] | None = None) -> Chart:
     """Return the FLOPs of a forward pass; raises as `time_by_layer`."""
-    parts = {"forward": "forward_flops"}
     said = {"key": "flops", "title": "Computation by layer", "setting": summary_setting(summary)}
-    return _stacked(summary, parts, "FLOP", "computation of a forward pass", every, **said)
+    label = "computation of a forward pass"
+    return _stacked(summary, _PARTS["flops"], "FLOP", label, by, **said)
 
 
 def footprint_by_layer(found: Footprint) -> Chart:
@@ -77,23 +98,27 @@ def _stacked(
     parts: Mapping[str, str],
     dimension: str,
     label: str,
-    every: bool = False,
+    by: Sequence[float] | None = None,
     **chart: Any,
 ) -> Chart:
     """Return bars of the layers that have any of these parts, in SI units of `dimension`.
 
     `parts` names attributes of a layer by their series. A series in which no layer has any is left
-    out, if another one is left.
+    out, if another one is left. `by` ranks all layers; None leaves out those without any part.
     """
-    if is_array(net.batch_size):
-        raise SettingError("plot: it is for one batch size, not an array of them")
+    _check_batch(net)
     layers = net.layers
     values = {name: [getattr(layer, part) for layer in layers] for name, part in parts.items()}
     values = {name: own for name, own in values.items() if any(own)} or values
     rows = enumerate(zip(*values.values(), strict=True))
-    shown = [i for i, each in rows if every or any(each)]
+    shown = [i for i, each in rows if by or any(each)]
     columns = {name: [own[i] for i in shown] for name, own in values.items()}
     if number := len(layers) - len(shown):
         chart["notes"] = (left_out(number, len(layers), *NOTHING[dimension]),)
     names = [layers[i].name for i in shown]
-    return bars(names, columns, dimension, label, x_label="layer", **chart)
+    return bars(names, columns, dimension, label, by=by, x_label="layer", **chart)
+
+
+def _check_batch(net: NetSummary | Footprint) -> None:
+    if is_array(net.batch_size):
+        raise SettingError("plot: it is for one batch size, not an array of them")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paleo.step.memory import Fit
 from paleo.step.results import Simulation
@@ -16,6 +16,7 @@ from paleo.views.charts.layers import (
     computation_by_layer,
     footprint_by_layer,
     memory_by_layer,
+    ranks,
     time_by_layer,
 )
 from paleo.views.charts.measuring import of_calibration as of_calibration
@@ -24,8 +25,8 @@ from paleo.views.charts.measuring import of_profiles as of_profiles
 from paleo.views.charts.memory import memory_chart
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.roofline import roofline
-from paleo.views.charts.scaling import scaling_charts
-from paleo.views.charts.training import metrics_charts
+from paleo.views.charts.scaling import WHOLE, band_notes, columns, line_of, scaling_charts
+from paleo.views.charts.training import metrics_charts, metrics_names
 from paleo.views.charts.validation import validation_chart
 
 if TYPE_CHECKING:
@@ -46,10 +47,11 @@ def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
     found: list[Chart] = []
     for each in summaries:
         if each.timed_on is None:
-            found += [memory_by_layer(each, every=True), computation_by_layer(each, every=True)]
+            by = ranks(each, "memory", "flops")
+            found += [memory_by_layer(each, by), computation_by_layer(each, by)]
         else:
-            found += [time_by_layer(each, every=True), memory_by_layer(each, every=True)]
-            found.append(roofline(each))
+            by = ranks(each, "time", "memory")
+            found += [time_by_layer(each, by), memory_by_layer(each, by), roofline(each)]
     return drawable(found)
 
 
@@ -74,19 +76,29 @@ def of_validation(report: Report) -> tuple[Chart, ...]:
 
 
 def steps_chart(metrics: Sequence[Metrics]) -> Chart:
-    """Return a bar for each step: its computation, and its communication."""
-    parts = {
+    """Return a bar for each step: its computation, and its communication, below the whole of it.
+
+    Of one plan but for the workers they stand over the numbers of these.
+    """
+    parts: dict[str, Sequence[float | None]] = {
         "computation": [each.compute for each in metrics],
         "communication": [each.communication for each in metrics],
     }
-    nets = ", ".join(dict.fromkeys(each.net for each in metrics))
-    return bars(
-        [f"{each.net}, {counted(each.workers, 'worker')}" for each in metrics],
-        {name: own for name, own in parts.items() if any(own)},
-        "s",
-        "time of a step",
-        key="steps",
-        title=f"Training step of {nets}",
-        setting=metrics_charts(metrics)[0].setting,
-        x_label="plan",
-    )
+    parts = {name: own for name, own in parts.items() if any(own)}
+    nets = list(dict.fromkeys(each.net for each in metrics))
+    plans, setting = metrics_names(metrics)
+    said: dict[str, Any] = {
+        "title": f"Training step of {', '.join(nets)}",
+        "setting": setting,
+        "notes": band_notes(*metrics),
+    }
+    workers = [each.workers for each in metrics]
+    ends = line_of((each.step.seconds, each.step.low, each.step.high) for each in metrics)
+    if len(set(plans)) == 1 and len(set(workers)) == len(workers):
+        return columns(workers, parts, ends, key="steps", **said)
+    names = [
+        f"{name}, {counted(each.workers, 'worker')}"
+        for name, each in zip(plans, metrics, strict=True)
+    ]
+    said |= {"key": "steps", "x_label": "plan", "bands": {WHOLE: (ends.low, ends.high)}}
+    return bars(names, parts | {WHOLE: ends.values}, "s", "time of a step", (WHOLE,), **said)

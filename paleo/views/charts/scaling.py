@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from paleo.step.results import Run
-from paleo.views.charts.base import Chart, Series, in_one_unit
+from paleo.core.attributes import at_ends
+from paleo.core.quantity import total
+from paleo.core.units import Scale
+from paleo.step.pieces import Step
+from paleo.step.results import Predicted, Run
+from paleo.views.charts.base import MOST_BARS, Chart, Series, in_one_unit, is_wide
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said, run_setting
 
@@ -17,6 +21,11 @@ _PERCENT = 100
 _ALL_THE_SAME = "any scheme: one worker exchanges nothing"
 #: The parts of a hybrid step are no bars that run side by side.
 _BOTH = "step: one after the other"
+#: So many numbers of workers there are at least on a logarithmic axis, so many times the first.
+_LEAST_LOG = 3
+#: What nothing hides; and what all parts are.
+_EXPOSED = "exposed communication"
+WHOLE = "step"
 #: What a timeline calls it, too.
 _SAID = {"sync": "exchange"}
 
@@ -58,11 +67,33 @@ def schemes_shown(run: Run) -> dict[str, str]:
     return {scheme: scheme for scheme in schemes}
 
 
+class Line(NamedTuple):
+    """The values of a line, and the ends of their error bands, if they have any."""
+
+    values: Sequence[float | None]
+    low: Sequence[float | None] = ()
+    high: Sequence[float | None] = ()
+
+
+def in_its_unit(lines: Sequence[Line], scale: Scale) -> list[Line]:
+    """Return lines of SI units in the unit of a scale."""
+
+    def scaled(part: Sequence[float | None]) -> tuple[float | None, ...]:
+        return tuple(None if value is None else value / scale.factor for value in part)
+
+    return [Line(*map(scaled, line)) for line in lines]
+
+
+def line_of(ends: Iterable[tuple[float | None, float | None, float | None]]) -> Line:
+    """Return the line of values, each with both ends of its band."""
+    return Line(*map(tuple, zip(*ends, strict=True)))
+
+
 def over_workers(
     key: str,
     title: str,
     y_label: str,
-    columns: Iterable[Sequence[float | None]],
+    lines: Iterable[Line],
     references: Iterable[Series] = (),
     *,
     workers: Mapping[str, Sequence[int]],
@@ -73,53 +104,136 @@ def over_workers(
 
     `chosen` are lines to look at, with why, `chart` is what else a Chart has.
     """
-    lines = [
-        Series(name, tuple(counts), tuple(column), chosen=chosen.get(name, ""))
-        for (name, counts), column in zip(workers.items(), columns, strict=True)
+    series = [
+        Series(
+            name,
+            tuple(counts),
+            tuple(line.values),
+            chosen=chosen.get(name, ""),
+            low=tuple(line.low),
+            high=tuple(line.high),
+        )
+        for (name, counts), line in zip(workers.items(), lines, strict=True)
     ]
-    known: dict[str, Any] = {"x_label": "workers", "log_x": True, "log_y": True} | chart
-    return Chart(key, "lines", title, y_label=y_label, series=(*lines, *references), **known)
+    log_x = _spread_out({count for counts in workers.values() for count in counts})
+    log_y = is_wide(one.y for one in series)
+    known: dict[str, Any] = {"x_label": "workers", "log_x": log_x, "log_y": log_y} | chart
+    return Chart(key, "lines", title, y_label=y_label, series=(*series, *references), **known)
+
+
+def _spread_out(counts: Collection[int]) -> bool:
+    """Tell whether numbers of workers double rather than go up one by one."""
+    return len(counts) >= _LEAST_LOG and max(counts) >= _LEAST_LOG * min(counts)
 
 
 def _by_scheme(run: Run, chosen: Mapping[str, str]) -> tuple[Chart, ...]:
     workers = tuple(row.workers for row in run.rows)
+    schemes = schemes_shown(run)
     wholes = {
-        name: [row.whole_step(scheme) for row in run.rows]
-        for name, scheme in schemes_shown(run).items()
+        name: [row.whole_step(scheme) for row in run.rows] for name, scheme in schemes.items()
     }
     draw = functools.partial(
         over_workers,
         workers=dict.fromkeys(wholes, workers),
         chosen=chosen,
         setting=run_setting(run),
-        notes=run.notes,
     )
-    seconds = [[step.seconds for step in steps] for steps in wholes.values()]
-    scale, times = in_one_unit(seconds, "s", by_largest=True)
-    none: list[list[float | None]] = [[None] * len(workers)] * len(wholes)
-    speedups = efficiencies = none
+    seconds = [
+        line_of((step.seconds, step.low, step.high) for step in steps) for steps in wholes.values()
+    ]
+    scale, _ = in_one_unit([line.values for line in seconds], "s", by_largest=True)
+    times = in_its_unit(seconds, scale)
+    speedups = efficiencies = [Line([None] * len(workers))] * len(wholes)
     if all(row.compute for row in run.rows):
-        speedups = [[step.speedup for step in steps] for steps in wholes.values()]
-        efficiencies = [[_PERCENT * step.efficiency for step in steps] for steps in wholes.values()]
+        speedups = [Line([step.speedup for step in steps]) for steps in wholes.values()]
+        efficiencies = [
+            Line([_PERCENT * step.efficiency for step in steps]) for steps in wholes.values()
+        ]
     ideal = Series("ideal", workers, tuple(map(float, workers)), is_reference=True)
+    is_log = _spread_out(set(workers))
+    notes = (*run.notes, *band_notes(run))
+    speedup, title = "speedup over one worker", f"Training step of {run.net}"
     return (
-        draw("speedup", f"Speedup of {run.net}", "speedup over one worker", speedups, [ideal]),
-        draw("step", f"Training step of {run.net}", f"time of a step ({scale.unit})", times),
+        draw("speedup", f"Speedup of {run.net}", speedup, speedups, [ideal], log_y=is_log),
+        draw("step", title, f"time of a step ({scale.unit})", times, notes=notes),
         draw("efficiency", f"Efficiency of {run.net}", "efficiency (%)", efficiencies, log_y=False),
+        _parts_by_workers(run, next(schemes[name] for name in (*chosen, *schemes))),
+    )
+
+
+def _parts_by_workers(run: Run, scheme: str) -> Chart:
+    """Return what a step under this scheme consists of, for each number of workers."""
+    parts: dict[str, list[float | None]] = {"computation": [], _EXPOSED: [], "update": []}
+    for row in run.rows:
+        update = total(piece.seconds for piece in row.pieces if piece.category == "update")
+        parts["computation"].append(float(row.compute - update))
+        parts[_EXPOSED].append(float(row.exposed_communication(scheme)))
+        parts["update"].append(float(update))
+    steps = [row.whole_step(scheme) for row in run.rows]
+    is_choice = len(schemes_shown(run)) > 1
+    return columns(
+        [row.workers for row in run.rows],
+        parts,
+        line_of((step.seconds, step.low, step.high) for step in steps),
+        key="parts",
+        title=f"Parts of a training step {f'by {scheme}' if is_choice else f'of {run.net}'}",
+        setting=run_setting(run),
+        notes=band_notes(run),
+    )
+
+
+def columns(
+    workers: Sequence[int], parts: Mapping[str, Sequence[float | None]], step: Line, **chart: Any
+) -> Chart:
+    """Return the parts of steps in seconds, stacked, by number of workers.
+
+    The whole step, with its error band, is a reference. Of very many numbers of workers, as many as
+    there is room for are shown, the first and the last among them. `chart` is what else it has.
+    """
+    last = len(workers) - 1
+    most = min(len(workers), MOST_BARS) - 1
+    places = sorted({round(i * last / most) for i in range(most + 1)}) if most else [0]
+    scale, _ = in_one_unit([step.values], "s", by_largest=True)
+    names = [name for name, own in parts.items() if any(own)]
+    (*own, whole) = in_its_unit([*(Line(parts[name]) for name in names), step], scale)
+    counts = tuple(workers[i] for i in places)
+    series = [
+        Series(name, counts, tuple(line.values[i] for i in places))
+        for name, line in zip(names, own, strict=True)
+    ]
+    ends = [tuple(part[i] for i in places) for part in whole if part]
+    series.append(Series(WHOLE, counts, ends[0], (), True, "", *ends[1:]))
+    y_label = f"time of a step ({scale.unit})"
+    known: dict[str, Any] = {"x_label": "workers", "y_label": y_label, "series": tuple(series)}
+    return Chart(kind="columns", **known | chart)
+
+
+def band_notes(*several: Predicted) -> tuple[str, ...]:
+    """Return what the bands of times are, if there are any."""
+    bands = [predicted.plan.band for predicted in several]
+    return tuple(
+        dict.fromkeys(f"bands of times: computation {band.said}" for band in bands if band)
     )
 
 
 def _bounds(run: Run) -> Chart:
     """Return what passes take with all branches at the same time, and one after the other."""
-    scale, (lower, upper) = in_one_unit(
-        [[row.total() for row in run.rows], [row.busy for row in run.rows]], "s"
-    )
-    bounds = ("at least", "at most")
+    bounds: dict[str, Callable[[Step], float]] = {
+        "at least": lambda row: float(row.total()),
+        "at most": lambda row: float(row.busy),
+    }
     categories = tuple(f"{row.label}, {bound}" for row in run.rows for bound in bounds)
-    both = tuple(value for pair in zip(lower, upper, strict=True) for value in pair)
+    line = line_of(
+        (value(row), *at_ends(row.ends, value)) for row in run.rows for value in bounds.values()
+    )
+    scale, _ = in_one_unit([line.values], "s")
+    (shown,) = in_its_unit([line], scale)
+    times = Series(
+        "time", categories, tuple(shown.values), low=tuple(shown.low), high=tuple(shown.high)
+    )
     return Chart(
         "bounds", "bars", f"Passes of {run.net}", run_setting(run), "pass",
-        f"time ({scale.unit})", (Series("time", categories, both),), notes=run.notes,
+        f"time ({scale.unit})", (times,), notes=(*run.notes, *band_notes(run)),
     )  # fmt: skip
 
 
@@ -129,13 +243,13 @@ def _parts(run: Run) -> Chart:
     parts = (*(f"{row.label}-parallel part" for row in rows), _BOTH)
     names = [piece.name for piece in rows[0].pieces]
     seconds = [[row[name] for row in rows] for name in names]
-    scale, columns = in_one_unit([[*each, sum(each)] for each in seconds], "s")
+    scale, shown = in_one_unit([[*each, sum(each)] for each in seconds], "s")
     setting = f"{run_setting(run)}, {counted(rows[0].workers, 'worker')}"
     return Chart(
         "parts", "bars", f"Training step of {run.net}", setting, "part", f"time ({scale.unit})",
         tuple(
             Series(_SAID.get(name, name), parts, column)
-            for name, column in zip(names, columns, strict=True)
+            for name, column in zip(names, shown, strict=True)
             if any(column)
         ),
         notes=run.notes,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from paleo.cluster.collectives import COLLECTIVES
@@ -13,14 +13,22 @@ if TYPE_CHECKING:  # a simulation has no metrics
     from paleo.studies.metrics import Metrics
 
 
-def plan_setting(predicted: Run | Metrics, *what: str) -> str:
-    """Return on what steps were predicted, how workers share them, `what`, and how it is priced."""
+def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] = ()) -> str:
+    """Return on what steps were predicted, how workers share them, `what`, and how it is priced.
+
+    What is `varied`, such as "device", is not said: it is not that of all.
+    """
     plan = predicted.plan
     scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
     workers = (f"{predicted.parallel}-parallel", scaling)
-    return joined(
-        [plan.device.name, plan.network.name, *workers, *what, plan.dtype, *plan.said().values()]
-    )
+    said = {
+        "device": plan.device.name,
+        "network": plan.network.name,
+        **dict(enumerate([*workers, *what])),
+        "dtype": plan.dtype,
+        **plan.said(),
+    }
+    return joined(text for key, text in said.items() if key not in varied)
 
 
 def best_said(row: Step) -> str:

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from paleo.views.charts.numbers import plain
 from paleo.views.plots.texts import Ruler, apart
 
-#: More numbers along an axis help nobody.
-_MOST = 8
+#: More numbers along an axis help nobody; from fewer nobody sees how a logarithmic one goes.
+_MOST, _LEAST = 8, 3
 #: Inches between numbers side by side, and above each other.
 _BESIDE, _ABOVE = 0.1, 0.06
 
@@ -72,6 +72,7 @@ class Axis(NamedTuple):
         if len(own) == 1:
             return Ticks(own, [plain(own[0])])
         are_whole = bool(own) and all(float(value).is_integer() for value in own)
+        least = min(_LEAST if self.is_log else 2, len(own) or _LEAST)
         found = Ticks([], [])
         for places in self._candidates(own):
             inside = [
@@ -82,9 +83,9 @@ class Axis(NamedTuple):
             texts = [plain(place) for place in inside]
             at = [length * self.share(place) for place in inside]
             sizes = [ruler.height(size) if upright else ruler.width(text, size) for text in texts]
-            if inside and apart(at, sizes, _ABOVE if upright else _BESIDE):
+            if len(inside) > len(found.places) and apart(at, sizes, _ABOVE if upright else _BESIDE):
                 found = Ticks(inside, texts)
-                if len(inside) >= 2:
+                if len(inside) >= least:
                     return found
         return found
 
@@ -100,6 +101,9 @@ class Axis(NamedTuple):
             yield from self._decades()
         for most in range(6, 0, -1):
             yield self._even(most)
+        if self.is_log:  # at the ends and in the middle, whatever room the numbers take
+            whole = self.high / self.low
+            yield [float(f"{self.low * whole**share:.1e}") for share in (0.1, 0.5, 0.9)]
 
     def _decades(self) -> Iterator[list[float]]:
         first = math.floor(math.log10(self.low))
@@ -107,13 +111,14 @@ class Axis(NamedTuple):
         for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1, 3)):
             places = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
             inside = [place for place in places if self.low <= place <= self.high]
-            if 2 <= len(inside) <= _MOST:
+            if _LEAST <= len(inside) <= _MOST:
                 yield inside
-        for step in range(1, last - first + 1):
-            powers = [power for power in range(first, last + 1) if power % step == 0]
-            inside = [10.0**power for power in powers if self.low <= 10.0**power <= self.high]
-            if 2 <= len(inside) <= _MOST:
-                yield inside
+        powers = [10.0**power for power in range(first, last + 1)]
+        inside = [place for place in powers if self.low <= place <= self.high]
+        for step in range(1, len(inside)):
+            for start in range(step):
+                if _LEAST <= len(places := inside[start::step]) <= _MOST:
+                    yield places
 
     def _even(self, most: int) -> list[float]:
         """Return multiples of a round number, no more than so many steps apart."""

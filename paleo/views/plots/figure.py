@@ -10,10 +10,20 @@ from typing import Any, TypeVar
 from paleo.core.errors import SettingError
 from paleo.views.charts.base import Chart
 from paleo.views.plots import style
-from paleo.views.plots.panels import Panel, panel_of
+from paleo.views.plots.bars import Bars, Columns
+from paleo.views.plots.panels import Lines, Panel, Points
 from paleo.views.plots.texts import DPI, Ruler
 
 _T = TypeVar("_T")
+
+#: What draws charts of each kind.
+_KINDS: dict[str, type[Panel]] = {
+    "lines": Lines,
+    "points": Points,
+    "bars": Bars,
+    "grouped": Bars,
+    "columns": Columns,
+}
 
 #: More charts are no picture any more.
 MOST_CHARTS = 24
@@ -128,9 +138,19 @@ class _Picture(Sheet):
         self.width = self.inner + 2 * EDGE
 
     def _panels(self, charts: list[Chart], alone: bool) -> list[Panel]:
-        found = style.looks(series.name for chart in charts for series in chart.predictions)
+        names: dict[bool, list[str]] = {True: [], False: []}  # lines are no bars: each begin anew
+        for chart in charts:
+            names[chart.kind == "lines"] += [series.name for series in chart.predictions]
+        found = {are_lines: style.looks(own) for are_lines, own in names.items()}
         widen = 1.35 if alone else 1.0
-        return [panel_of(chart, found, self.ruler, widen) for chart in charts]
+        panels = [
+            kind(chart, found[chart.kind == "lines"], self.ruler, widen * kind.axes_width)
+            for chart in charts
+            for kind in [_KINDS[chart.kind]]
+        ]
+        for row in _rows(panels):
+            _level(row)
+        return panels
 
     def draw(self) -> None:
         """Place the groups, each the panels of one setting, then draw."""
@@ -144,28 +164,29 @@ class _Picture(Sheet):
         """Place panels of one setting below it, and their notes below them."""
         setting = panels[0].chart.setting
         y = self.texts(setting, EDGE, y, self.inner, style.SETTING_SIZE, colour=style.QUIET)
-        shared = len(panels) > 1 and all(panel.chart.kind == "lines" for panel in panels)
-        if shared:
-            entries = {name: handle for panel in panels for name, handle in panel.entries}
-            y = self._legend(list(entries.items()), EDGE, y + 0.04, self.inner)
+        shared = [panel for panel in panels if panel.chart.kind == "lines"]
+        shared = shared if len(shared) > 1 else []
+        entries = {name: handle for panel in shared for name, handle in panel.entries}
+        y = self._legend(list(entries.items()), EDGE, y + 0.04, self.inner)
         y += 0.1
         for number, row in enumerate(_rows(panels)):
             y += _ROWS if number else 0
             y = self._row(row, y, shared)
         size = style.NOTE_SIZE
-        notes = [note for panel in panels for note in panel.chart.notes]
-        notes += [panel.note for panel in panels if panel.note]
-        for note in dict.fromkeys(notes):
+        for note in dict.fromkeys(note for panel in panels for note in panel.chart.notes):
             y = self.texts(f"note: {note}", EDGE, y + 0.02, self.inner, size, colour=style.QUIET)
         return y
 
-    def _row(self, row: list[Panel], top: float, shared: bool) -> float:
-        """Place panels side by side, their axes beginning at the same height."""
+    def _row(self, row: list[Panel], top: float, shared: list[Panel]) -> float:
+        """Place panels side by side, their axes beginning at the same height.
+
+        Those that are `shared` have their legend above all.
+        """
         heads = []
         x, size = EDGE, style.TITLE_SIZE
         for panel in row:
             y = self.texts(panel.chart.title, x, top, _width(panel), size, weight="bold")
-            if not shared:
+            if panel not in shared:
                 y = self._legend(panel.entries, x, y + 0.02, _width(panel))
             heads.append(y + panel.top)
             x += _width(panel) + _BETWEEN
@@ -218,7 +239,18 @@ class _Picture(Sheet):
 
 
 def _rows(panels: list[Panel]) -> list[list[Panel]]:
-    return [panels[i : i + _ACROSS] for i in range(0, len(panels), _ACROSS)]
+    """Return panels in as few rows as there have to be, all as long as the first or one less."""
+    rows = -(-len(panels) // _ACROSS)
+    ends = [-(-len(panels) * row // rows) for row in range(rows + 1)]
+    return [panels[start:end] for start, end in itertools.pairwise(ends)]
+
+
+def _level(row: list[Panel]) -> None:
+    """Make panels side by side as high as each other, as far as suits them."""
+    least, suits, most = zip(*(panel.heights for panel in row), strict=True)
+    height = max(*least, min(max(suits), *most)) if len(row) > 1 else suits[0]
+    for panel in row:
+        panel.stretch(height)
 
 
 def _width(panel: Panel) -> float:

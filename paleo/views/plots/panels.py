@@ -7,31 +7,34 @@ into the axes that it is given, so that nothing overlaps.
 from __future__ import annotations
 
 import itertools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from paleo.views.charts.base import Chart, Series
-from paleo.views.charts.numbers import plain, shown
 from paleo.views.plots.axis import Axis, Ticks
-from paleo.views.plots.style import DARK, GRID, LABEL_SIZE, QUIET, REFERENCE, SMALL_SIZE, Look, part
-from paleo.views.plots.texts import Box, Ruler
+from paleo.views.plots.style import (
+    GRID,
+    LABEL_SIZE,
+    QUIET,
+    REFERENCE,
+    SMALL_SIZE,
+    SOLID,
+    Look,
+    part,
+)
+from paleo.views.plots.texts import POINTS, Box, Ruler
 
 #: Between an axis and the texts beside it.
-_PAD = 0.07
+PAD = 0.07
 #: Ticks are so long.
-_TICK = 0.05
+TICK = 0.05
 #: The dashes of references, which are thinner than series, grey, and have no markers.
 REFERENCE_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = ((0, ()), (0, (4, 1.5)), (0, (1, 1)))
 #: Markers of a line stand so far apart, from left to right.
 _MARKERS_APART = 0.12
-#: Of many bars, only those that are at least this share of the longest are named.
-_SEEN = 0.01
-#: Beside bars, values below about this share of the axis are said to be below a power of ten.
-_LEAST_VALUE = 1e-4
-#: The widest names of categories.
-_NAMES = 2.4
+#: Between a name, and points and references.
+_CLEAR = 0.02
 
 
 class Panel(ABC):
@@ -44,15 +47,28 @@ class Panel(ABC):
         self.series, self.references = chart.predictions, chart.references
         self.width = width
         self.prepare()
+        self.stretch(self.heights[1])
+
+    def stretch(self, height: float) -> None:
+        """Make the axes as high, or as near to it as suits them."""
+        least, _, most = self.heights
+        self.height = max(least, min(height, most))
+        self.fit(self.height)
 
     @abstractmethod
     def prepare(self) -> None:
-        """Choose axes, ticks and `height`, which is that of the axes alone."""
+        """Choose the axes, and `heights`."""
+
+    @abstractmethod
+    def fit(self, height: float) -> None:
+        """Choose ticks for axes of this height."""
 
     @abstractmethod
     def fill(self, axes: Any) -> None:
         """Draw the series."""
 
+    #: The least height of the axes, that which suits, and the most.
+    heights: tuple[float, float, float]
     height: float
     x: Axis
     bottom: Ticks
@@ -60,35 +76,28 @@ class Panel(ABC):
     left_size: float = LABEL_SIZE
     left_label: str
     bottom_label: str
-    #: Whether the numbers below stand above, too.
-    is_tall = False
-
-    @property
-    def note(self) -> str:
-        """What a reader must know of how it is drawn; "" for nothing."""
-        return ""
 
     @property
     def left(self) -> float:
         """What stands on the left of the axes."""
-        label = self.ruler.height(LABEL_SIZE) + _PAD if self.left_label else 0.0
-        return self.ruler.widest(self.left_ticks.texts, self.left_size) + _TICK + 2 * _PAD + label
+        label = self.ruler.height(LABEL_SIZE) + PAD if self.left_label else 0.0
+        return self.ruler.widest(self.left_ticks.texts, self.left_size) + TICK + 2 * PAD + label
 
     @property
     def right(self) -> float:
         """What stands out on the right: half of the last number."""
-        return self.ruler.widest(self.bottom.texts[-1:], LABEL_SIZE) / 2 + _PAD
+        return self.ruler.widest(self.bottom.texts[-1:], LABEL_SIZE) / 2 + PAD
 
     @property
     def top(self) -> float:
         """What stands above the axes."""
-        return _TICK + _PAD + self.ruler.height(LABEL_SIZE) if self.is_tall else _PAD
+        return PAD
 
     @property
     def below(self) -> float:
         """What stands below the axes."""
         lines = 1 + len(self._below_lines)
-        return _TICK + 2 * _PAD + self.ruler.height(LABEL_SIZE, lines)
+        return TICK + 2 * PAD + self.ruler.height(LABEL_SIZE, lines)
 
     @property
     def _below_lines(self) -> list[str]:
@@ -111,13 +120,13 @@ class Panel(ABC):
     def reference_handle(self, number: int) -> Any:
         """Return the same of a reference."""
         return part("lines").Line2D(
-            [], [], color=REFERENCE, linewidth=1.2, linestyle=_dash_of(number)
+            [], [], color=REFERENCE, linewidth=1.2, linestyle=dash_of(number)
         )
 
     def draw(self, axes: Any) -> None:
         """Draw everything into axes that have their place already."""
         axes.spines[["top", "right"]].set_visible(False)
-        axes.tick_params(length=_TICK * 72, pad=_PAD * 72 / 2)
+        axes.tick_params(length=TICK * 72, pad=PAD * 72 / 2)
         axes.set_xscale("log" if self.x.is_log else "linear")
         axes.set_xlim(self.x.low, self.x.high)
         self.fill(axes)
@@ -125,15 +134,13 @@ class Panel(ABC):
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_ticks([], minor=True)
         axes.set_xticks(self.bottom.places, labels=self.bottom.texts)
-        if self.is_tall:
-            axes.tick_params(top=True, labeltop=True)
         size = axes.figure.get_size_inches()
         place = axes.get_position()
         left, bottom = place.x0 * size[0], place.y0 * size[1]
         figure = axes.figure
         figure.text(
             (left + self.width / 2) / size[0],
-            (bottom - _TICK - _PAD - self.ruler.height(LABEL_SIZE)) / size[1],
+            (bottom - TICK - PAD - self.ruler.height(LABEL_SIZE)) / size[1],
             "\n".join(self._below_lines),
             ha="center", va="top", size=LABEL_SIZE,
         )  # fmt: skip
@@ -146,26 +153,29 @@ class Panel(ABC):
             )  # fmt: skip
 
 
-def _dash_of(number: int) -> tuple[int, tuple[float, ...]]:
+def dash_of(number: int) -> tuple[int, tuple[float, ...]]:
+    """Return the dashes of a reference."""
     return REFERENCE_DASHES[number % len(REFERENCE_DASHES)]
 
 
 class _Plane(Panel):
     """Numbers over numbers."""
 
-    axes_height = 3.1
+    heights = (2.6, 3.1, 3.8)
 
     def prepare(self) -> None:
         chart = self.chart
         every = [(x, y) for series in chart.series for x, y in _drawable(chart, series).values()]
         xs, ys = [float(x) for x, _ in every], [float(y) for _, y in every]
+        ys += [end for series in chart.shaded for ends in series.band.values() for end in ends]
         self.x = Axis.around(xs, chart.log_x)
         self.y = Axis.around(ys, chart.log_y, from_zero=True)
-        self.height = self.axes_height
         own = xs if chart.kind == "lines" else ()
         self.bottom = self.x.ticks(self.ruler, LABEL_SIZE, self.width, own)
-        self.left_ticks = self.y.ticks(self.ruler, LABEL_SIZE, self.height, upright=True)
         self.left_label, self.bottom_label = chart.y_label, chart.x_label
+
+    def fit(self, height: float) -> None:
+        self.left_ticks = self.y.ticks(self.ruler, LABEL_SIZE, height, upright=True)
 
     def handle(self, series: Series) -> Any:
         return part("lines").Line2D([], [], **self._style(series))
@@ -185,7 +195,7 @@ class _Plane(Panel):
         axes.set_ylim(self.y.low, self.y.high)
         axes.grid(color=GRID, linewidth=0.6)
         for number, series in enumerate(self.references):
-            dash = _dash_of(number)
+            dash = dash_of(number)
             self.plot(axes, series, color=REFERENCE, linewidth=1.2, linestyle=dash, zorder=1.5)
 
     def plot(self, axes: Any, series: Series, **style: Any) -> None:
@@ -203,16 +213,32 @@ def _drawable(chart: Chart, series: Series) -> dict[int, tuple[float, float]]:
     }
 
 
-class _Lines(_Plane):
+class Lines(_Plane):
+    """Lines, of which the one to look at is the strongest: thick and without gaps."""
+
     axes_width = 3.7
 
     def _style(self, series: Series) -> dict[str, Any]:
-        width = 2.4 if series.chosen else 1.4
+        found = super()._style(series)
         dash = self.looks[series.name].dash
-        return {**super()._style(series), "linestyle": dash, "linewidth": width}
+        chosen = next((each for each in self.series if each.chosen), None)
+        if chosen is None:
+            return {**found, "linestyle": dash, "linewidth": 1.4}
+        if series.chosen:
+            return {**found, "linestyle": SOLID, "linewidth": 3.0, "markersize": 6.5}
+        if dash == SOLID:  # which the chosen one has for its own dashes
+            dash = self.looks[chosen.name].dash
+        thin = {"linestyle": dash, "linewidth": 1.1, "markersize": 4, "alpha": 0.8}
+        return {**found, **thin}
 
     def fill(self, axes: Any) -> None:
         super().fill(axes)
+        for series in self.chart.shaded:
+            ends = sorted((float(series.x[i]), *own) for i, own in series.band.items())
+            axes.fill_between(
+                *zip(*ends, strict=True), color=self.looks[series.name].colour, alpha=0.15,
+                linewidth=0, zorder=1.2,
+            )  # fmt: skip
         for series in self.series:
             points = _drawable(self.chart, series)
             gap = (float("nan"),) * 2
@@ -235,9 +261,11 @@ class _Lines(_Plane):
         return found
 
 
-class _Points(_Plane):
+class Points(_Plane):
+    """Points, the first of which are named where there is room."""
+
     axes_width = 4.6
-    axes_height = 3.8
+    heights = (2.6, 3.8, 5.6)
     #: So many names at most, and so many points that are tried; one of those that are nearer than
     #: this to each other.
     names = 14
@@ -264,8 +292,9 @@ class _Points(_Plane):
     def _name(self, axes: Any) -> None:
         """Write names beside points, those that come first in their series, where there is room."""
         room = Box(0, 0, self.width, self.height)
+        half = self._style(self.series[0])["markersize"] / 2 / POINTS + _CLEAR
         taken = [
-            Box(x - 0.03, y - 0.03, x + 0.03, y + 0.03)
+            Box(x - half, y - half, x + half, y + half)
             for series in self.series
             for x, y in itertools.starmap(self._at, _drawable(self.chart, series).values())
         ]
@@ -288,7 +317,7 @@ class _Points(_Plane):
                         transform=axes.transAxes, size=SMALL_SIZE, ha="left", va="center_baseline",
                         color=QUIET,
                     )  # fmt: skip
-                    taken.append(box._replace(left=box.left - _PAD, right=box.right + _PAD))
+                    taken.append(box._replace(left=box.left - PAD, right=box.right + PAD))
                     named.add(name)
                     break
 
@@ -314,10 +343,10 @@ class _Points(_Plane):
         for series in self.references:
             places = itertools.starmap(self._at, _drawable(self.chart, series).values())
             for (x, y), (to_x, to_y) in itertools.pairwise(places):
-                steps = 80
+                steps = 1 + round(max(abs(to_x - x), abs(to_y - y)) / _CLEAR)
                 for i in range(steps + 1):
                     at_x, at_y = x + (to_x - x) * i / steps, y + (to_y - y) * i / steps
-                    boxes.append(Box(at_x - 0.02, at_y - 0.02, at_x + 0.02, at_y + 0.02))
+                    boxes.append(Box(at_x - _CLEAR, at_y - _CLEAR, at_x + _CLEAR, at_y + _CLEAR))
         return boxes
 
 
@@ -335,166 +364,3 @@ def _beside(x: float, y: float, wide: float, high: float) -> list[Box]:
         (x - gap - wide, y - gap / 2 - high),
     ]
     return [Box(left, low, left + wide, low + high) for left, low in corners]
-
-
-class _Bars(Panel):
-    """Bars of categories from top to bottom, stacked, or side by side where they are grouped."""
-
-    axes_width = 4.2
-    #: Inches of a bar and what is between two: as is comfortable, the least that leaves room for a
-    #: name, and the most for all of them.
-    _row, _least_row, _most = 0.24, 0.135, 22.0
-    #: From this height on, the numbers stand above, too.
-    _tall = 8.0
-    #: Up to so many values stand beside grouped bars.
-    _values = 30
-
-    def prepare(self) -> None:
-        chart, series = self.chart, self.series
-        self.names = [str(name) for name in (series or self.references)[0].x]
-        count = max(1, len(self.names))
-        beside = len(series) if chart.kind == "grouped" else 1
-        comfortable = max(self._row, 0.11 * beside + 0.06)
-        least = max(self._least_row, 0.055 * beside)
-        row = comfortable if count * comfortable <= self._tall else least
-        self.height = min(self._most, max(0.55, count * row))
-        self.left_size = LABEL_SIZE if row == comfortable else SMALL_SIZE
-        self.is_tall = self.height >= self._tall
-        self.stacks = self._stacked()
-        ends = [end for own in self.stacks for start, end in own]
-        ends += [value for each in self.references for value in each.y if value is not None]
-        self.x = Axis.around(ends, chart.log_y, from_zero=True)
-        self.values = self._value_texts()
-        if self.values:  # room for the numbers at the ends of bars
-            wide = self.ruler.widest(self.values, SMALL_SIZE) + 2 * _PAD
-            longer = 1 / max(0.4, 1 - wide / self.width)
-            self.x = Axis(self.x.low, self.x.low + (self.x.high - self.x.low) * longer, False)
-        self.bottom = self.x.ticks(self.ruler, LABEL_SIZE, self.width)
-        places = self._labelled()
-        texts = [self.ruler.cut(self.names[i], self.left_size, _NAMES) for i in places]
-        self.left_ticks = Ticks(places, texts)
-        label = chart.x_label if self.height > self.ruler.width(chart.x_label, LABEL_SIZE) else ""
-        self.left_label, self.bottom_label = label, chart.y_label
-
-    def _stacked(self) -> list[list[tuple[float, float]]]:
-        """Return from where to where the bars of each series go; what is below 0 goes left."""
-        ups, downs = [0.0] * len(self.names), [0.0] * len(self.names)
-        found = []
-        for series in self.series:
-            own = []
-            for i, value in enumerate(series.y):
-                size = float(value or 0)
-                ends = ups if size >= 0 else downs
-                start = 0.0 if self.chart.kind == "grouped" else ends[i]
-                own.append((start, start + size))
-                ends[i] = start + size
-            found.append(own)
-        return found
-
-    def _value_texts(self) -> list[str]:
-        if self.chart.kind != "grouped" or self.x.is_log or self.x.low < 0:
-            return []
-        values = [value for series in self.series for value in series.y]
-        if len(values) > self._values:
-            return []
-        # What is too short to be seen is no long number either.
-        least = 10.0 ** math.floor(math.log10(_LEAST_VALUE * self.x.high))
-        return [
-            "" if value is None else f"<{plain(least)}" if 0 < value < least else shown(value)
-            for value in values
-        ]
-
-    def _labelled(self) -> list[int]:
-        """Return which bars have their name beside them: if not all, the longest.
-
-        Bars that one cannot see do not fill the gaps.
-        """
-        count = len(self.names)
-        row = self.height / max(1, count)
-        rows = -(-self.ruler.height(self.left_size) // row) if row else 1
-        if rows <= 1:
-            return list(range(count))
-        long = [max((abs(own[i][1]) for own in self.stacks), default=0.0) for i in range(count)]
-        least = _SEEN * max(long)
-        free = [size >= least for size in long]
-        chosen = []
-        for i in sorted(range(count), key=lambda i: (-long[i], i)):
-            if free[i]:
-                chosen.append(i)
-                near = range(max(0, i - int(rows) + 1), min(count, i + int(rows)))
-                for j in near:
-                    free[j] = False
-        return sorted(chosen)
-
-    @property
-    def note(self) -> str:
-        named, every = len(self.left_ticks.places), len(self.names)
-        return f"{self.chart.title} names {named:,} of {every:,} bars" if named < every else ""
-
-    def handle(self, series: Series) -> Any:
-        return part("patches").Rectangle((0, 0), 1, 1, **self._style(series))
-
-    def _style(self, series: Series) -> dict[str, Any]:
-        look = self.looks[series.name]
-        return {
-            "facecolor": look.colour,
-            "hatch": look.hatch,
-            "edgecolor": "white" if look.colour == "#000000" else DARK,
-            "linewidth": 0.4,
-        }
-
-    def fill(self, axes: Any) -> None:
-        count, series = len(self.names), self.series
-        axes.set_ylim(count - 0.5, -0.5)
-        axes.grid(axis="x", color=GRID, linewidth=0.6)
-        axes.tick_params(axis="y", labelsize=self.left_size, length=0)
-        grouped = self.chart.kind == "grouped"
-        thick = 0.8 / max(1, len(series)) if grouped else 0.8
-        texts = iter(self.values)
-        for number, (each, stack) in enumerate(zip(series, self.stacks, strict=True)):
-            shift = (number - (len(series) - 1) / 2) * thick if grouped else 0.0
-            drawn = [i for i, (start, end) in enumerate(stack) if start != end]
-            style = self._style(each)
-            row = self.height / max(1, count) * thick
-            if row < 0.045:
-                style |= {"linewidth": 0}
-            axes.barh(
-                [i + shift for i in drawn], [stack[i][1] - stack[i][0] for i in drawn],
-                left=[stack[i][0] for i in drawn] if not self.x.is_log else None,
-                height=thick, **style,
-            )  # fmt: skip
-            for i, (_, end) in enumerate(stack):
-                text = next(texts, "")
-                if text:
-                    axes.annotate(
-                        text, (max(end, 0.0), i + shift), (_PAD * 72 / 2, 0),
-                        textcoords="offset points", size=SMALL_SIZE, va="center_baseline",
-                        color=QUIET,
-                    )  # fmt: skip
-        if self.x.low < 0:
-            axes.axvline(0, color=QUIET, linewidth=0.8)
-        for number, each in enumerate(self.references):
-            at = [(i, value) for i, value in enumerate(each.y) if value is not None]
-            ends = [i - 0.46 for i, _ in at], [i + 0.46 for i, _ in at]
-            for colour, wide, dash in (("white", 3.4, "solid"), (DARK, 1.6, _dash_of(number))):
-                axes.vlines(
-                    [value for _, value in at], *ends, color=colour, linewidth=wide,
-                    linestyle=dash, zorder=3,
-                )  # fmt: skip
-
-    def reference_handle(self, number: int) -> Any:
-        return part("lines").Line2D([], [], color=DARK, linewidth=1.6, linestyle=_dash_of(number))
-
-
-_KINDS: dict[str, type[Panel]] = {
-    "lines": _Lines,
-    "points": _Points,
-    "bars": _Bars,
-    "grouped": _Bars,
-}
-
-
-def panel_of(chart: Chart, looks: Mapping[str, Look], ruler: Ruler, widen: float = 1.0) -> Panel:
-    """Return the panel of a chart, its axes `widen` times as wide as usual."""
-    kind = _KINDS[chart.kind]
-    return kind(chart, looks, ruler, kind.axes_width * widen)

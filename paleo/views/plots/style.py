@@ -30,6 +30,8 @@ _DASHES: tuple[tuple[float, ...], ...] = (
     (2.5, 1.5),
     (11, 2, 3, 2),
 )
+#: The dash pattern without gaps, as Matplotlib has it.
+SOLID: tuple[float, tuple[float, ...]] = (0, ())
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----", "++++", "oo")
 
