@@ -18,6 +18,7 @@ OWN = '[[price]]\ndevice = "T4"\nprovider = "Us"\namount = "0.25 EUR/h"\ndate = 
 @pytest.fixture(autouse=True)
 def _today(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known, "today", lambda: datetime.date(2026, 11, 23))
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 def call(*arguments: str, status: int = 0) -> click.testing.Result:
@@ -92,3 +93,12 @@ def test_metrics_and_a_report_take_the_prices_of_the_file(tmp_path: Path) -> Non
     page = (tmp_path / "x.html").read_text("utf-8")
     assert "0.25 EUR" in page
     assert "0.526 USD" not in page
+
+
+def test_a_note_says_the_price_of_each_device_once() -> None:
+    arguments = ("lenet5", "--device=T4,L4", "--batch_size=1,2", "--inference")
+    lines = call("metrics", *arguments).stdout.splitlines()
+    assert [line.partition(" USD")[0] for line in lines if "price: " in line] == [
+        "note: T4: price: 0.526",
+        "note: L4: price: 0.8048",
+    ]

@@ -83,6 +83,12 @@ vector = "1 TFLOP/s"
     assert paleo.find_device("CPU_I7").newest_price is None
 
 
+def test_who_asks_for_no_price_reads_none() -> None:
+    predefined_prices.cache_clear()
+    paleo.simulate("lenet5", device="H100_SXM", cost_model="roofline")
+    assert predefined_prices.cache_info().misses == 0
+
+
 # Their age
 
 

@@ -163,7 +163,7 @@ def _figures(device: Device) -> Iterator[_Line]:
     for price in device.prices:
         note = "; ".join(filter(None, (price.provider, price.what, price.note)))
         amount = f"{price.amount:g} {price.currency}/h"
-        yield _Line(f"price, {price.date}", amount, price.source, note)
+        yield _Line(f"price {price.kind}, {price.date}", amount, price.source, note)
 
 
 def _line(name: str, figure: Figure) -> _Line:
