@@ -19,6 +19,8 @@ IMPORTERS = {
 
 #: What draws pictures.
 PLOT = ["matplotlib>=3.10"]
+#: What results need for their tables in notebooks, besides pictures.
+NOTEBOOK = ["pandas>=2.2", *PLOT]
 #: The demo's server. Its page brings what it needs.
 WEB = ["flask>=3.0", "waitress>=3.0"]
 
@@ -41,6 +43,8 @@ BROWSER = ["playwright>=1.49", "axe-playwright-python>=0.1.4", "viztracer>=1.0"]
 VALIDATE = ["pyarrow>=15", "scipy>=1.13", *PLOT]
 #: What `paleo calibrate` fits with.
 CALIBRATE = ["scipy>=1.13"]
+#: What runs the notebooks of docs/notebooks.
+RUN_NOTEBOOKS = [*NOTEBOOK, "nbclient>=0.10", "ipykernel>=6.29"]
 LINT = ["ruff>=0.11", "mypy>=1.15", "types-six"]
 
 
@@ -84,6 +88,7 @@ setup(
         **IMPORTERS,
         "tensorflow": ["tensorflow>=2.16; python_version < '3.14'"],
         "plot": PLOT,
+        "notebook": NOTEBOOK,
         "web": WEB,
         "calibrate": CALIBRATE,
         "validate": VALIDATE,
@@ -91,7 +96,7 @@ setup(
         "test": TEST,
         "browser": BROWSER,
         "lint": LINT,
-        "dev": [*TEST, *BROWSER, *LINT, "build>=1.2", "pre-commit>=3.7"],
+        "dev": [*TEST, *BROWSER, *LINT, *RUN_NOTEBOOKS, "build>=1.2", "pre-commit>=3.7"],
     },
     entry_points={"console_scripts": ["paleo = paleo.cli:cli"]},
     classifiers=[

@@ -87,6 +87,7 @@ def write_measured(
     plot: Plot,
     table: Callable[[Any], Table],
     charts: Callable[[Any], Sequence[Chart]],
+    answer: Callable[[], Sequence[str]],
     used: tuple[Sequence[str], Mapping[str, Any]],
     *,
     is_measured: bool = True,
@@ -103,9 +104,9 @@ def write_measured(
         verbose(f"{ran.executor}: {ran.hardware} ({ran.place}){versions}")
     tables = [table(run) for run in result.runs]
     if result.runs and (result.measured_anything or not result.interrupted):
-        plot.write(output, tables, result.to_dict, charts)
+        plot.write(output, tables, result.to_dict, charts, answer=answer)
     elif result.runs or output.format == "json":
-        output.write(tables, result.to_dict)
+        output.write(tables, result.to_dict, answer)
     if result.missed:
         say(f"note: interrupted before {', '.join(result.missed)}")
     if result.interrupted:

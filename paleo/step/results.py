@@ -14,6 +14,7 @@ from typing import Any
 from paleo.core.attributes import attributes
 from paleo.core.errors import PaleoError
 from paleo.core.frozen import dataclass
+from paleo.core.results import Result
 from paleo.costs.error_bands import Band
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import PARALLELISMS
@@ -85,7 +86,7 @@ class Predicted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Predicted):
+class Run(Predicted, Result):
     """One net under one parallelism (and scaling, for data parallelism).
 
     `not_counted` names the operations that the cost model leaves out; `notes` say what a
@@ -196,7 +197,7 @@ class Run(Predicted):
 
 
 @dataclass(frozen=True)
-class Simulation:
+class Simulation(Result):
     """The runs of one call: for each net, for each scaling."""
 
     runs: tuple[Run, ...]

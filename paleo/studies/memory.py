@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 from paleo.cluster import Device
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.net.load import load
@@ -86,9 +87,7 @@ class MemorySettings(TypedDict, total=False):
 _VARIED = ("device", "dtype", "batch_size")
 
 
-def memory(
-    nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
-) -> tuple[Fit, ...]:
+def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]) -> Results[Fit]:
     """Return what one net or several take of a device's memory, layer by layer and at the peak.
 
     `device`, `dtype` and `batch_size` may be several: every combination is asked. With a device
@@ -119,4 +118,4 @@ def memory(
         for values in itertools.product(*(found[name] for name in _VARIED))
     ]
     mistakes.raise_as(PaleoError)
-    return tuple(found for found in fits if found)
+    return Results(found for found in fits if found)

@@ -13,6 +13,7 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, is_array, minimum, total
+from paleo.core.results import Result
 from paleo.core.tensor import PRECISIONS, Shape, num_elements
 from paleo.costs import CostModel, Time
 from paleo.net.graph import Graph, build, unpriced
@@ -177,7 +178,7 @@ def timed_values(of: LayerSummary | NetSummary) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class NetSummary:
+class NetSummary(Result):
     """A net at one batch size. Totals are sums over its layers, inputs included."""
 
     name: str

@@ -25,6 +25,7 @@ from paleo.core.tensor import DTYPES
 from paleo.measure.calibrate import calibrate, calibrate_from
 from paleo.measure.executors import EXECUTORS
 from paleo.step.settings import MaybeDeviceSettings, declared
+from paleo.views.answers.measuring import calibration_answer
 from paleo.views.tables.calibration import calibration_tables
 
 
@@ -112,5 +113,6 @@ def command(
         calibration_tables(result, file, for_people=output.for_people),
         lambda: {"file": file} | result.to_dict(),
         lambda charts: charts.of_calibration(result),
+        answer=lambda: calibration_answer(result, file),
     )
     return 130 if result.interrupted else 0

@@ -7,6 +7,7 @@ import click
 from paleo.cli.options import Names, Output, output_options
 from paleo.cluster import device_names, find_device
 from paleo.core.errors import results_of
+from paleo.views.answers.listing import devices_answer
 from paleo.views.tables.devices import device_json, device_list, device_tables
 
 _NAME = Names(device_names, may_be_file=True)
@@ -34,4 +35,8 @@ def command(names: tuple[str, ...], output: Output) -> None:
         tables = [table for device in devices for table in device_tables(device)]
     else:
         tables = [device_list(devices, for_people=output.for_people)]
-    output.write(tables, lambda: {"devices": [device_json(device) for device in devices]})
+    output.write(
+        tables,
+        lambda: {"devices": [device_json(device) for device in devices]},
+        lambda: devices_answer(devices),
+    )

@@ -12,6 +12,7 @@ from paleo.cli.options import Output
 from paleo.cli.plotting import Plot
 from paleo.cli.progress import progress
 from paleo.measure.profile import fullpass
+from paleo.views.answers.measuring import fullpass_answer
 from paleo.views.tables.measuring import fullpass_table
 
 
@@ -63,5 +64,6 @@ def command(
         plot,
         fullpass_table,
         lambda charts: charts.of_fullpasses(result.runs),
+        lambda: fullpass_answer(result.runs),
         (nets, settings),
     )

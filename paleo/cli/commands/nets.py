@@ -10,6 +10,7 @@ from paleo.net.layers import LAYERS
 from paleo.net.load import load, net_names
 from paleo.net.reference import layer_section
 from paleo.net.schema import net_schema
+from paleo.views.answers.listing import nets_answer
 from paleo.views.table import to_json
 from paleo.views.tables.nets import net_rows, net_table
 
@@ -29,4 +30,4 @@ def command(schema: bool, layer: str | None, output: Output) -> None:
         show(layer_section(layer) if layer else to_json(net_schema()))
         return
     rows = net_rows((name, load(name)) for name in net_names())
-    output.write([net_table(rows)], lambda: {"nets": rows})
+    output.write([net_table(rows)], lambda: {"nets": rows}, lambda: nets_answer(rows))

@@ -7,6 +7,7 @@ import click
 from paleo.cli.options import Names, Output, output_options
 from paleo.cluster import find_network, network_names
 from paleo.core.errors import results_of
+from paleo.views.answers.listing import networks_answer
 from paleo.views.tables.networks import network_json, network_list, network_table
 
 _NAME = Names(network_names, may_be_file=True)
@@ -31,5 +32,7 @@ def command(names: tuple[str, ...], output: Output) -> None:
     networks = results_of(find_network, names or network_names())
     table = network_list if output.for_people and not names else network_table
     output.write(
-        [table(networks)], lambda: {"networks": [network_json(network) for network in networks]}
+        [table(networks)],
+        lambda: {"networks": [network_json(network) for network in networks]},
+        lambda: networks_answer(networks),
     )

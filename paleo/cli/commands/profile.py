@@ -16,6 +16,7 @@ from paleo.cli.progress import progress
 from paleo.core.errors import results_of
 from paleo.measure.executors import EXECUTORS
 from paleo.measure.profile import DIRECTIONS, GRADIENTS, convolutions, profile
+from paleo.views.answers.measuring import profile_answer
 from paleo.views.tables.measuring import profile_table
 
 
@@ -93,6 +94,7 @@ def command(
         plot,
         profile_table,
         lambda charts: charts.of_profiles(result.runs),
+        lambda: profile_answer(result.runs),
         (nets, settings),
         is_measured=bool(executors),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from paleo.costs.tiled.constants import CONSTANTS
 from paleo.measure.validate import KEYS, Selection, validate
 from paleo.measure.validate.crossvalidate import PER, SPLITS, fits
 from paleo.measure.validate.report import BY
+from paleo.views.answers.measuring import validation_answer
 from paleo.views.tables import validation as views
 
 
@@ -51,9 +53,7 @@ from paleo.views.tables import validation as views
     help="Fit constants of the cost model tiled to the rows; print their errors on these rows "
     "and on rows left out. Constants",
 )
-@choice_option(
-    "split", SPLITS, "shape", "What the rows that a fit leaves out differ in from the others."
-)
+@choice_option("split", SPLITS, "shape", "What the rows that a fit leaves out differ in.")
 @click.option("--folds", type=int, default=5, help="Parts that are left out in turn.")
 @choice_option("fit_per", PER, "architecture", "What has constants of its own.")
 @output_options
@@ -83,8 +83,7 @@ def command(
     \b
     Examples:
       paleo validate docs/example_measurements.csv
-      paleo validate mine.csv --cost_model=tiled,roofline --by=device
-      paleo validate mine.csv --fail_above=20 --plot=mine.png
+      paleo validate mine.csv --cost_model=tiled,roofline --by=device --fail_above=20
       paleo validate --operators=aiconfigurator_core --system=h100_sxm
       paleo validate mine.csv --fit=launch,memory_share --split=shape
     """  # noqa: D301 (click takes the control character, not the escape)
@@ -105,10 +104,11 @@ def command(
     def values() -> Any:
         return report.to_dict() | ({"rows": report.rows()} if show == "rows" else {})
 
+    said = functools.partial(validation_answer, report)
     if len(report.cases):
-        plot.write(output, tables, values, lambda charts: charts.of_validation(report), scattered)
+        plot.write(output, tables, values, lambda of: of.of_validation(report), scattered, said)
     else:
-        output.write(tables, values)
+        output.write(tables, values, said)
     return _status(views.group_failures(report, fail_above))
 
 

@@ -20,6 +20,7 @@ from paleo.core.errors import ExecutorError, Mistakes, PaleoError, SettingError,
 from paleo.core.frozen import dataclass
 from paleo.core.optional import extra
 from paleo.core.quantity import Array, np
+from paleo.core.results import Result
 from paleo.core.tensor import DTYPES
 from paleo.costs import find_cost_model
 from paleo.costs.tiled.constants import CONSTANTS
@@ -49,7 +50,7 @@ Make = Callable[[str | None, str], Executor]
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Calibration(Result):
     """A device with fitted constants, and what they are worth.
 
     `device.calibration` has the errors and the points. `unpredicted` are the rows of a file

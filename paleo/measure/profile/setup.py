@@ -15,6 +15,7 @@ from paleo.core.checks import listed, python_int, whole_number
 from paleo.core.errors import ExecutorError, Mistake, Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import identity
+from paleo.core.results import Result
 from paleo.costs.convolutions import DEFAULT
 from paleo.measure.executors import Executor, Timing, find_executor
 from paleo.measure.validate.spellings import plain
@@ -301,7 +302,7 @@ _Net = TypeVar("_Net", bound=MeasuredNet)
 
 
 @dataclass(frozen=True)
-class Nets(Generic[_Net]):
+class Nets(Result, Generic[_Net]):
     """Nets; after an interrupt, those that were begun, `missed` names the others."""
 
     runs: tuple[_Net, ...]

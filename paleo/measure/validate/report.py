@@ -12,6 +12,7 @@ from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError, near_or_known
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Array, Quantity
+from paleo.core.results import Result
 from paleo.costs import CostModel, find_cost_model
 from paleo.measure.validate.cases import (
     KEYS,
@@ -31,7 +32,7 @@ BY = ("source", "stratum")
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(Result):
     """What predictions are worth on measurements.
 
     `predicted` has seconds by cost model, one a case, NaN where the model has none; `groups` are

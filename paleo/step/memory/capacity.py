@@ -8,12 +8,13 @@ from typing import Any
 from paleo.cluster import Device
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
+from paleo.core.results import Result
 from paleo.net.spec import NetSpec
 from paleo.step.memory.footprint import Footprint, footprint, largest_batch
 
 
 @dataclass(frozen=True)
-class Fit:
+class Fit(Result):
     """A footprint and, if a device is asked about, the largest batch that it holds."""
 
     footprint: Footprint

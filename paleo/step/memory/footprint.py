@@ -19,6 +19,7 @@ from paleo.core.checks import MAX_COUNT, is_number, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, has_arrays, is_array, np, total
+from paleo.core.results import Result
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs.error_bands import Band
 from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical, unpriced
@@ -75,7 +76,7 @@ class LayerMemory:
 
 
 @dataclass(frozen=True)
-class Footprint:
+class Footprint(Result):
     """The bytes of a net at one batch size, or at an array of them.
 
     `activations` are those kept for the backward pass, at the end of the forward pass; in

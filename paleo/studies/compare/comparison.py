@@ -13,6 +13,7 @@ from paleo.core.attributes import Ends, at_ends, attributes, with_ends
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
+from paleo.core.results import Result
 from paleo.core.tensor import Shape
 from paleo.net.graph import build
 from paleo.net.load import load
@@ -224,7 +225,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Result):
     """The reference, and how every other variant differs from it."""
 
     reference: Variant

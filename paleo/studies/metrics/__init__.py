@@ -12,6 +12,7 @@ from typing import Annotated, Any, Unpack
 
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.step.parallelism import PARALLELISMS as _KINDS
@@ -84,7 +85,7 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
 
 def metrics(
     nets: ScenarioLike | Iterable[ScenarioLike], **settings: Unpack[MetricsSettings]
-) -> tuple[Metrics, ...]:
+) -> Results[Metrics]:
     """Return the metrics of one net or several, each on every number of workers.
 
     Settings of `paleo.simulate` mean the same. `scheme` is one communication scheme, None the best.
@@ -117,7 +118,7 @@ def metrics(
         prices=found["prices"],
         own_power=found["power"],
     )
-    return tuple(each for run in runs for each in case.metrics(run))
+    return Results(each for run in runs for each in case.metrics(run))
 
 
 def _power(power: Any) -> float | None:

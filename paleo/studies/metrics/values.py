@@ -11,6 +11,7 @@ from paleo.core.checks import is_number, is_whole, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import ceil_div
+from paleo.core.results import Result
 from paleo.core.tensor import find_precision
 from paleo.step.memory import Footprint
 from paleo.step.pieces import WholeStep
@@ -66,7 +67,7 @@ class Storage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Metrics(Predicted):
+class Metrics(Predicted, Result):
     """A net under one plan, in SI units. What cannot be said is None.
 
     Inference (seconds of a forward pass) and memory are those of one device, at the batch of one
