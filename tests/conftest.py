@@ -17,6 +17,12 @@ import paleo
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 
+@pytest.fixture(autouse=True)
+def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let tables be as wide as in a pipe, whatever terminal the tests are run in."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def net() -> Callable[..., paleo.NetSpec]:
     """Make a net-spec of layers as in a file."""

@@ -271,12 +271,13 @@ def found_setting(setting: Setting, value: Any, arrays: bool = False) -> Any:
     )
 
 
-def listing(name: str, setting: Setting, single: Any, text: str = "") -> Setting:
-    """Return a setting of which there may be several values, each of a type `single`."""
+def listing(name: str, setting: Setting, text: str = "") -> Setting:
+    """Return a setting of which there may be several values; a text is one."""
     one = functools.partial(found_setting, replace(setting, name=name))
+    check = several(name, one)
     return replace(
         setting,
-        check=several(name, one, single),
+        check=lambda values: check(values if isinstance(values, Iterable) else (values,)),
         is_number=False,
         help=text or setting.help,
         metavar=f"{'N' if setting.is_number else setting.metavar or 'NAME'},...",
@@ -429,7 +430,6 @@ class GridSettings(KernelSettings, ConvolutionSettings, total=False):
         listing(
             "device",
             DEVICE,
-            str | os.PathLike | Device,
             "Devices: names of `paleo devices`, or TOML files of your own.",
         ),
     ]
@@ -438,18 +438,16 @@ class GridSettings(KernelSettings, ConvolutionSettings, total=False):
         listing(
             "network",
             NETWORK,
-            str | os.PathLike | Network,
             "Networks: names of `paleo networks`, or TOML files of your own.",
         ),
     ]
-    batch_size: Annotated[int | Sequence[int], listing("batch_size", BATCH_SIZE, int | float)]
+    batch_size: Annotated[int | Sequence[int], listing("batch_size", BATCH_SIZE)]
     cost_model: Annotated[
-        str | CostModel | Sequence[str | CostModel],
-        listing("cost_model", COST_MODEL, str | CostModel),
+        str | CostModel | Sequence[str | CostModel], listing("cost_model", COST_MODEL)
     ]
     dtype: Annotated[
         str | Sequence[str],
-        listing("dtype", DTYPE, str, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}"),
+        listing("dtype", DTYPE, f"Types ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}"),
     ]
     ppp_comp: Annotated[Quantity, PPP_COMP]
     ppp_comm: Annotated[Quantity, PPP_COMM]
@@ -468,7 +466,6 @@ class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
         listing(
             "batch_size",
             replace(NET_BATCH_SIZE, shown_default="the first net's own"),
-            int | float | None,
         ),
     ]
     cost_model: Annotated[
@@ -479,13 +476,12 @@ class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
         listing(
             "ppp_comp",
             PPP_COMP,
-            int | float,
             "Shares of the device's peak that are reached, above 0, up to 1.",
         ),
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
     conv_library: Annotated[
-        str | Sequence[str | None] | None, listing("conv_library", CONV_LIBRARY, str | None)
+        str | Sequence[str | None] | None, listing("conv_library", CONV_LIBRARY)
     ]
     importing: ImportOptions | None
 

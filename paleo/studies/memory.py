@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
-from paleo.cluster import Device
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.results import Results
@@ -45,9 +44,7 @@ def _bytes(value: Any) -> float:
 class MemorySettings(TypedDict, total=False):
     """Of what nets take of a device's memory."""
 
-    batch_size: Annotated[
-        int | Sequence[int] | None, listing("batch_size", NET_BATCH_SIZE, int | float | None)
-    ]
+    batch_size: Annotated[int | Sequence[int] | None, listing("batch_size", NET_BATCH_SIZE)]
     optimizer: Annotated[
         str,
         replace(
@@ -76,7 +73,6 @@ class MemorySettings(TypedDict, total=False):
         listing(
             "device",
             DEVICE.with_default(None),
-            str | os.PathLike | Device | None,
             "Say what fits these devices: names of `paleo devices`, or TOML files of your own.",
         ),
     ]
@@ -96,7 +92,7 @@ def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
 
     >>> (fit,) = paleo.memory("vgg16", batch_size=64, device="K40")
     >>> fit.fits, fit.largest_batch
-    (True, 115)
+    (True, 160)
     """
     mistakes = Mistakes()
     check_names(declared(MemorySettings), settings, mistakes)

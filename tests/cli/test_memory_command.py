@@ -27,22 +27,22 @@ def as_json(*arguments: str) -> list[dict[str, Any]]:
 
 
 def test_a_table_has_a_row_for_each_layer_and_the_peak_below() -> None:
-    lines = call("lenet5", "--batch_size=64", "--optimizer=momentum").stdout.splitlines()
+    lines = call("lenet5", "--batch_size=64", "--optimizer=momentum", "-q").stdout.splitlines()
     assert lines[0] == "lenet5, batch 64, training with momentum, fp32"
     heads = [line.split() for line in lines[2:5]]
     assert heads[1] == ["output", "weights", "gradients", "state", "kept", "total"]
     cells = {line.split()[0]: line.split()[1:] for line in lines[6:-2] if line}
-    # conv1: 64 x 24 x 24 x 20 numbers are 2,880 KiB; 1,520 parameters 5.94 KiB, three times.
-    assert cells["conv1"] == ["Convolution", "2,880.0", *["5.94"] * 3, "2,880.0", "2,897.8"]
-    assert cells["flatten"] == ["Flatten", "200.0", "0.00", "0.00", "0.00", "0.0", "0.0"]
-    # 432,080 parameters: 1,687.8 KiB each time; 7,158.0 KiB of activations.
-    assert cells["total"] == [*["1,687.81"] * 3, "7,158.0", "12,221.4"]
+    # conv1: 64 x 24 x 24 x 20 numbers are 2.8125 MiB; 1,520 parameters 0.0058 MiB, three times.
+    assert cells["conv1"] == ["Convolution", "2.812", *["0.006"] * 3, "2.812", "2.830"]
+    assert cells["flatten"] == ["Flatten", "0.195", *["0.000"] * 5]  # 64 x 800 numbers
+    # 432,080 parameters: 1.6483 MiB each time; 7,158.0 KiB, 6.9902 MiB, of activations.
+    assert cells["total"] == [*["1.648"] * 3, "6.990", "11.935"]
     # 12,165,312 bytes with plain gradient descent, and 1,728,320 of velocities.
     assert lines[-1] == "peak: 13.25 MiB, in the backward pass of pool1"
 
 
 def test_inference_has_neither_gradients_nor_optimizer() -> None:
-    said = call("lenet5", "--inference").stdout
+    said = call("lenet5", "--inference", "--quiet").stdout
     assert said.startswith("lenet5, batch 64, inference, fp32\n")
     assert "gradients" not in said
     assert "at once" in said
@@ -126,11 +126,11 @@ def test_every_mistake_is_a_line_and_the_status_is_1() -> None:
     assert result.stdout == ""
     lines = result.stderr.splitlines()
     beginnings = (
-        "paleo: workspace: expected a number with a unit, such as \"10 GB\", got '4'",
+        "paleo: unknown net 'gone' (did you mean ",
+        "paleo: batch_size: expected a whole number of 1 or more, got 0",
         "paleo: unknown optimizer 'adan' (did you mean 'adam'?)",
         "paleo: unknown dtype 'x'; there are: fp64, ",
-        "paleo: batch_size: expected a whole number of 1 or more, got 0",
-        "paleo: unknown net 'gone' (did you mean ",
+        "paleo: workspace: expected a number with a unit, such as \"10 GB\", got '4'",
     )
     assert len(lines) == len(beginnings)
     for line, beginning in zip(lines, beginnings, strict=True):

@@ -258,7 +258,7 @@ def test_lists_and_figures_fit_a_narrow_terminal(names: list[str]) -> None:
 @pytest.mark.parametrize("form", ["table", "markdown"])
 def test_a_device_is_shown_with_every_figure_its_source_and_its_constants(form: str) -> None:
     device = DEVICES["A100_SXM_80GB"]
-    text = run("A100 SXM4 80 GB", f"--format={form}").replace("\\", "")
+    text = run("A100 SXM4 80 GB", f"--format={form}", "--wide").replace("\\", "")
     for source in device.sources.values():
         assert source in text
     for said in ("2,039 GB/s", "19.5 TFLOP/s", "40 MiB", "400 W", "1.41 GHz", "80 GiB"):

@@ -452,23 +452,23 @@ def test_json_says_what_was_asked_for_and_what_was_done() -> None:
 
 
 def test_titles_and_notes_say_which_library_and_which_limit() -> None:
-    text = call("simulate", "nin", "--num_workers=1", *OPTIONS, "--use_only_gemm").stdout
+    text = call("simulate", "nin", "--num_workers=1", *OPTIONS, "--use_only_gemm", "--wide").stdout
     assert "cudnn4, workspace 1 GiB, only GEMM" in text
     assert (
         "convolutions are priced as matrix multiplication (GEMM), as asked, the quickest of "
         "cudnn4 within 1 GiB of workspace"
     ) in text
-    text = call("summary", "nin", "--device=TITAN_X", *OPTIONS).stdout
+    text = call("summary", "nin", "--device=TITAN_X", *OPTIONS, "--wide").stdout
     assert "cost model tiled, ppp_comp 1, cudnn4, workspace 1 GiB" in text
     note = "convolutions are priced by the quickest algorithm of cudnn4 within 1 GiB of workspace"
     assert note in text
-    text = call("compare", "nin", "--conv_library=cudnn4,any", "--totals").stdout
+    text = call("compare", "nin", "--conv_library=cudnn4,any", "--totals", "--wide").stdout
     assert "nin, cudnn4" in text
     assert "the quickest algorithm of any library" in text
-    text = call("simulate", "nin", "--num_workers=1", "--workspace=0").stdout
+    text = call("simulate", "nin", "--num_workers=1", "--workspace=0", "--wide").stdout
     assert "the quickest algorithm of the device's library within 0 B of workspace" in text
     text = call(
-        "simulate", "nin", "--num_workers=1", "--workspace=1GiB", "--cost_model=roofline"
+        "simulate", "nin", "--num_workers=1", "--workspace=1GiB", "--cost_model=roofline", "--wide"
     ).stdout
     assert "(GEMM) (without a library a workspace has no effect)" in text
     # Nothing is said of nets without convolutions, nor where nobody asked tiled for anything.
@@ -502,7 +502,7 @@ def test_a_kernel_with_a_tail_keeps_the_algorithm_of_its_head() -> None:
 def test_the_table_of_an_explanation_has_bytes_and_the_other_algorithms() -> None:
     text = call(
         "summary", "alex_v2", "--device=TITAN_X", "--cost_model=paleo2017",
-        "--conv_library=cudnn4", "--workspace=4GiB", "--explain=conv2",
+        "--conv_library=cudnn4", "--workspace=4GiB", "--explain=conv2", "--wide",
     ).stdout  # fmt: skip
     line = next(each for each in text.splitlines() if each.startswith("forward: convolution:"))
     assert "Fourier transforms of whole images, for large filters; computation " in line

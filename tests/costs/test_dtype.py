@@ -358,7 +358,7 @@ def test_every_command_takes_the_type_and_says_it(path: Path) -> None:
         ("summary", "--dtype=mixed_fp16"),
     ):
         arguments = (command, "lenet5", *more)
-        assert "mixed_fp16" in call(*arguments).stdout.splitlines()[0]
+        assert "mixed_fp16" in call(*arguments, "--quiet").stdout.splitlines()[0]
         values = json.loads(call(*arguments, "--format=json").stdout)
         assert '"dtype": "mixed_fp16"' in json.dumps(values)
         rows = list(csv.DictReader(io.StringIO(call(*arguments, "--format=csv").stdout)))
@@ -375,7 +375,7 @@ def test_settings_may_be_compared_by_their_types(path: Path) -> None:
     assert comparison["total"]["params_factor"] == 1
     # Half the bytes, and matrix units: at most half the time.
     assert 0 < comparison["total"]["time_factor"] < 0.5
-    text = call(*arguments, "--dtype=fp32,fp16").stdout
+    text = call(*arguments, "--dtype=fp32,fp16", "--quiet").stdout
     assert text.startswith("lenet5, fp16 against lenet5, fp32: own, batch 64, cost model roofline")
 
 

@@ -30,7 +30,8 @@ def test_a_kind_gives_rows_a_table_charts_and_a_timeline_that_agree(name: str) -
     for row in run.rows:
         keys = [field.key for field in row.fields]
         assert len(set(keys)) == len(keys)
-        assert list(row.to_dict()) == keys
+        values = [key for key in row.to_dict() if not key.endswith(("_low", "_high"))]
+        assert values == keys
         assert all(isinstance(piece.seconds, float) for piece in row.pieces)
     table = simulation_table(run)
     assert len({column.key for column in table.columns}) == len(table.columns)

@@ -99,8 +99,15 @@ def test_the_table_says_what_bounds_each_layer() -> None:
     lines = call("summary", "lenet5", *V100).stdout.splitlines()
     rows = {line.split()[0]: line.split() for line in lines[4:] if line}
     assert rows["conv1"][-1] in ("compute", "memory", "overhead")
-    assert rows["ip2"][-3] == rows["ip2"][-1] == "overhead"
-    assert rows["data"][-1] == "0.00"  # an input takes nothing, and is bound by nothing
+    assert rows["ip2"][-1] == "overhead"
+    assert rows["data"][-2:] == ["0.00", "0.0"]  # an input takes nothing, and is bound by nothing
+    assert rows["total"][-1] == "100.0"
+    columns = "--columns=forward_s,forward_bound,backward,backward_bound"
+    lines = call("summary", "lenet5", *V100, columns, "--quiet").stdout.splitlines()
+    assert lines[3].split() == ["layer", "(us)", "bound", "(us)", "bound"]
+    rows = {line.split()[0]: line.split() for line in lines[4:] if line}
+    assert rows["ip2"][2] == rows["ip2"][4] == "overhead"
+    assert rows["data"] == ["data", "0.00", "0.00"]
     assert rows["total"][-1] in ("compute", "memory", "overhead")
 
 
@@ -233,7 +240,9 @@ def test_explaining_needs_a_device() -> None:
 
 
 def test_the_table_has_a_row_for_each_operation_and_the_reasons_below() -> None:
-    lines = call("summary", "alex_v2", *V100, "--dtype=fp16", "--explain=conv1").stdout.splitlines()
+    lines = call(
+        "summary", "alex_v2", *V100, "--dtype=fp16", "--explain=conv1", "--quiet"
+    ).stdout.splitlines()
     assert lines[0] == (
         "conv1 (Convolution) of alex_v2, batch 128, fp16, on V100_SXM2_16GB, cost model tiled, "
         "ppp_comp 1"

@@ -314,33 +314,37 @@ def test_large_nets_are_evaluated_as_arrays_with_the_same_knees(
 
 
 def test_the_table_says_what_is_worth_it_and_the_json_too() -> None:
-    arguments = ["simulate", "nin", "--device=K40", "--network=infiniband", "--num_workers=1"]
-    arguments += ["--scaling=weak,strong"]
+    arguments = ["simulate", "nin", "--device=K40", "--network=infiniband"]
 
     def call(*more: str) -> str:
         result = click.testing.CliRunner().invoke(cli, [*arguments, *more])
         assert result.exit_code == 0, result.output
         return result.stdout
 
-    weak, strong = json.loads(call("--format=json"))["runs"]
-    text = call()
-    found = weak["knee"]["OneToAll"]
+    weak, strong = json.loads(call("--scaling=weak,strong", "--format=json"))["runs"]
     assert weak["knee"] == {
-        "OneToAll": found,
+        "OneToAll": weak["knee"]["OneToAll"],
         "TreeAllReduce": None,
         "ButterflyAllReduce": None,
         "ButterflyMixing": None,
     }
-    assert (
-        f"workers worth it (knee of the curve): OneToAll {found}; no knee up to 65,536: "
-        "TreeAllReduce, ButterflyAllReduce, ButterflyMixing\n"
-    ) in text
-    counts = ", ".join(f"{scheme} {count}" for scheme, count in strong["knee"].items())
-    assert f"workers worth it (knee of the curve): {counts}\n" in text
     samples = weak["largest_batch_size"]
     assert samples == strong["largest_batch_size"] == largest_batch("nin", 12 * 2**30)
-    said = f"largest batch that fits 12 GiB on one K40: {samples:,} samples in training (sgd)\n"
-    assert text.count(said) == 2
+    for run in (weak, strong):
+        scaling = f"--scaling={run['scaling']}"
+        text = call(scaling, "--scheme=all", "--wide")
+        knees = run["knee"].items()
+        counts = ", ".join(f"{count or 'any number'} by {scheme}" for scheme, count in knees)
+        assert f"\nworkers worth it: {counts}\n" in text
+        said = (
+            f"largest batch that fits 12 GiB of one K40: {samples:,} samples in training with sgd"
+        )
+        assert text.endswith(f"\n{said}\n")
+        # Of one scheme if nobody asks for more, and of none where nothing is exchanged.
+        (line,) = (line for line in call(scaling).splitlines() if "worth it" in line)
+        count = run["knee"]["ButterflyAllReduce"]
+        assert line == f"workers worth it: {count or 'any number'} by ButterflyAllReduce"
+        assert "worth it" not in call(scaling, "--num_workers=1")
 
 
 def test_a_device_may_be_too_small_for_one_sample(tmp_path: Path) -> None:
@@ -351,7 +355,10 @@ def test_a_device_may_be_too_small_for_one_sample(tmp_path: Path) -> None:
     )
     assert runs(device=path)[0].worth.largest_batch == 0
     result = click.testing.CliRunner().invoke(cli, ["simulate", "alex_v2", f"--device={path}"])
-    assert "on one small: 0 samples in training (sgd)" in result.stdout
+    assert "of one small: 0 samples in training with sgd" in result.stdout.replace("\n  ", " ")
+    assert "It does not fit, not even one sample does: training needs" in " ".join(
+        result.stdout.split()
+    )
 
 
 # Datasets

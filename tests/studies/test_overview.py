@@ -347,11 +347,11 @@ def test_a_table_becomes_cells_with_units_apart() -> None:
     assert cells["title"] == "a\\nb"
     assert cells["columns"] == [
         {"title": "layer", "unit": "", "right": False},
-        {"title": "forward", "unit": "s", "right": True},
+        {"title": "forward", "unit": "ms", "right": True},
         {"title": "share", "unit": "%", "right": True},
     ]
-    assert cells["rows"] == [["<b>", "0.250", "50"], ["c", "0.500", "100"]]
-    assert cells["total"][:2] == ["total", "0.750"]
+    assert cells["rows"] == [["<b>", "250", "50"], ["c", "500", "100"]]
+    assert cells["total"][:2] == ["total", "750"]
     assert (cells["footnotes"], cells["notes"]) == (["foot"], ["note"])
 
 

@@ -90,9 +90,9 @@ def test_all_mistakes_are_raised_together() -> None:
     starts = [
         "unknown net 'alexnett'",
         "device: expected a name or a file, got 3",
-        "ppp_comp: expected a number above 0, up to 1, got 2",
         "unknown network 'ethernett' (did you mean 'ethernet'?)",
         "batch_size: expected a whole number of 1 or more, got 0",
+        "ppp_comp: expected a number above 0, up to 1, got 2",
         "num_workers: expected one or more, got none",
         "scaling: expected weak or strong, got 'wide'",
         "unknown communication scheme 'Ring'",
@@ -173,11 +173,14 @@ def test_numpy_numbers_are_taken_and_arrays_sent_elsewhere() -> None:
     assert json.loads(json.dumps(given.to_dict())) == plain.to_dict()
     assert paleo.simulate("nin", workers=np.int64(4)) == paleo.simulate("nin", workers=4)  # type: ignore[arg-type]
     with pytest.raises(paleo.PaleoError) as caught:
-        paleo.simulate("nin", batch_size=np.array([1, 2]), ppp_comp=np.array([0.5]))  # type: ignore[arg-type]
+        paleo.simulate("nin", batch_size=[0, 2], ppp_comp=np.array([0.5]))
     assert [mistake.message.split(",")[0] for mistake in caught.value.mistakes] == [
+        "batch_size: expected a whole number of 1 or more",
         "ppp_comp: expected one number",
-        "batch_size: expected one number",
     ]
+    # An array of batch sizes is as good as a list of them.
+    settings = {"batch_size": np.array([1, 2]), "workers": 4}
+    assert paleo.simulate("nin", **settings) == paleo.simulate("nin", batch_size=[1, 2], workers=4)
 
 
 @pytest.mark.parametrize(

@@ -59,23 +59,39 @@ def test_a_page_gets_each_column_with_its_unit_and_the_total_by_itself() -> None
     ]
     total = {"name": "total", "first_s": 1.0000004, "second_s": None}
     cells = to_cells(Table("title", columns, rows, total, marked=frozenset([(3, "first_s")])))
+    # Of a total of 1 s, ten of a unit or more are ms: 0.4 us are next to nothing.
     assert cells["columns"] == [
         {"title": "a layer", "unit": "", "right": False},
-        {"title": "first", "unit": "s", "right": True},
-        {"title": "second", "unit": "s", "right": True},
+        {"title": "first", "unit": "ms", "right": True},
+        {"title": "second", "unit": "ms", "right": True},
     ]
     assert cells["rows"] == [
-        ["a", "0.500 ", "-0"],
-        ["b", "0.500 ", "0"],
-        ["c\\n", "4e-07 ", "True"],
+        ["a", "500.0 ", "-0"],
+        ["b", "500.0 ", "0"],
+        ["c\\n", "<0.1 ", "True"],
     ]
-    assert cells["total"] == ["total", "1.000*", ""]
+    assert cells["total"] == ["total", "1,000.0*", ""]
+
+
+def test_the_unit_suits_the_total_not_the_smallest_rows() -> None:
+    rows: list[dict[str, Any]] = [{"n": 2e-6}, {"n": 3e-6}, {"n": 4e-6}, {"n": 0.25}]
+    cells = to_cells(Table("", (Column("n", "n", "s"),), rows, {"n": 0.250009}))
+    assert cells["columns"] == [{"title": "n", "unit": "ms", "right": True}]
+    assert cells["rows"] == [["0.002"], ["0.003"], ["0.004"], ["250.000"]]
+    assert cells["total"] == ["250.009"]
+    # 9.9 of a unit are too few, and 10 are enough.
+    for total, unit in ((0.0099, "us"), (0.01, "ms")):
+        (column,) = to_cells(Table("", (Column("n", "n", "s"),), rows[:1], {"n": total}))["columns"]
+        assert column["unit"] == unit
+    # Without a total, it suits the typical row.
+    (column,) = to_cells(Table("", (Column("n", "n", "s"),), rows))["columns"]
+    assert column["unit"] == "us"
 
 
 def test_the_total_decides_on_unit_and_decimals_where_rows_have_no_number() -> None:
     rows: list[dict[str, Any]] = [{"n": None}, {"n": 0}]
     (column,) = to_cells(Table("", (Column("n", "n", "s"),), rows, {"n": 0.0025}))["columns"]
-    assert column == {"title": "n", "unit": "ms", "right": True}
+    assert column == {"title": "n", "unit": "us", "right": True}
     assert to_cells(Table("", (Column("n", "n"),), rows, {"n": 2.5}))["total"] == ["2.500"]
     assert to_cells(Table("", (Column("n", "n"),), rows))["rows"] == [[""], ["0"]]
 
@@ -122,7 +138,7 @@ def test_numbers_of_several_quantities_have_so_many_digits_each() -> None:
     assert to_text([Table("", columns, rows, marked=frozenset([(2, "n")]))]).splitlines() == [
         "      n        text",
         "-------  ----------",
-        " 1,234         1230",
+        " 1,230         1230",
         "0.0123   0.0123 (r)",
         "     7*           7",
         " 0.000",

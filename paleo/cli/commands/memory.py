@@ -7,9 +7,10 @@ from typing import Any
 import click
 
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import Output, nets_argument, say_no_effect, setting_options
+from paleo.cli.options import Output, nets_argument, say_no_effect, setting_option, setting_options
 from paleo.cli.plan import say_what_is_used
 from paleo.cli.plotting import Plot, result_options
+from paleo.step.settings import declared
 from paleo.studies.memory import MemorySettings, memory
 from paleo.views.answers.memory import memory_answer
 from paleo.views.tables.memory import memory_table, memory_tables
@@ -18,7 +19,8 @@ from paleo.views.tables.memory import memory_table, memory_tables
 @click.command("memory", short_help="Memory of nets in training and inference, and what fits.")
 @nets_argument
 @setting_options(MemorySettings, "batch_size", "optimizer", "inference", "dtype")
-@setting_options(MemorySettings, "workspace", "device")
+@setting_option(declared(MemorySettings)["workspace"], type=str)
+@setting_options(MemorySettings, "device")
 @result_options
 def command(
     nets: tuple[str, ...], edits: NetEdits, output: Output, plot: Plot, **settings: Any

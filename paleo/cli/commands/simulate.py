@@ -62,7 +62,7 @@ def command(
     say_what_has_no_effect(settings["parallel"])
     if trace.write(result.runs[0]):
         return
-    several = settings["schemes"] is not None and len(settings["schemes"]) != 1
+    several = settings["schemes"] == ["all"] or len(settings["schemes"] or ()) > 1
     plot.write(
         output,
         simulation_tables(result, all_schemes=several),

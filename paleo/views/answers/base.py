@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from paleo.core.attributes import Ends
 from paleo.core.units import scale_for
@@ -68,6 +69,13 @@ def is_of_images(net: NetSpec) -> bool:
 def device_named(name: str) -> str:
     """Return a device's name as people write it: "H100 SXM"."""
     return name.replace("_", " ")
+
+
+def which(one: Any, every: Sequence[Any], *names: str) -> str:
+    """Return the values in which one of several differs under these names, in brackets."""
+    values = [getattr(one, name) for name in names if len({getattr(x, name) for x in every}) > 1]
+    said = (f"batches of {value:,}" if isinstance(value, int) else str(value) for value in values)
+    return f" ({', '.join(said)})" if values else ""
 
 
 def used(num_bytes: float, capacity: int | None) -> str:

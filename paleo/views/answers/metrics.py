@@ -8,7 +8,15 @@ from paleo.core.attributes import Ends, at_ends
 from paleo.core.frozen import dataclass
 from paleo.step.memory import Footprint
 from paleo.studies.metrics import Metrics
-from paleo.views.answers.base import device_named, duration, rounded, samples_of, spread, used
+from paleo.views.answers.base import (
+    device_named,
+    duration,
+    rounded,
+    samples_of,
+    spread,
+    used,
+    which,
+)
 
 
 @dataclass(frozen=True)
@@ -113,14 +121,17 @@ def _best(found: Sequence[Metrics], purpose: Purpose) -> list[str]:
     if not fitting:
         return sentences
     quickest = max(fitting, key=lambda each: purpose.rate(each) or 0.0)
-    sentences.append(f"The quickest of {len(fitting):,}: {purpose.said(quickest)}")
+    names = ("dtype", "cost_model", *(() if purpose is INFERENCE else ("network", "batch_size")))
+    name = which(quickest, fitting, *names)
+    sentences.append(f"The quickest of {len(fitting):,}{name}: {purpose.said(quickest)}")
     priced = [each for each in fitting if purpose.cost(each) is not None]
     if len(priced) < 2 or len({each.price.currency for each in priced if each.price}) > 1:
         return sentences
     cheapest = min(priced, key=lambda each: purpose.cost(each) or 0.0)
     if cheapest is quickest:
         return [*sentences, "It is the cheapest, too."]
-    return [*sentences, f"The cheapest: {purpose.said(cheapest)}"]
+    name = which(cheapest, fitting, *names)
+    return [*sentences, f"The cheapest{name}: {purpose.said(cheapest)}"]
 
 
 TRAINING = Purpose(

@@ -14,15 +14,16 @@ from paleo.views.answers.base import (
     samples_of,
     spread,
     used,
+    which,
 )
 from paleo.views.table import in_unit
 
-#: Less of the devices is wasted at an efficiency of this and more.
-_SCALES = 0.8
+#: The settings of a run that sentences do not say, but where there are several.
+_DIFFERING = ("network", "dtype", "cost_model", "scaling", "batch_size")
 
 
 def simulation_answer(simulation: Simulation) -> list[str]:
-    """Return the sentences of a simulation: of its best run where there are several."""
+    """Return the sentences of a simulation: of several runs, of the quickest that fits."""
     runs = simulation.runs
     if len(runs) == 1:
         return run_answer(runs[0])
@@ -37,7 +38,9 @@ def simulation_answer(simulation: Simulation) -> list[str]:
     if not fitting:
         return [*sentences, *run_answer(runs[0])]
     best = max(fitting, key=lambda run: _rate(_whole(run)))
-    return [*sentences, f"The quickest of {len(fitting):,}:", *run_answer(best)]
+    first, *others = run_answer(best)
+    name = which(best, fitting, *_DIFFERING)
+    return [*sentences, f"The quickest of {len(fitting):,}{name}: {first}", *others]
 
 
 def _fits(run: Run) -> bool | None:

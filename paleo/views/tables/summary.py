@@ -133,7 +133,7 @@ def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
         "name": "total",
         **counts(summary),
         **timed_values(summary),
-        **_time(summary),
+        **_time(summary, _time(summary).get("time_s")),
         "longer_bound": "",
     }
     title = summary_setting(summary, counted(len(rows), "layer"))
