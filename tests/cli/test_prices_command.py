@@ -36,16 +36,19 @@ def test_the_first_sentence_answers_and_the_table_says_more() -> None:
         "2023-12-18, 2 years old. 2 prices of 1 device at 1 provider."
     )
     head, _, counts, _ = (" ".join(line.split()) for line in second.splitlines())
-    assert head == "device USD/h kind provider what date, age source"
-    assert counts == ("V100_PCIE_16GB 3.060* on demand Azure NC6s_v3, eastus 2023-12, 2 years [1]")
-    assert "spot       Azure     NC6s_v3, the cheapest region  2022-03, 4 years  [2]" in second
+    assert head == "device USD/h kind provider date, age what from"
+    assert counts == ("V100_PCIE_16GB 3.060* on demand Azure 2023, 2 years NC6s_v3, eastus [1]")
+    assert "spot       Azure     2022, 4 years  NC6s_v3, best region  [2]" in second
     assert rest.startswith("* what metrics and report take unless --price")
     assert "[1] Azure retail prices of eastus" in rest
 
 
 def test_no_line_is_wider_than_a_hundred() -> None:
     for arguments in ([], ["--spot"], ["H100_SXM"]):
-        assert max(map(len, call("prices", *arguments).stdout.splitlines())) <= 100
+        text = call("prices", *arguments).stdout
+        assert max(map(len, text.splitlines())) <= 100
+        (head,) = [line for line in text.splitlines() if line.startswith("device ")]
+        assert head.endswith("from")  # no column is left out
 
 
 def test_programs_get_values_and_no_sentence() -> None:
@@ -54,7 +57,7 @@ def test_programs_get_values_and_no_sentence() -> None:
     assert [" ".join(each) for each in found] == [keys] * len(found)
     first, *_ = call("prices", "T4", "--format=csv").stdout.splitlines()
     assert first == (
-        "device,price_per_device_hour,price_currency,kind,provider,what,date,source,note,is_usual"
+        "device,price_per_device_hour,price_currency,kind,provider,date,what,source,note,is_usual"
     )
     assert call("prices", "T4", "--quiet").stdout.startswith("device")
 

@@ -46,10 +46,10 @@ def _columns(currencies: set[str]) -> tuple[Column, ...]:
         Column("price_currency", "an hour" if several else ""),
         Column("kind", "kind"),
         Column("provider", "provider"),
-        Column("what", "what"),
         Column("date"),
         Column("dated", "date, age", for_people=True),
-        Column("cited", "source", for_people=True),
+        Column("what", "what"),
+        Column("cited", "from", for_people=True),
         *plain("source", "note", "is_usual"),
     )
 
@@ -59,6 +59,6 @@ def _row(each: DevicePrice) -> dict[str, Any]:
     return {
         **each.to_dict(),
         "price": price.amount,
-        # Of an old price the day says nothing.
-        "dated": f"{price.date[:7]}, {age.removesuffix(' old')}" if age else price.date,
+        # Of an old price the month says nothing.
+        "dated": f"{price.date[:4]}, {age.removesuffix(' old')}" if age else price.date,
     }
