@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from paleo.cluster.device import ARCHITECTURES, Device, Rates2017, read_device
+from paleo.cluster.device import ARCHITECTURES, BOARDS, Device, Rates2017, read_device
 from paleo.cluster.figures import Figure
 from paleo.cluster.network import Network, read_network
 from paleo.cluster.prices import Price, parse_price
@@ -23,6 +23,7 @@ from paleo.core.registry import unknown
 
 __all__ = [
     "ARCHITECTURES",
+    "BOARDS",
     "Device",
     "Figure",
     "Network",

@@ -39,6 +39,8 @@ FIGURES = {
 _CLOCKS = ("base_clock", "boost_clock")
 #: The kinds of device.
 KINDS = ("gpu", "cpu", "tpu")
+#: What a processor is mounted on, where it is sold on several: the most usual first.
+BOARDS = ("SXM", "PCIe", "NVL")
 #: The kinds of unit that a peak can be of: general-purpose lanes, or matrix units.
 UNITS = ("vector", "matrix")
 
@@ -80,6 +82,8 @@ class Device:
     constants: Mapping[str, Figure] = field(default_factory=dict)
     #: How `paleo calibrate` measured it, if it did.
     calibration: CalibrationRecord | None = None
+    #: One of BOARDS, "" where there is but one.
+    board: str = ""
 
     @classmethod
     def from_rates(
@@ -154,10 +158,14 @@ class Device:
 def read_device(path: Path) -> Device:
     """Read a device file; raises HardwareError with every mistake in it."""
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    root = FileReader(path, (*known, "paleo2017", "price", "tiled", "calibration"))
+    root = FileReader(path, (*known, "board", "paleo2017", "price", "tiled", "calibration"))
     name, kind = root.text("name", path.stem), root.text("kind", "gpu")
     if kind not in KINDS:
         root.note("kind", f'expected "gpu", "cpu" or "tpu", got {kind!r}')
+
+    board = root.text("board")
+    if board and board not in BOARDS:
+        root.note("board", f"expected one of {', '.join(BOARDS)}, got {board!r}")
 
     figures = root.table("figures").figures(FIGURES, required="memory_bandwidth")
 
@@ -193,6 +201,7 @@ def read_device(path: Path) -> Device:
         read_prices(root),
         root.table("tiled").constants(),
         _calibration(root),
+        board,
     )
     root.finish()
     return device

@@ -11,6 +11,7 @@ from paleo.core.checks import MAX_COUNT, is_number, is_whole, shown
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.core.frozen import dataclass
 from paleo.core.registry import Registry
+from paleo.net.spec import NetSpec
 
 #: More epochs mean nothing.
 _MOST = 1e12
@@ -30,6 +31,12 @@ DATASETS: Registry[Dataset] = Registry("dataset")
 
 def _add(name: str, num_samples: int, source: str) -> None:
     DATASETS.add(name, Dataset(name, num_samples, source))
+
+
+def takes_images(net: NetSpec) -> bool:
+    """Tell whether images go into a net, grey or in colour, as the datasets here all have them."""
+    shapes = [spec.layer.infer_shape(()) for spec in net.layers if spec.layer.is_input]
+    return any(len(shape) == 4 and min(shape[1:3]) > 1 and shape[3] in (1, 3) for shape in shapes)
 
 
 _TINY_IMAGES = (

@@ -64,7 +64,7 @@ class Group:
 
 def by_block(summary: NetSummary, depth: int) -> tuple[Group, ...]:
     """Return the blocks down to a depth, in the order of the net; other layers stand alone."""
-    return _grouped(summary.layers, lambda layer: _block(layer.name, depth))
+    return _grouped(summary.layers, lambda layer: block_of(layer.name, depth))
 
 
 def by_type(summary: NetSummary) -> tuple[Group, ...]:
@@ -81,6 +81,7 @@ def _grouped(
     return tuple(Group(name, tuple(those)) for name, those in found.items())
 
 
-def _block(name: str, depth: int) -> str:
+def block_of(name: str, depth: int) -> str:
+    """Return the block of a layer to a depth; its own name if it is in no block so deep."""
     ends = [match.start() for match in _PATH.finditer(name)]
     return name[: ends[depth - 1]] if len(ends) >= depth else name

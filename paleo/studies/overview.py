@@ -17,7 +17,7 @@ from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
-from paleo.step.pieces import Step
+from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Run
 from paleo.step.scenario import ScenarioLike, asked
 from paleo.step.settings import (
@@ -149,7 +149,11 @@ class Overview:
 
     def training(self, row: Step, scheme: str) -> Training:
         """Return the whole training by such steps."""
-        return Training(row.whole_step(scheme), self.schedule, self.price)
+        return self.trained(row.whole_step(scheme))
+
+    def trained(self, step: WholeStep) -> Training:
+        """Return the whole training by steps like this one."""
+        return Training(step, self.schedule, self.price)
 
     @property
     def worker_batch_size(self) -> int:

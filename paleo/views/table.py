@@ -140,7 +140,7 @@ def to_cells(table: Table) -> dict[str, Any]:
     return {
         "title": printable(table.title),
         "columns": [
-            {"title": " ".join(title), "unit": unit, "right": right}
+            {"title": " ".join(title).replace("- ", ""), "unit": unit, "right": right}
             for title, unit, right in zip(grid.titles, grid.units, grid.right, strict=True)
         ],
         "rows": body,

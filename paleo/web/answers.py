@@ -10,30 +10,41 @@ from __future__ import annotations
 import functools
 import json
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from paleo.core.checks import number
-from paleo.core.errors import SettingError
+from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
 from paleo.step.results import Simulation
 from paleo.step.settings import NetworkLike
+from paleo.studies.datasets import takes_images
 from paleo.studies.overview import Overview, Study
 from paleo.views.charts.base import Chart
+from paleo.views.charts.compared import compared_charts
 from paleo.views.charts.layers import footprint_by_layer, time_by_layer
 from paleo.views.charts.memory import memory_chart
 from paleo.views.charts.roofline import roofline
 from paleo.views.charts.scaling import scaling_charts
 from paleo.views.charts.training import training_charts
 from paleo.views.table import Table, to_cells, to_json, to_separated
+from paleo.views.tables.blocks import blocks
+from paleo.views.tables.compared import compared_said, compared_table, configuration_names
 from paleo.views.tables.memory import memory_table
-from paleo.views.tables.overview import headlines, hints, memory_headline, overview_table
+from paleo.views.tables.overview import (
+    answered,
+    headlines,
+    hints,
+    largest_batch,
+    memory_headline,
+    overview_table,
+)
 from paleo.views.tables.summary import summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
 from paleo.web.commands import command_lines
 from paleo.web.fair_lock import Turns
-from paleo.web.settings import DEPENDS, PLANNED, PRICED, PageSettings
+from paleo.web.settings import COMPARED, DEPENDS, PLANNED, PRICED, PageSettings
 from paleo.web.uploads import Uploaded
 
 #: Layers of all nets that are kept on a device, and characters of answers.
@@ -43,6 +54,8 @@ _MOST_NETS = 64
 _MOST_CHARACTERS = 16 << 20
 #: Overviews of a net on a device that are kept: the page asks several things of each.
 _MOST_OVERVIEWS = 2
+#: More configurations are no lines of one chart.
+_MOST_LINES = 6
 
 
 class _Net:
@@ -77,6 +90,8 @@ class Answers:
         found = self._texts.find(asked)
         if found is not None:
             return found
+        if what == COMPARE:
+            return self._texts.get(asked, lambda: self._compared(settings, uploaded), len)
         key = uploaded.key if uploaded else settings.net
         net = self._net(key, settings, uploaded)
         with net.lock, self._turns.turn():
@@ -93,6 +108,26 @@ class Answers:
         part = self._parts.get(of, lambda: _part(what, overview), len)
         return answer(what, settings, overview, part)
 
+    def _compared(self, settings: PageSettings, uploaded: Uploaded | None) -> str:
+        other = settings.other
+        if other is None:
+            given = " or ".join(f"other_{key}" for key in COMPARED)
+            raise SettingError(f"there is no other configuration to compare with: give {given}")
+        first = self._overview(settings, uploaded)
+        try:
+            second = self._overview(other, None if settings.other_net else uploaded)
+        except PaleoError as error:
+            key = next(key for key in COMPARED[::-1] if getattr(settings, f"other_{key}"))
+            said = [Mistake(f"other_{key}: {each}") for each in error.mistakes]
+            raise SettingError(said) from None
+        with self._turns.turn():
+            return compared(settings, other, first, second)
+
+    def _overview(self, settings: PageSettings, uploaded: Uploaded | None) -> Overview:
+        net = self._net(uploaded.key if uploaded else settings.net, settings, uploaded)
+        with net.lock, self._turns.turn():
+            return net.overview(settings)
+
     def _net(self, key: Hashable, settings: PageSettings, uploaded: Uploaded | None) -> _Net:
         plan = settings.given(*PRICED)
         spec: NetSpec = uploaded.net if uploaded else predefined.net(settings.net)
@@ -102,6 +137,35 @@ class Answers:
             lambda: _Net(Study(spec, **{**plan, "device": device})),
             lambda made: max(len(made.study.net.layers), self._nets.most // _MOST_NETS),
         )
+
+
+def compared(settings: PageSettings, other: PageSettings, first: Overview, second: Overview) -> str:
+    """Return two overviews beside each other as JSON, with the command lines that print them."""
+    names = configuration_names([first, second])
+    found = compared_views(dict(zip(names, (first, second), strict=True)), upright=True)
+    commands = [
+        {"label": name, "text": command_lines(each, "scaling", 0)[0]["text"]}
+        for name, each in zip(names, (settings, other), strict=True)
+    ]
+    return _json({"settings": settings.to_dict(), **found, "commands": commands})
+
+
+def compared_views(configurations: Mapping[str, Overview], *, upright: bool) -> dict[str, Any]:
+    """Return what there is to see of configurations beside each other, by their names."""
+    most = map(largest_batch, configurations.values())
+    return {
+        "names": list(configurations),
+        "answer": compared_said(configurations),
+        "fits": [
+            None if largest is None else each.worker_batch_size <= largest
+            for each, largest in zip(configurations.values(), most, strict=True)
+        ],
+        "table": to_cells(compared_table(configurations, upright=upright)),
+        "charts": {
+            each.key: None if each.is_empty or len(configurations) > _MOST_LINES else each.to_dict()
+            for each in compared_charts(configurations)
+        },
+    }
 
 
 def _json(value: Any) -> str:
@@ -142,6 +206,8 @@ def _part(kind: str, overview: Overview) -> str:
 def _scaling(overview: Overview) -> dict[str, Any]:
     charts = [*scaling_charts(overview.run, overview.scheme), *training_charts(overview)]
     return {
+        "answer": answered(overview),
+        "takes_images": takes_images(overview.study.net),
         "headlines": headlines(overview),
         "table": to_cells(overview_table(overview)),
         # A chart of nothing is none: `hints` say what to give for it.
@@ -155,6 +221,7 @@ def _layers(overview: Overview) -> dict[str, Any]:
     charts = {"layers": time_by_layer, "roofline": roofline}
     return {
         "table": to_cells(summary_table(summary, only_shown=True)),
+        "blocks": blocks(summary),
         "charts": {key: _chart(functools.partial(make, summary)) for key, make in charts.items()},
     }
 
@@ -189,6 +256,8 @@ def _csv(table: Callable[[Overview], Table]) -> Callable[[Overview], str]:
     return lambda overview: to_separated([table(overview)], ",")
 
 
+#: The kind of answer about two configurations beside each other.
+COMPARE = "compare"
 #: The kinds of answers, and what each has besides settings and commands.
 KINDS: dict[str, Callable[[Overview], dict[str, Any]]] = {
     "scaling": _scaling,

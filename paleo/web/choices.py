@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.cluster import ARCHITECTURES
+from paleo.cluster import ARCHITECTURES, BOARDS, Device
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.cluster.frameworks import SOFTWARE
 from paleo.core.tensor import PRECISIONS
@@ -13,9 +13,10 @@ from paleo.costs import COST_MODELS
 from paleo.step.memory import OPTIMIZERS
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit
+from paleo.views.tables.metrics import money
 from paleo.web import predefined
 from paleo.web.answers import EXPORTS
-from paleo.web.settings import DEPENDS, PageSettings
+from paleo.web.settings import DEPENDS, KEYS, PageSettings
 
 Choice = dict[str, Any]
 
@@ -51,10 +52,11 @@ def choices() -> dict[str, Any]:
 def depends() -> dict[str, list[str]]:
     """Return the settings that an answer depends on, by kind; a kind that is not there has all.
 
-    A software stands for shares of peak.
+    A software stands for shares of peak; a type that is not chosen depends on the cost model.
     """
-    of_worker = ("net", "batch_size", "workers", "scaling")
-    return {kind: [*of_worker, "software", *keys] for kind, keys in DEPENDS.items()}
+    others = ("net", "batch_size", "workers", "scaling", "software", "cost_model")
+    found = {kind: list(dict.fromkeys((*others, *keys))) for kind, keys in DEPENDS.items()}
+    return {"scaling": [key for key in KEYS if not key.startswith("other_")], **found}
 
 
 def _named(registry: Any) -> list[Choice]:
@@ -62,14 +64,28 @@ def _named(registry: Any) -> list[Choice]:
 
 
 def _devices() -> list[Choice]:
-    """Return the devices, those of an architecture together, in the order of the registry."""
+    """Return the devices, those of an architecture together, in the order of the registry.
+
+    Of a processor that is on several boards the most usual comes first.
+    """
     devices = [predefined.device(name) for name in predefined.device_names()]
     order = [*ARCHITECTURES, *dict.fromkeys(each.architecture for each in devices)]
-    found = []
-    for each in sorted(devices, key=lambda device: (order.index(device.architecture), device.name)):
-        memory = each.memory_capacity
-        note = each.title if memory is None else f"{each.title}, {in_unit(memory, 'bytes')}"
-        found.append({"name": each.name, "group": each.architecture, "note": note})
+
+    def rank(device: Device) -> tuple[Any, ...]:
+        chip, _, _ = device.name.partition("_")
+        board = BOARDS.index(device.board) if device.board else len(BOARDS)
+        return order.index(device.architecture), chip, board, device.name
+
+    return [_device(each) for each in sorted(devices, key=rank)]
+
+
+def _device(device: Device) -> Choice:
+    memory, price = device.memory_capacity, device.newest_price
+    note = device.title if memory is None else f"{device.title}, {in_unit(memory, 'bytes')}"
+    found = {"name": device.name, "group": device.architecture, "note": note}
+    if price:
+        found["price"] = f"{money(price.amount)} {price.currency}/h"
+        found["priced"] = ", ".join(filter(None, [price.provider, price.what, price.date]))
     return found
 
 

@@ -12,11 +12,14 @@ from typing import Any
 from paleo import cluster as hardware
 from paleo.net.load import load
 from paleo.net.load import net_names as _net_names
+from paleo.studies import datasets
 
 net = lru_cache(256)(load)
 device = lru_cache(256)(hardware.find_device)
 network = lru_cache(64)(hardware.find_network)
 net_names = cache(_net_names)
+#: Whether images go into the net of a name.
+takes_images = cache(lambda name: datasets.takes_images(net(name)))
 device_names = cache(hardware.device_names)
 network_names = cache(hardware.network_names)
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import html
+import itertools
 import json
 import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from paleo.cluster import Price
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes
@@ -18,9 +20,10 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
-from paleo.studies.overview import Study
-from paleo.studies.training import checked_price
-from paleo.web.answers import EXPORTS, answer, overview_of
+from paleo.studies.overview import Overview, Study
+from paleo.studies.training import checked_price, with_prices
+from paleo.views.tables.compared import configuration_names
+from paleo.web.answers import EXPORTS, answer, compared_views, overview_of
 from paleo.web.choices import depends
 from paleo.web.page import STATIC, page_with
 from paleo.web.security import policy, source_hash
@@ -51,12 +54,20 @@ class _Pool:
 
 
 def studies_of(
-    nets: Iterable[str | NetSpec], make: Callable[[Any], Study], mistakes: Mistakes
+    nets: Iterable[str | NetSpec],
+    device: str,
+    make: Callable[..., Study],
+    mistakes: Mistakes,
+    prices: Mapping[str, tuple[Price, ...]] | None = None,
 ) -> dict[str, Study]:
-    """Return the studies that are made of nets, by their names; notes what is wrong with them."""
+    """Return the studies that are made of nets on a device, by their names.
+
+    `prices` are one's own, by the names of devices. What is wrong with nets or device is noted.
+    """
+    priced = mistakes.check(with_prices, device, prices) if prices else device
     studies: dict[str, Study] = {}
     for net in nets:
-        study = mistakes.check(make, net)
+        study = mistakes.check(functools.partial(make, device=priced or device), net)
         name = net if isinstance(net, str) else net.name
         if name in studies:
             mistakes.add(f"{name}: given twice")
@@ -66,44 +77,64 @@ def studies_of(
 
 
 def report_page(
-    studies: Mapping[str, Study],
+    studies: Mapping[str, Mapping[str, Study]],
     settings: PageSettings,
     scalings: Sequence[str],
+    batch_sizes: Sequence[int],
     importing: ImportOptions | None = None,
     *,
     with_commands: bool = True,
 ) -> str:
-    """Return the report of studies, by the names of their nets, as the text of an HTML file.
+    """Return the report of studies, by devices and the names of nets, as the text of an HTML file.
 
-    `settings` are those of all of them, and what is shown first but for the net and the scaling,
-    which are the first. Nets of other frameworks were read with `importing`. `with_commands` tells
-    whether the commands that print the same are shown: they know the names of nets, not what was
-    edited. Raises a PaleoError.
+    `settings` are those of all of them, and what is shown first but for the net, the device, the
+    batch and the scaling, which are the first. Of several nets, devices or batch sizes it has a
+    table and charts that compare them. Nets of other frameworks were read with `importing`.
+    `with_commands` tells whether the commands that print the same are shown: they know the names of
+    nets, not what was edited. Raises a PaleoError.
     """
-    nets = list(studies)
-    settings = replace(settings, net=nets[0], scaling=scalings[0])
+    devices = list(studies)
+    nets = list(studies[devices[0]])
+    first = replace(
+        settings, net=nets[0], device=devices[0], batch_size=batch_sizes[0], scaling=scalings[0]
+    )
     answers, texts = _Pool(), _Pool()
     views: dict[str, Any] = {}
-    for net, study in studies.items():
+    compared: list[Overview] = []
+    for net, device, size in itertools.product(nets, devices, batch_sizes):
+        of_size = views.setdefault(net, {}).setdefault(device, {}).setdefault(str(size), {})
         for scaling in scalings:
             words = option_words(importing or ImportOptions(), importer_of(net))
-            own = replace(settings, net=net, scaling=scaling, options=shlex.join(words))
-            view = _view(study, own, answers, texts, with_commands=with_commands)
-            views.setdefault(net, {})[scaling] = view
-    device = next(iter(studies.values())).device.name
+            own = replace(
+                first, net=net, device=device, batch_size=size, scaling=scaling,
+                options=shlex.join(words),
+            )  # fmt: skip
+            overview = overview_of(studies[device][net], own)
+            if scaling == scalings[0]:
+                compared.append(overview)
+            of_size[scaling] = _view(overview, own, answers, texts, with_commands=with_commands)
+    names = list(
+        dict.fromkeys(each.device.name for own in studies.values() for each in own.values())
+    )
+    several: dict[str, list[Any]] = {
+        "net": nets,
+        "device": devices,
+        "batch_size": list(batch_sizes),
+    }
     return _page(
         {
-            "title": f"{', '.join(nets)} on {device}",
+            "title": f"{', '.join(nets)} on {', '.join(names)}",
             "version": __version__,
-            "settings": settings.to_dict(),
-            "said": _said(settings),
+            "settings": first.to_dict(),
+            "said": _said(first, [key for key, values in several.items() if len(values) > 1]),
             "choices": {
-                "net": nets,
+                **several,
                 "scaling": list(scalings),
                 "scheme": list(_SCHEMES),
                 "workers": list(settings.counts),
             },
             "depends": depends(),
+            "compare": _compared(compared),
             "answers": answers.values,
             "texts": texts.values,
             "views": views,
@@ -111,39 +142,55 @@ def report_page(
     )
 
 
+def _compared(overviews: Sequence[Overview]) -> dict[str, Any] | None:
+    """Return what there is to see of several configurations beside each other; None of one."""
+    if len(overviews) < 2:
+        return None
+    names = configuration_names(overviews)
+    return compared_views(dict(zip(names, overviews, strict=True)), upright=False)
+
+
 def _view(
-    study: Study, settings: PageSettings, answers: _Pool, texts: _Pool, *, with_commands: bool
+    overview: Overview, settings: PageSettings, answers: _Pool, texts: _Pool, *, with_commands: bool
 ) -> dict[str, Any]:
-    """Return where the answers and exports of a net under one scaling are."""
+    """Return where the answers and exports of a configuration under one scaling are."""
     view: dict[str, Any] = {"scaling": {}, "layers": {}, "memory": {}}
     exports: dict[str, dict[str, int]] = {name: {} for name in (*_BY_SCHEME, *_BY_WORKERS)}
+    of_view = (settings.net, settings.device)
 
-    def add(asked: PageSettings, choice: str, kinds: Iterable[str], names: Iterable[str]) -> None:
-        overview = overview_of(study, asked)
-        of_step, batch = (asked.scaling, asked.scheme), overview.worker_batch_size
+    def add(
+        asked: PageSettings, own: Overview, choice: str, kinds: Iterable[str], names: Iterable[str]
+    ) -> None:
+        batch = own.worker_batch_size
+        of_step = (asked.batch_size, asked.scaling, asked.scheme)
         key = of_step if "scaling" in kinds else batch  # what the answer depends on
 
         def made(kind: str) -> dict[str, Any]:
-            found: dict[str, Any] = json.loads(answer(kind, asked, overview))
+            found: dict[str, Any] = json.loads(answer(kind, asked, own))
             found["hints"] = []  # there is nothing to give it in
             return found if with_commands else {**found, "commands": []}
 
         for kind in kinds:
             make = functools.partial(made, kind)
-            view[kind][choice] = answers.add((asked.net, kind, key), make)
+            view[kind][choice] = answers.add((*of_view, kind, key), make)
         for name in names:
-            export = functools.partial(EXPORTS[name], overview)
-            exports[name][choice] = texts.add((asked.net, name, key), export)
+            export = functools.partial(EXPORTS[name], own)
+            exports[name][choice] = texts.add((*of_view, name, key), export)
 
     for scheme in _SCHEMES:
-        add(replace(settings, scheme=scheme), scheme, ["scaling"], _BY_SCHEME)
+        asked, own = replace(settings, scheme=scheme), replace(overview, scheme=scheme or None)
+        add(asked, own, scheme, ["scaling"], _BY_SCHEME)
     for workers in settings.counts:
-        add(replace(settings, workers=workers), str(workers), ["layers", "memory"], _BY_WORKERS)
+        asked, own = replace(settings, workers=workers), replace(overview, workers=workers)
+        add(asked, own, str(workers), ["layers", "memory"], _BY_WORKERS)
     return {**view, "exports": exports}
 
 
-def _said(settings: PageSettings) -> list[dict[str, str]]:
-    """Return the settings that stay, as texts; those that are off or not known are left out."""
+def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, str]]:
+    """Return the settings that stay, as texts.
+
+    Those of which there are several are left out, and those that are off or not known.
+    """
     values = settings.to_dict()
     price = checked_price(number(settings.price)) if settings.price else None
     if price:
@@ -151,7 +198,7 @@ def _said(settings: PageSettings) -> list[dict[str, str]]:
     return [
         {"label": label, "value": _text(values[key])}
         for key, label in _SAID.items()
-        if values[key] not in (None, "", False)
+        if values[key] not in (None, "", False) and key not in several
     ]
 
 

@@ -8,7 +8,7 @@ the predefined: elsewhere such a name may be a file, or code to import.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -17,9 +17,11 @@ from paleo.core.checks import number, shown
 from paleo.core.errors import Mistake, Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.registry import unknown
-from paleo.costs import DEFAULT_COST_MODEL
+from paleo.core.tensor import PRECISIONS
+from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
+from paleo.net.spec import NetSpec
 from paleo.step.settings import DEFAULT_WORKERS, declared
-from paleo.studies.datasets import Schedule
+from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
 from paleo.web import predefined
 
@@ -40,14 +42,15 @@ class PageSettings:
     with `options`. `workers` are those looked at, `scheme` is "" for the best, `software` is "" if
     both shares of peak are one's own. The curves have `num_workers` too. A training has `epochs`
     of a `dataset`, or of `dataset_size` samples. `price` is "" for that of the device's file.
+    Beside it may stand another configuration, which is the same but for what begins with `other_`.
     """
 
-    net: str = "inception_v3"
-    device: str = "TITAN_X"
-    network: str = "ethernet"
+    net: str = "resnet50_v1_5"
+    device: str = "A100_SXM_80GB"
+    network: str = "nvlink3"
     cost_model: str = DEFAULT_COST_MODEL
-    dtype: str = "fp32"
-    batch_size: int = 128
+    dtype: str = "mixed_fp16"
+    batch_size: int = 256
     workers: int = 8
     scaling: str = "weak"
     scheme: str = ""
@@ -64,6 +67,11 @@ class PageSettings:
     is_uploaded: bool = False
     options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
+    other_net: str = ""
+    other_device: str = ""
+    other_network: str = ""
+    other_dtype: str = ""
+    other_batch_size: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return every setting under its key."""
@@ -79,7 +87,26 @@ class PageSettings:
         """The numbers of workers of the curves: `num_workers`, and the one looked at."""
         return tuple(sorted({*self.num_workers, self.workers}))
 
+    @property
+    def other(self) -> PageSettings | None:
+        """The configuration to stand beside this one; None if there is none."""
+        given = {key: getattr(self, f"other_{key}") for key in COMPARED}
+        changes: dict[str, Any] = {key: value for key, value in given.items() if value}
+        if not changes:
+            return None
+        if "net" in changes:
+            changes |= {"is_uploaded": False, "options": ""}
+            if not predefined.takes_images(changes["net"]):
+                changes["dataset"] = ""
+        if changes.get("device", self.device) != self.device:
+            changes["price"] = ""  # another device has one of its own
+        none: dict[str, Any] = {f"other_{key}": "" for key in COMPARED} | {"other_batch_size": None}
+        found = dataclasses.replace(self, **none, **changes)
+        return found if "dtype" in changes else dataclasses.replace(found, dtype=_dtype(found))
 
+
+#: In what a configuration beside it may differ.
+COMPARED = ("net", "device", "network", "dtype", "batch_size")
 #: The keys of settings.
 KEYS = tuple(
     field.name
@@ -128,17 +155,36 @@ def parse_query(query: bytes) -> dict[str, str]:
 
 
 def read_settings(
-    values: Mapping[str, Any], file: str | None = None, options: str = ""
+    values: Mapping[str, Any],
+    file: str | None = None,
+    options: str = "",
+    net: NetSpec | None = None,
 ) -> PageSettings:
     """Return the settings that these values, texts of a query or of JSON, say.
 
-    `file` is the name of an uploaded net, which stands for `net`, and `options` those that a
-    command needs to read it. Raises SettingError with every mistake, each with its key.
+    `file` is the name of an uploaded `net`, which stands for that setting, and `options` those that
+    a command needs to read it. Where they say nothing, a net that takes no images has no dataset,
+    and a device or a cost model that knows no mixed precision computes in fp32.
+    Raises SettingError with every mistake, each with its key.
     """
     reader = _Reader(values)
     settings = dataclasses.replace(reader.read(file), options=options)
     reader.mistakes.raise_as(SettingError)
-    return settings
+    changes: dict[str, Any] = {}
+    if "dataset" not in values and settings.dataset and (file is None or net):
+        fits = takes_images(net) if net else predefined.takes_images(settings.net)
+        changes = {} if fits else {"dataset": ""}
+    if "dtype" not in values:
+        changes["dtype"] = _dtype(settings)
+    return dataclasses.replace(settings, **changes)
+
+
+def _dtype(settings: PageSettings) -> str:
+    """Return the type of settings, fp32 where the cost model or the device does not know that."""
+    known = COST_MODELS[settings.cost_model].dtypes
+    peaks = predefined.device(settings.device).peaks
+    is_known = known is None or settings.dtype in known
+    return settings.dtype if is_known and PRECISIONS[settings.dtype].computing in peaks else "fp32"
 
 
 def _key(key: str) -> str:
@@ -156,19 +202,12 @@ class _Reader:
     def read(self, file: str | None) -> PageSettings:
         self._check_keys()
         found: dict[str, Any] = {"net": self._net(file), "is_uploaded": file is not None}
-        for key, names, aliases in (
-            ("device", predefined.device_names(), predefined.device_aliases),
-            ("network", predefined.network_names(), predefined.network_aliases),
-        ):
-            found[key] = self._one_of(key, names, aliases)
+        found |= {key: self._named(key) for key in ("device", "network")}
         others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]
         found |= {key: self._value(key) for key in others}
-        if found["batch_size"] > _MOST_SAMPLES:
-            self.mistakes.add(
-                f"batch_size: {_MOST_SAMPLES:,} are the most that are answered here, "
-                f"got {found['batch_size']}"
-            )
+        self._batch_size("batch_size", found["batch_size"])
         found |= self._software(found)
+        found |= {f"other_{key}": self._other(key) for key in COMPARED}
         return PageSettings(**found, **self._schedule(), price=self._price())
 
     def _check_keys(self) -> None:
@@ -205,21 +244,52 @@ class _Reader:
 
     def _net(self, file: str | None) -> str:
         if file is None:
-            return self._one_of("net", predefined.net_names())
+            return self._named("net")
         if self.values.get("net", file) not in (file, ""):
             self.mistakes.add(f"net: the one that is uploaded is {shown(file)}: give no other")
         return file
 
-    def _one_of(
-        self, key: str, names: Sequence[str], aliases: Callable[[], Mapping[str, str]] = dict
-    ) -> str:
-        """Return a predefined name, also where one of its aliases is given."""
+    def _other(self, key: str) -> Any:
+        """Return a setting of the configuration beside this one; nothing if it is the same."""
+        other, default = f"other_{key}", getattr(_DEFAULTS, f"other_{key}")
+        if self.values.get(other) in (None, ""):
+            return default
+        if key in ("net", "device", "network"):
+            return self._named(other, key)
+        try:
+            value = DECLARED[key].check(_as_number(self.values[other]))
+        except PaleoError as error:
+            for each in error.mistakes:
+                self.mistakes.add(f"{other}: {str(each).removeprefix(f'{key}: ')}")
+            return default
+        return self._batch_size(other, value) if key == "batch_size" else str(value)
+
+    def _batch_size(self, key: str, size: int) -> int:
+        if size > _MOST_SAMPLES:
+            self.mistakes.add(
+                f"{key}: {_MOST_SAMPLES:,} are the most that are answered here, got {size}"
+            )
+        return size
+
+    def _named(self, key: str, kind: str = "") -> str:
+        """Return the name of a predefined thing of a kind, also where one of its aliases is given.
+
+        The kind is the key where none is said.
+        """
+        kind = kind or key
+        aliases = {"device": predefined.device_aliases, "network": predefined.network_aliases}
+        names = {
+            "net": predefined.net_names,
+            "device": predefined.device_names,
+            "network": predefined.network_names,
+        }[kind]()
         text = self._text(key)
         if text in names:
             return text
-        if text in (known := aliases()):
+        known = aliases[kind]() if kind in aliases else {}
+        if text in known:
             return known[text]
-        self.mistakes.add(f"{key}: {unknown(key, text, list(names))}")
+        self.mistakes.add(f"{key}: {unknown(kind, text, list(names))}")
         return str(getattr(_DEFAULTS, key))
 
     def _value(self, key: str) -> Any:

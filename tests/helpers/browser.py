@@ -89,7 +89,8 @@ class View:
     def headlines(self) -> list[list[str]]:
         """Return the figures at the top: label and value of each."""
         found = self.page.eval_on_selector_all(
-            "#headlines > div", "all => all.map(e => [...e.children].map(c => c.textContent))"
+            "#headlines > div",
+            "all => all.map(e => [...e.children].slice(0, 2).map(c => c.textContent))",
         )
         assert isinstance(found, list)
         return found
@@ -97,7 +98,8 @@ class View:
     def cells(self, table: str) -> list[list[str]]:
         """Return the texts of a table's rows."""
         found = self.page.eval_on_selector_all(
-            f"#{table} tbody tr", "all => all.map(e => [...e.children].map(c => c.textContent))"
+            f"#{table} tbody tr:not(.block)",
+            "all => all.map(e => [...e.children].map(c => c.textContent))",
         )
         assert isinstance(found, list)
         return found

@@ -7,6 +7,7 @@ import gc
 import io
 import json
 import random
+import re
 import shlex
 import threading
 import weakref
@@ -22,6 +23,7 @@ from click.testing import CliRunner
 import paleo
 from paleo.cli import cli
 from paleo.cluster.frameworks import SOFTWARE
+from paleo.step.memory import fit
 from paleo.web.answers import EXPORTS, KINDS, Answers
 from paleo.web.choices import choices
 from paleo.web.settings import KEYS, PageSettings, read_settings
@@ -230,7 +232,7 @@ def test_what_is_kept_of_layers_and_memory_is_not_given_for_other_settings(
         answer = answered(client, kind, base | change).get_json()
         fresh = json.loads(Answers().text(kind, read_settings(base | change)))
         assert answer == fresh, change
-        text = printed(answer["commands"][0]["text"])
+        text = " ".join(printed(answer["commands"][0]["text"], "--quiet").split())
         assert text.startswith(answer["table"]["title"])
         assert all(note in text for note in answer["table"]["footnotes"])
 
@@ -246,8 +248,10 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "device": "K40",
     }  # fmt: skip
     told = choices()["depends"]
-    assert set(told) == {"layers", "memory"}
-    assert {*changes, "net", "batch_size", "workers", "scaling", "software"} == set(KEYS)
+    assert set(told) == set(KINDS)
+    others = {key for key in KEYS if key.startswith("other_")}
+    every = {*changes, "net", "batch_size", "workers", "scaling", "software", *others}
+    assert every == set(KEYS)
     for kind, keys in told.items():
         assert {"net", "batch_size", "workers", "scaling", "software"} <= set(keys) <= set(KEYS)
         first = json.loads(Answers().text(kind, read_settings(base)))
@@ -273,20 +277,22 @@ def test_exports_are_what_the_commands_print_byte_for_byte(client: Any) -> None:
 def test_the_table_is_the_one_that_the_command_prints(client: Any) -> None:
     for settings in ({"net": "nin"}, {"net": "nin", "scheme": "OneToAll"}):
         answer = answered(client, "scaling", settings).get_json()
-        text = printed(answer["commands"][0]["text"])
+        text = printed(answer["commands"][0]["text"], "--quiet")
         table = answer["table"]
-        assert text.startswith(table["title"])
+        assert " ".join(text.split()).startswith(table["title"])
         for row in table["rows"]:
             line = next(line for line in text.splitlines() if line.split()[:1] == row[:1])
             assert line.split() == " ".join(row).split()
         for note in (*table["footnotes"], *table["notes"]):
-            assert note in text
+            assert note in " ".join(text.split())
 
 
 def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     settings = {"net": "nin", "scheme": "OneToAll", "price": "1"}
     answer = answered(client, "scaling", settings).get_json()
-    assert set(answer) == {"settings", "headlines", "table", "charts", "commands", "hints"}
+    assert set(answer) == {
+        "settings", "answer", "takes_images", "headlines", "table", "charts", "commands", "hints",
+    }  # fmt: skip
     assert set(answer["charts"]) == {"speedup", "step", "efficiency", "parts", "time", "cost"}
     assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
     parts = answer["charts"].pop("parts")
@@ -295,15 +301,114 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
         names = [series["name"] for series in chart["series"] if not series["is_reference"]]
         assert names == list(paleo.COLLECTIVES)
         assert [s["name"] for s in chart["series"] if s["chosen"]] == ["OneToAll"]
-    # Half of a batch of 128 on each of two workers.
+    # Half of a batch of 256 on each of two workers.
     strong = {"net": "nin", "scaling": "strong", "workers": "2"}
     layers = answered(client, "layers", strong).get_json()
-    assert "--batch_size=64" in layers["commands"][0]["text"]
+    assert "--batch_size=128" in layers["commands"][0]["text"]
     assert set(layers["charts"]) == {"layers", "roofline"}
     memory = answered(client, "memory", strong).get_json()
     assert set(memory["charts"]) == {"memory", "footprint"}
     weights, *_ = memory["charts"]["footprint"]["series"]
     assert (weights["name"], weights["x"][1]) == ("weights", memory["table"]["rows"][1][0])
+
+
+def test_the_answer_is_the_figures_of_the_command_with_their_bands(client: Any) -> None:
+    found = answered(client, "scaling", {"price": "2", "workers": "16"}).get_json()
+    run = json.loads(printed(found["commands"][0]["text"], "--format=json"))["runs"][0]
+    (row,) = (row for row in run["rows"] if row["workers"] == 16)
+    scheme = row["best_scheme"]
+    speed, _, training = found["answer"]
+    assert speed.startswith("16 x A100 SXM 80GB train resnet50_v1_5 at about ")
+
+    def numbers(text: str) -> list[float]:
+        return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,.]*(?<![,.])", text)]
+
+    rate, low, high = (numbers(speed.split(" at ")[1])[i] for i in (0, 2, 3))
+    for said, key in ((rate, ""), (low, "_low"), (high, "_high")):
+        assert said == pytest.approx(row[f"throughput_per_s{key}"][scheme], rel=0.06)
+    metrics = json.loads(printed(found["commands"][1]["text"], "--format=json"))["metrics"]
+    (whole,) = (each for each in metrics if each["workers"] == 16)
+    hours, least, most = numbers(training.split(" takes ")[1])[:3]
+    cost = numbers(training.split(" costs ")[1])[0]
+    assert hours == pytest.approx(whole["training_time_s"] / 3600, rel=0.06)
+    assert least < hours < most
+    assert cost == pytest.approx(whole["training_cost"], rel=0.06)
+    items = {each["key"]: each for each in found["headlines"][4]["items"]}
+    assert numbers(items["throughput"]["band"]) == [low, high]
+    assert items["speedup"].get("band") is None  # it is of one and the same error
+
+
+def test_what_does_not_fit_is_the_first_sentence_and_said_of_each_number_of_workers(
+    client: Any,
+) -> None:
+    strong = {"net": "vgg16", "device": "T4", "scaling": "strong", "batch_size": "512"}
+    whole = fit("vgg16", 512, device=paleo.find_device("T4"), dtype="mixed_fp16")
+    assert whole.largest_batch
+    assert not whole.fits
+    found = answered(client, "scaling", {**strong, "workers": "1"}).get_json()
+    assert found["answer"][:2] == [
+        "vgg16 with a batch of 512 samples does not fit in the 16 GiB of T4.",
+        f"The largest batch that fits has {whole.largest_batch:,} samples.",
+    ]
+    fits = {row["workers"]: row["fits"] for row in found["headlines"]}
+    # Of 512 samples each of so many workers has its part.
+    assert fits == {count: 512 / count <= whole.largest_batch for count in fits}
+    assert set(fits.values()) == {True, False}
+    found = answered(client, "scaling", {**strong, "workers": "64"}).get_json()
+    assert not any("does not fit" in sentence for sentence in found["answer"])
+    # Adam keeps two more numbers of each parameter, so that fewer samples fit.
+    adam = answered(client, "scaling", {**strong, "optimizer": "adam"}).get_json()
+    memory = answered(client, "memory", {**strong, "optimizer": "adam"}).get_json()
+    most = next(item["value"] for item in memory["headlines"] if item["key"] == "largest_batch")
+    assert [row["fits"] for row in adam["headlines"]] == [
+        512 / row["workers"] <= int(most.replace(",", "")) for row in adam["headlines"]
+    ]
+    assert int(most.replace(",", "")) < whole.largest_batch
+
+
+def test_a_dataset_of_images_is_for_nets_that_take_some(client: Any) -> None:
+    words = answered(client, "scaling", {"net": "bert_base"}).get_json()
+    assert (words["takes_images"], words["charts"]["time"]) == (False, None)
+    named = answered(client, "scaling", {"net": "bert_base", "dataset": "imagenet"}).get_json()
+    assert named["hints"][0] == "imagenet is of images, and bert_base takes none"
+    assert answered(client, "scaling", {}).get_json()["takes_images"]
+
+
+def test_blocks_are_the_layers_between_and_have_their_times_together(client: Any) -> None:
+    found = answered(client, "layers", {}).get_json()
+    summary: Any = paleo.summarize(
+        "resnet50_v1_5", batch_size=256, device="A100_SXM_80GB", dtype="mixed_fp16"
+    )
+    whole = summary.forward + summary.backward
+    assert [each["name"] for each in found["blocks"]][:2] == ["layer1/0", "layer1/1"]
+    for each in found["blocks"]:
+        layers = summary.layers[each["first"] : each["first"] + each["layers"]]
+        assert all(layer.name.startswith(f"{each['name']}/") for layer in layers)
+        share = sum(layer.forward + layer.backward for layer in layers) / whole
+        assert each["said"].startswith(f"{each['layers']} layers, ")
+        assert each["said"].endswith(f", {100 * share:.1f} % of the time")
+    assert answered(client, "layers", {"net": "lenet5"}).get_json()["blocks"] == []
+
+
+def test_devices_are_in_the_order_in_which_one_looks_for_them() -> None:
+    devices = choices()["devices"]
+    for typed, boards in (("H100_", ["SXM", "PCIE", "NVL"]), ("P100_", ["SXM2", "PCIE"])):
+        names = [each["name"] for each in devices if each["name"].startswith(typed)]
+        assert names == [typed + board for board in boards]
+
+
+def test_a_device_comes_with_its_newest_price() -> None:
+    for each in choices()["devices"]:
+        price = paleo.find_device(each["name"]).newest_price
+        assert ("price" in each) == (price is not None)
+        if price:
+            amount, currency = each["price"].removesuffix("/h").split()
+            assert (float(amount), currency) == (
+                pytest.approx(price.amount, abs=0.005),
+                price.currency,
+            )
+            assert each["priced"].startswith(price.provider)
+            assert each["priced"].endswith(price.date)
 
 
 def test_what_is_not_known_is_no_chart_and_a_hint_says_what_to_give(client: Any) -> None:

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from browser import PATIENCE, View, watch
+from browser import PATIENCE, View, violations, watch
 from click.testing import CliRunner
 
 from paleo.cli import cli
+from paleo.cluster import find_device
+from paleo.studies.datasets import DATASETS
+from paleo.views.tables.metrics import money
 from paleo.web.answers import Answers
 from paleo.web.settings import parse_query, read_settings
 
@@ -111,7 +114,7 @@ def test_the_page_opens_with_the_defaults_and_their_figures(view: View) -> None:
     view.open().shows()
     assert view.query() == ""
     assert view.headlines() == expected_headlines("")
-    assert view.page.title() == "inception_v3 - Paleo"
+    assert view.page.title() == "resnet50_v1_5 - Paleo"
     keys = [figure.get_attribute("data-key") for figure in view.page.query_selector_all("figure")]
     shown = ["memory", "speedup", "time", "step", "efficiency"]
     assert [key for key in keys if key] == [*shown, "footprint"]  # which another tab has
@@ -214,13 +217,22 @@ def test_a_tip_says_a_value_as_the_chart_has_it_in_words(view: View, key: str) -
 def test_what_does_not_fit_stands_out_and_not_by_colour_alone(view: View) -> None:
     view.open(LENET).shows(LENET)
     assert view.page.locator("#headlines .warns").count() == 0
-    large = "net=vgg16&batch_size=4096"
+    large = "net=vgg16&batch_size=4096&device=TITAN_X"
     view.open(large).shows(*large.split("&"))
     warning = view.page.locator("#headlines .warns")
     assert warning.get_attribute("data-key") == "fits"
     assert warning.locator("dd").inner_text() == "does not fit in 12 GiB"
     mark = "e => getComputedStyle(e, '::before').content"
     assert warning.locator("dd").evaluate(mark).startswith('"!"')
+    # It is said first, in words and among the figures, and times that nobody gets are grey.
+    assert "does not fit" in view.text("#answer")
+    labels = [label for label, _ in view.headlines()]
+    assert labels.index("memory of the device") < labels.index("training step")
+    colour = "e => getComputedStyle(e).color"
+    step = view.page.locator("#headlines [data-key=step] dd:not(.band)").evaluate(colour)
+    row = view.page.locator("#table-scaling tbody tr.unfit td").first.evaluate(colour)
+    muted = view.page.locator("#heading").evaluate(colour)
+    assert step == row == muted != warning.locator("dd").evaluate(colour)
 
 
 def test_small_times_are_in_microseconds_with_their_sign(view: View) -> None:
@@ -279,7 +291,7 @@ def test_a_drag_is_answered_on_the_way_and_is_one_step_back(view: View) -> None:
     before = view.page.evaluate("history.length")
     box = view.page.locator("#batch_size-slider").bounding_box()
     middle = box["y"] + box["height"] / 2
-    view.page.mouse.move(box["x"] + box["width"] * 7 / 13, middle)
+    view.page.mouse.move(box["x"] + box["width"] * 8 / 13, middle)
     view.page.mouse.down()
     view.page.mouse.move(box["x"] + box["width"] - 1, middle, steps=12)
     view.shows(LENET, "batch_size=8192")  # the button is still down
@@ -288,7 +300,7 @@ def test_a_drag_is_answered_on_the_way_and_is_one_step_back(view: View) -> None:
     assert view.page.evaluate("history.length") == before + 1
     view.page.go_back()
     view.shows(LENET)
-    assert view.page.input_value("#batch_size") == "128"
+    assert view.page.input_value("#batch_size") == "256"
 
 
 def test_the_heading_says_the_number_of_workers_and_the_thick_line_why(view: View) -> None:
@@ -350,29 +362,30 @@ def test_a_link_reproduces_the_view_in_another_browser(
 def test_a_link_with_bad_values_says_so_and_the_page_can_be_used(view: View) -> None:
     view.refused = True
     view.open(f"{LENET}&batch_size=many&device=K21X&colour=red&view=sideways")
-    errors = view.text("#errors")
-    assert "Batch size: expected a whole number" in errors
-    assert "K21X" in errors
-    assert "K20X" in errors  # a near name is offered
-    assert "Device: unknown device" in errors  # in the words of the page
+    assert view.text("#error-batch_size").startswith("Expected a whole number")
+    error = view.text("#error-device")  # where it happened
+    assert error.startswith("Unknown device 'K21X'")
+    assert "K20X" in error  # a near name is offered
     notice = view.text("#notice")
     assert '"colour"' in notice
     assert '"sideways"' in notice
     assert view.page.get_attribute("#batch_size", "aria-invalid") == "true"
     assert view.page.input_value("#batch_size") == "many"
+    assert view.page.get_attribute("#batch_size", "aria-errormessage") == "error-batch_size"
     assert "nothing to show" in view.text("#nothing")
+    assert "Device: unknown device" in view.text("#nothing")  # in the words of the page
     write("batch_size", "32")(view.page)
     pick("device", "K20X", "Enter")(view.page)
     view.shows(LENET, "batch_size=32", "device=K20X")
-    assert not view.page.locator("#errors").is_visible()
+    assert view.page.locator("#errors:visible, .here:visible").count() == 0
     assert view.headlines() == expected_headlines(view.query())
 
 
 def test_a_list_that_a_control_has_is_not_listed_once_more(view: View) -> None:
     view.refused = True
     view.open("net=zzz")
-    assert view.text("#errors").startswith("Net: unknown net")
-    assert "alex_v2" not in view.text("#errors")
+    assert view.text("#error-net").startswith("Unknown net")
+    assert "alex_v2" not in view.text("#error-net")
 
 
 def test_an_error_keeps_the_last_good_picture_dimmed(view: View) -> None:
@@ -380,15 +393,120 @@ def test_an_error_keeps_the_last_good_picture_dimmed(view: View) -> None:
     view.open(LENET).shows(LENET)
     before = view.headlines()
     view.page.fill("#ppp_comp", "7")
-    assert "Share of peak, computing: expected" in view.text("#errors")
-    assert view.page.get_attribute("#errors", "role") == "alert"
+    assert view.text("#error-ppp_comp").startswith("Expected")
+    assert view.page.get_attribute("#error-ppp_comp", "role") == "alert"
     assert view.headlines() == before
     assert "stale" in str(view.page.get_attribute("#results", "class"))
-    assert "last settings that had no mistake" in view.text("#stale")
+    assert "Share of peak, computing: expected" in view.text("#stale")
+    assert "old: of the last settings that had no mistake" in view.text("#stale")
     view.page.fill("#ppp_comp", "0.7")
     view.shows(LENET, "ppp_comp=0.7")
     assert "stale" not in str(view.page.get_attribute("#results", "class"))
     assert not view.page.locator("#stale").is_visible()
+
+
+def test_an_unknown_net_that_is_typed_is_said_there_and_what_is_shown_is_old(view: View) -> None:
+    view.refused = True
+    view.open(LENET).shows(LENET)
+    pick("net", "resnet5O", "Tab")(view.page)
+    assert view.text("#error-net").startswith("Unknown net 'resnet5O'")
+    assert "old" in view.text("#stale")
+    pick("net", "nin", "Enter")(view.page)
+    view.shows("net=nin")
+    assert view.page.locator("#stale:visible, .here:visible").count() == 0
+
+
+def test_what_is_not_chosen_follows_the_device_and_the_net(view: View) -> None:
+    view.open("net=bert_base&device=K80").shows("net=bert_base", "device=K80")
+    assert view.page.input_value("#dtype") == "fp32"
+    assert view.page.input_value("#dataset") == ""
+    assert view.page.locator("#dataset option:disabled").count() == len(DATASETS)
+    assert "takes none" in view.text("#dataset-note")
+    pick("net", "nin", "Enter")(view.page)
+    pick("device", "H100_SXM", "Enter")(view.page)
+    view.shows("net=nin", "device=H100_SXM")
+    assert view.page.input_value("#dtype") == "mixed_fp16"
+    assert view.page.input_value("#dataset") == "imagenet"
+    assert view.page.locator("#dataset option:disabled").count() == 0
+
+
+def test_the_price_stands_at_the_device_with_where_it_is_from(view: View) -> None:
+    for name in ("A100_SXM_80GB", "TITAN_X"):
+        view.open(f"{LENET}&device={name}")
+        view.page.locator("#headlines dd").first.wait_for()
+        price = find_device(name).newest_price
+        shown = view.page.get_attribute("#price", "placeholder")
+        said = view.text("#price-hint")
+        assert shown == (f"{money(price.amount)} {price.currency}/h" if price else "none known")
+        assert (price.date in said and price.provider in said) if price else "such as" in said
+
+
+def test_two_configurations_stand_side_by_side(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    assert not view.page.locator("#beside").is_visible()
+    view.page.click("#box-other summary")
+    pick("other_device", "K80", "Enter")(view.page)
+    view.shows(LENET, "other_device=K80")
+    write("other_batch_size", "64")(view.page)
+    query = (LENET, "other_device=K80", "other_batch_size=64")
+    view.shows(*query)
+    found = answer("compare", "&".join(query))
+    assert view.text("#beside-answer") == " ".join(found["answer"])
+    assert view.cells("table-compare") == found["table"]["rows"]
+    heads = view.page.locator("#table-compare thead button").all_inner_texts()
+    assert heads[1:] == found["names"]
+    assert view.page.locator("#beside-charts figure:visible").count() >= 2
+    shown = view.page.locator("#commands code").all_inner_texts()
+    for each in found["commands"]:
+        assert each["text"] in shown
+    assert view.headlines() == expected_headlines(LENET)  # which are of the first
+    assert violations(view.page) == []
+    view.page.reload()
+    view.shows(*query)
+    assert view.page.input_value("#other_device") == "K80"  # not folded
+    view.page.click("#alone")
+    view.shows(LENET)
+    assert not view.page.locator("#beside").is_visible()
+
+
+def test_a_mistake_in_the_other_configuration_is_said_there_alone(view: View) -> None:
+    view.refused = True
+    query = (LENET, "other_device=K8O")
+    view.open("&".join(query)).shows(*query)
+    assert view.text("#error-other_device").startswith("Unknown device 'K8O'")
+    assert view.headlines() == expected_headlines(LENET)
+    assert not view.page.locator("#stale, #beside").first.is_visible()
+    pick("other_device", "", "Enter")(view.page)
+    view.shows(LENET)
+    assert view.page.locator(".here:visible").count() == 0
+
+
+def test_layers_are_grouped_by_block(view: View) -> None:
+    view.open("view=layers").shows("view=layers")
+    found = answer("layers", "")
+    heads = view.page.locator("#table-layers .block button")
+    assert heads.all_inner_texts() == [each["name"] for each in found["blocks"]]
+    said = view.page.locator("#table-layers .block td").all_inner_texts()
+    assert said == [each["said"] for each in found["blocks"]]
+    layer = view.page.locator("#table-layers tbody tr", has_text="layer1/0/conv1").first
+    assert not layer.is_visible()  # of many layers the blocks are looked at first
+    heads.first.click()
+    assert layer.is_visible()
+    assert heads.first.get_attribute("aria-expanded") == "true"
+    assert view.page.evaluate("document.activeElement.dataset.block") == "5"
+    assert violations(view.page) == []
+    view.page.click("#table-layers thead th:last-child button")  # sorted, there are no blocks
+    assert view.page.locator("#table-layers .block").count() == 0
+    assert view.page.locator("#table-layers .folded").count() == 0
+    view.open(f"{LENET}&view=layers").shows(LENET, "view=layers")
+    assert view.page.locator("#table-layers .block").count() == 0
+
+
+def test_boards_of_a_device_are_offered_in_their_order(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    pick("device", "H100")(view.page)
+    names = "#box-cluster [role=option] > span:first-child"
+    assert view.page.locator(names).all_inner_texts() == ["H100_SXM", "H100_PCIE", "H100_NVL"]
 
 
 def test_a_server_that_is_gone_is_said_in_a_line(view: View) -> None:
@@ -406,8 +524,8 @@ def test_an_export_is_what_the_command_line_prints(view: View, export: str, form
     view.open(f"{LENET}&device=K20X&workers=4").shows(LENET, "device=K20X", "workers=4")
     name, data = view.download(f'[data-export="{export}.{form}"]')
     assert name == f"lenet5-{export}.{form}"
-    options = {"simulate": ["--scaling=weak"]}.get(export, [])
-    said = ["lenet5", "--device=K20X", "--batch_size=128", *options, f"--format={form}"]
+    options = {"simulate": ["--network=nvlink3", "--scaling=weak"]}.get(export, [])
+    said = ["lenet5", "--device=K20X", "--batch_size=256", *options, f"--format={form}"]
     assert data == command(export, *said)
 
 

@@ -59,12 +59,12 @@ def test_names_of_layers_are_inside_their_chart_and_tell_layers_apart(
     new_view: Callable[..., View], server: str, width: int
 ) -> None:
     view = new_view(server, viewport={"width": width, "height": 800})
-    view.open("view=layers").shows("view=layers")  # of inception_v3
+    view.open("net=inception_v3&view=layers").shows("net=inception_v3", "view=layers")
     assert view.page.evaluate(CUT_OFF) == []
     names = view.page.locator(BARS).all_text_contents()
     assert "Conv2d_1a_3x3" in names  # short enough for any width
     # All but the input take time.
-    assert len(names) == view.page.locator("#table-layers tbody tr").count() - 1
+    assert len(names) == view.page.locator("#table-layers tbody tr:not(.block)").count() - 1
     assert len(set(names)) == len(names)
 
 
@@ -117,7 +117,7 @@ def test_axe_finds_nothing_where_there_is_an_error_an_upload_or_an_open_list(vie
     view.upload("mine.json", net_file())
     view.shows(file="mine.json")
     view.page.fill("#batch_size", "-1")
-    view.text("#errors")
+    view.text("#error-batch_size")
     assert violations(view.page) == []
     view.page.click("#own-remove")
     view.page.fill("#batch_size", "128")
@@ -168,9 +168,9 @@ def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
         if seen[-1] == "memory.json":
             break
     controls = (
-        "theme net file device network workers-slider workers scheme batch_size-slider batch_size "
-        "cost_model dtype optimizer use_pipeline fuse software ppp_comp-slider ppp_comp "
-        "ppp_comm-slider ppp_comm dataset dataset_size epochs price reset tab-workers "
+        "theme net file device price network workers-slider workers scheme batch_size-slider "
+        "batch_size cost_model dtype optimizer use_pipeline fuse software ppp_comp-slider ppp_comp "
+        "ppp_comm-slider ppp_comm dataset dataset_size epochs reset tab-workers "
         "simulate.csv simulate.json summary.csv memory.json"
     )
     order = [name for name in seen if name in controls.split()]
@@ -202,6 +202,37 @@ def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
     assert focus() == "tab-workers"
 
 
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_answer_comes_first_on_a_phone_and_beside_the_settings_elsewhere(
+    new_view: Callable[..., View], server: str, width: int, scheme: str
+) -> None:
+    view = new_view(server, viewport={"width": width, "height": 844}, color_scheme=scheme)
+    view.open().shows()
+    box = view.page.locator("#headlines").bounding_box()
+    form = view.page.locator("#settings").bounding_box()
+    assert box
+    assert form
+    if width == 390:
+        assert box["y"] + box["height"] < 844  # on the first screen
+        assert box["y"] < form["y"] < view.page.locator("#tab-workers").bounding_box()["y"]
+    else:
+        assert form["x"] + form["width"] <= box["x"]
+    assert view.page.evaluate(WIDTH) <= width
+    assert violations(view.page) == []
+
+
+def test_a_window_that_is_turned_keeps_its_settings(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    view.page.fill("#epochs", "7")
+    view.page.set_viewport_size({"width": 390, "height": 844})
+    assert view.page.locator("#results #settings").count() == 1
+    view.page.set_viewport_size({"width": 1280, "height": 844})
+    assert view.page.locator("#results #settings").count() == 0
+    assert view.page.input_value("#epochs") == "7"
+    view.shows(LENET, "epochs=7")
+
+
 def test_the_skip_link_leads_to_the_results(view: View) -> None:
     view.open(LENET).shows(LENET)
     view.page.keyboard.press("Tab")
@@ -213,8 +244,8 @@ def test_the_headlines_are_said_once_a_change_is_over(view: View) -> None:
     view.open(LENET).shows(LENET)
     view.page.select_option("#scheme", "OneToAll")
     view.page.locator("#live", has_text="scheme: OneToAll").wait_for(state="attached")
-    said = view.page.text_content("#live")
-    assert said == ", ".join(f"{label}: {value}" for label, value in view.headlines())
+    said = str(view.page.text_content("#live"))
+    assert said.endswith(", ".join(f"{label}: {value}" for label, value in view.headlines()))
     assert view.page.get_attribute("#live", "aria-live") == "polite"
 
 

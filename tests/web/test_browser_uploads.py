@@ -62,8 +62,14 @@ def test_a_net_file_is_uploaded_and_answered(view: View) -> None:
     assert "mine.json" in view.text("#own")
     assert "small, 4 layers" in view.text("#own")
     assert view.query() == "view=layers"
-    # A batch of 128 on each of 8 workers, as by the API.
-    run = paleo.simulate(paleo.loads(json.dumps(NET)), scaling="weak", workers=[8]).runs[0]
+    # A batch of 256 on each of 8 workers, as by the API.
+    settings: dict[str, Any] = {
+        "device": "A100_SXM_80GB",
+        "network": "nvlink3",
+        "dtype": "mixed_fp16",
+    }
+    net = paleo.loads(json.dumps(NET))
+    run = paleo.simulate(net, batch_size=256, workers=[8], **settings).runs[0]
     (row,) = run.rows
     assert dict(view.headlines())["speedup over one worker"] == (
         f"{row.whole_step(row.best_scheme).speedup:.3f}"
@@ -71,7 +77,7 @@ def test_a_net_file_is_uploaded_and_answered(view: View) -> None:
     assert view.page.title() == "mine.json - Paleo"
     view.page.click("#own-remove")
     view.shows("view=layers")
-    assert view.page.input_value("#net") == "inception_v3"
+    assert view.page.input_value("#net") == "resnet50_v1_5"
 
 
 def test_a_prototxt_is_uploaded(view: View) -> None:
@@ -108,10 +114,10 @@ def test_a_bad_upload_shows_its_lines(view: View, name: str, data: bytes, said: 
     view.open("net=lenet5").shows("net=lenet5")
     before = view.headlines()
     view.upload(name, data)
-    assert said in view.text("#errors")
+    assert said in view.text("#upload #error-upload")
     assert view.headlines() == before
     assert view.query() == "net=lenet5"
-    assert not view.page.locator("#stale").is_visible()  # what is shown is of the settings
+    assert view.text("#stale") == f"{name} cannot be shown. What is below is still of lenet5."
 
 
 def test_settings_of_an_uploaded_net_are_those_of_the_controls(view: View) -> None:
@@ -144,7 +150,7 @@ def test_a_link_carries_an_uploaded_net_to_another_browser(
     first.shows(file="mine.json")
     first.page.go_back()
     first.shows()
-    assert first.page.input_value("#net") == "inception_v3"
+    assert first.page.input_value("#net") == "resnet50_v1_5"
 
 
 def test_what_a_file_leaves_open_is_given_on_the_page(
@@ -156,14 +162,14 @@ def test_what_a_file_leaves_open_is_given_on_the_page(
     first.open().shows()
     assert not first.page.is_visible("#file-options")
     first.upload("training.prototxt", TRAINING)
-    assert "--input data=4xCxHxW" in first.text("#errors")
+    assert "--input data=4xCxHxW" in first.text("#error-upload")
     first.page.fill("#file-options", "--input=4x")
     first.page.press("#file-options", "Enter")
-    first.page.locator("#errors", has_text="expected a shape such as").wait_for()
+    first.page.locator("#error-upload", has_text="expected a shape such as").wait_for()
     first.page.fill("#file-options", "--input=data=4x3x8x8")
     first.page.press("#file-options", "Enter")
     first.shows(file="training.prototxt")
-    assert not first.page.is_visible("#errors")
+    assert not first.page.is_visible("#error-upload")
     command = "paleo simulate training.prototxt --input=data=4x3x8x8 "
     assert command in first.page.locator("#commands").text_content()
     # Other options are another net.
@@ -231,7 +237,7 @@ def test_a_net_named_like_markup_shows_as_text_everywhere(view: View) -> None:
 def test_a_mistake_that_repeats_markup_shows_as_text(view: View) -> None:
     view.refused = True
     view.open("net=%3Cimg+src%3Dx+onerror%3Dalert(1)%3E&%3Cb%3E=1")
-    assert "<img src=x onerror=alert(1)>" in view.text("#errors")
+    assert "<img src=x onerror=alert(1)>" in view.text("#error-net")
     assert '"<b>"' in view.text("#notice")
     assert view.page.locator("img").count() == 0
 

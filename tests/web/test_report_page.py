@@ -69,9 +69,16 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Page:
     return Page(path.read_text("utf-8"))
 
 
+def _view(report: dict[str, Any], net: str, scaling: str) -> Any:
+    """Return where the answers are of the first device and batch."""
+    (of_device,) = report["views"][net].values()
+    (of_batch,) = of_device.values()
+    return of_batch[scaling]
+
+
 def answer(page: Page, net: str, scaling: str, kind: str, choice: str) -> dict[str, Any]:
     report = page.report
-    found: dict[str, Any] = report["answers"][report["views"][net][scaling][kind][choice]]
+    found: dict[str, Any] = report["answers"][_view(report, net, scaling)[kind][choice]]
     return found
 
 
@@ -113,7 +120,7 @@ def test_its_numbers_are_those_of_the_commands(page: Page) -> None:
             rows: Any = run.rows
             assert series["y"] == [row.whole_step("TreeAllReduce").speedup for row in rows]
     report = page.report
-    place = report["views"]["nin"]["strong"]["exports"]["summary.csv"]["8"]
+    place = _view(report, "nin", "strong")["exports"]["summary.csv"]["8"]
     # 128 samples on 8 workers are 16 each.
     command = ["summary", "nin", "--device=K20X", "--batch_size=16", "--format=csv"]
     assert report["texts"][place] == CliRunner().invoke(cli, command).stdout
@@ -124,14 +131,14 @@ def test_its_commands_print_what_it_shows(page: Page) -> None:
     assert command["text"].startswith("paleo simulate nin ")
     shown = CliRunner().invoke(cli, [*command["text"].split()[1:], "--format=csv"]).stdout
     report = page.report
-    place = report["views"]["nin"]["strong"]["exports"]["simulate.csv"][""]
+    place = _view(report, "nin", "strong")["exports"]["simulate.csv"][""]
     assert report["texts"][place] == shown
 
 
 def test_equal_answers_are_there_once(page: Page) -> None:
-    weak = page.report["views"]["nin"]["weak"]
+    weak = _view(page.report, "nin", "weak")
     assert weak["layers"]["1"] == weak["layers"]["8"]  # a worker has 128 samples in both
-    strong = page.report["views"]["nin"]["strong"]
+    strong = _view(page.report, "nin", "strong")
     assert strong["layers"]["1"] == weak["layers"]["1"]
     assert strong["layers"]["8"] != strong["layers"]["1"]
 
@@ -146,6 +153,62 @@ def test_what_stays_is_said(page: Page) -> None:
     assert report["choices"]["workers"] == [1, 8]
     assert report["title"] == "nin, lenet5 on K20X"
     assert page.texts["title"] == ["nin, lenet5 on K20X - Paleo"]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A report of two nets on two devices with two batches, of which T4 does not hold one."""
+    path = tmp_path_factory.mktemp("several") / "report.html"
+    done = run(
+        "nin", "vgg16", "--device=T4,A100", "--batch_size=32,4096", "--dtype=mixed_fp16",
+        "--num_workers=1,4", "--epochs=10", "--dataset=imagenet", "-o", str(path),
+    )  # fmt: skip
+    assert (done.exit_code, done.output) == (0, "")
+    return Page(path.read_text("utf-8")).report
+
+
+def test_several_devices_and_batches_are_compared_first(several: dict[str, Any]) -> None:
+    assert several["choices"]["device"] == ["T4", "A100"]
+    assert several["choices"]["batch_size"] == [32, 4096]
+    assert several["title"] == "nin, vgg16 on T4, A100_SXM_80GB"
+    found = several["compare"]
+    places = [
+        (net, device, size)
+        for net in ("nin", "vgg16") for device in ("T4", "A100_SXM_80GB") for size in (32, 4096)
+    ]  # fmt: skip
+    assert found["names"] == [f"{net}, {device}, batch {size:,}" for net, device, size in places]
+    assert [row[0] for row in found["table"]["rows"]] == found["names"]
+    heads = [column["title"] for column in found["table"]["columns"]]
+    for (net, device, size), row, fits in zip(
+        places, found["table"]["rows"], found["fits"], strict=True
+    ):
+        (one,) = paleo.simulate(
+            net, device=device, batch_size=size, dtype="mixed_fp16", workers=[1, 4]
+        ).runs
+        step = one.rows[1].whole_step(one.rows[1].best_scheme)
+        shown = float(row[heads.index("samples/s")].replace(",", ""))
+        assert shown == pytest.approx(step.throughput, rel=0.06)
+        assert fits == (size <= (one.worth.largest_batch or 0))
+    assert not all(found["fits"])
+    assert "does not fit" in found["answer"][0]
+    said = {each["label"] for each in several["said"]}
+    assert not {"Device", "Batch size"} & said
+
+
+def test_each_of_several_devices_and_batches_has_its_own_view(several: dict[str, Any]) -> None:
+    for device in ("T4", "A100"):
+        for size in ("32", "4096"):
+            view = several["views"]["vgg16"][device][size]["weak"]
+            answer = several["answers"][view["scaling"][""]]
+            assert answer["settings"]["device"] == device
+            assert answer["settings"]["batch_size"] == int(size)
+            assert f"--device={device}" in answer["commands"][0]["text"]
+
+
+def test_one_of_everything_is_compared_with_nothing(tmp_path: Path) -> None:
+    done = run("lenet5", "--num_workers=1", "-o", str(tmp_path / "x.html"))
+    assert done.exit_code == 0
+    assert Page((tmp_path / "x.html").read_text("utf-8")).report["compare"] is None
 
 
 def test_names_do_not_end_the_data(tmp_path: Path) -> None:
@@ -200,6 +263,11 @@ def test_it_goes_to_standard_output_too() -> None:
         (["nin", "--scaling=", "-o", "x.html"], ["scaling: expected one or more"]),
         (["nin", "--scaling=big", "-o", "x.html"], ["scaling: "]),
         (["nin", "--device=X", "-o", "x.html"], ["unknown device 'X'"]),
+        (["nin", "--device=T4,X", "-o", "x.html"], ["unknown device 'X'"]),
+        (["nin", "--device=T4,T4", "-o", "x.html"], ["device: one is given twice"]),
+        (["nin", "--device=", "-o", "x.html"], ["device: expected one or more, got none"]),
+        (["nin", "--batch_size=8,a", "-o", "x.html"], ["batch_size: expected a whole number"]),
+        (["nin", "--batch_size=8,8", "-o", "x.html"], ["batch_size: one is given twice"]),
         (["nin", "--network=X", "-o", "x.html"], ["unknown network 'X'"]),
         (["nin", "--price=X", "-o", "x.html"], ["price: expected a number"]),
         (["nin", "--epochs=-1", "-o", "x.html"], ["epochs: expected a number above 0"]),

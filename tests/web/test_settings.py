@@ -14,6 +14,7 @@ import paleo
 from paleo.cli.commands import memory, metrics, report, simulate, summary
 from paleo.cluster import device_aliases
 from paleo.cluster.frameworks import SOFTWARE
+from paleo.web import predefined
 from paleo.web.cache import Cache
 from paleo.web.commands import DEFAULTS, command_lines
 from paleo.web.settings import KEYS, PageSettings, parse_query, read_settings
@@ -65,6 +66,30 @@ def test_a_size_of_ones_own_takes_the_place_of_the_dataset() -> None:
     ]
     none = read_settings({"dataset": "", "epochs": ""})
     assert (none.dataset, none.dataset_size, none.epochs) == ("", None, None)
+
+
+def test_a_net_that_takes_no_images_has_no_dataset_unless_one_is_named() -> None:
+    assert read_settings({"net": "lenet5"}).dataset == "imagenet"
+    assert read_settings({"net": "bert_base"}).dataset == ""
+    assert read_settings({"net": "bert_base", "dataset": "imagenet"}).dataset == "imagenet"
+    uploaded = paleo.load("gpt2")
+    assert read_settings({}, "mine.json", net=uploaded).dataset == ""
+    assert read_settings({}, "mine.json", net=paleo.load("nin")).dataset == "imagenet"
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ({"device": "H100_SXM"}, "mixed_fp16"),
+        ({"device": "K80"}, "fp32"),
+        ({"device": "H100_SXM", "cost_model": "paleo2017"}, "fp32"),
+        ({"device": "K80", "dtype": "mixed_fp16"}, "mixed_fp16"),  # to be refused
+    ],
+)
+def test_what_knows_no_mixed_precision_computes_in_fp32_unless_it_is_asked_for(
+    values: dict[str, str], dtype: str
+) -> None:
+    assert read_settings(values).dtype == dtype
 
 
 def test_an_alias_stands_for_its_device() -> None:
@@ -127,7 +152,7 @@ def test_no_path_and_no_code_stands_for_a_name(
     def opened(*_: Any, **__: Any) -> None:
         raise AssertionError("a file was opened")
 
-    device_aliases(), paleo.net_names()
+    predefined.device_aliases(), predefined.network_aliases(), predefined.net_names()
     monkeypatch.setattr("pathlib.Path.open", opened)
     monkeypatch.setattr("pathlib.Path.read_bytes", opened)
     monkeypatch.setattr("builtins.open", opened)
@@ -202,14 +227,15 @@ def lines(kind: str, **values: Any) -> list[str]:
 
 def test_command_lines_say_what_differs_from_the_defaults() -> None:
     assert lines("layers", net="nin", batch_size="16") == [
-        "paleo summary nin --device=TITAN_X --batch_size=16"
+        "paleo summary nin --device=A100_SXM_80GB --batch_size=16 --dtype=mixed_fp16"
     ]
     assert lines("memory", net="nin", device="K40", optimizer="adam", dtype="fp16") == [
         "paleo memory nin --device=K40 --batch_size=16 --dtype=fp16 --optimizer=adam"
     ]
     simulated, measured, reported = lines(
         "scaling", net="nin", workers="100", scheme="TreeAllReduce", software="Caffe", epochs="47",
-        use_pipeline="true", price="0.90 EUR/h",
+        use_pipeline="true", price="0.90 EUR/h", device="TITAN_X", network="ethernet",
+        batch_size="128",
     )  # fmt: skip
     assert simulated == (
         "paleo simulate nin --batch_size=128 --num_workers=1,2,4,8,16,32,64,100,128 "

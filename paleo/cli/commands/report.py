@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 import click
@@ -24,7 +25,7 @@ from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
 from paleo.step.settings import declared
 from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
-from paleo.studies.training import TrainingSettings, checked_prices, with_prices
+from paleo.studies.training import TrainingSettings, checked_prices
 
 
 class _OnePlan(StudySettings, OverviewSettings, total=False):
@@ -45,8 +46,9 @@ _OF_TRAINING = declared(TrainingSettings)
     help="File to write, such as report.html; - is standard output.",
 )
 @nets_argument
-@setting_options(_OnePlan, "device", "network", "batch_size")
-@setting_options(SimulateSettings, "workers", "scaling")
+@setting_options(SimulateSettings, "device")
+@setting_options(_OnePlan, "network")
+@setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
 @setting_options(TrainingSettings, *SCHEDULE, "optimizer")
 @setting_option(_OF_TRAINING["price"], type=str)
@@ -56,6 +58,8 @@ _OF_TRAINING = declared(TrainingSettings)
 def command(
     nets: tuple[str, ...],
     output: str,
+    device: list[str],
+    batch_size: list[Any],
     workers: list[Any],
     scaling: list[str],
     edits: NetEdits,
@@ -66,14 +70,15 @@ def command(
     """Write what there is to see of each NET on a cluster into one HTML file.
 
     It has the views of `paleo serve`: how a training step scales by number of workers and scheme,
-    time and cost of a training, the layers with their times, the memory. It needs no network and
-    no server: whoever gets the file opens it in a browser.
+    time and cost of a training, the layers with their times, the memory. Of several nets, devices
+    or batch sizes a table compares them first. Whoever gets the file opens it in a browser.
 
     \b
     Examples:
       paleo report nin --device=K20X --network=infiniband -o report.html
       paleo report resnet50 vgg16 --device=V100_SXM2_16GB --dtype=mixed_fp16 \\
         --epochs=90 --dataset=imagenet --price=2.5 -o report.html
+      paleo report resnet50 --device=T4,A100 --batch_size=32,128 -o compared.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
     """  # noqa: D301 (click takes the control character, not the escape)
     # Imported here, where the page is needed: the server's modules take their time.
@@ -84,23 +89,23 @@ def command(
         check_file(output)
     mistakes = Mistakes()
     edited = mistakes.check(edits.applied) or []
-    for name, values in (("num_workers", workers), ("scaling", scaling)):
+    once = {"device": device, "batch_size": batch_size}
+    for name, values in {"num_workers": workers, "scaling": scaling, **once}.items():
         if not values:
             mistakes.add(f"{name}: expected one or more, got none")
+        elif name in once and len(set(values)) < len(values):
+            mistakes.add(f"{name}: one is given twice")
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
     of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
     price = of_plan["price"]
-    of_plan["price"] = None if price is None else number(price)
-    for name in scaling if workers else ():
-        asked = functools.partial(checked_plan, counts=workers, scaling=name, **of_plan)
-        mistakes.check(asked)
-    if own := mistakes.check(checked_prices, prices):
-        priced = mistakes.check(with_prices, settings["device"], own)
-        of_study["device"] = priced or settings["device"]
+    of_plan |= {"price": None if price is None else number(price), "counts": workers}
+    for name, size in itertools.product(scaling, batch_size) if workers else ():
+        mistakes.check(functools.partial(checked_plan, scaling=name, batch_size=size, **of_plan))
     make = functools.partial(Study, importing=importing, **of_study)
-    studies = studies_of(edited, make, mistakes)
+    own = mistakes.check(checked_prices, prices)
+    studies = {one: studies_of(edited, one, make, mistakes, own) for one in device}
     mistakes.raise_as(PaleoError)
-    say_what_is_used(nets, settings)
+    say_what_is_used(nets, settings | {"device": device})
     # As many workers are looked at as the demo begins with, if there are so many.
     few = [count for count in workers if count <= PageSettings.workers]
     shown = PageSettings(
@@ -108,8 +113,8 @@ def command(
         num_workers=tuple(workers),
         **{**settings, "price": price or "", "dataset": settings["dataset"] or ""},
     )
-    # Commands are of names, and know neither what was edited nor other prices.
-    plain = not edits and prices is None
-    write_text(report_page(studies, shown, scaling, importing, with_commands=plain), output)
+    plain = not edits and prices is None  # commands know neither what was edited nor other prices
+    page = report_page(studies, shown, scaling, batch_size, importing, with_commands=plain)
+    write_text(page, output)
     if output != "-":
-        verbose(f"{output}: {', '.join(studies)}")
+        verbose(f"{output}: {', '.join(studies[device[0]])}")

@@ -64,11 +64,11 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
     fit = run.fit(row)
-    said = [_speed(run, whole, _memory(fit, row)), *_limits(run, row, whole), *_knee(run, row)]
+    said = [speed_said(run, whole, _memory(fit, row)), *_limits(run, row, whole), *_knee(run, row)]
     return [*_misfit(run, row, fit), *said]
 
 
-def _speed(run: Run, whole: WholeStep, *more: str) -> str:
+def speed_said(run: Run, whole: WholeStep, *more: str) -> str:
     """Return how quick training is, with the error band."""
     digits = run.plan.digits
     what = samples_of(run.scenario.net)
@@ -137,7 +137,7 @@ def _knee(run: Run, row: Step) -> list[str]:
 
 
 def _of_whole(run: Run, whole: WholeStep) -> list[str]:
-    return [_speed(run, whole)]
+    return [speed_said(run, whole)]
 
 
 def _of_passes(run: Run) -> list[str]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from paleo.core.attributes import Ends, at_ends
+from paleo.core.errors import PaleoError
 from paleo.core.units import scale_for
 from paleo.step.pieces import Step
+from paleo.studies.datasets import takes_images
 from paleo.studies.overview import Overview
+from paleo.studies.training import Training
+from paleo.views.answers.base import duration, percent, rounded, samples_of, spread
+from paleo.views.answers.simulation import speed_said
 from paleo.views.charts.base import unit_shown
+from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said
 from paleo.views.table import Table, in_unit
-from paleo.views.tables.metrics import money
 from paleo.views.tables.simulation import simulation_table
 
 
@@ -21,30 +27,58 @@ def overview_table(found: Overview) -> Table:
 
 
 def headlines(found: Overview) -> list[dict[str, Any]]:
-    """Return for each number of workers its figures as texts: items of key, label and value."""
-    return [{"workers": row.workers, "items": _items(found, row)} for row in found.rows]
+    """Return for each number of workers its figures as texts: items of key, label and value.
+
+    `band` of an item says where 80 % of measured cases are. `fits` tells whether a worker's batch
+    does; None where the memory of the device is not known.
+    """
+    largest = largest_batch(found)
+    return [
+        {
+            "workers": row.workers,
+            "fits": None if largest is None else row.worker_batch_size <= largest,
+            "items": _items(found, row),
+        }
+        for row in found.rows
+    ]
 
 
 def _items(found: Overview, row: Step) -> list[dict[str, str]]:
-    scheme = found.scheme_of(row)
+    scheme, digits = found.scheme_of(row), found.run.plan.digits
     training, step = found.training(row, scheme), row.whole_step(scheme)
-    texts = {"step": ("training step", _in_unit(step.seconds, "s"))}
+    trainings = at_ends(step.ends, found.trained)
+
+    def ends(values: Ends[str]) -> str:
+        return spread(values).strip(" ()")
+
+    times = at_ends(step.ends, lambda end: duration(end.seconds, digits))
+    texts = {"step": ("training step", duration(step.seconds, digits), ends(times))}
     if step.seconds:
+        slow, quick = at_ends(step.ends, lambda end: rounded(end.throughput, digits))[::-1]
         texts |= {
-            "throughput": ("samples a second", _rate(step.throughput)),
-            "speedup": ("speedup over one worker", f"{step.speedup:,.3f}"),
-            "efficiency": ("efficiency", f"{100 * step.efficiency:.1f} %"),
-        }
+            "throughput": (
+                "samples a second", rounded(step.throughput, digits), ends((slow, quick)),
+            ),
+            "speedup": ("speedup over one worker", f"{step.speedup:,.3f}", ""),
+            "efficiency": ("efficiency", f"{100 * step.efficiency:.1f} %", ""),
+        }  # fmt: skip
     if row.workers > 1:
         label = "scheme" if found.scheme else f"{best_said(row)} scheme"
-        texts["scheme"] = (label, scheme)
+        texts["scheme"] = (label, scheme, "")
     if training.seconds is not None:
-        texts["time"] = ("training time", _in_unit(training.seconds, "duration"))
+        whole = at_ends(trainings, lambda end: duration(end.seconds or 0.0, digits))
+        texts["time"] = ("training time", duration(training.seconds, digits), ends(whole))
     if training.cost is not None and training.price:
-        price = f"{training.price.amount:g} {training.price.currency}"
-        texts["cost"] = ("training cost", f"{money(training.cost)} {training.price.currency}")
-        texts["price"] = ("price of a device-hour", price)
-    return [{"key": key, "label": label, "value": value} for key, (label, value) in texts.items()]
+        currency = training.price.currency
+        costs = at_ends(trainings, lambda end: rounded(end.cost or 0.0, digits))
+        cost = f"{rounded(training.cost, digits)} {currency}"
+        texts["cost"] = ("training cost", cost, ends(costs))
+        price = f"{training.price.amount:g} {currency}"
+        texts["price"] = ("price of a device-hour", price, "")
+    return [
+        {"key": key, "label": label, "value": value} | ({"band": band} if band else {})
+        for key, (label, value, band) in texts.items()
+    ]
 
 
 def _in_unit(value: float, dimension: str) -> str:
@@ -77,7 +111,71 @@ def memory_headline(found: Overview) -> list[dict[str, Any]]:
 
 
 def hints(found: Overview) -> list[str]:
-    """Return what to give for the figures that are missing."""
+    """Return what to give for the figures that are missing, or cannot be meant."""
+    dataset = found.schedule.dataset
+    if dataset and not takes_images(found.study.net):
+        return [f"{dataset} is of images, and {found.run.net} takes none", *_missing(found)]
+    return _missing(found)
+
+
+def answered(found: Overview) -> list[str]:
+    """Return the answer in sentences, of which the first is a heading."""
+    row, scheme = found.row, found.scheme_of(found.row)
+    step = row.whole_step(scheme)
+    said = _unfit(found)
+    if step.seconds:
+        said.append(speed_said(found.run, step))
+        share = float(row.compute) / step.seconds
+        if row.workers > 1:
+            said.append(f"{percent(share)} of the step is computation.")
+        said += _training_said(found, found.training(row, scheme))
+    return said
+
+
+def _training_said(found: Overview, training: Training) -> list[str]:
+    """Return how long the whole training takes and what it costs, with their error bands."""
+    schedule, digits = training.schedule, found.run.plan.digits
+    if training.seconds is None:
+        return []
+    ends = at_ends(training.step.ends, found.trained)
+    what = schedule.dataset or f"{schedule.size:,} {samples_of(found.study.net)}"
+    times = spread(at_ends(ends, lambda end: duration(end.seconds or 0.0, digits)))
+    epochs = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
+    said = f"Training for {epochs} takes {duration(training.seconds, digits)}{times}"
+    if training.cost is None or not training.price:
+        return [f"{said}."]
+    amounts = spread(at_ends(ends, lambda end: rounded(end.cost or 0.0, digits)))
+    return [
+        f"{said} and costs {rounded(training.cost, digits)} {training.price.currency}{amounts}."
+    ]
+
+
+def _unfit(found: Overview) -> list[str]:
+    """Return what there is to say first, that the memory does not hold it; nothing if it does."""
+    largest = largest_batch(found)
+    if largest is None or found.worker_batch_size <= largest:
+        return []
+    device, batch = found.study.device, counted(found.worker_batch_size, "sample")
+    capacity = in_unit(device.memory_capacity, "bytes")
+    return [
+        f"{found.run.net} with a batch of {batch} does not fit in the {capacity} of {device.name}.",
+        f"The largest batch that fits has {counted(largest, 'sample')}."
+        if largest
+        else "Not even one sample fits.",
+    ]
+
+
+def largest_batch(found: Overview) -> int | None:
+    """Return the largest batch of one worker that is trained in the memory of its device."""
+    if found.optimizer == "sgd":
+        return found.run.worth.largest_batch  # which the table says, too
+    try:
+        return found.fit.largest_batch
+    except PaleoError:  # a net that only the conventions of this cost model can take
+        return None
+
+
+def _missing(found: Overview) -> list[str]:
     training = found.training(found.row, found.scheme_of(found.row))
     if training.seconds is None:
         return ["for time and cost of a training give the epochs, and a dataset or its size"]

@@ -7,16 +7,18 @@ The page is also that of a report, one file without a server. Then it has a data
     "title": "nin on K20X", "version": "1.2.0",
     "settings": every setting as in answers: what is shown first,
     "said": [{"label": "device", "value": "K20X"}, ...]    settings that stay, as texts
-    "choices": {"net": [...], "scaling": [...], "scheme": [...], "workers": [...]}
+    "choices": {"net": [...], "device": [...], "batch_size": [...], "scaling": [...], "scheme": [...],
+      "workers": [...]}
                                      what there are answers of; a control where more than one
     "depends": {KIND: [...]}         settings that an answer depends on, where not on all
+    "compare": what is said of all nets, devices and batches beside each other; null of one alone
     "answers": [...]                 a pool: answers as those of api/scaling, api/layers, api/memory
     "texts": [...]                   a pool: exports, as those of api/simulate.csv and so on
-    "views": {NET: {SCALING: {
+    "views": {NET: {DEVICE: {BATCH_SIZE: {SCALING: {
       "scaling": {SCHEME: index into answers},             "" is the best scheme
       "layers": {WORKERS: index}, "memory": {WORKERS: index},
       "exports": {"simulate.csv": {SCHEME: index into texts}, "summary.csv": {WORKERS: index}, ...}
-    }}}
+    }}}}}
   }
 
 Layers, memory and exports may be absent, as a whole or in part: then there is no tab or button. */
@@ -41,6 +43,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.asked = null; // {controller, since}, while one is on its way
       this.again = false;
       this.file = null; // the one that was uploaded last
+      this.wrong = []; // with the configuration that is compared with
       this.shown = {}; // of each kind of answer, which question it answers
       this.form = new Paleo.Form(choices, (changes, stage) => this.change(changes, stage));
       this.form.defaults = defaults;
@@ -101,6 +104,9 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.drafting = false;
       this.results.select(view);
       this.form.show(values);
+      if (Object.keys(values).some((key) => key.startsWith("other_") && values[key])) {
+        Paleo.by("box-other").open = true;
+      }
       this._own();
       this.say([...messages, ...(found.message ? [found.message] : [])]);
       await this.refresh(true);
@@ -177,7 +183,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
         );
         await this.refresh(true);
       } catch (error) {
-        this._fail(error, false);
+        this._fail(error, file.name);
       } finally {
         this.results.busy(false);
       }
@@ -229,17 +235,48 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     /** Return what is asked for beside the steps: the layers only where they are looked at. */
     _others(state) {
       const kinds = state.view === "layers" ? ["memory", "layers"] : ["memory"];
+      const compares = Object.entries(state.values).some(([key, value]) => key.startsWith("other_") && value);
+      if (compares) kinds.push("compare");
+      else if (!this.isReport) this._alone();
       return this.isReport ? kinds.filter((kind) => this.source.has(kind, state)) : kinds;
     }
 
     async _one(kind, state, number, signal) {
       const key = this._key(kind, state);
       if (this.shown[kind] === key) return;
-      const answer = await this.source.ask(kind, state, signal);
+      const answer = await (kind === "compare" ? this._compared(state, signal) : this.source.ask(kind, state, signal));
       if (number !== this.latest) return; // never an older answer after a newer one
       this.results.show(kind, answer);
       this.shown[kind] = key;
-      if (kind === "scaling") this.answered = answer.settings;
+      if (kind !== "scaling") return;
+      this.answered = answer.settings;
+      this.form.resolve(answer);
+    }
+
+    /** Return the answer about two configurations; what is wrong with the other is said there alone. */
+    async _compared(state, signal) {
+      try {
+        const answer = await this.source.ask("compare", state, signal);
+        this.wrong = [];
+        return answer;
+      } catch (error) {
+        if (!(error instanceof Paleo.Refusal)) throw error;
+        this.wrong = error.lines;
+        return { wrong: error.lines };
+      }
+    }
+
+    /** Show no other configuration any more. */
+    _alone() {
+      this.wrong = [];
+      delete this.shown.compare;
+      this.results.compare(null);
+    }
+
+    /** Stop comparing. */
+    stopComparing() {
+      const others = Object.keys(this.state.values).filter((key) => key.startsWith("other_"));
+      this.change(Object.fromEntries(others.map((key) => [key, ""])), "done");
     }
 
     /** Return what an answer of this kind depends on: it is asked for again when that changes. */
@@ -249,8 +286,8 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     }
 
     _done(state) {
-      this.form.showErrors([]);
-      this.results.stale(false);
+      this.form.showErrors(this.wrong);
+      this.results.stale("");
       const query = Paleo.address.query(state.values, this.defaults, state.view);
       this.results.settled(state.net ? `${query}#${state.net.file}` : query);
       this.results.offer(
@@ -262,12 +299,16 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       }, SAID_AFTER);
     }
 
-    /** Say what went wrong; what is shown is of other settings only where these had a mistake. */
-    _fail(error, ofSettings = true) {
+    /**
+     * Say what went wrong where it happened, and above what is shown that it is old: of the last
+     * settings without a mistake, or not of the `file` that could not be read.
+     */
+    _fail(error, file = "") {
       const lines = error instanceof Paleo.Refusal ? error.lines : [`The page failed: ${error.message}`];
-      this.form.showErrors(lines);
-      if (ofSettings) this.results.stale(true);
-      if (ofSettings && !this.answered) this.results.nothing(true);
+      const [first] = this.form.showErrors(lines, file !== "");
+      if (!this.answered) this.results.nothing(true, first);
+      else if (file) this.results.stale(`${file} cannot be shown. What is below is still of ${this.answered.net}.`);
+      else this.results.stale(`${first}\nWhat is below is old: of the last settings that had no mistake.`);
       if (!(error instanceof Paleo.Refusal)) throw error;
     }
 
@@ -280,7 +321,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
         const type = name.endsWith(".csv") ? "text/csv" : "application/json";
         Paleo.download(`${stem}-${name}`, text, type);
       } catch (error) {
-        this._fail(error, false);
+        this._fail(error);
       }
     }
   }
@@ -319,16 +360,18 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
 
   /** Leave the controls that a report has answers for. */
   function reportChoices(report) {
-    const lists = { net: "nets", scaling: "scalings", scheme: "schemes" };
+    const lists = { net: "nets", device: "devices", scaling: "scalings", scheme: "schemes" };
     const choices = {};
     for (const [key, list] of Object.entries(lists)) {
       choices[list] = report.choices[key].map((name) => ({ name }));
     }
     const kept = Object.keys(report.choices).filter((key) => report.choices[key].length > 1);
-    choices.workers = report.choices.workers.map((count) => ({ name: String(count) }));
-    Paleo.by("workers-slider").dataset.stops = report.choices.workers.join(" ");
-    const workers = { id: "workers", name: "workers", "data-kind": "select", "data-list": "workers" };
-    Paleo.by("workers").replaceWith(Paleo.el("select", workers));
+    for (const key of ["workers", "batch_size"]) {
+      choices[key] = report.choices[key].map((count) => ({ name: String(count) }));
+      Paleo.by(`${key}-slider`).dataset.stops = [...report.choices[key]].sort((a, b) => a - b).join(" ");
+      const select = { id: key, name: key, "data-kind": "select", "data-list": key };
+      Paleo.by(key).replaceWith(Paleo.el("select", select));
+    }
     const form = Paleo.by("settings");
     for (const field of form.querySelectorAll("[data-key]")) {
       if (!kept.includes(field.dataset.key)) field.remove();
@@ -353,9 +396,13 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     const choices = reportChoices(report);
     const defaults = Paleo.address.texts(report.settings);
     const app = new App(new Paleo.Report(report), choices, defaults, report.depends);
-    const views = Object.values(report.views).flatMap(Object.values);
+    const views = [1, 2, 3].reduce((found) => found.flatMap(Object.values), Object.values(report.views));
     for (const kind of ["layers", "memory"]) {
       if (!views.some((view) => kind in view)) Paleo.by(`tab-${kind}`).hidden = true;
+    }
+    if (report.compare) {
+      document.querySelector("#results .head").before(Paleo.by("beside"));
+      app.results.compare({ ...report.compare, commands: [], rows: true });
     }
     Paleo.by("foot").textContent = `Made by Paleo ${report.version}`;
     document.title = report.title;
@@ -368,19 +415,31 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     const app = new App(source, choices, defaults, choices.depends);
     startUploads(app);
     Paleo.by("reset").addEventListener("click", () => app.reset());
+    Paleo.by("alone").addEventListener("click", () => {
+      app.stopComparing();
+      Paleo.by("results").focus();
+    });
     addEventListener("popstate", () => app.read());
     Paleo.by("foot").textContent = `Paleo ${choices.version}`;
     return app;
   }
 
-  /** On a narrow window the results are not far below: what is changed less is folded. */
-  function fold() {
-    if (!matchMedia("(max-width: 54rem)").matches) return;
-    for (const part of document.querySelectorAll(".settings details")) part.open = false;
+  /**
+   * On a narrow window the answer comes first, and the settings after it, those that are changed
+   * less folded; on a wide one the settings stand beside.
+   */
+  function arrange(narrow) {
+    const form = Paleo.by("settings");
+    if (narrow.matches) {
+      Paleo.by("memory-bar").after(form);
+      for (const part of form.querySelectorAll("details")) part.open = false;
+    } else Paleo.by("results").before(form);
   }
 
   const report = Paleo.data("report");
   Paleo.startTheme();
-  fold();
+  const narrow = matchMedia("(max-width: 54rem)");
+  arrange(narrow);
+  narrow.addEventListener("change", arrange);
   (report ? startReport(report) : startServer(Paleo.data("choices"))).read();
 })();

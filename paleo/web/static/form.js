@@ -89,6 +89,34 @@
       for (const slider of this.form.querySelectorAll("[data-for]")) {
         slide(slider, shown[slider.dataset.for]);
       }
+      this._price(shown.device);
+    }
+
+    /** Say beside the price which one is taken where none is given. */
+    _price(device) {
+      const input = /** @type {HTMLInputElement} */ (document.getElementById("price"));
+      if (!input) return; // a report
+      const { price, priced } = this.choices.devices.find(({ name }) => name === device) || {};
+      input.placeholder = price || "none known";
+      const example = "Of one device for an hour, such as 2.50 USD/h.";
+      Paleo.by("price-hint").textContent = price && input.value === "" ? `${price} by ${priced}.` : example;
+    }
+
+    /**
+     * Show what an answer took where nothing was chosen: it depends on the device and the net.
+     * Datasets, all of which are of images, are offered only for nets that take some.
+     */
+    resolve({ settings, takes_images: takes }) {
+      for (const key of ["dataset", "dtype"]) {
+        const select = /** @type {HTMLSelectElement} */ (document.getElementById(key));
+        if (!select) continue; // a report
+        if (this.shown[key] === this.defaults[key]) select.value = Paleo.text(settings[key]);
+        if (key === "dataset") {
+          for (const option of select.options) option.disabled = !takes && option.value !== "";
+          select.dataset.why = takes ? "" : "These are of images, and the net takes none: give samples.";
+        }
+        explain(select, this.choices[select.dataset.list]);
+      }
     }
 
     /** Return a line in the words of the page: labels, and no list of what a control lists itself. */
@@ -104,26 +132,61 @@
       return `${label}: ${field.querySelector("[data-list]") ? rest.replace(LISTED, "") : rest}`;
     }
 
-    /** Show what is wrong, and mark the controls that lines begin with. */
-    showErrors(lines) {
-      const box = Paleo.by("errors");
-      const same = [...box.querySelectorAll("li")].map((item) => item.textContent).join("\n");
-      const texts = lines.map((line) => this._worded(line));
-      if (same !== texts.join("\n")) {
-        const list = Paleo.el("ul", {}, ...texts.map((line) => Paleo.el("li", {}, line)));
-        box.replaceChildren(...(lines.length ? [list] : []));
+    /**
+     * Show what is wrong, each line where it happened: below the control that it begins with, below
+     * the upload if it is `ofFile`, else above all; mark the controls.
+     * @returns {string[]} the lines in the words of the page
+     */
+    showErrors(lines, ofFile = false) {
+      const places = new Map([["errors", []]]);
+      for (const line of lines) {
+        const place = ofFile && document.getElementById("upload") ? "error-upload" : this._place(line);
+        places.set(place, [...(places.get(place) || []), line]);
       }
-      box.hidden = lines.length === 0;
-      const wrong = new Set(lines.map((line) => (/^(\w+):/.exec(line) || [])[1]));
+      for (const box of document.querySelectorAll(".here")) {
+        if (!places.has(box.id)) tell(box, []);
+      }
+      for (const [id, own] of places) {
+        const short = id === "errors" || id === "error-upload";
+        tell(Paleo.by(id), own.map((line) => (short ? this._worded(line) : after(this._worded(line)))));
+      }
       for (const control of this.form.querySelectorAll("[data-kind]")) {
-        const bad = wrong.has(control.name);
+        const id = `error-${control.name}`;
+        const bad = places.has(id);
         if (bad) control.setAttribute("aria-invalid", "true");
         else control.removeAttribute("aria-invalid");
-        if (bad) control.setAttribute("aria-errormessage", "errors");
+        if (bad) control.setAttribute("aria-errormessage", id);
         else control.removeAttribute("aria-errormessage");
         if (bad && control.closest("details")) control.closest("details").open = true;
       }
+      return lines.map((line) => this._worded(line));
     }
+
+    /** Return the id of the box where a line is said: that of a field, made if there is none yet. */
+    _place(line) {
+      const [, key] = /^(\w+): /.exec(line) || [];
+      const field = key && this.form.querySelector(`[data-key="${key}"]`);
+      if (!field || field.hidden) return "errors";
+      const id = `error-${key}`;
+      if (!document.getElementById(id)) field.append(Paleo.el("div", { id, class: "here", role: "alert" }));
+      return id;
+    }
+  }
+
+  /** Say lines in a box, which is hidden if there are none; the same ones are not said again. */
+  function tell(box, lines) {
+    const same = [...box.querySelectorAll("li")].map((item) => item.textContent).join("\n");
+    if (same !== lines.join("\n")) {
+      const list = Paleo.el("ul", {}, ...lines.map((line) => Paleo.el("li", {}, line)));
+      box.replaceChildren(...(lines.length ? [list] : []));
+    }
+    box.hidden = lines.length === 0;
+  }
+
+  /** Return what a line says after the label of the control that it stands below. */
+  function after(line) {
+    const text = line.slice(line.indexOf(": ") + 2);
+    return text.charAt(0).toUpperCase() + text.slice(1);
   }
 
   function fill(select, list) {
@@ -145,7 +208,7 @@
     if (!hint) return;
     const found = list.find(({ name }) => name === select.value);
     const empty = select.value === "" ? select.dataset.emptyNote : "";
-    hint.textContent = (found && found.note) || empty || "";
+    hint.textContent = select.dataset.why || (found && found.note) || empty || "";
     hint.hidden = hint.textContent === "";
   }
 

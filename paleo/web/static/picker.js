@@ -152,13 +152,10 @@
       return found ? found.name : null;
     }
 
+    /** Take what stands there, known or not; nothing is as it was, or none. */
     _leave() {
-      const same = this._same();
-      if (same !== null) this._take(same);
-      else {
-        this.close();
-        this.input.value = this.value;
-      }
+      const none = this.input.placeholder ? "" : this.value; // it may be empty where that is said
+      this._take(this._same() || this.input.value.trim() || none);
     }
 
     _key(event) {
@@ -189,7 +186,7 @@
       const typed = this.input.value.trim();
       const only = this.options.length === 1 ? this.options[0].dataset.name : null;
       if (this.active >= 0) this._take(this.options[this.active].dataset.name);
-      else if (typed) this._take(this._same() || only || typed);
+      else if (typed || this.input.placeholder) this._take(this._same() || only || typed);
     }
   }
 

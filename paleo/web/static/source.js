@@ -32,6 +32,8 @@
     throw new Refusal(lines);
   }
 
+  const isOther = (key) => key.startsWith("other_");
+
   /** Answers of the server that this page came from. */
   class Server {
     /**
@@ -44,11 +46,10 @@
     }
 
     _request(path, state, signal) {
-      if (state.net === null) {
-        const query = Paleo.address.query(state.values, this.defaults, "");
-        return fetch(`api/${path}${query ? `?${query}` : ""}`, { signal });
-      }
       const query = new URLSearchParams(Paleo.address.query(state.values, this.defaults, ""));
+      // What is compared with changes no other answer.
+      if (path !== "compare") [...query.keys()].filter(isOther).forEach((key) => query.delete(key));
+      if (state.net === null) return fetch(`api/${path}${query.size ? `?${query}` : ""}`, { signal });
       query.delete("net");
       const settings = Object.fromEntries(query);
       return fetch(`api/${path}`, {
@@ -105,7 +106,8 @@
     }
 
     _view(values) {
-      return (this.report.views[values.net] || {})[values.scaling];
+      const keys = [values.net, values.device, values.batch_size, values.scaling];
+      return keys.reduce((found, key) => (found || {})[key], this.report.views);
     }
 
     async ask(kind, state) {

@@ -3,6 +3,7 @@
 
 (function () {
   const LONG = 12; // letters
+  const MANY = 40; // rows from which on blocks are closed at first
   /** Tables of text keep to ASCII; the page need not. */
   const UNITS = { us: "\u00b5s" };
   const DIGITS = /^[-+]?[\d,]*\.?\d+(e[-+]?\d+)?\*?$/i;
@@ -29,7 +30,8 @@
      */
     constructor(parent, id, label) {
       this.sorted = null; // {title, down}
-      this.marked = -1;
+      this.how = {};
+      this.open = new Set(); // the first rows of blocks that are open
       this.caption = Paleo.el("span", {});
       this.head = Paleo.el("thead", {});
       this.body = Paleo.el("tbody", {});
@@ -43,10 +45,21 @@
       this.head.addEventListener("click", (event) => this._sort(event));
     }
 
-    /** Show cells; the row of this index is the one looked at. */
-    show(cells, marked) {
+    /**
+     * Show cells.
+     * @param {{marked?: number, unfit?: boolean[], faded?: boolean[], blocks?: Object[]}} [how]
+     *     `marked` is the row looked at, `unfit` tells rows and `faded` columns of what does not
+     *     fit, `blocks` are rows that belong together
+     */
+    show(cells, how) {
       this.cells = cells;
-      this.marked = marked === undefined ? -1 : marked;
+      this.how = { marked: -1, unfit: [], faded: [], blocks: [], ...how };
+      const names = this.how.blocks.map(({ name, first }) => `${first} ${name}`).join();
+      if (names !== this.named) {
+        this.named = names;
+        // Where there are many layers, blocks are looked at first.
+        this.open = new Set(cells.rows.length > MANY ? [] : this.how.blocks.map(({ first }) => first));
+      }
       this.caption.textContent = cells.title;
       this._fill();
       const notes = [...cells.footnotes, ...cells.notes.map((note) => `Note: ${note}`)];
@@ -57,10 +70,20 @@
       const { columns, rows, total } = this.cells;
       this.head.replaceChildren(Paleo.el("tr", {}, ...columns.map((column) => this._heading(column))));
       const order = this._order(columns, rows);
-      this.body.replaceChildren(
-        ...order.map((index) => this._row(rows[index], index === this.marked)),
-      );
-      this.foot.replaceChildren(...(total ? [this._row(total, false)] : []));
+      const { blocks } = this.how;
+      const starts = new Map(this.sorted ? [] : blocks.map((block) => [block.first, block]));
+      let block = null;
+      const made = order.flatMap((index) => {
+        const row = this._row(rows[index], index);
+        const start = starts.get(index);
+        if (start) block = start;
+        if (!block || index >= block.first + block.layers) return [row];
+        row.classList.add("inside");
+        row.classList.toggle("folded", !this.sorted && !this.open.has(block.first));
+        return start ? [this._block(start), row] : [row];
+      });
+      this.body.replaceChildren(...made);
+      this.foot.replaceChildren(...(total ? [this._row(total, NaN)] : []));
     }
 
     _heading(column) {
@@ -79,18 +102,43 @@
       );
     }
 
-    _row(cells, marked) {
+    /** Return the row that heads a block, which opens and closes it. */
+    _block({ name, first, said }) {
+      const is = this.open.has(first);
+      const button = Paleo.el(
+        "button", { type: "button", "aria-expanded": is ? "true" : "false", "data-block": String(first) }, name,
+      );
+      button.addEventListener("click", () => {
+        if (is) this.open.delete(first);
+        else this.open.add(first);
+        this._fill();
+        this.body.querySelector(`[data-block="${first}"]`).focus();
+      });
+      return Paleo.el(
+        "tr", { class: "block" },
+        Paleo.el("th", { scope: "row" }, button),
+        Paleo.el("td", { colspan: String(this.cells.columns.length - 1) }, said),
+      );
+    }
+
+    _row(cells, index) {
       const { columns } = this.cells;
+      const { marked, unfit, faded } = this.how;
       const row = document.createElement("tr");
-      if (marked) {
-        row.className = "marked";
+      if (unfit[index]) {
+        row.classList.add("unfit");
+        row.title = "A worker's batch does not fit in the memory of the device";
+      }
+      if (index === marked) {
+        row.classList.add("marked");
         row.setAttribute("aria-current", "true");
       }
       for (const [i, text] of cells.entries()) {
         const cell = document.createElement(i ? "td" : "th");
         if (!i) cell.setAttribute("scope", "row");
-        if (columns[i].right) cell.className = "right";
+        if (columns[i].right) cell.classList.add("right");
         else cell.dataset.column = columns[i].title;
+        if (faded[i]) cell.classList.add("unfit");
         cell.textContent = text;
         if (text.length > LONG) cell.title = text; // the style may cut it off
         row.append(cell);

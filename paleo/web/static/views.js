@@ -9,6 +9,7 @@
   };
   /** The charts of an answer about scaling, in the order of the page. */
   const SCALING = ["speedup", "time", "cost", "step", "efficiency"];
+  const COMPARE = ["throughput", "time", "cost", "step"];
 
   class Results {
     /** @param {(name: string) => void} take called with the export that the reader wants */
@@ -21,6 +22,7 @@
         );
       this.figures = {
         scaling: charts("workers-charts", SCALING, "table-scaling"),
+        compare: charts("beside-charts", COMPARE, "table-compare"),
         layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
         memory: {
           ...charts("memory-bar", ["memory"], "table-memory", true),
@@ -29,6 +31,7 @@
       };
       this.tables = {
         scaling: new Paleo.Table(Paleo.by("workers-table"), "table-scaling", "Steps by workers"),
+        compare: new Paleo.Table(Paleo.by("beside-table"), "table-compare", "Figures of both"),
         layers: new Paleo.Table(Paleo.by("layers-table"), "table-layers", "Layers"),
         memory: new Paleo.Table(Paleo.by("memory-table"), "table-memory", "Memory by layer"),
       };
@@ -40,15 +43,31 @@
     /** Show an answer. @param {"scaling"|"layers"|"memory"} kind */
     show(kind, answer) {
       if (kind === "scaling") this._scaling(answer);
+      else if (kind === "compare") this.compare(answer);
       else {
         this._charts(kind, answer, null);
-        this.tables[kind].show(answer.table);
+        this.tables[kind].show(answer.table, { blocks: answer.blocks || [] });
         if (kind === "memory") {
           Paleo.list(Paleo.by("memory-hints"), answer.hints || []);
           this._headlines("memory", answer.headlines || []);
         }
       }
       this.commands[kind] = answer.commands || [];
+      this._commands();
+    }
+
+    /** Show configurations beside each other; none where `answer` is null, or says what is wrong. */
+    compare(answer) {
+      const shown = answer !== null && !answer.wrong;
+      this.commands.compare = shown ? answer.commands : [];
+      Paleo.by("beside").hidden = !shown;
+      if (shown) {
+        Paleo.by("beside-answer").textContent = answer.answer.join(" ");
+        const out = answer.fits.map((fits) => fits === false);
+        const how = answer.rows ? { unfit: out } : { faded: [false, ...out] };
+        this.tables.compare.show(answer.table, how);
+        this._charts("compare", answer, answer.settings ? answer.settings.workers : null);
+      }
       this._commands();
     }
 
@@ -69,11 +88,18 @@
       const { settings } = answer;
       const row = answer.headlines.findIndex(({ workers }) => workers === settings.workers);
       this._charts("scaling", answer, settings.workers);
-      this.tables.scaling.show(answer.table, row);
+      const [first, ...more] = answer.answer || [];
+      Paleo.by("answer").textContent = first || "Results";
+      Paleo.by("answer").classList.toggle("hidden", !first);
+      Paleo.by("more").textContent = more.join(" ");
+      Paleo.by("more").hidden = more.length === 0;
+      this.sentences = answer.answer || [];
       Paleo.by("heading").textContent = `${answer.table.title}, ${counted(settings.workers)}`;
       const items = row < 0 ? [] : answer.headlines[row].items;
+      this.root.classList.toggle("unfit", row >= 0 && answer.headlines[row].fits === false);
+      const unfit = answer.headlines.map(({ fits }) => fits === false);
+      this.tables.scaling.show(answer.table, { marked: row, unfit });
       this._headlines("scaling", items);
-      this._mini(items);
       this.nothing(false);
       Paleo.list(Paleo.by("hints"), answer.hints || []);
       document.title = `${settings.net} - Paleo`;
@@ -82,13 +108,18 @@
     /** Show the figures of one kind of answer beside those of the others. */
     _headlines(kind, items) {
       this.items[kind] = items;
-      const all = [...(this.items.scaling || []), ...(this.items.memory || [])];
-      this.said = all.map(({ label, value }) => `${label}: ${value}`).join(", ");
+      const { scaling = [], memory = [] } = this.items;
+      // What does not fit is said first.
+      const all = memory.some(({ is_warning: warns }) => warns) ? [...memory, ...scaling] : [...scaling, ...memory];
+      const figures = all.map(({ label, value }) => `${label}: ${value}`).join(", ");
+      this._mini(all);
+      this.said = [...(this.sentences || []), figures].join(" ");
       Paleo.by("headlines").replaceChildren(
-        ...all.map(({ key, label, value, is_warning: warns }) =>
+        ...all.map(({ key, label, value, band, is_warning: warns }) =>
           Paleo.el(
             "div", { "data-key": key, class: warns ? "warns" : null },
             Paleo.el("dt", {}, label), Paleo.el("dd", {}, value),
+            band ? Paleo.el("dd", { class: "band", title: "80 % of measured cases" }, band) : null,
           ),
         ),
       );
@@ -102,7 +133,7 @@
     }
 
     _commands() {
-      const all = ["scaling", "layers", "memory"].flatMap((kind) => this.commands[kind] || []);
+      const all = ["scaling", "layers", "memory", "compare"].flatMap((kind) => this.commands[kind] || []);
       const unique = [...new Map(all.map((command) => [command.text, command])).values()];
       const key = JSON.stringify(unique);
       if (key === this.commandsShown) return; // so that who is copying keeps the focus
@@ -151,10 +182,11 @@
       }
     }
 
-    /** Say that what is shown is not of the settings: an error keeps the last good picture. */
-    stale(is) {
-      this.root.classList.toggle("stale", is);
-      Paleo.by("stale").hidden = !is;
+    /** Say why what is shown is old: an error keeps the last good picture. "" says that it is not. */
+    stale(why) {
+      this.root.classList.toggle("stale", why !== "");
+      Paleo.by("stale").hidden = why === "";
+      Paleo.by("stale").textContent = why;
     }
 
     /** Say which settings everything on the page is of, as a query. */
@@ -162,10 +194,11 @@
       this.root.dataset.shows = query;
     }
 
-    /** Say that nothing was answered yet. */
-    nothing(is) {
+    /** Say that nothing was answered yet, and why. */
+    nothing(is, why = "") {
       this.root.classList.toggle("nothing", is);
       Paleo.by("nothing").hidden = !is;
+      Paleo.by("nothing").textContent = `There is nothing to show yet. ${why}`;
     }
 
     busy(is) {
