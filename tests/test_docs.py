@@ -46,7 +46,7 @@ SHOWN = [
 PROGRAMS = [(path.name, text) for path in DOCS for kind, text in blocks(path) if kind == "python"]
 
 
-#: Files that commands of the README read, each shown on the page with its name in a comment;
+#: Files that commands of docs/nets.md read, each shown on the page with its name in a comment;
 #: the library that reading them takes.
 FILES = {"tiny.prototxt": "google.protobuf", "tiny.py": "torch"}
 
@@ -87,7 +87,7 @@ def folder(page: str, command: str, tmp_path: Path) -> Path:
         return tmp_path
     if "tiny" not in command:
         return tmp_path if WRITTEN.search(command) else ROOT
-    texts = [text for _, text in blocks(ROOT / "README.md")]
+    texts = [text for _, text in blocks(ROOT / "docs" / "nets.md")]
     for name, library in FILES.items():
         if name in command or f"python:{Path(name).stem}" in command:
             pytest.importorskip(library, reason=f"needs {library}")
@@ -158,6 +158,12 @@ def test_the_readme_counts_the_nets() -> None:
     assert f"one of {len(paleo.net_names())} predefined ones" in text
 
 
+def test_the_readme_is_short() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 250
+    assert len(re.findall(r"^!\[", text, re.MULTILINE)) == 2
+
+
 def test_there_is_something_to_run() -> None:
     assert len(COMMANDS) >= 10
     assert len(SHOWN) >= 2
@@ -171,8 +177,8 @@ def test_the_page_on_plugins_shows_the_package_as_it_is() -> None:
         assert f"\n{path.read_text('utf-8')}```" in page, path.name
 
 
-def test_the_hardware_files_of_the_readme_work(tmp_path: Path) -> None:
-    texts = [text for kind, text in blocks(ROOT / "README.md") if kind == "toml"]
+def test_the_hardware_files_of_the_page_work(tmp_path: Path) -> None:
+    texts = [text for kind, text in blocks(ROOT / "docs" / "hardware.md") if kind == "toml"]
     for name, text in zip(("mygpu", "mynet"), texts, strict=True):
         (tmp_path / f"{name}.toml").write_text(text)
     result = paleo.simulate("nin", device=tmp_path / "mygpu.toml", network=tmp_path / "mynet.toml")

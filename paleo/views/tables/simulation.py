@@ -23,7 +23,7 @@ _SETTINGS = plain(
 #: What heads those that may differ from run to run.
 _VARIED = ("net", "device", "network", "cost_model", "dtype", "scaling")
 #: What an exact scheme is.
-_EXACT = ", of those after which all workers have the whole sum"
+_EXACT = " that gives all workers the whole sum"
 #: The parts of computation, which stand in the sum of them.
 _PARTS = ("forward_s", "backward_s", "update_s")
 _EXPOSED = Column("exposed_s", "communi-\ncation", "s", for_people=True, digits=3)
