@@ -73,55 +73,56 @@ def net_options(function: _F) -> _F:
         "settings",
         multiple=True,
         metavar="LAYER.KEY[INDEX]=VALUE",
-        help="Change a key of a layer, or an entry or entries ([FROM:TO]) of it: "
-        "conv8.filter[3]=1536. LAYER may be a pattern. What follows from it, such as the channels "
-        "of the next filter, does. May be repeated.",
+        help="Change a key of a layer, one entry of it, or several ([FROM:TO]): "
+        "conv8.filter[3]=1536. LAYER may be a pattern such as 'conv*'. Layers behind it are "
+        "adapted, such as the channels of the next filter. May be repeated.",
     )
     @click.option(
         "--remove",
         multiple=True,
         metavar="LAYER",
-        help="Take out a layer, a block, or those of a pattern. May be repeated.",
+        help="Remove a layer, a block, or all that match a pattern. May be repeated.",
     )
     @click.option(
         "--scale_input",
         type=float,
         metavar="FACTOR",
-        help="Multiply height and width of the inputs.",
+        help="Multiply the height and width of the inputs by this.",
     )
     @click.option(
         "--vary",
         multiple=True,
         metavar="LAYER.KEY[INDEX]=VALUE,...",
-        help="As --set, a net for each value; also scale_input=FACTOR,... and, for what "
-        "`paleo generate squeezenet` makes, its metaparameters: squeezenet.sr=0.125,0.5. If "
-        "repeated, a net for each combination.",
+        help="As --set with several values, which makes a net for each. Also "
+        "scale_input=FACTOR,... and metaparameters of `paleo generate squeezenet`: "
+        "squeezenet.sr=0.125,0.5. If repeated, a net for each combination.",
     )
     @click.option(
         "--input",
         type=Parsed("[NAME=]SHAPE", parse_input),
         multiple=True,
-        help="Shape of an input of a prototxt, ONNX file or PyTorch module, as the framework "
-        "writes it, where it does not say. May be repeated, with names.",
+        help="Shape of an input, where a prototxt, an ONNX file or a PyTorch module does not say "
+        "it, "
+        "in the framework's own order: 1x3x224x224. May be repeated, with names.",
     )
     @click.option(
         "--dim",
         type=Parsed("NAME=SIZE", parse_dim),
         multiple=True,
-        help="Size of a dimension that an ONNX file leaves open. May be repeated.",
+        help="Size of a dimension that an ONNX file leaves open: sequence=128. May be repeated.",
     )
     @click.option(
         "--phase",
         type=click.Choice(PHASES),
         default="train",
-        help="Which layers of a prototxt to take; the mode of a PyTorch module.",
+        help="Read a prototxt's layers of this phase, or a PyTorch module in this mode.",
     )
     @click.option(
         "--unknown",
         type=click.Choice(UNKNOWN),
         default="error",
-        help="What to do about operators of an imported net that are not understood: stop, or "
-        "count them as nothing and say so.",
+        help="What to do with operators of an imported net that Paleo does not know: stop, or take "
+        "them to cost nothing, with a note.",
     )
     @functools.wraps(function)
     def command(

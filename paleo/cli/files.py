@@ -27,7 +27,7 @@ file_option = click.option(
 )
 written_options = several(
     (
-        click.option("--verbose", is_flag=True, help="Say on standard error what is written."),
+        click.option("--verbose", is_flag=True, help="Print on standard error what is written."),
         debug_option,
     )
 )

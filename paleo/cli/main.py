@@ -120,17 +120,18 @@ def _stop(status: int, messages: Sequence[str]) -> NoReturn:
     },
 )
 @click.version_option(__version__, prog_name="paleo", message="%(prog)s %(version)s")
-@click.option("--verbose", is_flag=True, help="Say on standard error what is read and used.")
-@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.option("--verbose", is_flag=True, help="Print on standard error what is read and used.")
+@click.option("--debug", is_flag=True, help="Show the Python traceback of an error.")
 @click.pass_context
 def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
-    """Predict how long a deep neural network takes to train, without the hardware.
+    """Predict how long a deep neural network takes to train or to run, without the hardware.
 
-    A net is the name of a predefined one (`paleo nets`), a JSON file, a Caffe prototxt, an
-    ONNX file, or python:package.module:name, a PyTorch module or a function that returns
-    one. Of nets, only such a target is ever run as code. Devices and networks are names
-    (`paleo devices`, `paleo networks`) or TOML files of your own. Options may be written
-    with hyphens or underscores.
+    A NET is a predefined one by its name (`paleo nets` lists them), a net file (JSON), a Caffe
+    prototxt, an ONNX file, or python:package.module:name, which stands for a PyTorch module or
+    a function that returns one. Only python: runs code; files are just read.
+
+    Devices and networks are names (`paleo devices`, `paleo networks`) or your own TOML files.
+    Options may be written with hyphens or underscores.
     """
     ctx.obj = verbose
     if ctx.invoked_subcommand is None:

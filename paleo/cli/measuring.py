@@ -36,7 +36,7 @@ PLACES = ("cpu", "cuda", "mps")
 place_option = click.option(
     "--place",
     type=click.Choice(PLACES),
-    help="Where executors run.  [default: the best there is]",
+    help="Processor that the executors use.  [default: the best there is]",
 )
 
 

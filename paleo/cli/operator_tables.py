@@ -15,11 +15,14 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 #: The options: what a Selection calls each, and what they are in the help.
 _SELECTED = {
-    "system": ("systems", "systems."),
-    "operator": ("operators", "operators."),
-    "dtype": ("dtypes", "element types."),
-    "framework": ("frameworks", "frameworks.  [default: sglang]"),
-    "framework_version": ("versions", "versions of the framework.  [default: the newest]"),
+    "system": ("systems", "systems, of --operators."),
+    "operator": ("operators", "operators, of --operators."),
+    "dtype": ("dtypes", "element types, of --operators."),
+    "framework": ("frameworks", "frameworks, of --operators.  [default: sglang]"),
+    "framework_version": (
+        "versions",
+        "versions of the framework, of --operators.  [default: the newest]",
+    ),
 }
 
 
@@ -30,12 +33,11 @@ def operator_options(function: _F) -> _F:
         "--operators",
         metavar="PLACE",
         type=click.Path(),
-        help="Operator tables: a folder with Parquet files in the layout of aiconfigurator-core, "
-        "one such file, or the name of an installed package.",
+        help="Measured operators instead of files: a folder with Parquet files in the layout of "
+        "aiconfigurator-core, one such file, or the name of an installed package that has them.",
     )
     @several(
-        names_option(name, help=f"Of operator tables, {said}")
-        for name, (_, said) in _SELECTED.items()
+        names_option(name, help=f"Take only these {said}") for name, (_, said) in _SELECTED.items()
     )
     @functools.wraps(function)
     def command(operators: str | None, **kwargs: Any) -> Any:

@@ -134,7 +134,7 @@ def _set_verbose(ctx: click.Context, _: click.Parameter, value: bool) -> None:
 
 
 debug_option = click.option(
-    "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
+    "--debug", is_flag=True, expose_value=False, help="Show the Python traceback of an error."
 )
 #: What else is printed on standard error.
 message_options = several(
@@ -145,7 +145,7 @@ message_options = several(
             expose_value=False,
             callback=_set_verbose,
             is_eager=True,
-            help="Say on standard error what is read and used.",
+            help="Print on standard error what is read and used.",
         ),
         debug_option,
     )

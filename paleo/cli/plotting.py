@@ -123,7 +123,7 @@ def plot_option_of(what: str) -> Callable[[_F], _F]:
             "--plot",
             type=click.Path(allow_dash=True),  # completes names of files
             metavar="FILE",
-            help=f"Draw {what}, too: a .svg, .png or .pdf file, or - for a chart of characters "
+            help=f"Also draw {what}, into a .svg, .png or .pdf file; - draws with characters "
             "below the table.",
         )
         @functools.wraps(function)

@@ -88,9 +88,10 @@ def trace_option(function: _F) -> _F:
         "--trace",
         "trace_target",
         metavar="FILE",
-        help="Write the timeline of one step, too: a JSON file for Perfetto (ui.perfetto.dev) or "
-        "chrome://tracing; - prints it instead of the table. It is a step of the first scaling, "
-        "with most workers and the best scheme.",
+        help="Also write the timeline of one step, as a JSON file for Perfetto (ui.perfetto.dev) "
+        "or "
+        "chrome://tracing; - prints it instead of the table. It is the step with most workers, by "
+        "the best scheme.",
     )
     @functools.wraps(function)
     def command(trace_target: str | None, output: Output, plot: Plot, **kwargs: Any) -> Any:

@@ -40,7 +40,7 @@ class Paleo2017(ChoosingModel):
     """See the module."""
 
     name = "paleo2017"
-    summary = "the published model of 2017: compute time plus memory time, each at its peak"
+    summary = "the model of the 2017 paper: compute time plus memory time, each at its peak"
     uses_2017_figures = True
     dtypes = ("fp32",)
     pipelines = True

@@ -20,7 +20,7 @@ class Roofline(ChoosingModel):
     """See the module."""
 
     name = "roofline"
-    summary = "the data sheet's bound: the longer of compute and memory time, every operation"
+    summary = "the longer of compute and memory time at the data sheet's peaks, by operation"
     counts_all = True
     ignores_windows = True
 

@@ -41,8 +41,9 @@ from paleo.step.settings import (
 PARALLEL = Setting(
     default="data",
     check=lambda value: choice("parallel", tuple(PARALLELISMS))(value),
-    help="data: a copy of the net on each worker; model: a split net's slices on a device each; "
-    "hybrid: unsplit layers data-parallel, split ones model-parallel.",
+    help="data: each worker has a copy of the net; model: each device has a slice of the layers "
+    "that "
+    "the net splits; hybrid: layers that are split model-parallel, all others data-parallel.",
     choices=lambda: PARALLELISMS,
 )
 

@@ -153,15 +153,15 @@ def checked_number(name: str) -> Callable[[Any], Any]:
 DEVICE = Setting(
     default="TITAN_X",
     check=find_device,
-    help="Device: a name of `paleo devices`, or a TOML file of your own.",
+    help="The device: a name from `paleo devices`, or your own TOML file.",
     label="Device",
     options=("--device_name", "--device"),
     choices=device_names,
     may_be_file=True,
 )
 _OF_ELEMENTS = (
-    "of the elements of all tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes; parameters, "
-    "their gradients between workers and the update stay fp32."
+    "of the elements of tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes and keep parameters, "
+    "their update, and the gradients that workers exchange in fp32."
 )
 DTYPE = Setting(
     default="fp32",
@@ -173,27 +173,27 @@ DTYPE = Setting(
 USE_PIPELINE = Setting(
     default=False,
     check=bool,
-    help="Let a layer's computation and memory traffic overlap.",
+    help="Assume that a layer's computation and memory traffic overlap.",
     label="Pipelined",
 )
 COST_MODEL = Setting(
     default=DEFAULT_COST_MODEL,
     check=find_cost_model,
-    help=described(COST_MODELS),
+    help="How operations are priced. " + described(COST_MODELS),
     label="Cost model",
     choices=lambda: COST_MODELS,
 )
 PPP_COMP = Setting(
     default=1.0,
     check=functools.partial(checked_share, name="ppp_comp"),
-    help="Share of the device's peak that is reached, above 0, up to 1.",
+    help="Share of the device's peak FLOP/s that is reached, above 0, up to 1.",
     label="Share of peak, computing",
     is_number=True,
 )
 NETWORK = Setting(
     default="ethernet",
     check=find_network,
-    help="Network: a name of `paleo networks`, or a TOML file of your own.",
+    help="The network: a name from `paleo networks`, or your own TOML file.",
     label="Network",
     options=("--network_name", "--network"),
     choices=network_names,
@@ -209,7 +209,8 @@ PPP_COMM = Setting(
 BATCH_SIZE = Setting(
     default=128,
     check=lambda value: checked_batch(python_int(value)),
-    help="Samples in a batch: each worker's in weak scaling, all workers' in strong scaling.",
+    help="Samples in a batch: of each worker in weak scaling, of all workers together in strong "
+    "scaling.",
     label="Batch size",
     is_number=True,
 )
@@ -219,14 +220,14 @@ NET_BATCH_SIZE = BATCH_SIZE.with_default(
 WORKERS = Setting(
     default=DEFAULT_WORKERS,
     check=several("num_workers", checked_number("num_workers"), int | float),
-    help="Numbers of data-parallel workers.",
+    help="Numbers of workers (devices) that share a step by data parallelism.",
     options=("--num_workers",),
     metavar="N,N,...",
 )
 SCALING = Setting(
     default="weak",
     check=several("scaling", choice("scaling", SCALINGS)),
-    help="weak: a batch for every worker; strong: one batch divided among them.",
+    help="weak: every worker gets a batch; strong: the workers divide one batch.",
     choices=lambda: SCALINGS,
     metavar="SCALING,...",
 )
@@ -240,7 +241,8 @@ SCHEMES = Setting(
         if value in (None, "all", ["all"])
         else several("schemes", name_in(COLLECTIVES))(value)
     ),
-    help="Communication schemes to compare, or all: each has a column. " + described(COLLECTIVES),
+    help="How workers exchange gradients: one scheme, several to compare, or all. "
+    + described(COLLECTIVES),
     options=("--scheme",),
     choices=lambda: COLLECTIVES,
     metavar="NAME,...",
@@ -257,7 +259,7 @@ def _checked_scheme(value: Any) -> str | None:
 SCHEME = Setting(
     default=None,
     check=_checked_scheme,
-    help="Communication scheme. " + described(COLLECTIVES),
+    help="How workers exchange gradients. " + described(COLLECTIVES),
     choices=lambda: COLLECTIVES,
     metavar="NAME",
     shown_default="the best",
@@ -307,8 +309,8 @@ class KernelSettings(TypedDict, total=False):
         Setting(
             default=False,
             check=bool,
-            help="Let biases, activations and other pointwise operations run in the kernel before "
-            "them, as in a compiled net.",
+            help="Assume that biases, activations and other pointwise operations run in the kernel "
+            "before them, as in a compiled net.",
             label="Fused",
         ),
     ]
@@ -322,8 +324,8 @@ class AlgorithmSettings(TypedDict, total=False):
         Setting(
             default=None,
             check=checked_workspace,
-            help="The most that an algorithm for a convolution may need besides its operands, such "
-            "as 4GiB.",
+            help="The most scratch memory that an algorithm for a convolution may need, such as "
+            "4GiB.",
             metavar="SIZE",
             shown_default="no limit",
         ),
@@ -333,8 +335,8 @@ class AlgorithmSettings(TypedDict, total=False):
         Setting(
             default=False,
             check=bool,
-            help="Compute every convolution as a matrix multiplication, the quickest of the "
-            "library's.",
+            help="Compute every convolution as a matrix multiplication (GEMM), by the library's "
+            "quickest such algorithm.",
         ),
     ]
 
@@ -348,11 +350,12 @@ def _libraries() -> Iterable[str]:
 CONV_LIBRARY = Setting(
     default=None,
     check=checked_library,
-    help="Library whose quickest algorithm is taken for each convolution: cudnn2 to cudnn9, onednn "
-    "(on CPUs), any (every algorithm), or cudnn, which asks the cuDNN of this machine.",
+    help="The library that computes convolutions, each by its quickest algorithm: cudnn2 to cudnn9 "
+    "(versions of cuDNN), onednn (on CPUs), any (every known algorithm), or cudnn, which asks the "
+    "cuDNN of this machine.",
     choices=_libraries,
     metavar="NAME",
-    shown_default="the device's own in tiled, a matrix product in the other cost models",
+    shown_default="the device's own with tiled, else a matrix product",
 )
 
 
@@ -408,7 +411,8 @@ class MaybeDeviceSettings(TypedDict, total=False):
         DeviceLike | None,
         DEVICE.with_default(
             None,
-            help="Add the times of each layer on this device: a name of `paleo devices`, or a TOML "
+            help="Add the time of each layer on this device: a name from `paleo devices`, or a "
+            "TOML "
             "file of your own.",
         ),
     ]
@@ -430,7 +434,7 @@ class GridSettings(KernelSettings, ConvolutionSettings, total=False):
         listing(
             "device",
             DEVICE,
-            "Devices: names of `paleo devices`, or TOML files of your own.",
+            "Devices: names from `paleo devices`, or your own TOML files.",
         ),
     ]
     network: Annotated[
@@ -438,7 +442,7 @@ class GridSettings(KernelSettings, ConvolutionSettings, total=False):
         listing(
             "network",
             NETWORK,
-            "Networks: names of `paleo networks`, or TOML files of your own.",
+            "Networks: names from `paleo networks`, or your own TOML files.",
         ),
     ]
     batch_size: Annotated[int | Sequence[int], listing("batch_size", BATCH_SIZE)]
@@ -476,7 +480,7 @@ class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
         listing(
             "ppp_comp",
             PPP_COMP,
-            "Shares of the device's peak that are reached, above 0, up to 1.",
+            "Shares of the device's peak FLOP/s that are reached, above 0, up to 1.",
         ),
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]

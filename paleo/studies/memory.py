@@ -49,14 +49,18 @@ class MemorySettings(TypedDict, total=False):
         str,
         replace(
             OPTIMIZER,
-            help="Rule of the update: "
+            help="The optimizer, which decides how much state training keeps: "
             + "; ".join(f"{rule.name} ({rule.summary})" for rule in OPTIMIZERS.values())
             + ".",
         ),
     ]
     inference: Annotated[
         bool,
-        Setting(default=False, check=bool, help="A forward pass alone, which keeps nothing."),
+        Setting(
+            default=False,
+            check=bool,
+            help="Inference instead of training: a forward pass, which keeps nothing.",
+        ),
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
     workspace: Annotated[
@@ -64,7 +68,7 @@ class MemorySettings(TypedDict, total=False):
         Setting(
             default=None,
             check=_bytes,
-            help='Memory to add at every point, such as a library\'s scratch: "4 GiB".',
+            help='Memory to add throughout, for example a library\'s scratch memory: "4 GiB".',
             metavar="SIZE",
         ),
     ]

@@ -65,7 +65,7 @@ class Training:
 OPTIMIZER = Setting(
     default="sgd",
     check=name_in(OPTIMIZERS),
-    help="Rule of the update, for the memory that it takes.",
+    help="The optimizer, which decides how much state training keeps.",
     label="Optimizer",
     choices=lambda: OPTIMIZERS,
 )
@@ -79,7 +79,7 @@ class TrainingSettings(TypedDict, total=False):
         Setting(
             default=None,
             check=lambda value: Schedule(epochs=python_int(value)).epochs,
-            help="How often training goes through the dataset.",
+            help="Epochs: how many times training goes through the dataset.",
             label="Epochs",
         ),
     ]
@@ -88,7 +88,7 @@ class TrainingSettings(TypedDict, total=False):
         Setting(
             default=None,
             check=lambda value: Schedule(dataset=value).dataset,
-            help="Dataset of the training.",
+            help="The dataset to train on, for its number of samples.",
             label="Dataset",
             choices=lambda: DATASETS,
         ),
@@ -98,7 +98,7 @@ class TrainingSettings(TypedDict, total=False):
         Setting(
             default=None,
             check=lambda value: Schedule(dataset_size=python_int(value)).dataset_size,
-            help="Samples in the dataset, where it is another.",
+            help="Samples in your own dataset, instead of --dataset.",
             label="Samples",
         ),
     ]
@@ -108,9 +108,10 @@ class TrainingSettings(TypedDict, total=False):
         Setting(
             default=None,
             check=lambda value: checked_price(value),
-            help="Price of one device for an hour: dollars, or a text such as '0.90 EUR/h'.",
+            help="Price of one device for an hour: a number of US dollars, or a text such as "
+            "'0.90 EUR/h'.",
             label="Price",
-            shown_default="the cheapest on demand that `paleo prices` has",
+            shown_default="the cheapest on demand of `paleo prices`",
         ),
     ]
     prices: Annotated[
@@ -118,7 +119,7 @@ class TrainingSettings(TypedDict, total=False):
         Setting(
             default=None,
             check=lambda value: checked_prices(value),
-            help="File of your own prices by device, TOML with entries of [[price]].",
+            help="Your own prices by device: a TOML file with entries [[price]].",
             label="Prices",
             metavar="FILE",
         ),

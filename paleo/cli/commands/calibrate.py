@@ -29,7 +29,7 @@ from paleo.views.answers.measuring import calibration_answer
 from paleo.views.tables.calibration import calibration_tables
 
 
-@click.command("calibrate", short_help="Measure this machine, and write a device file of it.")
+@click.command("calibrate", short_help="Measure this machine and write its device file.")
 @click.option(
     "--output",
     "-o",
@@ -44,20 +44,21 @@ from paleo.views.tables.calibration import calibration_tables
     "rows",
     type=click.Path(),
     metavar="FILE.csv",
-    help="Fit to these timings instead of measuring: rows as for `paleo validate`, or those of "
-    "`paleo profile --format=csv`.",
+    help="Fit to the timings in this file instead of measuring: rows as for `paleo validate`, or "
+    "what `paleo profile --format=csv` printed.",
 )
-@choice_option("executor", EXECUTORS, "torch", "What runs the points that are measured.")
+@choice_option("executor", EXECUTORS, "torch", "The framework that runs what is measured.")
 @place_option
 @names_option("dtype", default="fp32", completed=DTYPES, help="Element types to measure.")
-@click.option("--seconds", type=float, default=60.0, help="How long to measure, about.")
+@click.option("--seconds", type=float, default=60.0, help="About how long to measure.")
 @click.option(
-    "--force", is_flag=True, help="Go on if the machine is too busy to trust, and record that."
+    "--force", is_flag=True, help="Go on though the machine is too busy, and say so in the file."
 )
-@click.option("--name", help="The name of the device.  [default: the file's]")
+@click.option("--name", help="Name of the device.  [default: the file's]")
 @setting_option(
     declared(MaybeDeviceSettings)["device"],
-    help="A device to take the figures from.  [default: the GPU by its name; of a CPU, measured]",
+    help="Take data-sheet figures from this device.  [default: the GPU that is found; a CPU's are "
+    "measured]",
 )
 @output_options
 @plot_option_of("the points, predicted against measured times")
@@ -70,16 +71,16 @@ def command(
     plot: Plot,
     **measuring: Any,
 ) -> int:
-    """Measure this machine, fit the cost model tiled to it, and write a device file.
+    """Measure this machine and write a device file, so that predictions are for it.
 
-    Products, convolutions, copies, pointwise operations and tiny ones are run for about a minute.
-    The file has the machine's figures, the fitted constants of the cost model, and what they are
-    worth; every command takes it: --device=mymachine.toml.
+    It runs matrix products, convolutions, copies and pointwise operations for about a minute,
+    and fits the constants of the cost model tiled to their times. The file holds the machine's
+    figures, these constants, and how far predictions are off; use it as --device=mymachine.toml.
 
-    Errors are medians of |predicted / measured - 1|. Those "on others" are of shapes that the
-    constants were not fitted to. A machine is too busy if the same points take times that
-    are more than 15 % apart, or if others use more than 25 % of its CPUs: then nothing is written
-    unless --force is given. Ctrl-C ends measuring; there is a file if there is enough of each kind.
+    Errors are medians of |predicted / measured - 1|. Those "on others" are on shapes that the
+    constants were not fitted to. Nothing is written, unless --force is given, if the machine is
+    too busy: repeated runs differ by more than 15 %, or other programs use more than 25 % of its
+    CPUs. Ctrl-C ends measuring; what was measured is used if it suffices.
 
     \b
     Examples:

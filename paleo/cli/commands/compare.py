@@ -17,7 +17,7 @@ from paleo.views.answers.comparison import comparison_answer
 from paleo.views.tables.comparison import comparison_tables
 
 
-@click.command("compare", short_help="Nets, or settings, against the first: factors.")
+@click.command("compare", short_help="Compare nets, or one net under several settings.")
 @nets_argument
 @setting_options(CompareSettings, RATED[0], "batch_size", *RATED[1:], "optimizer")
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
@@ -36,14 +36,14 @@ def command(
 ) -> None:
     """Compare every NET with the first, layer by layer and in total.
 
-    Output, parameters, FLOPs of a forward pass, time of a training step on one device and
-    memory of training, each with its factor. Layers are those of one name. One net may be
-    compared with itself under several settings, separated by commas; several nets are compared
-    under each of them. Edits are of all nets but the first; with one net, it is compared with
-    itself as edited.
+    Compared are output, parameters, FLOPs of a forward pass, time of a training step on one device,
+    and memory of training, each with the factor between both nets. Layers of the same name are
+    compared with each other.
 
-    A change is local if it alters dimensions of the edited layers and a few behind them, and
-    global if all that follows gets another height and width.
+    Settings may be lists (--device=K40,K80): one net is then compared with itself under each.
+    Edits such as --set apply to all nets but the first; a single net is compared with its edited
+    self. An edit is local if only the edited layers and a few behind them change, and global if
+    everything behind them gets another height and width.
 
     \b
     Examples:

@@ -20,12 +20,12 @@ from paleo.net.load import net_source
 from paleo.studies.summary import summarize
 
 
-@click.command("convert", short_help="Write a net of any kind, edited or not, as a net file.")
+@click.command("convert", short_help="Write any net, edited or not, as a net file.")
 @click.argument("net", type=NET, metavar="NET")
 @file_option
-@click.option("--name", help="The net's name.  [default: what the source calls it]")
-@click.option("--source", help="Where the net is published, for the net file's `source`.")
-@click.option("--batch_size", type=int, help="The file's batch.  [default: the source's]")
+@click.option("--name", help="Name of the net.  [default: as in the source]")
+@click.option("--source", help="Where the net is published; written into the file.")
+@click.option("--batch_size", type=int, help="Batch size in the file.  [default: as in the source]")
 @net_options
 @written_options
 def command(
@@ -38,11 +38,11 @@ def command(
     verbose: bool,
     **_: Any,
 ) -> None:
-    """Write NET as a net-spec, the JSON format of Paleo's own nets.
+    """Write NET as a net file, the JSON format of Paleo's own nets.
 
-    NET is a Caffe prototxt, an ONNX file, or python:package.module:name, a PyTorch module or
-    a function without arguments that returns one; or any other net, to be edited. Weights are
-    not needed. A file is only read; a python: target alone is imported, which runs its code.
+    NET is a Caffe prototxt, an ONNX file, a PyTorch module (python:package.module:name, or a
+    function without arguments that returns one), or any other net that is to be edited. Weights
+    are not needed. Files are only read; python: imports the module, which runs its code.
 
     \b
     Examples:

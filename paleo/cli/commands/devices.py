@@ -13,7 +13,7 @@ from paleo.views.tables.devices import device_json, device_list, device_tables
 _NAME = Names(device_names, may_be_file=True)
 
 
-@click.command("devices", short_help="The predefined devices, their figures and sources.")
+@click.command("devices", short_help="List the predefined devices, with sources.")
 @click.argument("names", nargs=-1, type=_NAME, metavar="[NAME]...")
 @output_options
 def command(names: tuple[str, ...], output: Output) -> None:

@@ -16,14 +16,16 @@ from paleo.views.answers.measuring import fullpass_answer
 from paleo.views.tables.measuring import fullpass_table
 
 
-@click.command("fullpass", short_help="Whole training steps: predicted beside measured.")
+@click.command("fullpass", short_help="Time of a whole step here: predicted and measured.")
 @measuring_options(
-    executor_option(("torch",), "What runs the net on this machine: torch, tensorflow, or both."),
+    executor_option(
+        ("torch",), "The framework that runs the net on this machine: torch, tensorflow, or both."
+    ),
     what=(
         click.option(
             "--inference",
             is_flag=True,
-            help="Measure the forward pass of inference, for which nothing is kept.",
+            help="Measure inference instead: a forward pass.",
         ),
     ),
 )
@@ -34,17 +36,18 @@ def command(
     plot: Plot,
     **settings: Any,
 ) -> int:
-    """Measure the training step of each NET in one piece, beside its prediction.
+    """Measure whole training steps of each NET on this machine, beside their predictions.
 
-    The whole step is measured as it runs, then once more with a stop after each part (forward,
-    loss, backward, update) until the processor has done it: the parts may take longer together.
-    The loss, a sum of the net's outputs, is not predicted. Shown are medians, the spread (the
-    distance between the quartiles, as a share of the median) and measured / predicted, as
-    "torch / predicted". Predictions are for the device; `paleo calibrate` makes a device file of
-    this machine.
+    The step is measured twice: as a whole, and with a wait after each part (forward, loss,
+    backward, update). With the waits it may take longer. The loss, a sum of the net's outputs,
+    is not predicted.
 
-    A net that does not fit in memory is named, and the rest goes on. Ctrl-C ends measuring and
-    prints what was measured so far.
+    Shown are medians, the spread (interquartile range / median) and measured / predicted, as
+    "torch / predicted". Predictions are for --device; `paleo calibrate` writes a device file
+    for this machine.
+
+    A net that does not fit in memory is named and left out. Ctrl-C ends measuring and prints
+    what was measured so far.
 
     \b
     Examples:

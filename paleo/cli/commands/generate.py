@@ -16,7 +16,7 @@ from paleo.net.generators.squeezenet import BYPASSES, squeezenet
 
 @click.group(
     "generate",
-    short_help="Write a net made from metaparameters as a net file.",
+    short_help="Write a net file from a few parameters.",
     invoke_without_command=True,
 )
 @click.pass_context
@@ -48,10 +48,10 @@ def _metaparameter(name: str, text: str) -> Callable[[Any], Any]:
     return click.option(f"--{name}", type=type(default), default=default, help=text, **said)
 
 
-@command.command("squeezenet", short_help="SqueezeNet and the design space around it.")
+@command.command("squeezenet", short_help="SqueezeNet and its design space.")
 @several(itertools.starmap(_metaparameter, _SQUEEZENET.items()))
-@click.option("--batch_size", type=int, default=128, help="The file's batch.")
-@click.option("--name", help="The net's name.  [default: made of the other settings]")
+@click.option("--batch_size", type=int, default=128, help="Batch size in the file.")
+@click.option("--name", help="Name of the net.  [default: made of the other settings]")
 @file_option
 @written_options
 def _squeezenet(output: str | None, verbose: bool, **settings: Any) -> None:

@@ -16,7 +16,7 @@ from paleo.views.answers.memory import memory_answer
 from paleo.views.tables.memory import memory_table, memory_tables
 
 
-@click.command("memory", short_help="Memory of nets in training and inference, and what fits.")
+@click.command("memory", short_help="Memory of training or inference, and what fits.")
 @nets_argument
 @setting_options(MemorySettings, "batch_size", "optimizer", "inference", "dtype")
 @setting_option(declared(MemorySettings)["workspace"], type=str)
@@ -25,11 +25,11 @@ from paleo.views.tables.memory import memory_table, memory_tables
 def command(
     nets: tuple[str, ...], edits: NetEdits, output: Output, plot: Plot, **settings: Any
 ) -> None:
-    """Show what each NET takes of a device's memory: layer by layer, in all, at the peak.
+    """Show how much device memory each NET needs, in total and layer by layer.
 
-    Training keeps the activations that the backward pass needs, as PyTorch does; a tensor
-    counts once, with the layer that makes it. The peak is the most that is alive at any
-    point of forward pass, backward pass and update.
+    Training keeps the activations that the backward pass needs, as PyTorch does. A tensor counts
+    once, for the layer that makes it. The peak is the most that is held at any moment of forward
+    pass, backward pass and update.
 
     \b
     Examples:

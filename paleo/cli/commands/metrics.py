@@ -22,7 +22,7 @@ _BESIDE = 2
 _SETTINGS = declared(MetricsSettings)
 
 
-@click.command("metrics", short_help="Time, energy, memory, cost of running and training nets.")
+@click.command("metrics", short_help="Time, cost, energy and memory of training and inference.")
 @nets_argument
 @setting_options(MetricsSettings, *CLUSTER, "scaling", "scheme")
 @setting_option(_SETTINGS["parallel"], type=click.Choice(PARALLELISMS))
@@ -42,11 +42,10 @@ def command(
 ) -> None:
     """Show what running and training each NET takes.
 
-    Inference and memory are those of one device at the batch of one worker. A training step is
-    that of `paleo simulate`; the whole training is dataset_size / batch * epochs of them. Energy
-    is power times time, as if every device took its full power all along. Computation equals
-    communication at the number of workers whose exchange first takes as long as what they
-    compute.
+    Inference and memory are of one device with one worker's batch. A training step is that of
+    `paleo simulate`; a whole training is epochs * dataset_size / batch steps. Energy is an upper
+    bound: board power times time. "Computation equals communication" gives the number of workers
+    at which the exchange of gradients first takes as long as the computation.
 
     \b
     Examples:

@@ -15,17 +15,17 @@ from paleo.views.table import to_json
 from paleo.views.tables.nets import net_rows, net_table
 
 
-@click.command("nets", short_help="The predefined nets, and the schema of net files.")
+@click.command("nets", short_help="List the predefined nets; describe net files.")
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of net files instead.")
 @click.option(
     "--layer",
     metavar="TYPE",
     shell_complete=Names(LAYERS).shell_complete,
-    help="Print what there is to know of a layer type instead.",
+    help="Describe this layer type instead.",
 )
 @output_options
 def command(schema: bool, layer: str | None, output: Output) -> None:
-    """List the predefined nets: size, FLOPs of one sample, and where they are published."""
+    """List the predefined nets: parameters, FLOPs of one sample, and where they are published."""
     if schema or layer:
         show(layer_section(layer) if layer else to_json(net_schema()))
         return

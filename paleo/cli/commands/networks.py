@@ -13,7 +13,7 @@ from paleo.views.tables.networks import network_json, network_list, network_tabl
 _NAME = Names(network_names, may_be_file=True)
 
 
-@click.command("networks", short_help="The predefined networks, their figures and sources.")
+@click.command("networks", short_help="List the predefined networks, with sources.")
 @click.argument("names", nargs=-1, type=_NAME, metavar="[NAME]...")
 @output_options
 def command(names: tuple[str, ...], output: Output) -> None:

@@ -16,7 +16,7 @@ from paleo.views.answers.prices import prices_answer
 from paleo.views.tables.prices import prices_table
 
 
-@click.command("prices", short_help="What clouds ask for an hour of a device, and when.")
+@click.command("prices", short_help="List what clouds charge for an hour of a device.")
 @click.argument(
     "devices", nargs=-1, type=Names(device_names, may_be_file=True), metavar="[DEVICE]..."
 )

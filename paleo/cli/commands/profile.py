@@ -20,11 +20,11 @@ from paleo.views.answers.measuring import profile_answer
 from paleo.views.tables.measuring import profile_table
 
 
-@click.command("profile", short_help="Layers of nets: predicted beside measured times.")
+@click.command("profile", short_help="Time of each layer here: predicted and measured.")
 @measuring_options(
     executor_option(
         (),
-        f"Measure each layer on this machine, by {', '.join(EXECUTORS)} or several of them.",
+        f"Also measure each layer on this machine, with {', '.join(EXECUTORS)} or several of them.",
     ),
     what=(
         choice_option(
@@ -42,8 +42,8 @@ from paleo.views.tables.measuring import profile_table
             "--extract_conv_dir",
             type=click.Path(),
             metavar="DIR",
-            help="Write each convolution into this folder, as a net file of its own. A file that "
-            "is there is replaced only if it is such a net of the same name.",
+            help="Also write each convolution into this folder as a net file. A file there is only "
+            "replaced if it is such a net of the same name.",
         ),
     ),
 )
@@ -58,10 +58,10 @@ def command(
 ) -> int:
     """Show the time of each layer of each NET, predicted and measured.
 
-    Predictions are for the device. With --executor each layer is also run on this machine, alone
-    and on random inputs: shown are the median, the spread (the distance between the quartiles, as
-    a share of the median) and measured / predicted, as "torch / predicted". To predict for this
-    machine, `paleo calibrate` makes a device file of it.
+    Predictions are for --device. With --executor each layer also runs on this machine, alone
+    and on random inputs. Shown are the median, the spread (interquartile range / median) and
+    measured / predicted, as "torch / predicted". `paleo calibrate` writes a device file for
+    this machine, so that both are of the same device.
 
     A layer that an executor cannot run is marked. Ctrl-C ends measuring and prints what was
     measured so far. docs/measuring.md says what is run and how.

@@ -37,13 +37,13 @@ _OF_STUDY = declared(StudySettings)
 _OF_TRAINING = declared(TrainingSettings)
 
 
-@click.command("report", short_help="One HTML file of a net on a cluster, to look at or send.")
+@click.command("report", short_help="All about a net on a cluster in one HTML file.")
 @click.option(
     "--output",
     "-o",
     required=True,
     type=click.Path(),  # completes names of files
-    help="File to write, such as report.html; - is standard output.",
+    help="The file to write, such as report.html; - is standard output.",
 )
 @nets_argument
 @setting_options(SimulateSettings, "device")
@@ -67,11 +67,11 @@ def command(
     prices: str | None,
     **settings: Any,
 ) -> None:
-    """Write what there is to see of each NET on a cluster into one HTML file.
+    """Write all about each NET on a cluster into one HTML file.
 
-    It has the views of `paleo serve`: how a training step scales by number of workers and scheme,
-    time and cost of a training, the layers with their times, the memory. Of several nets, devices
-    or batch sizes a table compares them first. Whoever gets the file opens it in a browser.
+    It has the views of `paleo serve`: how a training step scales, time and cost of a training,
+    the layers with their times, and the memory. Several nets, devices or batch sizes are first
+    compared in a table. It opens in any browser, without a server or a network.
 
     \b
     Examples:

@@ -20,25 +20,26 @@ def _bytes(text: str) -> int:
     return int(parse(text, "bytes"))
 
 
-@click.command("serve", short_help="The live demo: the model answers in a browser.")
+@click.command("serve", short_help="Start the demo: a page in your browser.")
 @click.option(
     "--host",
     default="127.0.0.1",
-    help="Address to listen at. Any but that of this machine alone lets others in.",
+    help="Address to listen at. With the default only this machine can open the page; 0.0.0.0 lets "
+    "others in.",
 )
-@click.option("--port", type=int, default=8000, help="Port to listen at; 0 for a free one.")
+@click.option("--port", type=int, default=8000, help="Port to listen at; 0 takes a free one.")
 @click.option(
     "--threads",
     type=int,
     default=THREADS,
-    help="Requests that are answered at once. They share one core.",
+    help="Number of requests that are answered at once. They share one core.",
 )
 @click.option(
     "--max_upload",
     type=Parsed("size", _bytes),
     default=f"{MAX_UPLOAD >> 20}MiB",
     metavar="SIZE",
-    help="The largest net file that is read.",
+    help="Largest net file that can be uploaded.",
 )
 @click.option(
     "--unlimited_uploads",
@@ -48,10 +49,10 @@ def _bytes(text: str) -> int:
 )
 @debug_option
 def command(host: str, port: int, **settings: Any) -> None:
-    """Serve a page where the model answers each change of net, device, network and so on.
+    """Serve a page on which predictions follow each change of net, device, network and so on.
 
-    It prints the page's address, and runs until it is interrupted (Ctrl-C), which ends it with
-    status 0. Nothing is stored; uploaded nets are parsed, never run, and never written to disk.
+    It prints the page's address and runs until Ctrl-C. Nothing is stored. Nets that are uploaded
+    are parsed, never run, and never written to disk.
 
     \b
     Examples:

@@ -20,7 +20,7 @@ from paleo.views.answers.simulation import simulation_answer
 from paleo.views.tables.simulation import simulation_tables
 
 
-@click.command("simulate", short_help="Time of training steps, by number of workers.")
+@click.command("simulate", short_help="Time of a training step, by number of workers.")
 @nets_argument
 @setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
 @setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
@@ -37,13 +37,13 @@ def command(
 ) -> None:
     """Predict the training step of each NET on a number of workers.
 
-    A step is forward, backward and update on each worker, then the exchange of gradients.
-    The step, throughput, speedup (over one worker) and efficiency shown are those of the
-    best exact scheme, marked with an asterisk: the quickest after which all workers have
-    the sum, which butterfly mixing does not give in one step.
+    A step is the forward pass, backward pass and update on each worker, then the exchange of
+    gradients. Unless --scheme names others, the exchange is by the scheme that is quickest and
+    exact: after it all workers have the sum of all gradients. (Butterfly mixing is not exact.)
+    Speedup is over one worker.
 
-    The knee of a scheme's curve is the number of workers, of all up to 65,536, with the largest
-    speedup^2 / workers: more of them waste more than they gain.
+    The knee is the number of workers, up to 65,536, with the largest speedup^2 / workers. More
+    workers than that cost more than they gain.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ from paleo.views.answers.summary import explanation_answer, summary_answer
 from paleo.views.tables.summary import explanation_table, summary_tables
 
 
-@click.command("summary", short_help="Layers of nets: shapes, parameters, FLOPs, bytes.")
+@click.command("summary", short_help="The layers of a net: shapes, parameters, FLOPs, times.")
 @nets_argument
 @setting_options(SummarySettings, "batch_size", *RATED, "dtype")
 @setting_options(SummarySettings, *KERNELS, *CONVOLUTIONS)
@@ -52,9 +52,9 @@ def command(
 ) -> None:
     """Show the layers of each NET: output shape, parameters, FLOPs, memory, time on a device.
 
-    One multiply-add is 2 FLOPs, a pooling window 1 an element. Times are those of one training
-    step, without the update of the parameters; each is bound by what it takes most of:
-    computation, memory traffic, or overhead such as the start of kernels.
+    One multiply-add counts as 2 FLOPs, pooling as 1 for each element of a window. Times are of one
+    training step without the update of parameters. A layer is bound by what takes most of its
+    time: compute, memory (traffic), or overhead (such as kernel launches).
 
     \b
     Examples:

@@ -29,14 +29,14 @@ from paleo.views.answers.measuring import validation_answer
 from paleo.views.tables import validation as views
 
 
-@click.command("validate", short_help="Predictions against measurements: errors by group.")
+@click.command("validate", short_help="Compare predictions with your measurements.")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE.csv]...")
 @operator_options
 @names_option("cost_model", COST_MODELS, default="tiled", help="Cost models")
 @names_option(
-    "by", KEYS, default=",".join(BY), metavar="LABEL,...", help="What the rows of a group agree in"
+    "by", KEYS, default=",".join(BY), metavar="LABEL,...", help="Group the errors by these labels"
 )
-@click.option("--rows", "show", flag_value="rows", help="Print the prediction of every row.")
+@click.option("--rows", "show", flag_value="rows", help="Print every row with its prediction.")
 @click.option(
     "--unpredicted", "show", flag_value="unpredicted", help="Print why rows have no prediction."
 )
@@ -44,18 +44,18 @@ from paleo.views.tables import validation as views
     "--fail_above",
     type=float,
     metavar="PERCENT",
-    help="Exit with status 1 if the median error of a group is above this, by the first cost "
-    "model.",
+    help="Exit with status 1 if the median error of any group is above this. Of several cost "
+    "models, the first counts.",
 )
 @names_option(
     "fit",
     CONSTANTS,
-    help="Fit constants of the cost model tiled to the rows; print their errors on these rows "
-    "and on rows left out. Constants",
+    help="Fit these constants of the cost model tiled to the rows; print the errors on these rows "
+    "and on rows that were left out (cross-validation). Constants",
 )
-@choice_option("split", SPLITS, "shape", "What the rows that a fit leaves out differ in.")
-@click.option("--folds", type=int, default=5, help="Parts that are left out in turn.")
-@choice_option("fit_per", PER, "architecture", "What has constants of its own.")
+@choice_option("split", SPLITS, "shape", "What fitted and left-out rows never share.")
+@click.option("--folds", type=int, default=5, help="Parts of the cross-validation.")
+@choice_option("fit_per", PER, "architecture", "Fit constants for each of these.")
 @output_options
 @plot_option_of("predicted against measured times")
 def command(
@@ -73,12 +73,12 @@ def command(
 ) -> int:
     """Compare predictions with measurements, and print the errors by group.
 
-    A FILE has rows of measured times or rates, at least under the columns quantity, value,
-    network and device; docs/validate.md describes all. Errors are of times:
-    (predicted - measured) / measured. Bias is their median; the other figures are of their size.
+    A FILE is CSV with a measured time or rate in each row. It needs the columns quantity,
+    value, network and device; docs/validate.md describes all columns. An error is (predicted -
+    measured) / measured time. Bias is the median error; the other figures ignore the sign.
 
-    Exit status 1 tells that a file is wrong, that no row could be predicted, or what
-    --fail_above asks for.
+    The exit status is 1 if a file is wrong, if no row could be predicted, or if --fail_above
+    says so.
 
     \b
     Examples:

@@ -26,7 +26,7 @@ class Tiled(CostModel):
     """See the module."""
 
     name = "tiled"
-    summary = "tiles and waves over multiprocessors, constants by architecture, every operation"
+    summary = "kernels tile by tile, with constants fitted to measurements of each architecture"
     counts_all = True
     #: A batch that fills tiles, or is aligned as matrix units like it, may beat a smaller one.
     grows = False

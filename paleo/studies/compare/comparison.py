@@ -262,7 +262,8 @@ class CompareSettings(ComparedSettings, total=False):
         replace(
             OPTIMIZER,
             check=several("optimizer", OPTIMIZER.check),
-            help=f"Rules of the update, for the memory that they take: {', '.join(OPTIMIZERS)}.",
+            help="Optimizers, which decide how much state training keeps: "
+            f"{', '.join(OPTIMIZERS)}.",
             metavar="NAME,...",
         ),
     ]

@@ -42,8 +42,8 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
         replace(
             PARALLEL,
             check=choice("parallel", PARALLELISMS),
-            help="data: a copy of the net on each worker; hybrid: unsplit layers data-parallel, "
-            "split ones model-parallel.",
+            help="data: each worker has a copy of the net; hybrid: layers that the net splits are "
+            "model-parallel, all others data-parallel.",
             choices=lambda: PARALLELISMS,
         ),
     ]
@@ -52,7 +52,7 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
         Setting(
             default=None,
             check=lambda value: value if value is None else Storage(python_int(value)).weight_bits,
-            help="Bits of a stored weight.",
+            help="Bits that a stored weight takes, for the size of the net's file.",
             shown_default="those of a parameter's type",
         ),
     ]
@@ -61,7 +61,7 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
         Setting(
             default=0.0,
             check=lambda value: Storage(sparsity=value).sparsity,
-            help="Share of the weights that are zero, and not stored.",
+            help="Share of the weights that are zero and are not stored.",
         ),
     ]
     index_bits: Annotated[
@@ -69,7 +69,7 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
         Setting(
             default=0,
             check=lambda value: Storage(index_bits=python_int(value)).index_bits,
-            help="Bits that say where a stored weight stands.",
+            help="Bits that store the position of a weight, where zeros are left out.",
         ),
     ]
     power: Annotated[
@@ -77,8 +77,8 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
         Setting(
             default=None,
             check=lambda value: _power(value),
-            help="Power of one device, such as '180 W'.",
-            shown_default="that of the device's file",
+            help="Power that one device draws, such as '180 W'.",
+            shown_default="its board power, from the device's file",
         ),
     ]
 
