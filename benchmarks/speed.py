@@ -145,6 +145,54 @@ def answers() -> list[tuple[str, float, float]]:
     ]
 
 
+def deep_net(count: int) -> paleo.NetSpec:
+    """Return a chain of so many layers: convolutions, each with what follows it in nets."""
+    layers: dict[str, dict[str, object]] = {
+        "data": {"type": "Input", "parents": [], "tensor": [8, 16, 16, 64]}
+    }
+    window = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    bodies: list[dict[str, object]] = [
+        {"type": "Convolution", "filter": [3, 3, 64, 64], **window},
+        {"type": "BatchNorm"},
+        {"type": "Activation", "function": "relu"},
+    ]
+    while len(layers) < count:
+        body = bodies[len(layers) % len(bodies)]
+        layers[f"block{len(layers)}"] = {**body, "parents": [list(layers)[-1]]}
+    return paleo.loads(json.dumps({"name": "deep", "layers": layers}))
+
+
+def large_plots() -> list[tuple[str, float, float]]:
+    """Return the pictures of 5,000 layers as PNG, each over a start with an empty one.
+
+    What is drawn is computed before. Nothing if there is no Matplotlib.
+    """
+    try:
+        from paleo.views import plots
+
+        plots.image(plots.layers(paleo.summarize("lenet5")), "png")
+    except paleo.PaleoError:
+        return []
+    empty = "from matplotlib.figure import Figure; Figure().savefig(open('/dev/null', 'wb'))"
+    command = [sys.executable, "-c", empty]
+    baseline = best(lambda: subprocess.run(command, env=CACHING, check=True), 5)
+    net = deep_net(5000)
+    summary = paleo.summarize(net, device="K80")
+    comparison = paleo.compare(net, device=["K80", "K40"])
+    drawn: dict[str, Callable[[], object]] = {
+        "summary": lambda: plots.layers(summary),
+        "compare": lambda: plots.difference(comparison),
+    }
+    return [
+        (
+            f"plot of {name}, 5,000 layers / start with an empty figure",
+            best(lambda draw=draw: plots.image(draw(), "png"), 3) / baseline,  # type: ignore[misc]
+            3.0,
+        )
+        for name, draw in drawn.items()
+    ]
+
+
 def main() -> int:
     """Print a row for each figure; return 1 if one misses its bound and --check is given."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -158,6 +206,7 @@ def main() -> int:
         *sweep(),
         large_net(),
         *answers(),
+        *large_plots(),
     ]:
         # A negative bound is one from below.
         ok = ratio >= -bound if bound < 0 else ratio <= bound

@@ -307,7 +307,7 @@ def test_the_heading_says_the_number_of_workers_and_the_thick_line_why(view: Vie
     view.open(LENET).shows(LENET)
     title = answer("scaling", LENET)["table"]["title"]
     assert view.text("#heading") == f"{title}, 8\u00a0workers"
-    best = "#workers-charts figure:first-child .legend .chosen"
+    best = ".of-group:has(+ #workers-charts) .legend .chosen"
     assert view.text(best).endswith("(the best exact on 128 workers)")
     write("workers", "1")(view.page)
     view.shows(LENET, "workers=1")

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from browser import NET, View, net_file, violations
 
+from paleo.views.charts.base import MOST_BARS
+
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.slow
 
@@ -63,8 +65,9 @@ def test_names_of_layers_are_inside_their_chart_and_tell_layers_apart(
     assert view.page.evaluate(CUT_OFF) == []
     names = view.page.locator(BARS).all_text_contents()
     assert "Conv2d_1a_3x3" in names  # short enough for any width
-    # All but the input take time.
-    assert len(names) == view.page.locator("#table-layers tbody tr:not(.block)").count() - 1
+    # All but the input take time; the longest have bars, the others are one.
+    layers = view.page.locator("#table-layers tbody tr:not(.block)").count() - 1
+    assert (len(names), names[-1]) == (MOST_BARS, f"{layers - MOST_BARS + 1} others")
     assert len(set(names)) == len(names)
 
 
@@ -297,6 +300,22 @@ def test_all_ticks_of_a_logarithmic_axis_have_their_number(view: View) -> None:
             texts = view.page.locator(f"{group} label'] text").all_text_contents()
             assert len(texts) == ticks >= 3
             assert all(texts)
+
+
+def test_lines_are_explained_once_and_the_best_is_the_strongest(view: View) -> None:
+    view.open(LENET).shows(LENET)
+    group = view.page.locator(".of-group:has(+ #workers-charts)")
+    assert group.locator("li").all_text_contents()[-1] == "ideal"
+    own = "#workers-charts figure:has([aria-label=line]) .legend"
+    assert view.page.locator(own).count() >= 3
+    assert view.page.locator(f"{own}:visible").count() == 0
+    widths = "all => all.map(e => [parseFloat(e.getAttribute('stroke-width')), e.innerHTML])"
+    for key in ("speedup", "step", "efficiency"):
+        lines = view.page.locator(f"[data-key={key}] g[aria-label=line]").evaluate_all(widths)
+        *others, best = [width for width, _ in lines]  # the last one lies above all
+        assert best > 2 * max(others)
+    assert view.page.locator("[data-key=step] g[aria-label=area] path").count() == 1  # its band
+    assert view.page.locator("[data-key=parts] g[aria-label=bar]").is_visible()
 
 
 def test_a_roofline_names_no_layer_twice(view: View) -> None:

@@ -1,7 +1,10 @@
 /* Draws the charts of answers by Observable Plot. Values and units are the chart's own: here is
    only where things go. A chart is {key, kind, title, setting, x_label, y_label, series, log_x,
-   log_y, notes}; a series {name, x, y, texts, labels, is_reference, chosen, look}, texts being y to
-   read, chosen why it is the one to look at ("": it is not), look the number of its colour. */
+   log_y, notes, others, others_scale}; a series {name, x, y, texts, labels, is_reference, chosen,
+   look, low, high, is_shaded}, texts being y to read, chosen why it is the one to look at ("": it
+   is not), look the number of its colour, low and high the ends of its error band, if it has one,
+   is_shaded whether that is drawn. The last bar is the sum of others, if there are any, drawn at
+   others_scale. */
 "use strict";
 
 (function () {
@@ -19,7 +22,9 @@
   const REFERENCE = { color: "var(--reference)", dash: "5 4", symbol: null };
   /** Of marks across bars, as in pictures: the first, such as a peak, is solid, a limit dashed. */
   const REFERENCE_DASHES = ["none", "6 2.5"];
+  const BARS = ["bars", "columns"];
   const SVG = "http://www.w3.org/2000/svg";
+  const TALL = 800; // pixels from which on a chart scrolls (.tall.scrolls)
   const ROW = 17; // pixels of a bar and the gap below it
   const BESIDE = 14; // pixels beside the names of bars
   const MARK = 5; // pixels from the middle of a point to its edge
@@ -30,31 +35,45 @@
   const NEAR = 4; // pixels between points of which both may be named
   const MANY = 100; // points from which on they are smaller, so that fewer are hidden
   const TICKS = 7; // numbers at a logarithmic axis
+  const LEAST = 3; // and no fewer
+  const STRONG = 3.5; // pixels of the line to look at
+  const THIN = 1.5; // and of others
+  const SOLID = "none";
 
   const figures = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
   const shown = (value) => (typeof value === "number" ? figures.format(value) : String(value));
 
-  /** Return how to draw each series. */
+  /** Return how to draw each series. The line to look at has no gaps, so no other is without. */
   function looks(chart) {
+    const dashOf = (series) => DASHES[series.look % DASHES.length];
+    const chosen = chart.series.find((series) => series.chosen);
     return chart.series.map((series) => {
       if (series.is_reference) return REFERENCE;
       const index = series.look % DASHES.length;
-      return { color: `var(--s${index})`, dash: DASHES[index], symbol: SYMBOLS[index] };
+      const look = { color: `var(--s${index})`, dash: DASHES[index], symbol: SYMBOLS[index], width: 1.75 };
+      if (!chosen) return look;
+      if (series === chosen) return { ...look, dash: SOLID, width: STRONG };
+      return { ...look, dash: look.dash === SOLID ? dashOf(chosen) : look.dash, width: THIN, opacity: 0.75 };
     });
   }
 
   function points(series) {
+    const ends = series.low ? { low: series.low, high: series.high } : null;
     return series.x
       .map((x, i) => ({
         x, y: series.y[i], text: series.texts[i], label: series.labels[i] || "", series: series.name,
+        low: ends && ends.low[i], high: ends && ends.high[i],
       }))
       .filter((point) => point.y !== null);
   }
+
+  const hasBand = ({ low, high }) => typeof low === "number" && typeof high === "number";
 
   function tipOf(chart, point) {
     const lines = point.label && point.label !== point.series ? [point.label] : [];
     lines.push(point.series);
     lines.push(`${chart.x_label}: ${shown(point.x)}`, `${chart.y_label}: ${point.text}`);
+    if (hasBand(point)) lines.push(`error band: ${shown(point.low)} to ${shown(point.high)}`);
     return lines.join("\n");
   }
 
@@ -81,15 +100,16 @@
         .filter((value) => value >= low && value <= high);
     for (const digits of [[1, 2, 3, 5, 7], [1, 2, 5], [1, 3]]) {
       const found = among(digits, 1);
-      if (found.length >= 2 && found.length <= most) return found;
+      if (found.length >= LEAST && found.length <= most) return found;
     }
     const step = powers.map((_, i) => i + 1).find((each) => among([1], each).length <= most);
     const found = among([1], step);
-    return found.length >= 2 ? found : d3.ticks(low, high, 4);
+    return found.length >= LEAST ? found : d3.ticks(low, high, 6);
   }
 
   function axes(chart) {
-    const ys = chart.series.flatMap((series) => series.y);
+    const ends = (series) => (series.is_shaded ? [...series.low, ...series.high] : []);
+    const ys = chart.series.flatMap((series) => [...series.y, ...ends(series)]);
     return {
       x: { type: chart.log_x ? "log" : "linear", label: chart.x_label, labelArrow: "none" },
       y: {
@@ -118,16 +138,23 @@
     const order = chart.series.map((_, i) => i).sort((a, b) => rank(chart, a) - rank(chart, b));
     return order.flatMap((i) => {
       const series = chart.series[i];
-      const { color, dash, symbol } = styles[i];
+      const { color, dash, symbol, width, opacity } = styles[i];
       const data = points(series);
-      const thick = series.chosen ? 3.25 : 1.75;
       const line = Plot.line(data, {
-        x: "x", y: "y", stroke: color, strokeWidth: thick, strokeDasharray: dash,
+        x: "x", y: "y", stroke: color, strokeWidth: width || THIN, strokeDasharray: dash, opacity,
       });
       if (!symbol) return [line];
       const size = series.chosen ? 4.5 : 3.25;
-      return [line, Plot.dot(data, { x: "x", y: "y", fill: color, symbol, r: size })];
+      const dots = Plot.dot(data, { x: "x", y: "y", fill: color, symbol, r: size, opacity });
+      return [...band(series, color), line, dots];
     });
+  }
+
+  /** Return the mark that shades the error band of a line. */
+  function band(series, color) {
+    const data = series.is_shaded ? points(series).filter(hasBand) : [];
+    if (!data.length) return [];
+    return [Plot.areaY(data, { x: "x", y1: "low", y2: "high", fill: color, fillOpacity: 0.15 })];
   }
 
   /** References lie below, the chosen series above. */
@@ -194,6 +221,10 @@
     const at = (name, value) => svg.scale(name).apply(value);
     const own = chart.series.filter((series) => !series.is_reference).map(points);
     const boxes = own.flat().map(({ x, y }) => around(at("x", x), at("y", y), MARK, MARK));
+    for (const roof of chart.series.filter((series) => series.is_reference)) {
+      const corners = points(roof).map(({ x, y }) => [at("x", x), at("y", y)]);
+      for (const [from, to] of d3.pairs(corners)) boxes.push(...along(from, to));
+    }
     const [bottom, top] = svg.scale("y").range;
     const [left, right] = svg.scale("x").range;
     const frame = { left, right: Math.min(right + MARK, width), top: top - MARK, bottom: bottom + MARK };
@@ -229,6 +260,13 @@
         box.bottom <= frame.bottom && !boxes.some((other) => meet(box, other)));
   }
 
+  /** Return small boxes along a line, where no name is to stand. */
+  function along([x, y], [toX, toY]) {
+    const steps = Math.ceil(Math.max(Math.abs(toX - x), Math.abs(toY - y)) / NEAR) || 1;
+    return d3.range(steps + 1).map((i) =>
+      around(x + ((toX - x) * i) / steps, y + ((toY - y) * i) / steps, NEAR / 2, NEAR / 2));
+  }
+
   function around(x, y, half, height) {
     return { left: x - half, right: x + half, top: y - height, bottom: y + height };
   }
@@ -244,8 +282,11 @@
     const names = [...new Set(own.flatMap((series) => series.x))];
     const written = alone ? new Map() : Paleo.shorten(names.map(String), nameRoom(width), ruler);
     const longest = d3.max(written.values(), (name) => ruler.width(name));
+    const last = chart.others ? names[names.length - 1] : undefined;
+    const scale = (point) => (point.x === last ? chart.others_scale : 1);
     const data = own.flatMap((series) =>
-      points(series).map((point) => ({ ...point, label: alone ? "" : String(point.x) })),
+      points(series).map((point) => (
+        { ...point, y: point.y * scale(point), label: alone ? "" : String(point.x) })),
     );
     const fill = new Map(chart.series.map((series, i) => [series.name, styles[i].color]));
     const stack = Plot.stackX({
@@ -269,8 +310,52 @@
       marks: [
         Plot.barX(data, stack),
         ...references.map((series, i) => referenceBar(series, REFERENCE_DASHES[i % 2])),
+        ...brokenOff(chart, data.filter((point) => point.x === last)),
         Plot.ruleX([0], { stroke: "var(--axis)" }),
         Plot.tip(data, Plot.pointerY({ ...stack, fill: undefined, title: text, maxRadius: 40 })),
+      ],
+    });
+  }
+
+  /** Return the marks that say that the bar of the others goes on, with where it ends in truth. */
+  function brokenOff(chart, others) {
+    if (chart.others_scale === 1) return [];
+    const end = [{ x: others[0].x, y: d3.sum(others, (point) => point.y) }];
+    const text = figures.format(end[0].y / chart.others_scale);
+    const place = { x: "y", y: "x" };
+    return [
+      Plot.text(end, { ...place, text: ["\u2571\u2571"], dx: -12, fill: "var(--panel)", fontWeight: 900 }),
+      Plot.text(end, { ...place, text: [text], dx: 4, textAnchor: "start", fill: "var(--text)" }),
+    ];
+  }
+
+  /** Upright bars over numbers, one series stacked on the other, below the whole with its band. */
+  function columns(chart, width, { marked }) {
+    const styles = looks(chart);
+    const own = chart.series.filter((series) => !series.is_reference);
+    const wholes = chart.series.filter((series) => series.is_reference).flatMap(points);
+    const fill = new Map(chart.series.map((series, i) => [series.name, styles[i].color]));
+    const stack = Plot.stackY({
+      x: "x", y: "y", z: "series", order: own.map((series) => series.name),
+      fill: (d) => fill.get(d.series), insetLeft: 1, insetRight: 1,
+    });
+    const xs = [...new Set(chart.series.flatMap((series) => series.x))];
+    const every = Math.ceil((xs.length * 30) / (width - 70));
+    const ends = wholes.filter(hasBand);
+    const stroke = "var(--strong)";
+    return Plot.plot({
+      width, height: 280, marginLeft: 48, marginTop: 28, marginBottom: 42,
+      x: { type: "band", domain: xs, label: chart.x_label, labelArrow: "none", tickSize: 0,
+        ticks: xs.filter((_, i) => i % every === 0), tickFormat: shown, padding: 0.15 },
+      y: { label: chart.y_label, labelArrow: "none", grid: true, zero: true, tickFormat: shown, ticks: 6 },
+      color: { type: "identity" },
+      marks: [
+        Plot.barY(own.flatMap(points), stack),
+        Plot.tickY(wholes, { x: "x", y: "y", stroke, strokeWidth: (d) => (d.x === marked ? 3.5 : 1.5) }),
+        Plot.ruleX(ends, { x: "x", y1: "low", y2: "high", stroke, strokeWidth: 1.25 }),
+        Plot.ruleY([0], { stroke: "var(--axis)" }),
+        Plot.tip([...own.flatMap(points), ...wholes],
+          Plot.pointerX({ x: "x", y: "y", title: (d) => tipOf(chart, d), maxRadius: 60 })),
       ],
     });
   }
@@ -298,12 +383,12 @@
       for (const [name, value] of Object.entries(attributes)) part.setAttribute(name, value);
       svg.append(part);
     };
-    if (kind === "bars" && look.symbol) {
+    if (BARS.includes(kind) && look.symbol) {
       add("rect", { x: 0, y: 1, width: 14, height: 12, fill: look.color });
       return svg;
     }
     if (kind !== "points" || !look.symbol) {
-      add("line", { x1: 1, x2: 33, y1: 7, y2: 7, stroke: look.color, "stroke-width": 2,
+      add("line", { x1: 1, x2: 33, y1: 7, y2: 7, stroke: look.color, "stroke-width": look.width || 2,
         "stroke-dasharray": look.dash });
     }
     if (look.symbol) {
@@ -317,7 +402,7 @@
 
   function legend(chart) {
     const styles = looks(chart);
-    if (chart.kind === "bars") {
+    if (BARS.includes(chart.kind)) {
       let found = 0;
       for (const [i, series] of chart.series.entries()) {
         if (!series.is_reference) continue;
@@ -338,13 +423,35 @@
 
   function said(chart) {
     const names = chart.series.map(titleOf);
-    const axesSaid = chart.kind === "bars"
+    const axesSaid = BARS.includes(chart.kind)
       ? `bars of ${chart.y_label} by ${chart.x_label}`
       : `${chart.y_label} against ${chart.x_label}`;
     return `${chart.title}: ${axesSaid}, for ${names.join(", ")}. ${chart.setting}.`;
   }
 
-  const DRAWN = { lines, points: scatter, bars };
+  const DRAWN = { lines, points: scatter, bars, columns };
+
+  /** The figures of one parent: lines of several have one legend, above them all. */
+  class Group {
+    constructor(parent) {
+      this.root = Paleo.el("div", { class: "of-group", hidden: true });
+      this.figures = [];
+      parent.before(this.root);
+    }
+
+    update() {
+      const own = this.figures.filter(({ chart }) => chart && chart.kind === "lines");
+      const shared = own.length > 1;
+      for (const figure of this.figures) figure.legend.hidden = shared && own.includes(figure);
+      this.root.hidden = !shared;
+      if (!shared) return;
+      const all = own.flatMap(({ chart }) => chart.series).map((series) => [series.name, series]);
+      const series = [...new Map(all).values()];
+      this.root.replaceChildren(legend({ ...own[0].chart, series }));
+    }
+  }
+
+  const groups = new Map();
 
   /** A figure that shows one chart after another, as wide as there is room. */
   class Figure {
@@ -366,6 +473,9 @@
         "figure", { class: "chart", hidden: true }, this.caption, this.legend, this.scroller, this.notes,
       );
       parent.append(this.figure);
+      if (!groups.has(parent)) groups.set(parent, new Group(parent));
+      this.group = groups.get(parent);
+      this.group.figures.push(this);
       this.width = 0;
       new ResizeObserver(() => this._resize()).observe(this.figure);
     }
@@ -378,6 +488,7 @@
       this.chart = chart;
       this.marked = marked === undefined ? null : marked;
       this.figure.hidden = chart === null || chart === undefined;
+      this.group.update();
       if (this.figure.hidden) return;
       this.figure.dataset.key = chart.key;
       this.caption.textContent = chart.title;
@@ -412,7 +523,7 @@
 
     /** What is higher than there is room for scrolls, by the keyboard, too. */
     _scroll(svg) {
-      const tall = Number(svg.getAttribute("height")) > 560;
+      const tall = Number(svg.getAttribute("height")) > TALL;
       this.scroller.classList.toggle("scrolls", tall);
       for (const [name, value] of Object.entries({
         tabindex: "0", role: "region", "aria-label": `${this.chart.title}, scrolls`,

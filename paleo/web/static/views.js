@@ -8,7 +8,7 @@
     memory: "Memory by layer",
   };
   /** The charts of an answer about scaling, in the order of the page. */
-  const SCALING = ["speedup", "time", "cost", "step", "efficiency"];
+  const SCALING = ["speedup", "time", "cost", "step", "parts", "efficiency"];
   const COMPARE = ["throughput", "time", "cost", "step"];
 
   class Results {
