@@ -25,6 +25,11 @@ from paleo.studies.datasets import Schedule
 from paleo.studies.metrics.values import Metrics, Storage
 from paleo.studies.training import price_of
 
+#: What is said of energy by the power of a data sheet.
+ENERGY_BOUND = (
+    "energy is an upper bound: a device is taken to need the full power of its board all the time"
+)
+
 
 class _Step(NamedTuple):
     """A training `step` of all workers, and what one of them has of it: fields of Metrics."""
@@ -154,10 +159,7 @@ class Case:
         if power is None:
             notes.append(f"no energy: the file of {device.name} has no power")
         elif self.own_power is None:
-            notes.append(
-                "energy is an upper bound: a device is taken to need the full power of its board "
-                "all the time"
-            )
+            notes.append(ENERGY_BOUND)
         if price and self.own_price is None:
             notes.append(
                 f"price: {price.amount:g} {price.currency} for an hour of a device, "
