@@ -92,7 +92,8 @@ def in_unit(value: Any, unit: str, digits: int = 4) -> str:
         return f"{text} {unit}".rstrip()
     number = value / scale.factor
     # Of three digits the last is seen even if it is a 0.
-    text = f"{number:#.{digits}g}".rstrip(".") if digits < 4 else f"{number:.{digits}g}"
+    exact = digits < 4 and math.isfinite(number) and number
+    text = significant(number, digits) if exact else f"{number:.{digits}g}"
     return f"{text} {scale.unit}"
 
 
@@ -434,6 +435,14 @@ def _scale(dimension: str, sizes: Iterable[float]) -> Scale:
     return scale_for([[size] for size in sizes], dimension)
 
 
+def significant(number: float, digits: int) -> str:
+    """Return a finite number other than 0 with so many significant digits, without an exponent."""
+    for _ in range(2):  # 9.96 is 10 in two digits, which has none behind the point
+        places = digits - 1 - math.floor(math.log10(abs(number)))
+        number = round(number, places)
+    return f"{number:,.{max(0, places)}f}"
+
+
 def _column_texts(values: Iterable[Any], factor: float, decimals: int, digits: int) -> list[str]:
     """Return the texts of `values`, numbers with `digits` or, if that is 0, with `decimals`."""
     form = f",.{decimals}f"
@@ -441,8 +450,7 @@ def _column_texts(values: Iterable[Any], factor: float, decimals: int, digits: i
     @functools.cache  # many layers take the same
     def scaled(number: float) -> str:
         if digits:
-            places = digits - 1 - math.floor(math.log10(abs(number)))
-            return f"{round(number, places):,.{max(0, places)}f}"
+            return significant(number, digits)
         text = format(number, form)
         return text if text.strip("-0.,") else f"<{10.0**-decimals:g}"
 

@@ -10,7 +10,7 @@ from paleo.core.attributes import Ends
 from paleo.core.units import scale_for
 from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.net.spec import NetSpec
-from paleo.views.table import in_unit
+from paleo.views.table import in_unit, significant
 
 #: Channels of an image.
 _COLOURS = (1, 3, 4)
@@ -20,8 +20,7 @@ def rounded(value: float, digits: int) -> str:
     """Return a number with so many significant digits, without an exponent."""
     if not value or not math.isfinite(value):
         return f"{value:g}"
-    places = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{round(value, places):,.{max(0, places)}f}"
+    return significant(value, digits)
 
 
 def duration(seconds: float, digits: int = MOST_DIGITS) -> str:
@@ -29,7 +28,8 @@ def duration(seconds: float, digits: int = MOST_DIGITS) -> str:
     dimension = "s" if seconds < 2 * 60 else "duration"
     # A time that stands alone is well said in the largest unit of which it is one or more.
     scale = scale_for([[seconds / 10 if dimension == "s" else seconds]], dimension)
-    return f"{rounded(seconds / scale.factor, digits)} {scale.unit}"
+    unit = "days" if scale.unit == "d" else scale.unit
+    return f"{rounded(seconds / scale.factor, digits)} {unit}"
 
 
 def percent(share: float) -> str:
@@ -81,7 +81,7 @@ def which(one: Any, every: Sequence[Any], *names: str) -> str:
 def used(num_bytes: float, capacity: int | None) -> str:
     """Return memory, and of how much if that is known: "10.7 of 80 GiB"."""
     if capacity is None:
-        return in_unit(num_bytes, "bytes")
+        return in_unit(num_bytes, "bytes", 3)
     scale = scale_for([[capacity]], "bytes")
     return f"{rounded(num_bytes / scale.factor, 3)} of {in_unit(capacity, 'bytes')}"
 

@@ -35,12 +35,13 @@ def simulation_answer(simulation: Simulation) -> list[str]:
     if len(fitting) < len(runs):
         left = len(runs) - len(fitting)
         sentences.append(f"{left:,} of {len(runs):,} do{'es' * (left == 1)} not fit in memory.")
-    if not fitting:
-        return [*sentences, *run_answer(runs[0])]
-    best = max(fitting, key=lambda run: _rate(_whole(run)))
+    among = fitting or runs
+    best = max(among, key=lambda run: _rate(_whole(run)))
     first, *others = run_answer(best)
-    name = which(best, fitting, *_DIFFERING)
-    return [*sentences, f"The quickest of {len(fitting):,}{name}: {first}", *others]
+    if not fitting:
+        return [*sentences, first, *others]
+    name = which(best, among, *_DIFFERING)
+    return [*sentences, f"The quickest of {len(among):,}{name}: {first}", *others]
 
 
 def _fits(run: Run) -> bool | None:

@@ -53,7 +53,7 @@ def totals_table(fits: Sequence[Fit]) -> Table:
     ]
     if any(fit.device for fit in fits):
         columns += [
-            Column("memory_capacity_bytes", "capacity", "bytes", digits=3),
+            Column("memory_capacity_bytes", "capacity", "bytes"),
             Column("does_fit", "fits"),
             Column("largest_batch_size", "largest\nbatch"),
         ]
