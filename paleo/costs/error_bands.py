@@ -43,8 +43,8 @@ class Band:
     def said(self) -> str:
         """The band and where it is from, in a line."""
         return (
-            f"{self}: in {100 * self.coverage:.0f} % of {self.count:,} measurements "
-            f"({self.source}) the truth was in this band"
+            f"{self}: {100 * self.coverage:.0f} % of {self.count:,} measured times "
+            f"({self.source}) were within it"
         )
 
     @property

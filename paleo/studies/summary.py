@@ -271,7 +271,7 @@ class NetSummary(Result):
         notes = []
         if self.unknown:
             counts = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
-            notes.append(f"not understood, and so not counted: {counts}")
+            notes.append(f"operators that are not known, and not counted: {counts}")
         if on := self.timed_on:
             notes += on.notes
             if free := [name for name in on.not_counted if name not in self.unknown]:

@@ -75,7 +75,7 @@ def test_the_device_file_works_wherever_a_device_does(
         "-----------", "product", "convolution", "copy", "pointwise", "launch",
     ]  # fmt: skip
     assert "figures: those of round" in lines
-    assert "others used 2 % of the CPUs before the beginning" in lines
+    assert "other programs used 2 % of the CPUs before the start" in lines
     assert lines[-1] == "note: written: mine.toml"
     for words in (
         ["simulate", "resnet18", "--device=mine.toml", "--batch_size=8"],

@@ -405,7 +405,9 @@ def test_tables_have_units_in_the_header_and_mark_the_best_scheme() -> None:
 
 def test_notes_say_what_a_reader_must_know() -> None:
     strong = ("simulate", "nin", "--scaling=strong", "--num_workers=2,16", "--batch_size=4")
-    note = "up to 16 workers share 4 samples: computed with one sample each"
+    note = (
+        "4 samples for up to 16 workers: where there are more workers than samples, each computes"
+    )
     (run,) = as_json(*strong)["runs"]
     assert any(note in said for said in run["notes"])
     assert f"note: {note}" in call(*strong).stdout

@@ -119,7 +119,7 @@ def test_what_is_not_understood_is_named_or_listed(tmp_path: Path) -> None:
     assert not target.exists()
     done = run("convert", str(path), "-o", str(target), "--unknown=zero")
     assert done.exit_code == 0
-    assert done.stderr == "paleo: note: not understood, and so not counted: Oddity (1)\n"
+    assert done.stderr == "paleo: note: operators that are not known, and not counted: Oddity (1)\n"
     # Whoever reads the file later is told as well.
     assert "not counted: Oddity (1)" in run("summary", str(target)).output
     for cost_model in ("paleo2017", "roofline"):

@@ -36,9 +36,7 @@ def test_a_band_says_how_far_the_truth_may_be() -> None:
     band = Band(0.93, 1.09, 1234, 0.8, "gemm on Hopper")
     assert str(band) == "+9 % -7 %"
     assert band.around(10.0) == (pytest.approx(9.3), pytest.approx(10.9))
-    assert band.said == (
-        "+9 % -7 %: in 80 % of 1,234 measurements (gemm on Hopper) the truth was in this band"
-    )
+    assert band.said == ("+9 % -7 %: 80 % of 1,234 measured times (gemm on Hopper) were within it")
     open_band = Band(0.0, float("inf"), 3, 0.8)
     assert open_band.to_dict()["high"] is None
     assert open_band.around(10.0) == (None, None)
@@ -103,7 +101,7 @@ def test_the_command_line_says_the_band() -> None:
     assert run.exit_code == 0
     band = find_band(NET, "Hopper")
     assert band
-    assert f"whole passes {band}: in 80 % of {band.count:,} measurements" in run.stdout
+    assert f"whole passes {band}: 80 % of {band.count:,} measured times" in run.stdout
     explained = CliRunner().invoke(cli, [*arguments, "--explain=conv1"])
     assert f"error band {find_band('convolution', 'Hopper')}" in explained.stdout
     as_json = CliRunner().invoke(cli, [*arguments, "--format=json"])

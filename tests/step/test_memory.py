@@ -523,7 +523,7 @@ def test_what_is_not_understood_is_named() -> None:
         }
     )
     found = footprint(net)
-    assert found.notes == ("not understood, and taken to keep what it reads: Sort",)
+    assert found.notes == ("not known, and assumed to keep what they read: Sort",)
     # It keeps a and gives as much.
     assert [each.activations for each in found.layers] == [32, 32, 32]
 

@@ -226,7 +226,7 @@ def test_every_metric_of_a_net_by_hand(
         "largest_batch_size": largest_batch(spec, 1_000_000),
         "notes": [
             (
-                "energy is an upper bound: a device is taken to need the full power of its board "
+                "energy is an upper bound: devices are assumed to draw their full board power "
                 "all the time"
             ),
             f"price: 7.2 EUR for an hour of a device, {origin}",

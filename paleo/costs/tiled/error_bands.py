@@ -22,8 +22,7 @@ def _bands() -> dict[tuple[str, str], Band]:
             each["high"],
             each["count"],
             root["coverage"],
-            f"{each['kind']} on "
-            + (each["architecture"] or "other architectures, as if nothing were known of them"),
+            f"{each['kind']} on " + (each["architecture"] or "architectures left out of the fit"),
         )
         for each in root["band"]
     }

@@ -386,7 +386,5 @@ def _notes(spec: NetSpec, graph: Graph) -> tuple[str, ...]:
         notes.append("layers that are split over devices count with all their slices")
     unknown = {operation.name for operation in unpriced(graph)}
     if unknown:
-        notes.append(
-            f"not understood, and taken to keep what it reads: {', '.join(sorted(unknown))}"
-        )
+        notes.append(f"not known, and assumed to keep what they read: {', '.join(sorted(unknown))}")
     return tuple(notes)

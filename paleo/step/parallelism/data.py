@@ -147,8 +147,8 @@ class DataParallelism(Parallelism):
         notes = []
         if scaling == "strong" and most > batch:
             notes.append(
-                f"up to {most} workers share {batch} samples: "
-                "computed with one sample each where there are more workers than samples"
+                f"{batch} samples for up to {most} workers: where there are more workers than "
+                "samples, each computes one"
             )
         return Prediction(tuple(steps), tuple(notes))
 

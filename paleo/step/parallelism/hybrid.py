@@ -393,8 +393,8 @@ class HybridParallelism(Parallelism):
             notes.append(f"hybrid_workers is {workers}, the net's layers are split {ways} ways")
         if any(part.is_below_zero for part in steps):
             notes.append(
-                f"a time below zero: {plan.cost_model.name} takes the fetch of all "
-                f"workers' activations off every batch, which does not hold for {workers} workers"
+                f"a time is below zero: {plan.cost_model.name} subtracts the fetch of all workers' "
+                f"activations from every batch, and for {workers} workers the fetch takes longer"
             )
         low, high = (
             None if None in ends else float(total(part.total() for part in ends))

@@ -27,7 +27,7 @@ from paleo.studies.training import price_of
 
 #: What is said of energy by the power of a data sheet.
 ENERGY_BOUND = (
-    "energy is an upper bound: a device is taken to need the full power of its board all the time"
+    "energy is an upper bound: devices are assumed to draw their full board power all the time"
 )
 
 

@@ -57,7 +57,7 @@ def calibration_tables(result: Calibration, file: str, *, for_people: bool = Tru
     notes = [*record.notes]
     if record.on_bound:
         bounds = ", ".join(record.on_bound)
-        notes.append(f"on a bound, so that they may stand for something else: {bounds}")
+        notes.append(f"constants that ended at a bound of the fit, and may be wrong: {bounds}")
     notes.append(f"written: {file}")
     if not for_people:
         rows = [{"device": result.device.name} | point.to_dict() for point in record.points]
@@ -116,9 +116,9 @@ def _text(figure: Figure) -> str:
 
 def _steadiness(record: CalibrationRecord) -> Iterable[str]:
     if record.spread is not None:
-        yield f"the same points took times up to {100 * record.spread:.1f} % apart"
+        yield f"repeated runs differed by up to {100 * record.spread:.1f} %"
     if record.busy is not None:
-        yield f"others used {100 * record.busy:.0f} % of the CPUs before the beginning"
+        yield f"other programs used {100 * record.busy:.0f} % of the CPUs before the start"
 
 
 def _not_used(result: Calibration) -> Table:

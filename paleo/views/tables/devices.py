@@ -140,10 +140,10 @@ def _calibrated(device: Device) -> Table:
     if record.versions:
         said.append("with " + ", ".join(f"{name} {text}" for name, text in record.versions.items()))
     if record.spread is not None:
-        said.append(f"the same points took times up to {100 * record.spread:.1f} % apart")
+        said.append(f"repeated runs differed by up to {100 * record.spread:.1f} %")
     if record.on_bound:
         said.append(f"on a bound: {', '.join(record.on_bound)}")
-    said.append("errors: medians of |predicted / measured - 1|; on others, of shapes not fitted to")
+    said.append("errors: medians of |predicted / measured - 1|; on others: on shapes not fitted to")
     title = f"Errors of the constants of {device.name}, calibrated {record.date}"
     return errors_table(title, record, footnotes=said, notes=record.notes)
 
