@@ -462,9 +462,11 @@ VARIED = ("device", "network", "dtype", "cost_model", "batch_size")
 
 
 class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
-    """Of a training step on one device under one or several choices of settings."""
+    """Of a training step under one or several choices of settings, on one device or several."""
 
     device: Annotated[DeviceLike | Sequence[DeviceLike], declared(GridSettings)["device"]]
+    network: Annotated[NetworkLike | Sequence[NetworkLike], declared(GridSettings)["network"]]
+    workers: Annotated[int | Sequence[int], WORKERS.with_default((1,))]
     batch_size: Annotated[
         int | Sequence[int] | None,
         listing(

@@ -282,6 +282,8 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "conv_library": None,
         "workspace_limit_bytes": None,
         "use_only_gemm": False,
+        "network": "ethernet",
+        "workers": 1,
     }
     (comparison,) = found["comparisons"]
     assert comparison["settings"] == found["reference"]["settings"] | {"batch_size": 3}
@@ -481,3 +483,19 @@ def test_verbose_says_what_is_read_and_used() -> None:
     said = call("nin", "--device=K40,K80", "--verbose").stderr
     for expected in ("nin.json", "K40: memory bandwidth 2.88e+11", "K80: memory bandwidth 4.8e+11"):
         assert said.count(expected) == 1
+
+
+def test_workers_exchange_gradients_and_bands_are_of_computation_alone() -> None:
+    found = paleo.compare("resnet18", device="T4", network=["ethernet", "ethernet25"], workers=8)
+    (difference,) = found.differences
+    slow, quick = found.reference.total, difference.other.total
+    step = paleo.simulate("resnet18", device="T4", workers=8, batch_size=256).runs[0].rows[0]
+    assert slow.communication == pytest.approx(step.communication["ButterflyAllReduce"])
+    assert slow.compute == pytest.approx(step.compute)
+    assert slow.time == pytest.approx(slow.compute + slow.communication)
+    # Of the data sheets, 10 and 25 Gbit/s.
+    assert slow.communication / quick.communication == pytest.approx(2.5)
+    band = found.reference.settings.plan.band
+    assert band is not None
+    low, _ = found.reference.time_ends
+    assert low == pytest.approx(band.low * slow.compute + slow.communication)

@@ -19,6 +19,7 @@ from paleo.net.graph import build
 from paleo.net.load import load
 from paleo.net.spec import NetSpec
 from paleo.step.memory import OPTIMIZERS, footprint
+from paleo.step.parallelism import data_parallel
 from paleo.step.plan import HOW, RATED, Plan, plan_of
 from paleo.step.scenario import NetLike, scenario
 from paleo.step.settings import ComparedSettings, check_names, declared, found_settings, several
@@ -32,15 +33,16 @@ MAX_VARIANTS = 100
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a net is compared under: a training step of `batch_size` samples on one device."""
+    """What a net is compared under: a training step, `batch_size` samples on each of `workers`."""
 
     plan: Plan
     batch_size: int
     optimizer: str
+    workers: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        values = self.plan.to_dict() | attributes(self, "batch_size", "optimizer")
+        values = self.plan.to_dict() | attributes(self, "batch_size", "optimizer", "workers")
         return {key: values[key] for key in KEYS}
 
 
@@ -48,6 +50,7 @@ class Conditions:
 KEYS = (
     *(RATED[0], "batch_size", *RATED[1:], "optimizer", HOW[0], "dtype"),
     *(key for key in HOW[1:] if key != "convolution_algorithm"),
+    *("network", "workers"),
 )
 
 
@@ -56,8 +59,9 @@ class Figures:
     """What is compared of a layer or of a whole net, at one batch size.
 
     Bytes of the output, parameters, FLOPs of a forward pass, seconds of the passes and, for
-    the net, of the update; bytes that training needs: for a layer, of its parameters, their
-    gradients, the optimizer's state and the output that is kept; for the net, the peak.
+    the net, of the update and of the exchange between workers; bytes that training needs: for a
+    layer, of its parameters, their gradients, the optimizer's state and the output that is kept;
+    for the net, the peak.
     """
 
     output_bytes: int
@@ -67,11 +71,22 @@ class Figures:
     backward: float
     memory_bytes: int
     update: float = 0.0
+    communication: float = 0.0
+
+    @property
+    def compute(self) -> float:
+        """Seconds of forward, backward and update."""
+        return self.forward + self.backward + self.update
 
     @property
     def time(self) -> float:
-        """Seconds of forward, backward and update."""
-        return self.forward + self.backward + self.update
+        """Seconds of a step: computation, and communication that nothing hides."""
+        return self.compute + self.communication
+
+    def taking(self, factor: float) -> Figures:
+        """Return the figures as they are if computation takes so many times as long."""
+        passes = {name: factor * getattr(self, name) for name in ("forward", "backward", "update")}
+        return replace(self, **passes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -79,7 +94,7 @@ class Figures:
             "output_bytes": self.output_bytes,
             "params": self.num_params,
             "forward_flops": self.forward_flops,
-            **attributes(self, "forward", "backward", "update", "time", unit="s"),
+            **attributes(self, "forward", "backward", "update", "communication", "time", unit="s"),
             "memory_bytes": self.memory_bytes,
         }
 
@@ -115,7 +130,8 @@ class LayerFigures:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         values = {"type": self.type_name, "output": list(self.output), **self.figures.to_dict()}
-        del values["update_s"]  # which is done for the net at once
+        for whole in ("update_s", "communication_s"):  # which are of the net at once
+            del values[whole]
         return values
 
 
@@ -133,16 +149,17 @@ class Variant:
     def time_ends(self) -> Ends[float]:
         """The seconds of a step at both ends of their error band."""
         band = self.settings.plan.band
-        return at_ends(band.ends, lambda end: end * self.total.time) if band else (None, None)
+        factors: Ends[float] = band.ends if band else (None, None)
+        return at_ends(factors, lambda end: self.total.taking(end).time)
 
     def totals(self, prefix: str = "") -> dict[str, Any]:
         """Return the totals under the keys of the JSON output, times with their error band."""
-        values = {f"{prefix}{key}": value for key, value in self.total.to_dict().items()}
-        times = [f"{prefix}{name}_s" for name in ("forward", "backward", "update", "time")]
-        if (band := self.settings.plan.band) is None:
-            return values
-        ends = at_ends(band.ends, lambda end: {key: end * values[key] for key in times})
-        return with_ends(values, ends, times=times)
+        times = [f"{name}_s" for name in ("forward", "backward", "update", "time")]
+        values = self.total.to_dict()
+        if band := self.settings.plan.band:
+            ends = at_ends(band.ends, lambda end: self.total.taking(end).to_dict())
+            values = with_ends(values, ends, times=times)
+        return {f"{prefix}{key}": value for key, value in values.items()}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output, but for the layers."""
@@ -270,7 +287,10 @@ class CompareSettings(ComparedSettings, total=False):
 
 
 #: Of what there may be several, what changes quickest last.
-_SEVERAL = (RATED[0], "batch_size", *RATED[1:], "optimizer", "dtype", "conv_library")
+_SEVERAL = (
+    *(RATED[0], "network", "workers", "batch_size", *RATED[1:]),
+    *("optimizer", "dtype", "conv_library"),
+)
 
 
 def compare(
@@ -282,9 +302,10 @@ def compare(
     settings named last here changing quickest. `batch_size` is for all nets, by default what
     the first one's file has; `optimizer` is one of `paleo.OPTIMIZERS`, `dtype` one of
     paleo.core.tensor.PRECISIONS, and the other settings are as in `simulate`. Times are those of a
-    training step on one device. Layers are compared by name; with `totals` they are left out,
-    and nets need have none in common. `importing` is
-    for files of other frameworks, as in `load`. Raises a PaleoError with every mistake in the
+    training step, of several `workers` with the quickest exchange, each with a batch. Layers are
+    compared by name; with `totals` they are left out, and nets need have none in common.
+    `importing` is for files of other frameworks, as in `load`.
+    Raises a PaleoError with every mistake in the
     settings and files, and if there is nothing to compare.
 
     >>> wider = paleo.edit("alex_v2", set="fc8.filter[3]=2000")
@@ -355,7 +376,7 @@ def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant
     mistakes.raise_as(PaleoError)
     assert plan
     batch = own_batch if values["batch_size"] is None else int(values["batch_size"])
-    settings = Conditions(plan, batch, values["optimizer"])
+    settings = Conditions(plan, batch, values["optimizer"], values["workers"])
     summary: Any = summarize(scenario(net, **plan.settings, batch_size=batch))
     memory: Any = footprint(net, batch, optimizer=settings.optimizer, dtype=plan.dtype)
     layers = tuple(
@@ -363,7 +384,9 @@ def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant
         for layer, kept in zip(summary.layers, memory.layers, strict=True)
     )
     update: Any = plan.update(summary.num_params)
-    total = _figures(summary, memory.peak, float(update))
+    step = data_parallel(net, plan, batch, settings.workers)
+    exposed = float(step.exposed_communication(step.best_scheme)) if settings.workers > 1 else 0.0
+    total = replace(_figures(summary, memory.peak, float(update)), communication=exposed)
     return Variant(net.name, settings, layers, total, (*summary.notes, *memory.notes))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from paleo.studies.compare import Comparison, Conditions, Difference, LayerFigures, Variant
 from paleo.views.charts.base import Chart, Series, in_one_unit, summed
-from paleo.views.charts.numbers import NOTHING, left_out
+from paleo.views.charts.numbers import NOTHING, counted, left_out
 from paleo.views.charts.settings import joined
 
 #: What is compared by layer: its key, the title, the label, the dimension, and the figure.
@@ -31,7 +31,8 @@ _IN_TOTAL = {
 
 def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
     """Return a name for each variant, with the settings that differ, and what all have."""
-    texts = [_setting_texts(variant.settings) for variant in variants]
+    is_many = any(variant.settings.workers > 1 for variant in variants)
+    texts = [_setting_texts(variant.settings, is_many) for variant in variants]
     differing = [name for name in texts[0] if len({each[name] for each in texts}) > 1]
     labels = [
         ", ".join([variant.net, *(each[name] for name in differing)])
@@ -40,11 +41,16 @@ def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
     return labels, joined(text for name, text in texts[0].items() if name not in differing)
 
 
-def _setting_texts(settings: Conditions) -> dict[str, str]:
-    """Return the settings in words, in the order in which they are said."""
+def _setting_texts(settings: Conditions, is_many: bool) -> dict[str, str]:
+    """Return the settings in words, in the order in which they are said.
+
+    Where no variant has many workers, nothing is said of them, or of their network.
+    """
     cost_model, share, *rest = settings.plan.said(on_network=False).items()
     return {
         "device": settings.plan.device.name,
+        "network": settings.plan.network.name if is_many else "",
+        "workers": counted(settings.workers, "worker") if is_many else "",
         "batch_size": f"batch {settings.batch_size}",
         "dtype": settings.plan.dtype,
         **dict([cost_model, share, ("optimizer", settings.optimizer), *rest]),

@@ -124,7 +124,7 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
         Column("label", "net", for_people=True),
         Column("reach", "reach" if any(row["reach"] for row in rows) else ""),
         *_figures(
-            ("forward_s", "backward_s", "update_s"),
+            ("forward_s", "backward_s", "update_s", "communication_s"),
             _digits(*variants),
             *(factor for *_, factor, _ in _COMPARED if factor != "output_factor"),
         ),
