@@ -233,6 +233,7 @@ def test_a_window_that_is_turned_keeps_its_settings(view: View) -> None:
     view.page.set_viewport_size({"width": 1280, "height": 844})
     assert view.page.locator("#results #settings").count() == 0
     assert view.page.input_value("#epochs") == "7"
+    assert view.page.locator("details[open]").count() == 3  # as it was, "Compare with" folded
     view.shows(LENET, "epochs=7")
 
 

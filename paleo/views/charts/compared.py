@@ -10,7 +10,7 @@ from paleo.core.units import Scale
 from paleo.step.pieces import WholeStep
 from paleo.studies.overview import Overview
 from paleo.views.charts.base import Chart, in_one_unit
-from paleo.views.charts.scaling import Line, band_notes, in_its_unit, line_of, over_workers
+from paleo.views.charts.scaling import Line, in_its_unit, line_of, over_workers
 from paleo.views.charts.settings import joined
 
 #: A value of a step that an overview looks at, in SI units.
@@ -29,7 +29,6 @@ def compared_charts(configurations: Mapping[str, Overview]) -> tuple[Chart, ...]
     workers = {name: [row.workers for row in each.rows] for name, each in configurations.items()}
     draw = functools.partial(
         over_workers, workers=workers, chosen={}, setting=_setting(overviews),
-        notes=band_notes(*(each.run for each in overviews)),
     )  # fmt: skip
     rates = [_line(each, _throughput) for each in overviews]
     steps = [_line(each, lambda _, step: step.seconds) for each in overviews]

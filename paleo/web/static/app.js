@@ -426,14 +426,24 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
 
   /**
    * On a narrow window the answer comes first, and the settings after it, those that are changed
-   * less folded; on a wide one the settings stand beside.
+   * less folded; on a wide one the settings stand beside, open as they were.
    */
   function arrange(narrow) {
     const form = Paleo.by("settings");
+    const parts = [...form.querySelectorAll("details")];
     if (narrow.matches) {
       Paleo.by("memory-bar").after(form);
-      for (const part of form.querySelectorAll("details")) part.open = false;
-    } else Paleo.by("results").before(form);
+      for (const part of parts.filter(({ open }) => open)) {
+        part.open = false;
+        part.dataset.folded = "";
+      }
+      return;
+    }
+    Paleo.by("results").before(form);
+    for (const part of parts.filter(({ dataset }) => "folded" in dataset)) {
+      part.open = true;
+      delete part.dataset.folded;
+    }
   }
 
   const report = Paleo.data("report");

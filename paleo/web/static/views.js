@@ -134,7 +134,8 @@
 
     _commands() {
       const all = ["scaling", "layers", "memory", "compare"].flatMap((kind) => this.commands[kind] || []);
-      const unique = [...new Map(all.map((command) => [command.text, command])).values()];
+      const isFirst = ({ text }, i) => all.findIndex((other) => other.text === text) === i;
+      const unique = all.filter(isFirst);
       const key = JSON.stringify(unique);
       if (key === this.commandsShown) return; // so that who is copying keeps the focus
       this.commandsShown = key;
