@@ -391,14 +391,14 @@ def test_tables_have_units_in_the_header_and_mark_the_best_scheme() -> None:
         assert any(word in line for line in lines[:6])
     (row,) = (line for line in lines if line.split()[:1] == ["8"])
     assert row.count("*") == 1
-    best = "* ButterflyAllReduce, the quickest scheme, of those after which all workers have"
+    best = "* ButterflyAllReduce, the quickest scheme that gives all workers the whole sum"
     assert any(line.startswith(best) for line in lines)
     assert {line.split("  ")[0] for line in lines if "Mixing" in line} != set()
     # One scheme is shown unless several are asked for: the best, or the one asked for.
     alone = call(*two).stdout
     assert "*" not in alone
     assert "Mixing" not in alone
-    assert "\ncommunication is by ButterflyAllReduce, the quickest scheme, of those" in alone
+    assert "\ncommunication is by ButterflyAllReduce, the quickest scheme that gives" in alone
     one = call(*two, "--scheme=ButterflyMixing").stdout
     assert "\ncommunication is by ButterflyMixing\n" in one
 

@@ -44,7 +44,7 @@ def as_json(*arguments: Any) -> dict[str, Any]:
 
 
 def test_a_table_has_a_line_for_each_group(measured: Path) -> None:
-    lines = call(measured, "--cost_model=roofline").stdout.splitlines()
+    lines = call(measured, "--cost_model=roofline", "-q").stdout.splitlines()
     assert lines[0] == "3 rows predicted by roofline"
     cells = [line.split() for line in lines[6:8]]
     # Large: 6 of 3 us. Small: -50 % and 0 %; the 90th percentile of 0 and 50 is 45.
@@ -60,7 +60,7 @@ def test_a_table_has_a_line_for_each_group(measured: Path) -> None:
 
 
 def test_cost_models_stand_under_each_other(measured: Path) -> None:
-    lines = call(measured, "--cost_model=roofline,tiled").stdout.splitlines()
+    lines = call(measured, "--cost_model=roofline,tiled", "-q").stdout.splitlines()
     assert [line.split()[:3] for line in lines[6:10]] == [
         ["mine", "large", "roofline"],
         ["tiled", "1", lines[7].split()[2]],
@@ -110,7 +110,7 @@ def test_rows_are_printed_on_request(measured: Path) -> None:
 
 
 def test_rows_without_a_prediction_are_listed_on_request(measured: Path) -> None:
-    lines = call(measured, "--unpredicted").stdout.splitlines()
+    lines = call(measured, "--unpredicted", "-q").stdout.splitlines()
     assert lines[0] == "1 row not predicted"
     assert lines[4].split("  ")[-1] == "mine:5"
     text = call(measured, "--unpredicted", "--format=csv").stdout
@@ -132,7 +132,7 @@ def test_many_reasons_are_summed_up(tmp_path: Path) -> None:
 def test_the_status_is_1_where_a_median_is_above_the_limit(measured: Path) -> None:
     model = "--cost_model=roofline"
     assert call(measured, model, "--fail_above=100.1").stderr == ""
-    result = call(measured, model, "--fail-above=30", status=1)
+    result = call(measured, model, "--fail-above=30", "-q", status=1)
     assert result.stdout.startswith("3 rows predicted")  # printed all the same
     assert result.stderr == "paleo: mine, large: the median error is 100.0 %, above 30 %\n"
     result = call(measured, model, "--fail_above=10", "--by=", status=1)

@@ -228,7 +228,7 @@ def test_without_a_base_clock_the_2017_model_takes_the_boost_clock() -> None:
 
 
 def test_the_list_shows_what_one_chooses_a_device_by() -> None:
-    lines = run().splitlines()
+    lines = run("--quiet").splitlines()
     assert lines[0].split() == ["fp32", "16-bit", "fp8", "bandwidth", "memory", "multi-"]
     rows = {line.split()[0]: line.split() for line in lines if line and line.split()[0] in DEVICES}
     assert len(rows) == len(DEVICES)

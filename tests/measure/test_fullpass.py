@@ -137,7 +137,7 @@ def test_an_interrupt_leaves_the_runs_that_were_measured(clock: Clock, net: Any)
 
 
 def test_several_executors_stand_beside_each_other(clock: Clock, file: Any) -> None:
-    result = call(file(), "--executor=fake,slow", "--device=K40")
+    result = call(file(), "--executor=fake,slow", "--device=K40", "--quiet", "--wide")
     lines = result.stdout.splitlines()
     assert lines[0] == "net, batch 2, fp32, on K40, tiled, ppp_comp 1"
     (step,) = (line.split() for line in lines if line.startswith("step"))

@@ -414,7 +414,8 @@ def test_the_defaults_are_those_of_2017() -> None:
 
 
 def test_the_table_has_a_row_for_each_layer_and_a_total(clock: Clock, file: Any) -> None:
-    lines = call(file(named(odd="relu")), "--executor=fake", "--device=K40").stdout.splitlines()
+    arguments = (file(named(odd="relu")), "--executor=fake", "--device=K40")
+    lines = call(*arguments, "--quiet", "--wide").stdout.splitlines()
     assert lines[0] == "net, batch 2, fp32, forward, on K40, tiled, ppp_comp 1"
     heads = " ".join(lines[2:4]).split()
     assert heads == [

@@ -224,7 +224,7 @@ def test_files_and_tables_are_validated_together(tables: Path, tmp_path: Path) -
     )
     report = validate(path, tables, by="source")
     assert [group.labels["source"] for group in report.groups] == ["a100_sxm", "h100_sxm", "mine"]
-    text = call(f"--operators={tables}", "--system=h100_sxm", "--operator=gemm").stdout
+    text = call(f"--operators={tables}", "--system=h100_sxm", "--operator=gemm", "-q").stdout
     assert text.startswith("3 rows predicted by tiled\n")
 
 

@@ -1,4 +1,7 @@
-"""Sentences before tables: read back against the JSON of the same command, and first screens."""
+"""Sentences before tables: read back against the JSON of the same command, and first screens.
+
+Run as a program, this writes the first screens anew, to be read before they are committed.
+"""
 
 from __future__ import annotations
 
@@ -449,3 +452,10 @@ def of_pipe(*command: str) -> str:
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_pipe_is_as_wide_as_100_columns(name: str) -> None:
     assert of_pipe(*SCREENS[name]) == call(*SCREENS[name], width=100)
+
+
+if __name__ == "__main__":
+    for screen, columns in itertools.product(SCREENS, (80, 100, 160)):
+        (GOLDEN / f"{screen}_{columns}.txt").write_text(
+            call(*SCREENS[screen], width=columns), "utf-8"
+        )
