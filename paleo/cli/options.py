@@ -159,8 +159,8 @@ def output_options(function: _F) -> _F:
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
-        help="How to print the result: for people (table, the default; markdown) or for "
-        "programs (tsv, csv, json: SI units, unrounded).",
+        help="How to print the result: table (the default) or markdown for people; tsv, csv or "
+        "json for programs, in SI units and not rounded.",
     )
     @click.option(
         "--separator",
@@ -175,17 +175,21 @@ def output_options(function: _F) -> _F:
         type=Names(()),
         default="",
         metavar="NAME,...",
-        help="Show these columns of the table, by their names in --format=csv, or in short.",
+        show_default=False,
+        help="Show only these columns. Their names are those of --format=csv, or short for them.",
     )
-    @click.option("--wide", is_flag=True, help="Show all columns.")
+    @click.option("--wide", is_flag=True, help="Show all columns, however wide.")
     @click.option(
         "--sort",
         default="",
+        show_default=False,
         metavar="COLUMN",
-        help="Put the rows in the order of a column: the best first, else the largest. A - before "
-        "its name turns that round.",
+        help="Sort the rows by this column, the best or the largest first. A - before its name "
+        "reverses the order.",
     )
-    @click.option("--top", type=click.IntRange(min=1), metavar="N", help="Show so many rows.")
+    @click.option(
+        "--top", type=click.IntRange(min=1), metavar="N", help="Show only the first N rows."
+    )
     @message_options
     @functools.wraps(function)
     def command(

@@ -19,10 +19,9 @@ _NAME = Names(device_names, may_be_file=True)
 def command(names: tuple[str, ...], output: Output) -> None:
     """List all predefined devices, or show everything known of each NAME.
 
-    A NAME is that of a device, an alias or a TOML file. Its figures are the data sheets',
-    each with its source and what other sources say; those headed 2017 are what the cost
-    model paleo2017 uses, the constants what the cost model tiled does. Separated values
-    have a row for each device.
+    A NAME is a device, an alias or a TOML file. The figures are those of data sheets, with their
+    sources and what other sources say. The cost model paleo2017 uses the figures headed 2017,
+    the cost model tiled the constants. Separated values have a row for each device.
 
     \b
     Examples:

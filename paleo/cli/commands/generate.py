@@ -21,7 +21,7 @@ from paleo.net.generators.squeezenet import BYPASSES, squeezenet
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Make a net from metaparameters and write it as a net-spec, Paleo's JSON format."""
+    """Make a net from a few parameters and write it as a net file, Paleo's JSON format."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(2)

@@ -19,9 +19,8 @@ _NAME = Names(network_names, may_be_file=True)
 def command(names: tuple[str, ...], output: Output) -> None:
     """List all predefined networks, or show what is known of each NAME.
 
-    A NAME is that of a network, an alias or a TOML file. Bandwidths are those of one
-    direction, after line coding; those headed 2017 are what the cost model paleo2017
-    uses. Separated values and JSON have the sources in any case.
+    A NAME is a network, an alias or a TOML file. Bandwidths are those of one direction, after
+    line coding. The cost model paleo2017 uses those headed 2017.
 
     \b
     Examples:

@@ -20,17 +20,17 @@ from paleo.views.tables.prices import prices_table
 @click.argument(
     "devices", nargs=-1, type=Names(device_names, may_be_file=True), metavar="[DEVICE]..."
 )
-@click.option("--provider", metavar="NAME,...", type=Names(()), help="Of these clouds alone.")
-@click.option("--on_demand", "kind", flag_value=ON_DEMAND, help="Of what is let on demand alone.")
-@click.option("--spot", "kind", flag_value=SPOT, help="Of what may be taken away again alone.")
-@click.option("--currency", metavar="CODE", help="In this currency alone, such as USD.")
+@click.option("--provider", metavar="NAME,...", type=Names(()), help="Only prices of these clouds.")
+@click.option("--on_demand", "kind", flag_value=ON_DEMAND, help="Only on-demand prices.")
+@click.option("--spot", "kind", flag_value=SPOT, help="Only spot prices.")
+@click.option("--currency", metavar="CODE", help="Only prices in this currency, such as USD.")
 @setting_option(declared(TrainingSettings)["prices"], type=click.Path())
 @output_options
 def command(devices: tuple[str, ...], output: Output, **settings: Any) -> None:
     """List what an hour of each DEVICE costs, cheapest first; all that have a price by default.
 
-    A price is that of one device: an instance's by the number of its devices. It is a list price
-    of the date that stands beside it, and changes; [n] is where it is from.
+    A price is for one device: that of an instance, divided by its number of devices. It is a
+    list price of the date that stands beside it, and changes; [n] is where it is from.
 
     \b
     Examples:

@@ -27,14 +27,14 @@ from paleo.views.tables.summary import explanation_table, summary_tables
     "--explain",
     multiple=True,
     metavar="LAYER",
-    help="Show instead why this layer takes what it takes, operation by operation: a name, a "
-    "block, or a pattern such as 'conv*'. Needs --device. May be repeated.",
+    help="Show instead why a layer takes its time, operation by operation: a name, a block, or a "
+    "pattern such as 'conv*'. Needs --device. May be repeated.",
 )
 @click.option(
     "--depth",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Show blocks down to this depth instead of layers: sums, and shares of the net.",
+    help="Show blocks of layers down to this depth instead of layers: sums, and shares of the net.",
 )
 @click.option(
     "--by", type=click.Choice(["type"]), help="Show sums over the layers of each type instead."
