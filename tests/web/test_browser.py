@@ -92,7 +92,7 @@ CONTROLS: dict[str, tuple[Callable[[Any], None], tuple[str, ...]]] = {
     "strong scaling": (tick("[name=scaling][value=strong]"), ("scaling=strong",)),
     "scheme": (choose("scheme", "TreeAllReduce"), ("scheme=TreeAllReduce",)),
     "batch": (write("batch_size", "100"), ("batch_size=100",)),
-    "slider of the batch": (slide("batch_size", "ArrowLeft"), ("batch_size=64",)),
+    "slider of the batch": (slide("batch_size", "ArrowLeft"), ("batch_size=128",)),
     "cost model": (choose("cost_model", "paleo2017"), ("cost_model=paleo2017",)),
     "type": (choose("dtype", "fp64"), ("dtype=fp64",)),
     "optimizer": (choose("optimizer", "adam"), ("optimizer=adam",)),
