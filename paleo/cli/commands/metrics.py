@@ -15,10 +15,8 @@ from paleo.step.settings import declared
 from paleo.studies.metrics import PARALLELISMS, MetricsSettings, metrics
 from paleo.views.answers.metrics import INFERENCE, TRAINING, metrics_answer
 from paleo.views.tables.metrics import metrics_table
-from paleo.views.tables.ranking import ranking_table
+from paleo.views.tables.ranking import is_ranking, ranking_table
 
-#: So many stand beside each other, if nobody asks for an order.
-_BESIDE = 2
 _SETTINGS = declared(MetricsSettings)
 
 
@@ -58,8 +56,7 @@ def command(
     found = metrics(edits.applied(), **settings)
     say_what_is_used(nets, settings)
     say_what_has_no_effect(settings["parallel"])
-    # More do not stand beside each other on a screen.
-    purpose = INFERENCE if inference else TRAINING if len(found) > _BESIDE else None
+    purpose = INFERENCE if inference else TRAINING if is_ranking(found) else None
     plot.write(
         output,
         [ranking_table(found, purpose) if purpose else metrics_table(found)],

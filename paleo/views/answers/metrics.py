@@ -117,13 +117,18 @@ def _best(found: Sequence[Metrics], purpose: Purpose) -> list[str]:
     """Return which is the quickest and which the cheapest, of those that fit."""
     fitting = [each for each in found if purpose.fits(each) is not False]
     left = len(found) - len(fitting)
-    sentences = [f"{left:,} of {len(found):,} do not fit in memory."] if left else []
+    sentences = (
+        [f"{left:,} of {len(found):,} {'does' if left == 1 else 'do'} not fit in memory."]
+        if left
+        else []
+    )
     if not fitting:
         return sentences
     quickest = max(fitting, key=lambda each: purpose.rate(each) or 0.0)
     names = ("dtype", "cost_model", *(() if purpose is INFERENCE else ("network", "batch_size")))
     name = which(quickest, fitting, *names)
-    sentences.append(f"The quickest of {len(fitting):,}{name}: {purpose.said(quickest)}")
+    best = f"The quickest of {len(fitting):,}{name}" if len(fitting) > 1 else "The one that fits"
+    sentences.append(f"{best}: {purpose.said(quickest)}")
     priced = [each for each in fitting if purpose.cost(each) is not None]
     if len(priced) < 2 or len({each.price.currency for each in priced if each.price}) > 1:
         return sentences

@@ -65,7 +65,11 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
     fit = run.fit(row)
-    said = [speed_said(run, whole, _memory(fit, row)), *_limits(run, row, whole), *_knee(run, row)]
+    said = [
+        speed_said(run, whole, _memory(fit, row)),
+        *_limits(run, row, whole),
+        *_scaling(run, row),
+    ]
     return [*_misfit(run, row, fit), *said]
 
 
@@ -124,17 +128,22 @@ def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
         return [f"{of_passes} the step."]
     if share >= 0.5:
         return [f"{percent(share)} of the step is computation; {of_passes} that."]
-    return [f"{percent(1 - share)} of the step is communication by {run.network}."]
+    said = f"{percent(1 - share)} of the step is communication by {run.network}"
+    return [f"{said}: a quicker network or a larger batch would help."]
 
 
-def _knee(run: Run, row: Step) -> list[str]:
-    """Return from how many workers on more of them waste more than they gain, if it is so here."""
-    knee = run.worth.knee.get(row.best_scheme) if row.workers > 1 else None
-    if not knee or knee >= row.workers:
+def _scaling(run: Run, row: Step) -> list[str]:
+    """Return from how many workers on it scales badly, if these are as many."""
+    if row.workers == 1:
         return []
-    many = f"{knee:,} worker{'s' * (knee != 1)}"
-    help_ = "a quicker network or a larger batch would help"
-    return [f"More than {many} waste more than they gain; {help_}."]
+    balance = run.worth.balance.get(row.best_scheme)
+    if balance and balance <= row.workers:
+        many = "" if balance == 1 else f"From {balance:,} workers on "
+        return [f"{many}communication takes at least as long as computation."] if many else []
+    knee = run.worth.knee.get(row.best_scheme)
+    if knee and knee < row.workers:
+        return [f"More than {knee:,} worker{'s' * (knee != 1)} waste more than they gain."]
+    return []
 
 
 def _of_whole(run: Run, whole: WholeStep) -> list[str]:

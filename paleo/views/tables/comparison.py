@@ -122,7 +122,7 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
     columns = (
         *_settings(),
         Column("label", "net", for_people=True),
-        Column("reach", "reach" if any(row["reach"] for row in rows) else ""),
+        Column("reach", "reach" if any(row["reach"] for row in rows) else "", wide=True),
         *_figures(
             ("forward_s", "backward_s", "update_s", "communication_s"),
             _digits(*variants),

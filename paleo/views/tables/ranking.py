@@ -8,6 +8,7 @@ from typing import Any
 
 from paleo.core.attributes import at_ends
 from paleo.studies.metrics import Metrics
+from paleo.studies.metrics.cases import ENERGY_BOUND
 from paleo.views.answers.base import duration, spread
 from paleo.views.answers.metrics import INFERENCE, Purpose
 from paleo.views.table import Column, Table
@@ -23,8 +24,19 @@ _VARIED = {
     "workers": "workers",
     "batch_size": "batch",
 }
+#: So many stand beside each other on a screen.
+_BESIDE = 2
 #: Those that play no part in inference, which is on one device.
 _OF_CLUSTER = ("network", "workers")
+
+
+def is_ranking(found: Sequence[Metrics]) -> bool:
+    """Tell whether metrics are too many to stand beside each other, or differ in more than that.
+
+    What stands beside each other is headed by the net and the number of workers.
+    """
+    settings = [_settings(each, INFERENCE) | {"net": ""} for each in found]
+    return len(found) > _BESIDE or any(each != settings[0] for each in settings)
 
 
 def ranking_table(found: Sequence[Metrics], purpose: Purpose) -> Table:
@@ -60,6 +72,8 @@ def _notes(
     plans: dict[str, list[int]] = {}
     for i, each in enumerate(found):
         for note in dict.fromkeys(each.notes):
+            if note == ENERGY_BOUND:  # of what a ranking does not show
+                continue
             plans.setdefault(note, []).append(i)
     said = []
     for note, own in plans.items():

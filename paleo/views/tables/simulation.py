@@ -12,6 +12,7 @@ from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
 from paleo.step.plan import HOW, SHARES
 from paleo.step.results import Run, Simulation
+from paleo.studies.knee import LIMIT
 from paleo.views.answers.base import rounded
 from paleo.views.charts.settings import best_said, joined, run_setting
 from paleo.views.table import Column, Table, in_unit, plain
@@ -131,6 +132,8 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
         )
     if run.band:
         footnotes.append(f"error band of computation: {run.band.said}")
+    else:
+        footnotes.append("no error band is known for these settings")
     footnotes += _worth(run, all_schemes=all_schemes)
     return Table(
         title,
@@ -188,9 +191,12 @@ def _worth(run: Run, *, all_schemes: bool) -> list[str]:
     lines = []
     is_alone = run.largest is not None and run.largest.workers == 1
     knees = run.worth.knee.items() if all_schemes or not is_alone else ()
-    if schemes := [scheme for scheme, _ in knees if all_schemes or scheme == run.best_scheme]:
-        counts = (f"{run.worth.knee[name] or 'any number'} by {name}" for name in schemes)
-        lines.append(f"workers worth it: {', '.join(counts)}")
+    schemes = [scheme for scheme, _ in knees if all_schemes or scheme == run.best_scheme]
+    if schemes:
+        none = f"none up to {LIMIT:,}"
+        counts = (f"{run.worth.knee[name] or none} by {name}" for name in schemes)
+        what = "knee, beyond which more workers waste more than they gain"
+        lines.append(f"{what}: {', '.join(counts)}")
     if run.worth.largest_batch is not None and run.memory_capacity:
         lines.append(
             f"largest batch that fits {in_unit(run.memory_capacity, 'bytes')} of one {run.device}: "

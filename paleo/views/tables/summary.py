@@ -30,7 +30,10 @@ _COLUMNS = (
     Column("activations_bytes", "activations", "bytes"),
 )
 #: What gives way to the times.
-_LESS = ("first_parents", "weights_bytes", "activations_bytes", "forward_bound", "backward_bound")
+_LESS = (
+    *("first_parents", "weights_bytes", "activations_bytes"),
+    *("forward_s", "forward_bound", "backward_s", "backward_bound"),
+)
 
 
 def _times(digits: int) -> tuple[Column, ...]:
