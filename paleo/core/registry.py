@@ -16,15 +16,12 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _T = TypeVar("_T")
-#: More names are no line that is read, where a hint says what lists them.
-_MOST = 30
 
 
 def unknown(kind: str, name: object, names: list[str], hint: str = "") -> UnknownNameError:
     """Return the error for a `name` that is not among `names` of this `kind`."""
     guess = near(str(name), names)
-    listed = f" (there are: {', '.join(sorted(names))})" if len(names) <= _MOST or not hint else ""
-    known = guess or listed
+    known = guess or f" (there are: {', '.join(sorted(names))})"
     return UnknownNameError(f"unknown {kind} {str(name)!r}{known}{hint}")
 
 

@@ -35,7 +35,10 @@ def is_ranking(found: Sequence[Metrics]) -> bool:
 
     What stands beside each other is headed by the net and the number of workers.
     """
-    settings = [_settings(each, INFERENCE) | {"net": ""} for each in found]
+    settings = [
+        _settings(each, INFERENCE) | {"net": "", "batch_size": each.scenario.batch_size}
+        for each in found
+    ]
     return len(found) > _BESIDE or any(each != settings[0] for each in settings)
 
 
