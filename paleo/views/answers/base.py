@@ -10,10 +10,11 @@ from paleo.core.attributes import Ends
 from paleo.core.units import scale_for
 from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.net.spec import NetSpec
+from paleo.studies.datasets import takes_images
 from paleo.views.table import in_unit, significant
 
-#: Channels of an image.
-_COLOURS = (1, 3, 4)
+#: Of what is long: from how many seconds on it is said in a unit, and how long that is.
+_LONG = ((72 * 3600, 24 * 3600, "days"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
 
 
 def rounded(value: float, digits: int) -> str:
@@ -25,11 +26,12 @@ def rounded(value: float, digits: int) -> str:
 
 def duration(seconds: float, digits: int = MOST_DIGITS) -> str:
     """Return a time in the unit that suits it, up to days."""
-    dimension = "s" if seconds < 2 * 60 else "duration"
+    for least, length, unit in _LONG:
+        if seconds >= least:
+            return f"{rounded(seconds / length, digits)} {unit}"
     # A time that stands alone is well said in the largest unit of which it is one or more.
-    scale = scale_for([[seconds / 10 if dimension == "s" else seconds]], dimension)
-    unit = "days" if scale.unit == "d" else scale.unit
-    return f"{rounded(seconds / scale.factor, digits)} {unit}"
+    scale = scale_for([[seconds / 10]], "s")
+    return f"{rounded(seconds / scale.factor, digits)} {scale.unit}"
 
 
 def percent(share: float) -> str:
@@ -57,13 +59,7 @@ def spread(ends: Ends[str], band: Band | None = None) -> str:
 
 def samples_of(net: NetSpec) -> str:
     """Return what a net takes: "images", or "samples" of anything else."""
-    return "images" if is_of_images(net) else "samples"
-
-
-def is_of_images(net: NetSpec) -> bool:
-    """Tell whether the only input is of height x width x colours."""
-    inputs = [spec.layer.infer_shape(()) for spec in net.layers if spec.layer.is_input]
-    return [len(shape) for shape in inputs] == [4] and inputs[0][3] in _COLOURS
+    return "images" if takes_images(net) else "samples"
 
 
 def device_named(name: str) -> str:

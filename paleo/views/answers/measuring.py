@@ -14,6 +14,8 @@ from paleo.views.answers.base import device_named, duration, spread
 if TYPE_CHECKING:  # what commands print without measuring is here, too
     from paleo.measure.calibrate import Calibration
 
+#: A bias below this is none.
+_EVEN = 0.005
 #: The digits of a measured time.
 _DIGITS = 3
 
@@ -35,7 +37,8 @@ def _of_profile(profile: Profile) -> list[str]:
         sums = profile.sums(name)
         if sums.ratio:
             took = duration(sums.measured, _DIGITS)
-            measured.append(f"{name} measured {took}, {_times(sums.ratio)} as long")
+            which = "" if sums.rows == len(profile.rows) else f" for {sums.rows} of the rows"
+            measured.append(f"{name} measured {took}{which}, {_times(sums.ratio)} as long")
     sentences = [f"{'; '.join([said, *measured])}."]
     if profile.rows:
         longest = max(profile.by_layer, key=lambda layer: layer.predicted)
@@ -87,7 +90,8 @@ def validation_answer(report: Report) -> list[str]:
         if errors.median is None or errors.bias is None or errors.p90 is None:
             continue
         side = "too long" if errors.bias > 0 else "too short"
-        bias = f"{100 * abs(errors.bias):.0f} % {side}"
+        is_even = abs(errors.bias) < _EVEN
+        bias = "on neither side" if is_even else f"{100 * abs(errors.bias):.0f} % {side}"
         most = f"by at most {100 * errors.p90:.0f} % in nine of ten"
         sentences.append(
             f"{group.cost_model} is off by {100 * errors.median:.0f} % in the median of "
