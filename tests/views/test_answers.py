@@ -356,7 +356,7 @@ def test_a_rounded_number_is_near(value: float, digits: int) -> None:
         (80, "80 s"),
         (150, "2.5 min"),
         (3 * 3600, "3.0 h"),
-        (100 * 3600, "100 h"),
+        (70 * 3600, "70 h"),
         (1008 * 3600, "42 days"),
         (3.2e-6, "3.2 us"),
     ],

@@ -24,13 +24,14 @@ def rounded(value: float, digits: int) -> str:
     return significant(value, digits)
 
 
-def duration(seconds: float, digits: int = MOST_DIGITS) -> str:
-    """Return a time in the unit that suits it, up to days."""
+def duration(seconds: float, digits: int = MOST_DIGITS, like: float | None = None) -> str:
+    """Return a time in the unit that suits it, up to days; or that suits a time `like` this."""
+    whole = seconds if like is None else like
     for least, length, unit in _LONG:
-        if seconds >= least:
+        if whole >= least:
             return f"{rounded(seconds / length, digits)} {unit}"
     # A time that stands alone is well said in the largest unit of which it is one or more.
-    scale = scale_for([[seconds / 10]], "s")
+    scale = scale_for([[whole / 10]], "s")
     return f"{rounded(seconds / scale.factor, digits)} {scale.unit}"
 
 

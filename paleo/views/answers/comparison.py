@@ -32,7 +32,7 @@ def _time_said(difference: Difference, here: str, there: str) -> str:
     times = []
     for variant in (difference.other, difference.reference):
         plan = variant.settings.plan
-        show = functools.partial(duration, digits=plan.digits)
+        show = functools.partial(duration, digits=plan.digits, like=variant.total.time)
         ends = at_ends(variant.time_ends, show)
         is_first = variant is difference.other
         times.append(

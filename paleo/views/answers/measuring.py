@@ -56,7 +56,7 @@ def _of_pass(run: FullPass) -> str:
     said = f"{run.case.spec.name}: a {whole.name}"
     if whole.predicted is not None:
         around: Ends[Any] = run.band.around(whole.predicted) if run.band else (None, None)
-        ends = at_ends(around, lambda end: duration(end, plan.digits))
+        ends = at_ends(around, lambda end: duration(end, plan.digits, whole.predicted))
         said += (
             f" is predicted to take {duration(whole.predicted, plan.digits)}"
             f"{spread(ends, run.band)} on one {device_named(plan.device.name)}"

@@ -96,7 +96,8 @@ def _inference_said(metrics: Metrics) -> str:
 
 
 def _times(metrics: Metrics, seconds: Callable[[Metrics], float | None]) -> Ends[str]:
-    return at_ends(metrics.ends, lambda end: duration(seconds(end) or 0.0, metrics.plan.digits))
+    digits, like = metrics.plan.digits, seconds(metrics)
+    return at_ends(metrics.ends, lambda end: duration(seconds(end) or 0.0, digits, like))
 
 
 def _about(metrics: Metrics) -> str:

@@ -40,7 +40,7 @@ def _of_one(summary: NetSummary) -> list[str]:
     if not seconds:
         return sentences
     ends: Ends[Any] = plan.band.around(seconds) if plan.band else (None, None)
-    texts = at_ends(ends, lambda end: duration(end, plan.digits))
+    texts = at_ends(ends, lambda end: duration(end, plan.digits, seconds))
     about = "about " if plan.band else ""
     sentences.append(
         f"On one {device_named(plan.device.name)} a batch of {summary.batch_size:,} takes {about}"

@@ -51,7 +51,7 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
     def ends(values: Ends[str]) -> str:
         return spread(values).strip(" ()")
 
-    times = at_ends(step.ends, lambda end: duration(end.seconds, digits))
+    times = at_ends(step.ends, lambda end: duration(end.seconds, digits, step.seconds))
     texts = {"step": ("training step", duration(step.seconds, digits), ends(times))}
     if step.seconds:
         slow, quick = at_ends(step.ends, lambda end: rounded(end.throughput, digits))[::-1]
@@ -66,7 +66,8 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
         label = "scheme" if found.scheme else f"{best_said(row)} scheme"
         texts["scheme"] = (label, scheme, "")
     if training.seconds is not None:
-        whole = at_ends(trainings, lambda end: duration(end.seconds or 0.0, digits))
+        like = training.seconds
+        whole = at_ends(trainings, lambda end: duration(end.seconds or 0.0, digits, like))
         texts["time"] = ("training time", duration(training.seconds, digits), ends(whole))
     if training.cost is not None and training.price:
         currency = training.price.currency
@@ -139,7 +140,8 @@ def _training_said(found: Overview, training: Training) -> list[str]:
         return []
     ends = at_ends(training.step.ends, found.trained)
     what = schedule.dataset or f"{schedule.size:,} {samples_of(found.study.net)}"
-    times = spread(at_ends(ends, lambda end: duration(end.seconds or 0.0, digits)))
+    like = training.seconds
+    times = spread(at_ends(ends, lambda end: duration(end.seconds or 0.0, digits, like)))
     epochs = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
     said = f"Training for {epochs} takes {duration(training.seconds, digits)}{times}"
     if training.cost is None or not training.price:

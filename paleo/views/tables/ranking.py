@@ -129,7 +129,8 @@ def _columns(found: Sequence[Metrics], purpose: Purpose) -> list[Column]:
 def _row(each: Metrics, purpose: Purpose) -> dict[str, Any]:
     """Return what a ranking says of one."""
     memory = purpose.memory(each)
-    ends = at_ends(each.ends, lambda end: duration(purpose.seconds(end), each.plan.digits))
+    digits, like = each.plan.digits, purpose.seconds(each)
+    ends = at_ends(each.ends, lambda end: duration(purpose.seconds(end), digits, like))
     whole = purpose is not INFERENCE and each.training_cost is not None
     return {
         "latency": purpose.seconds(each),
