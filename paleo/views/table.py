@@ -452,7 +452,9 @@ def _column_texts(values: Iterable[Any], factor: float, decimals: int, digits: i
         if digits:
             return significant(number, digits)
         text = format(number, form)
-        return text if text.strip("-0.,") else f"<{10.0**-decimals:g}"
+        if text.strip("-0.,"):
+            return text
+        return f"{number:.1g}" if number < 0 else f"<{10.0**-decimals:g}"
 
     def show(value: Any) -> str:
         if isinstance(value, str):

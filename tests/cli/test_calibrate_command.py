@@ -69,7 +69,11 @@ def test_the_device_file_works_wherever_a_device_does(
     machine(monkeypatch, folder)
     result = call("-o", "mine.toml", "--device", "round.toml")
     assert result.stderr == ""
-    lines = result.stdout.splitlines()
+    said, _, rest = result.stdout.partition("\n\n")
+    assert said.startswith(
+        "mine is calibrated: mine.toml is its device file. On shapes that nothing"
+    )
+    lines = rest.splitlines()
     assert lines[0].startswith("mine: Round, modelled on cuda, ")
     assert [line.split()[0] for line in lines[5:11] if line] == [
         "-----------", "product", "convolution", "copy", "pointwise", "launch",

@@ -454,7 +454,8 @@ def test_calibrate_draws_its_points(machine: Modelled) -> None:
     pytest.importorskip("matplotlib", reason="needs Matplotlib")
     arguments = ("calibrate", "-o", "mine.toml", "--device", "../round.toml")
     result = call(*arguments, "--plot=points.png")
-    assert result.stdout.splitlines()[0].startswith("mine: Round, modelled on cuda, ")
+    assert result.stdout.startswith("mine is calibrated: ")
+    assert "\n\nmine: Round, modelled on cuda, " in result.stdout
     assert Path("points.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(each.name for each in Path.cwd().iterdir()) == ["mine.toml", "points.png"]
     drawn = call(*arguments, "--plot=-").stdout

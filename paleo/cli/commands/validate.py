@@ -83,7 +83,7 @@ def command(
     \b
     Examples:
       paleo validate docs/example_measurements.csv
-      paleo validate mine.csv --cost_model=tiled,roofline --by=device --fail_above=20
+      paleo validate mine.csv --cost_model=tiled,roofline --fail_above=20
       paleo validate --operators=aiconfigurator_core --system=h100_sxm
       paleo validate mine.csv --fit=launch,memory_share --split=shape
     """  # noqa: D301 (click takes the control character, not the escape)
