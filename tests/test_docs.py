@@ -153,9 +153,11 @@ def test_the_main_functions_have_examples() -> None:
     assert main <= {example.name for example in EXAMPLES}
 
 
-def test_the_readme_counts_the_nets() -> None:
+def test_the_readme_counts_nets_and_hardware() -> None:
     text = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert f"one of {len(paleo.net_names())} predefined ones" in text
+    devices, networks = len(paleo.device_names()), len(paleo.network_names())
+    assert f"{devices} GPUs, TPUs and CPUs, {networks} networks" in text
 
 
 def test_the_readme_is_short() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from paleo.step.plan import HOW
 from paleo.studies.knee import LIMIT
 from paleo.studies.metrics import Metrics
 from paleo.studies.metrics.values import RATES, TIMES
+from paleo.views.answers.base import rounded
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import plan_setting
 from paleo.views.table import Column, Table, plain
@@ -83,9 +85,13 @@ def metrics_table(found: Sequence[Metrics]) -> Table:
     """Return the table of several metrics beside each other."""
     first = found[0]
     several = len({each.workers for each in found}) > 1
+    digits = max(each.plan.digits for each in found) if all(each.plan.band for each in found) else 0
     return Table(
         plan_setting(first),
-        columns_of_metrics(first.optimizer),
+        [
+            replace(column, digits=digits) if column.key in (*TIMES, *RATES) else column
+            for column in columns_of_metrics(first.optimizer)
+        ],
         [row_of_metrics(each, several) for each in found],
         footnotes=_footnotes(first),
         notes=common_notes([(each.net, each.notes) for each in found]),
@@ -97,6 +103,7 @@ def row_of_metrics(each: Metrics, several: bool = False) -> dict[str, Any]:
     """Return all figures, headed by the net and, where they are `several`, the workers."""
     values = each.to_dict()
     price, cost = each.price, each.training_cost
+    shown = rounded(cost, each.plan.digits) if cost and each.plan.band else money(cost or 0.0)
     return {
         **values,
         "plan": [each.net, counted(each.workers, "worker")] if several else each.net,
@@ -106,7 +113,7 @@ def row_of_metrics(each: Metrics, several: bool = False) -> dict[str, Any]:
         if each.balance_workers or not each.scheme
         else f"none up to {LIMIT:,}",
         "price": price and f"{price.amount:g} {price.currency}",
-        "cost": None if cost is None or not price else f"{money(cost)} {price.currency}",
+        "cost": None if cost is None or not price else f"{shown} {price.currency}",
     }
 
 
