@@ -138,8 +138,7 @@ def _scaling(run: Run, row: Step) -> list[str]:
         return []
     balance = run.worth.balance.get(row.best_scheme)
     if balance and balance <= row.workers:
-        many = "" if balance == 1 else f"From {balance:,} workers on "
-        return [f"{many}communication takes at least as long as computation."] if many else []
+        return [f"From {balance:,} workers on communication takes at least as long as computation."]
     knee = run.worth.knee.get(row.best_scheme)
     if knee and knee < row.workers:
         return [f"More than {knee:,} worker{'s' * (knee != 1)} waste more than they gain."]

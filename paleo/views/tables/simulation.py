@@ -41,26 +41,18 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
         return [simulation_table(run, all_schemes=all_schemes) for run in runs]
     tables = [simulation_table(run, all_schemes=all_schemes) for run in runs]
     varied = [key for key in _VARIED if len({run.settings()[key] for run in runs}) > 1]
-    first = dict(
-        zip(
-            [column.key for column in tables[0].columns],
-            tables[0].columns,
-            strict=True,
-        )
-    )
-    for key in varied:
-        first[key] = Column(key, key.replace("_", " "))
-    for key in ("speedup", "compute_s"):
-        first[key] = replace(first[key], wide=True)
+    columns = {column.key: column for column in tables[0].columns}
+    columns |= {key: Column(key, key.replace("_", " ")) for key in varied}
+    columns |= {key: replace(columns[key], wide=True) for key in ("speedup", "compute_s")}
     if any(run.band for run in runs):
-        first[_BAND.key] = _BAND
+        columns[_BAND.key] = _BAND
     counts = [0]
     for table in tables:
         counts.append(counts[-1] + len(table.rows))
     return [
         Table(
             joined([f"{len(runs)} runs", *_in_common(runs, varied)]),
-            tuple(first.values()),
+            tuple(columns.values()),
             [row for table in tables for row in table.rows],
             footnotes=_by_scheme(runs, all_schemes=all_schemes),
             notes=common_notes([(_named(run, varied), run.notes) for run in runs]),
