@@ -119,17 +119,16 @@ def _misfit(run: Run, row: Step, fit: Fit | None) -> list[str]:
 def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
     """Return what most of a step is."""
     share = row.compute / whole.seconds
-    spent = run.time_by_type(row)
-    kind, most = next(iter(spent.items()), ("", 0.0))
+    if row.workers > 1 and share < 0.5:
+        said = f"{percent(1 - share)} of the step is communication by {run.network}"
+        return [f"{said}: a quicker network or a larger batch would help."]
+    kind, most = next(iter(run.time_by_type(row).items()), ("", 0.0))
     if not most:
         return []
     of_passes = f"{kind} layers are {percent(most / row.compute)} of"
     if row.workers == 1:
         return [f"{of_passes} the step."]
-    if share >= 0.5:
-        return [f"{percent(share)} of the step is computation; {of_passes} that."]
-    said = f"{percent(1 - share)} of the step is communication by {run.network}"
-    return [f"{said}: a quicker network or a larger batch would help."]
+    return [f"{percent(share)} of the step is computation; {of_passes} that."]
 
 
 def _scaling(run: Run, row: Step) -> list[str]:

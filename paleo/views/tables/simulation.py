@@ -158,18 +158,13 @@ def _by_scheme(runs: Sequence[Run], *, all_schemes: bool) -> list[str]:
 def _values(run: Run, row: Step) -> dict[str, Any]:
     """Return the values of a row, of those by scheme the best scheme's but for times."""
     values: dict[str, Any] = {}
-    of_all = row.to_dict()
-    for entry in row.fields:
-        value = entry.value(row)
-        if entry.is_wide:
+    wide = [entry.key for entry in row.fields if entry.is_wide]
+    for key, value in row.to_dict().items():
+        if key in wide:
             values |= {f"{name}_s": seconds for name, seconds in value.items()}
             values["exposed_s"] = row.exposed_communication(row.best_scheme)
         else:
-            keys = [entry.key, *(f"{entry.key}_{end}" for end in ("low", "high"))]
-            for key in keys:
-                if key in of_all:
-                    found = of_all[key]
-                    values[key] = found[row.best_scheme] if isinstance(found, Mapping) else found
+            values[key] = value[row.best_scheme] if isinstance(value, Mapping) else value
     if run.band and row.exchanges:
         digits = run.plan.digits
         ends = row.whole_step(row.best_scheme).ends
