@@ -160,6 +160,24 @@ def test_the_readme_counts_nets_and_hardware() -> None:
     assert f"{devices} GPUs, TPUs and CPUs, {networks} networks" in text
 
 
+def test_the_readme_says_the_errors_that_the_page_on_accuracy_has() -> None:
+    text = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    page = (ROOT / "docs" / "accuracy.md").read_text("utf-8")
+    _, _, rows = page.partition("### The cost models side by side")
+    found = re.findall(
+        r"^\| ([a-z+ ]+) \| [\d,]+ \| ([\d.]+) % \| [\d.]+ % \| ([\d.]+) % ", rows, re.MULTILINE
+    )
+    median = {kind: (round(float(tiled)), round(float(old))) for kind, tiled, old in found}
+    nets = [median[kind] for kind in median if kind.startswith("net ")]
+    gemm, convolution = median["gemm"], median["convolution"]
+    ends = [f"{min(each)} to {max(each)}" for each in zip(*nets, strict=True)]
+    assert (
+        f"off by {gemm[0]} % in the median for matrix products, {convolution[0]} % for "
+        f"convolutions and {ends[0]} % for passes and steps of whole nets (against {gemm[1]}, "
+        f"{convolution[1]} and {ends[1]} % by `paleo2017`)"
+    ) in text
+
+
 def test_the_readme_is_short() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) <= 250

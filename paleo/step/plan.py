@@ -117,6 +117,11 @@ class Plan:
         return self.band.digits if self.band else MOST_DIGITS
 
     @property
+    def ratio_digits(self) -> int:
+        """How many digits a ratio of two times has, such as a speedup: their errors go together."""
+        return min(MOST_DIGITS, self.digits + 1)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What of the settings has no effect."""
         if self.use_pipeline and not self.cost_model.pipelines:

@@ -16,7 +16,7 @@ from paleo.core.errors import PaleoError
 from paleo.core.frozen import dataclass
 from paleo.core.results import Result
 from paleo.costs.error_bands import Band
-from paleo.step.memory import Fit, fit
+from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.plan import HOW, SHARES, Plan
@@ -121,7 +121,7 @@ class Run(Predicted, Result):
         """How many workers, and which batch, are worth it."""
         return self.find_worth()
 
-    def fit(self, row: Step) -> Fit | None:
+    def footprint(self, row: Step) -> Footprint | None:
         """Return the memory of one worker in training, None where it is not known.
 
         It is not where layers are split, nor of nets that only the conventions of a cost model can
@@ -131,7 +131,7 @@ class Run(Predicted, Result):
         if PARALLELISMS[self.parallel].splits and net.splits:
             return None
         with contextlib.suppress(PaleoError):
-            return fit(net, row.worker_batch_size, device=self.plan.device, dtype=self.dtype)
+            return footprint(net, row.worker_batch_size, dtype=self.dtype)
         return None
 
     def time_by_type(self, row: Step) -> dict[str, float]:

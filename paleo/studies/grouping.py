@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, total
 from paleo.studies.summary import LayerSummary, NetSummary
@@ -44,20 +43,14 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        sums = {
-            f"{name}_{unit}": self._total(f"{name}{ending}")
-            for name, unit, ending in (
-                ("weights", "bytes", "_bytes"),
-                ("activations", "bytes", "_bytes"),
-            )
-        }
         timed = {} if self.time is None else {"time_s": self.time}
         return {
             "name": self.name,
             "layers": len(self.layers),
             "params": self.num_params,
-            **attributes(self, "forward_flops"),
-            **sums,
+            "forward_flops": self.forward_flops,
+            "weights_bytes": self._total("weights_bytes"),
+            "activations_bytes": self._total("activations_bytes"),
             **timed,
         }
 

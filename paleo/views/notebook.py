@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html as markup
 from collections.abc import Callable, Sequence
-from functools import singledispatch
 from typing import Any
 
 from paleo.core.errors import PaleoError
@@ -48,139 +47,95 @@ _ROWS = 60
 
 
 @dataclass(frozen=True)
-class Shown:
-    """How a result is shown: its sentences, its tables, those for programs, and its charts."""
+class View:
+    """How results of a kind are shown: sentences, tables, charts, and the tables for programs.
 
-    answer: Callable[[], Sequence[str]]
-    tables: Callable[[], Sequence[Table]]
-    charts: Callable[[], Sequence[Chart]]
-    rows: Callable[[], Sequence[Table]] | None = None
+    Each is found of a result; of what is shown together with others of its kind, of all of them.
+    """
 
-
-@singledispatch
-def shown(result: Any) -> Shown:
-    """Return how a result is shown; raises TypeError for what is none."""
-    raise TypeError(f"there is no view of a {type(result).__name__}")
+    answer: Callable[[Any], Sequence[str]]
+    tables: Callable[[Any], Sequence[Table]]
+    charts: Callable[[Any], Sequence[Chart]]
+    rows: Callable[[Any], Sequence[Table]] | None = None
 
 
-@shown.register
-def _(result: Simulation) -> Shown:
-    return Shown(
-        lambda: simulation_answer(result),
-        lambda: simulation_tables(result),
-        lambda: charts_of.of_simulation(result),
-    )
-
-
-@shown.register
-def _(result: Run) -> Shown:
-    return Shown(
-        lambda: run_answer(result),
-        lambda: [simulation_table(result)],
-        lambda: charts_of.of_simulation(Simulation((result,))),
-    )
-
-
-@shown.register
-def _(result: Metrics) -> Shown:
-    return shown(Results([result]))
-
-
-@shown.register
-def _(result: Fit) -> Shown:
-    return shown(Results([result]))
-
-
-@shown.register
-def _(result: Footprint) -> Shown:
-    return shown(Results([Fit(result, None, None)]))
-
-
-@shown.register
-def _(result: NetSummary) -> Shown:
-    return shown(Results([result]))
-
-
-@shown.register
-def _(result: Comparison) -> Shown:
-    return Shown(
-        lambda: comparison_answer(result),
-        lambda: [totals_table(result, with_notes=True)],
-        lambda: charts_of.of_comparison(result),
-        lambda: (
-            comparison_tables(result, only_totals=False, with_totals=False)
-            if any(each.layers for each in result.differences)
-            else [totals_table(result, with_notes=False)]
+#: Kinds of results that stand alone.
+_ALONE: dict[type, View] = {
+    Simulation: View(simulation_answer, simulation_tables, charts_of.of_simulation),
+    Run: View(
+        run_answer,
+        lambda run: [simulation_table(run)],
+        lambda run: charts_of.of_simulation(Simulation((run,))),
+    ),
+    Comparison: View(
+        comparison_answer,
+        lambda found: [totals_table(found, with_notes=True)],
+        charts_of.of_comparison,
+        lambda found: comparison_tables(
+            found,
+            only_totals=not any(each.layers for each in found.differences),
+            with_totals=False,
         ),
-    )
+    ),
+    Profiles: View(
+        lambda found: profile_answer(found.runs),
+        lambda found: list(map(profile_table, found.runs)),
+        lambda found: charts_of.of_profiles(found.runs),
+    ),
+    FullPasses: View(
+        lambda found: fullpass_answer(found.runs),
+        lambda found: list(map(fullpass_table, found.runs)),
+        lambda found: charts_of.of_fullpasses(found.runs),
+    ),
+    Report: View(
+        validation_answer, lambda report: [validation_table(report)], charts_of.of_validation
+    ),
+    Calibration: View(
+        lambda found: calibration_answer(found, f"{found.device.name}.toml"),
+        lambda found: calibration_tables(found, f"{found.device.name}.toml"),
+        charts_of.of_calibration,
+    ),
+}
+#: Kinds of which several are shown together.
+_TOGETHER: dict[type, View] = {
+    Metrics: View(
+        metrics_answer,
+        lambda found: [ranking_table(found, TRAINING) if len(found) > 1 else metrics_table(found)],
+        charts_of.of_metrics,
+    ),
+    Fit: View(
+        memory_answer,
+        memory_tables,
+        charts_of.of_fits,
+        lambda fits: list(map(memory_table, fits)),
+    ),
+    NetSummary: View(
+        summary_answer,
+        lambda found: list(map(summary_table, found)),
+        charts_of.of_summaries,
+    ),
+}
 
 
-@shown.register
-def _(result: Results) -> Shown:  # type: ignore[type-arg]
-    if not result:
-        raise TypeError("there is no view of no results")
-    first = result[0]
-    if isinstance(first, Metrics):
-        return Shown(
-            lambda: metrics_answer(result),
-            lambda: [ranking_table(result, TRAINING) if len(result) > 1 else metrics_table(result)],
-            lambda: charts_of.of_metrics(result),
-        )
-    if isinstance(first, Fit):
-        return Shown(
-            lambda: memory_answer(result),
-            lambda: memory_tables(result),
-            lambda: charts_of.of_fits(result),
-            lambda: list(map(memory_table, result)),
-        )
-    return Shown(
-        lambda: summary_answer(result),
-        lambda: list(map(summary_table, result)),
-        lambda: charts_of.of_summaries(result),
-    )
-
-
-@shown.register
-def _(result: Profiles) -> Shown:
-    return Shown(
-        lambda: profile_answer(result.runs),
-        lambda: list(map(profile_table, result.runs)),
-        lambda: charts_of.of_profiles(result.runs),
-    )
-
-
-@shown.register
-def _(result: FullPasses) -> Shown:
-    return Shown(
-        lambda: fullpass_answer(result.runs),
-        lambda: list(map(fullpass_table, result.runs)),
-        lambda: charts_of.of_fullpasses(result.runs),
-    )
-
-
-@shown.register
-def _(result: Report) -> Shown:
-    return Shown(
-        lambda: validation_answer(result),
-        lambda: [validation_table(result)],
-        lambda: charts_of.of_validation(result),
-    )
-
-
-@shown.register
-def _(result: Calibration) -> Shown:
-    return Shown(
-        lambda: calibration_answer(result, f"{result.device.name}.toml"),
-        lambda: calibration_tables(result, f"{result.device.name}.toml"),
-        lambda: charts_of.of_calibration(result),
-    )
+def _viewed(result: Result) -> tuple[View, Any]:
+    """Return the view of a result, and what it is of; raises TypeError for what has none."""
+    if isinstance(result, Footprint):
+        result = Fit(result, None, None)
+    if type(result) in _ALONE:
+        return _ALONE[type(result)], result
+    several = result if isinstance(result, Results) else Results([result])
+    kind = type(several[0]) if several else type(several)
+    if kind not in _TOGETHER:
+        raise TypeError(f"there is no view of {kind.__name__}")
+    return _TOGETHER[kind], several
 
 
 def line(result: Result) -> str:
     """Return a result in one line: what it is, and the first sentence of its answer."""
     kind = type(result).__name__
     try:
-        answer = next(iter(shown(result).answer()), "")
+        view, found = _viewed(result)
+        answer = next(iter(view.answer(found)), "")
     except (PaleoError, ArithmeticError, LookupError, TypeError, ValueError):
         # Whoever looks at a value in a debugger is to see something.
         answer = ""
@@ -189,9 +144,9 @@ def line(result: Result) -> str:
 
 def html(result: Result) -> str:
     """Return the sentences of a result and its tables, as HTML of which nothing is a file's."""
-    view = shown(result)
-    parts = [f"<p>{markup.escape(' '.join(view.answer()))}</p>"]
-    parts += map(_html_table, view.tables())
+    view, found = _viewed(result)
+    parts = [f"<p>{markup.escape(' '.join(view.answer(found)))}</p>"]
+    parts += map(_html_table, view.tables(found))
     return "\n".join(parts)
 
 
@@ -236,8 +191,8 @@ def frame(result: Result) -> Any:
     Raises PaleoError if pandas is missing.
     """
     pandas = extra("pandas", "a table of pandas", "pandas", "notebook")
-    view = shown(result)
-    tables = (view.rows or view.tables)()
+    view, found = _viewed(result)
+    tables = (view.rows or view.tables)(found)
     columns = dict.fromkeys(
         column.key for table in tables for column in table.columns if not column.for_people
     )
@@ -261,4 +216,5 @@ def figure(result: Result) -> Any:
     extra("matplotlib", "a plot", "Matplotlib", "plot")
     from paleo.views.plots import draw
 
-    return draw(shown(result).charts())
+    view, found = _viewed(result)
+    return draw(view.charts(found))

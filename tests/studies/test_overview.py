@@ -310,7 +310,7 @@ def test_a_head_is_in_words() -> None:
     assert [each["workers"] for each in heads] == [row.workers for row in found.rows]
     items = {each["key"]: each["value"] for each in heads[1]["items"]}
     assert items["scheme"] == found.row.best_scheme
-    assert items["speedup"] == f"{found.row.whole_step(found.row.best_scheme).speedup:.3f}"
+    assert items["speedup"] == f"{found.row.whole_step(found.row.best_scheme).speedup:.2f}"
     assert items["cost"].endswith(" USD")
     assert items["price"] == "1.8 USD"
     assert "scheme" not in {each["key"] for each in heads[0]["items"]}  # a worker alone

@@ -542,7 +542,7 @@ def test_commands_and_the_link_are_copied(view: View) -> None:
     rows = json.loads(command(*shown.split()[1:], "--format=json"))["runs"][0]["rows"]
     figures = dict(view.headlines())
     eight = next(row for row in rows if row["workers"] == 8)
-    assert figures["speedup over one worker"] == (f"{eight['speedup'][eight['best_scheme']]:.3f}")
+    assert figures["speedup over one worker"] == f"{eight['speedup'][eight['best_scheme']]:.2f}"
     view.page.click("#copy-link button")
     view.page.locator("#copy-link button", has_text="Copied").wait_for()
     assert view.page.evaluate("navigator.clipboard.readText()") == view.page.url

@@ -390,8 +390,8 @@ def test_a_report_answers_without_a_server(new_view: Callable[..., View], report
     assert dict(view.headlines())["scheme"] == "OneToAll"
     view.page.focus("#workers-slider")
     view.page.keyboard.press("Home")
-    view.page.locator("#headlines", has_text="1.000").wait_for()
-    assert dict(view.headlines())["speedup over one worker"] == "1.000"
+    view.page.locator("#headlines", has_text="1.00").wait_for()
+    assert dict(view.headlines())["speedup over one worker"] == "1.00"
     assert view.text("#heading").endswith(", 1\u00a0worker")
     view.page.select_option("#workers", "32")
     view.page.locator("#heading", has_text="32\u00a0workers").wait_for()

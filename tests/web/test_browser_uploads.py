@@ -72,7 +72,7 @@ def test_a_net_file_is_uploaded_and_answered(view: View) -> None:
     run = paleo.simulate(net, batch_size=256, workers=[8], **settings).runs[0]
     (row,) = run.rows
     assert dict(view.headlines())["speedup over one worker"] == (
-        f"{row.whole_step(row.best_scheme).speedup:.3f}"
+        f"{row.whole_step(row.best_scheme).speedup:.2f}"
     )
     assert view.page.title() == "mine.json - Paleo"
     view.page.click("#own-remove")

@@ -75,6 +75,12 @@ def which(one: Any, every: Sequence[Any], *names: str) -> str:
     return f" ({', '.join(said)})" if values else ""
 
 
+def misfits(count: int, every: int) -> list[str]:
+    """Return the sentence that so many of several do not fit; none if all do."""
+    verb = "does" if count == 1 else "do"
+    return [f"{count:,} of {every:,} {verb} not fit in memory."] if count else []
+
+
 def used(num_bytes: float, capacity: int | None) -> str:
     """Return memory, and of how much if that is known: "10.7 of 80 GiB"."""
     if capacity is None:

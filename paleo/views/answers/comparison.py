@@ -39,11 +39,9 @@ def _time_said(difference: Difference, here: str, there: str) -> str:
             f"{duration(variant.total.time, plan.digits)}"
             f"{spread(ends, plan.band if is_first else None)}"
         )
-    factor = difference.factors()["time_factor"]
-    much = "as long as" if factor is None else f"{_factor(factor)} as long as"
-    if factor is not None and abs(factor - 1) < _SAME:
-        much = "as long as"
-    return f"A step of {here} takes {much} one of {there}: {times[0]} against {times[1]}."
+    factor = difference.factors()["time_factor"] or 1.0
+    much = f"{_factor(factor)} " if abs(factor - 1) >= _SAME else ""
+    return f"A step of {here} takes {much}as long as one of {there}: {times[0]} against {times[1]}."
 
 
 def _others_said(difference: Difference) -> list[str]:

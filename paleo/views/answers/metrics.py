@@ -11,12 +11,15 @@ from paleo.studies.metrics import Metrics
 from paleo.views.answers.base import (
     device_named,
     duration,
+    misfits,
     rounded,
     samples_of,
     spread,
     used,
     which,
 )
+from paleo.views.answers.simulation import speed_said
+from paleo.views.answers.training import training_said
 
 
 @dataclass(frozen=True)
@@ -53,29 +56,12 @@ def metrics_answer(found: Sequence[Metrics], purpose: Purpose | None = None) -> 
 
 def _training_said(metrics: Metrics) -> str:
     """Return how long a whole training takes and what it costs, or how quick steps are."""
-    band, digits = metrics.plan.band, metrics.plan.digits
-    device, schedule = device_named(metrics.device), metrics.schedule
-    who = f"{metrics.workers:,} x {device}" if metrics.workers > 1 else f"one {device}"
-    what = samples_of(metrics.scenario.net)
     if metrics.training_time is None:
-        who = f"{who.replace('one', 'One', 1)} train{'s' * (metrics.workers == 1)}"
-        slow, quick = at_ends(metrics.ends, lambda end: rounded(end.step.throughput, digits))[::-1]
-        return (
-            f"{who} {metrics.net} at {_about(metrics)}"
-            f"{rounded(metrics.step.throughput, digits)} {what}/s{spread((slow, quick), band)}: "
-            f"{duration(metrics.step.seconds, digits)} a step of {metrics.batch_size:,} {what}."
-        )
-    said = (
-        f"Training {metrics.net} for {schedule.epochs:g} epochs of "
-        f"{schedule.dataset or f'{schedule.size:,} {what}'} on {who} takes {_about(metrics)}"
-        f"{duration(metrics.training_time, digits)}"
-        f"{spread(_times(metrics, lambda end: end.training_time), band)}"
-    )
-    if metrics.training_cost is None or metrics.price is None:
-        return f"{said}."
-    amounts = at_ends(metrics.ends, lambda end: rounded(end.training_cost or 0.0, digits))
-    amount = f"{rounded(metrics.training_cost, digits)} {metrics.price.currency}"
-    return f"{said} and costs {_about(metrics)}{amount}{spread(amounts)}."
+        return speed_said(metrics, metrics.step)
+    device = device_named(metrics.device)
+    who = f"{metrics.workers:,} x {device}" if metrics.workers > 1 else f"one {device}"
+    ends = at_ends(metrics.ends, lambda end: end.training)
+    return training_said(metrics, metrics.training, ends, net=metrics.net, who=who)
 
 
 def _inference_said(metrics: Metrics) -> str:
@@ -118,11 +104,7 @@ def _best(found: Sequence[Metrics], purpose: Purpose) -> list[str]:
     """Return which is the quickest and which the cheapest, of those that fit."""
     fitting = [each for each in found if purpose.fits(each) is not False]
     left = len(found) - len(fitting)
-    sentences = (
-        [f"{left:,} of {len(found):,} {'does' if left == 1 else 'do'} not fit in memory."]
-        if left
-        else []
-    )
+    sentences = misfits(left, len(found))
     if not fitting:
         return sentences
     quickest = max(fitting, key=lambda each: purpose.rate(each) or 0.0)

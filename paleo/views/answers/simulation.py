@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from paleo.core.attributes import at_ends
-from paleo.step.memory import Fit
 from paleo.step.pieces import Step, WholeStep
-from paleo.step.results import Run, Simulation
+from paleo.step.results import Predicted, Run, Simulation
 from paleo.views.answers.base import (
     device_named,
     duration,
+    misfits,
     percent,
     rounded,
     samples_of,
@@ -31,10 +31,7 @@ def simulation_answer(simulation: Simulation) -> list[str]:
     if len(trained) < len(runs):
         return [sentence for run in runs for sentence in run_answer(run)]
     fitting = [run for run in runs if _fits(run) is not False]
-    sentences = []
-    if len(fitting) < len(runs):
-        left = len(runs) - len(fitting)
-        sentences.append(f"{left:,} of {len(runs):,} do{'es' * (left == 1)} not fit in memory.")
+    sentences = misfits(len(runs) - len(fitting), len(runs))
     among = fitting or runs
     best = max(among, key=lambda run: _rate(_whole(run)))
     first, *others = run_answer(best)
@@ -45,8 +42,9 @@ def simulation_answer(simulation: Simulation) -> list[str]:
 
 
 def _fits(run: Run) -> bool | None:
-    fit = run.fit(run.largest) if run.largest else None
-    return fit.fits if fit else None
+    """Return whether the batch of a worker fits on most workers, None where it is not known."""
+    most = run.worth.largest_batch
+    return None if most is None or not run.largest else bool(run.largest.worker_batch_size <= most)
 
 
 def _rate(whole: WholeStep | None) -> float:
@@ -64,27 +62,26 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     if row is None or not row.exchanges:
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
-    fit = run.fit(row)
     said = [
-        speed_said(run, whole, _memory(fit, row)),
+        speed_said(run, whole, _memory(run, row)),
         *_limits(run, row, whole),
         *_scaling(run, row),
     ]
-    return [*_misfit(run, row, fit), *said]
+    return [*_misfit(run, row), *said]
 
 
-def speed_said(run: Run, whole: WholeStep, *more: str) -> str:
+def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     """Return how quick training is, with the error band."""
-    digits = run.plan.digits
+    band, digits = run.plan.band, run.plan.digits
     what = samples_of(run.scenario.net)
     devices = f"{whole.workers:,} x {device_named(run.device)} train"
     if whole.workers == 1:
         devices = f"One {device_named(run.device)} trains"
-    about = "about " if run.band else ""
+    about = "about " if band else ""
     slow, quick = at_ends(whole.ends, lambda end: rounded(end.throughput, digits))[::-1]
     sentence = (
         f"{devices} {run.net} at {about}{rounded(whole.throughput, digits)} {what}/s"
-        f"{spread((slow, quick), run.band)}: "
+        f"{spread((slow, quick), band)}: "
         f"{duration(whole.seconds, digits)} a step of {whole.batch_size:,} {what}"
     )
     if whole.workers > 1:
@@ -92,25 +89,25 @@ def speed_said(run: Run, whole: WholeStep, *more: str) -> str:
     return ", ".join([sentence, *filter(None, more)]) + "."
 
 
-def _memory(fit: Fit | None, row: Step) -> str:
+def _memory(run: Run, row: Step) -> str:
     """Return the memory of a worker, if there is room for it."""
-    if fit is None or fit.fits is False:
+    found = run.footprint(row)
+    if found is None or (run.memory_capacity or found.peak) < found.peak:
         return ""
-    capacity = fit.device.memory_capacity if fit.device else None
     each = "" if row.workers == 1 else " each"
-    return f"{used(float(fit.footprint.peak), capacity)} used{each}"
+    return f"{used(float(found.peak), run.memory_capacity)} used{each}"
 
 
-def _misfit(run: Run, row: Step, fit: Fit | None) -> list[str]:
+def _misfit(run: Run, row: Step) -> list[str]:
     """Return what is said first of a step for which there is not the memory."""
-    if fit is None or fit.fits is not False or not fit.device:
+    largest, found = run.worth.largest_batch, run.footprint(row)
+    if largest is None or found is None or row.worker_batch_size <= largest:
         return []
-    peak = in_unit(float(fit.footprint.peak), "bytes", 3)
-    there = in_unit(fit.device.memory_capacity, "bytes")
+    peak, there = in_unit(float(found.peak), "bytes", 3), in_unit(run.memory_capacity, "bytes")
     needed = f"training needs {peak}, one {device_named(run.device)} has {there}"
-    if not fit.largest_batch:
+    if not largest:
         return [f"It does not fit, not even one sample does: {needed}."]
-    most = fit.largest_batch * (row.workers if run.scaling == "strong" else 1)
+    most = largest * (row.workers if run.scaling == "strong" else 1)
     batch = f"--batch_size={most} is the largest that does"
     smaller = "a smaller type, such as --dtype=mixed_fp16, may help"
     return [f"It does not fit: {needed}; {batch}; {smaller}. If it did fit:"]

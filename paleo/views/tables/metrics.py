@@ -86,10 +86,12 @@ def metrics_table(found: Sequence[Metrics]) -> Table:
     first = found[0]
     several = len({each.workers for each in found}) > 1
     digits = max(each.plan.digits for each in found) if all(each.plan.band for each in found) else 0
+    shown = dict.fromkeys((*TIMES, *RATES, "computation_communication_ratio"), digits)
+    shown |= {"speedup": max(each.plan.ratio_digits for each in found)} if digits else {}
     return Table(
         plan_setting(first),
         [
-            replace(column, digits=digits) if column.key in (*TIMES, *RATES) else column
+            replace(column, digits=shown.get(column.key, column.digits))
             for column in columns_of_metrics(first.optimizer)
         ],
         [row_of_metrics(each, several) for each in found],

@@ -10,9 +10,9 @@ from paleo.core.units import scale_for
 from paleo.step.pieces import Step
 from paleo.studies.datasets import takes_images
 from paleo.studies.overview import Overview
-from paleo.studies.training import Training
-from paleo.views.answers.base import duration, percent, rounded, samples_of, spread
+from paleo.views.answers.base import duration, percent, rounded, spread
 from paleo.views.answers.simulation import speed_said
+from paleo.views.answers.training import training_said
 from paleo.views.charts.base import unit_shown
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said
@@ -54,12 +54,13 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
     times = at_ends(step.ends, lambda end: duration(end.seconds, digits, step.seconds))
     texts = {"step": ("training step", duration(step.seconds, digits), ends(times))}
     if step.seconds:
+        speedup = rounded(step.speedup, found.run.plan.ratio_digits)
         slow, quick = at_ends(step.ends, lambda end: rounded(end.throughput, digits))[::-1]
         texts |= {
             "throughput": (
                 "samples a second", rounded(step.throughput, digits), ends((slow, quick)),
             ),
-            "speedup": ("speedup over one worker", f"{step.speedup:,.3f}", ""),
+            "speedup": ("speedup over one worker", speedup, ""),
             "efficiency": ("efficiency", f"{100 * step.efficiency:.1f} %", ""),
         }  # fmt: skip
     if row.workers > 1:
@@ -129,27 +130,10 @@ def answered(found: Overview) -> list[str]:
         share = float(row.compute) / step.seconds
         if row.workers > 1:
             said.append(f"{percent(share)} of the step is computation.")
-        said += _training_said(found, found.training(row, scheme))
+        training = found.training(row, scheme)
+        if training.seconds is not None:
+            said.append(training_said(found.run, training, at_ends(step.ends, found.trained)))
     return said
-
-
-def _training_said(found: Overview, training: Training) -> list[str]:
-    """Return how long the whole training takes and what it costs, with their error bands."""
-    schedule, digits = training.schedule, found.run.plan.digits
-    if training.seconds is None:
-        return []
-    ends = at_ends(training.step.ends, found.trained)
-    what = schedule.dataset or f"{schedule.size:,} {samples_of(found.study.net)}"
-    like = training.seconds
-    times = spread(at_ends(ends, lambda end: duration(end.seconds or 0.0, digits, like)))
-    epochs = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
-    said = f"Training for {epochs} takes {duration(training.seconds, digits)}{times}"
-    if training.cost is None or not training.price:
-        return [f"{said}."]
-    amounts = spread(at_ends(ends, lambda end: rounded(end.cost or 0.0, digits)))
-    return [
-        f"{said} and costs {rounded(training.cost, digits)} {training.price.currency}{amounts}."
-    ]
 
 
 def _unfit(found: Overview) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.core.attributes import at_ends
+from paleo.core.attributes import at_ends, attributes
 from paleo.studies.metrics import Metrics
 from paleo.studies.metrics.cases import ENERGY_BOUND
 from paleo.views.answers.base import duration, spread
@@ -99,10 +99,10 @@ def _said(key: str, value: Any) -> str:
 
 
 def _settings(each: Metrics, purpose: Purpose) -> dict[str, Any]:
-    values = each.to_dict()
+    values = attributes(each, *_VARIED)
     if purpose is INFERENCE:
         values |= {"batch_size": each.worker_batch_size, **dict.fromkeys(_OF_CLUSTER)}
-    return {key: values[key] for key in _VARIED}
+    return values
 
 
 def _columns(found: Sequence[Metrics], purpose: Purpose) -> list[Column]:

@@ -40,7 +40,8 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
     if len(runs) == 1 or not all(run.largest for run in runs):
         return [simulation_table(run, all_schemes=all_schemes) for run in runs]
     tables = [simulation_table(run, all_schemes=all_schemes) for run in runs]
-    varied = [key for key in _VARIED if len({run.settings()[key] for run in runs}) > 1]
+    settings = [run.settings() for run in runs]
+    varied = [key for key in _VARIED if len({each[key] for each in settings}) > 1]
     columns = {column.key: column for column in tables[0].columns}
     columns |= {key: Column(key, key.replace("_", " ")) for key in varied}
     columns |= {key: replace(columns[key], wide=True) for key in ("speedup", "compute_s")}
@@ -93,7 +94,7 @@ def _columns(run: Run, row: Step, *, all_schemes: bool) -> tuple[Column, ...]:
         if run.band and column.dimension == "percent":
             column = replace(column, dimension="share")
         if run.band and column.key == "speedup":
-            column = replace(column, digits=3)
+            column = replace(column, digits=run.plan.ratio_digits)
         if row.exchanges and entry.key in _PARTS:
             column = replace(column, wide=True)
         columns.append(column)
@@ -119,8 +120,9 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
         total = dict([label, *((key, sum(row[key] for row in rows)) for key in sums)])
     if run.step:
         footnotes.append(
-            f"{run.step.throughput:,.0f} samples/s, speedup {run.step.speedup:.3f} over one "
-            f"worker, efficiency {100 * run.step.efficiency:.1f} %"
+            f"{rounded(run.step.throughput, run.plan.digits)} samples/s, speedup "
+            f"{rounded(run.step.speedup, run.plan.ratio_digits)} over one worker, efficiency "
+            f"{100 * run.step.efficiency:.1f} %"
         )
     if run.band:
         footnotes.append(f"error band of computation: {run.band.said}")

@@ -1,0 +1,32 @@
+"""What a whole training says: how long it takes, and what it costs."""
+
+from __future__ import annotations
+
+from paleo.core.attributes import Ends, at_ends
+from paleo.step.results import Predicted
+from paleo.studies.training import Training
+from paleo.views.answers.base import duration, rounded, samples_of, spread
+
+
+def training_said(
+    on: Predicted, training: Training, ends: Ends[Training], *, net: str = "", who: str = ""
+) -> str:
+    """Return how long a training whose length is known takes and what it costs.
+
+    `ends` are the training at both ends of its error band. The `net` and `who` trains it are said
+    where they were not said before; so is what the band means.
+    """
+    schedule, plan = training.schedule, on.plan
+    digits, like = plan.digits, training.seconds or 0.0
+    times = at_ends(ends, lambda end: duration(end.seconds or 0.0, digits, like))
+    what = schedule.dataset or f"{schedule.size:,} {samples_of(on.scenario.net)}"
+    epochs = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
+    named, where = f" {net}" if net else "", f" on {who}" if who else ""
+    subject = f"Training{named} for {epochs}{where}"
+    about = "about " if plan.band else ""
+    taken = f"{about}{duration(like, digits)}{spread(times, plan.band if net else None)}"
+    if training.cost is None or training.price is None:
+        return f"{subject} takes {taken}."
+    amounts = spread(at_ends(ends, lambda end: rounded(end.cost or 0.0, digits)))
+    cost = f"{about}{rounded(training.cost, digits)} {training.price.currency}{amounts}"
+    return f"{subject} takes {taken} and costs {cost}."
