@@ -5,6 +5,14 @@
 
 The file has its weights where its format does: 100 MB in ONNX. What is not installed (protobuf,
 onnx, PyTorch) is left out. A ratio of 1 would be Paleo taking no time of its own.
+
+Whole collections, each of which needs a package (what is missing is said):
+
+    python benchmarks/importing.py --collection timm,torchvision,transformers,onnx_nodes
+    python benchmarks/importing.py --collection caffe --path FOLDER    prototxts, at any depth
+    ... --sample 12      an evenly spread sample of each, the same every time
+    ... --failures       the nets that are not exact, with their messages
+    ... --check          exit with status 1 if one is wrong, or more are refused than should be
 """
 
 from __future__ import annotations
@@ -127,11 +135,35 @@ def onnx_and_pytorch(folder: Path) -> Iterator[Row]:
     yield "ResNet-50, PyTorch module / torch.export on the meta device", ratio, 2.0
 
 
+def collections(chosen: list[str], arguments: argparse.Namespace) -> bool:
+    """Print a row for each collection, with its failures if asked; tell whether all are met."""
+    from collected.table import COLLECTIONS, HEAD, run
+
+    if unknown := [name for name in chosen if name not in COLLECTIONS]:
+        sys.exit(f"unknown collections: {', '.join(unknown)} (there are: {', '.join(COLLECTIONS)})")
+    found = [run(name, arguments.sample, arguments.path) for name in chosen]
+    results = [result for result in found if result is not None]
+    if arguments.failures:
+        print(*(line for result in results for line in result.failures()), sep="\n", end="\n\n")
+    print(HEAD)
+    for result in results:
+        print(result.row() + ("" if result.is_met else "  MISSED"))
+    return len(results) == len(chosen) and all(result.is_met for result in results)
+
+
 def main() -> int:
     """Print a row for each figure; return 1 if one misses its bound and --check is given."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
-    check = parser.parse_args().check
+    parser.add_argument("--collection", help="names of collections, with commas")
+    parser.add_argument("--path", help="folder of prototxts, for the collection caffe")
+    parser.add_argument("--sample", type=int, help="take so many nets of each collection")
+    parser.add_argument("--failures", action="store_true", help="list the nets that are not exact")
+    arguments = parser.parse_args()
+    check = arguments.check
+    if arguments.collection:
+        met = collections(arguments.collection.split(","), arguments)
+        return int(check and not met)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
