@@ -12,8 +12,16 @@ from paleo.cli.options import Parsed, is_given
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.net.edit import Edits, variations
-from paleo.net.importers import PHASES, UNKNOWN, ImportOptions, importer_of
-from paleo.net.importers.options import LOOKED_AT, not_looked_at, parse_dim, parse_input
+from paleo.net.importers import PHASES, PROPOSALS, UNKNOWN, ImportOptions, importer_of
+from paleo.net.importers.options import (
+    LOOKED_AT,
+    import_options,
+    not_looked_at,
+    parse_dim,
+    parse_input,
+    parse_proposals,
+    parse_value,
+)
 from paleo.net.load import load
 from paleo.net.spec import NetSpec
 
@@ -124,6 +132,20 @@ def net_options(function: _F) -> _F:
         help="What to do with operators of an imported net that Paleo does not know: stop, or take "
         "them to cost nothing, with a note.",
     )
+    @click.option(
+        "--proposals",
+        type=Parsed("INTEGER", parse_proposals),
+        default=PROPOSALS,
+        show_default=True,
+        help="The regions of an image that an imported detector keeps, where it does not say it.",
+    )
+    @click.option(
+        "--value",
+        type=Parsed("NAME=NUMBER,...", parse_value),
+        multiple=True,
+        help="The numbers of an ONNX file's input that decides on shapes: "
+        "new_shape=1,3,448,448. May be repeated.",
+    )
     @functools.wraps(function)
     def command(
         settings: tuple[str, ...],
@@ -132,10 +154,9 @@ def net_options(function: _F) -> _F:
         vary: tuple[str, ...],
         **kwargs: Any,
     ) -> Any:
-        shapes, dims, phase, unknown = (kwargs.pop(name) for name in LOOKED_AT)
         nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
         _check_use({importer_of(net) for net in nets})
-        importing = ImportOptions(shapes, dict(dims), phase, unknown)
+        importing = import_options({name: kwargs.pop(name) for name in LOOKED_AT})
         edits = NetEdits(nets, importing, Edits(settings, remove, scale_input), vary)
         return function(edits=edits, importing=importing, **kwargs)
 

@@ -92,6 +92,11 @@ def net_schema() -> dict[str, Any]:
     properties: dict[str, Any] = {
         **{key: {"description": doc, "type": "string"} for key, doc in ROOT_KEYS.items()},
         "name": {"description": ROOT_KEYS["name"], "type": "string", "minLength": 1},
+        "notes": {
+            "description": ROOT_KEYS["notes"],
+            "type": "array",
+            "items": {"type": "string"},
+        },
         "layers": {"description": ROOT_KEYS["layers"], **_LAYERS},
     }
     summary = "A deep neural network as layers and who feeds whom."

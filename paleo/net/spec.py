@@ -27,6 +27,7 @@ ROOT_KEYS = {
     "$schema": "where an editor finds the JSON Schema; Paleo does not look at it",
     "name": "the net's name",
     "source": "where the net is published",
+    "notes": "what a reader of its figures must know, a text each",
     "layers": "layer names to layers",
 }
 #: The keys that layers of all types take, besides those of their own.
@@ -79,6 +80,8 @@ class NetSpec:
     file: str | None = None
     #: Where the net is published.
     source: str = ""
+    #: What a reader of its figures must know, such as what an importer took for granted.
+    notes: tuple[str, ...] = ()
 
     def __hash__(self) -> int:
         return self._hash
@@ -195,11 +198,12 @@ class _Reader:
         if name == "":
             self._expected("the net's name", root, "name")
         source = self._text(root, "source", "a text") if "source" in root else ""
+        notes = self._notes(root)
         self._declare_all(root, _Scope(), None, 0)
         layers = tuple(self._specs())
         if not self.mistakes and not any(spec.layer.is_input for spec in layers):
             self.mistakes.add("there is no Input", key="layers")
-        return NetSpec(name or "", layers, file, source or "")
+        return NetSpec(name or "", layers, file, source or "", notes)
 
     def _expected(self, what: str, body: _Object, key: str, layer: str | None = None) -> None:
         """Note that what a key holds is not what is expected, or that it is missing."""
@@ -212,6 +216,13 @@ class _Reader:
             return text
         self._expected(what, body, key, layer)
         return None
+
+    def _notes(self, root: _Object) -> tuple[str, ...]:
+        notes = root.get("notes", [])
+        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+            self._expected("a list of texts", root, "notes")
+            return ()
+        return tuple(notes)
 
     def _only(self, body: _Object, known: tuple[str, ...], layer: str | None) -> None:
         for name in body.repeated:

@@ -53,6 +53,8 @@ def dumps(net: NetSpec) -> str:
     lines = ["{", f'{_INDENT}"name": {json_text(net.name)},']
     if net.source:
         lines.append(f'{_INDENT}"source": {json_text(net.source)},')
+    if net.notes:
+        lines.append(f'{_INDENT}"notes": {json_text(list(net.notes))},')
     lines.append(f'{_INDENT}"layers": {{')
     lines += _lines(_nested(net), (), 2)
     return "\n".join([*lines, f"{_INDENT}}}", "}", ""])

@@ -122,7 +122,7 @@ class _Case:
         found = kind.predict(
             Asked(scenario.net, plan, self.batch_size, workers, scaling, computations=computations)
         )
-        notes, left_out = list(found.notes), computations.left_out
+        notes, left_out = [*scenario.net.notes, *found.notes], computations.left_out
         if plan.convolution_note and scenario.has_convolutions:
             notes = [plan.convolution_note, *notes]
         notes += plan.notes

@@ -197,6 +197,8 @@ class NetSummary(Result):
     find_work: Callable[[], list[list[Work]]] | None = field(
         default=None, compare=False, repr=False
     )
+    #: What the net itself says of its figures.
+    stated: tuple[str, ...] = ()
 
     @property
     def num_params(self) -> int:
@@ -268,7 +270,7 @@ class NetSummary(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the counts and times."""
-        notes = []
+        notes = [*self.stated]
         if self.unknown:
             counts = ", ".join(f"{name} ({count})" for name, count in sorted(self.unknown.items()))
             notes.append(f"operators that are not known, and not counted: {counts}")
@@ -380,7 +382,13 @@ def _summary(spec: NetSpec, graph: Graph, passes: Sequence[PassTime] = ()) -> Ne
     layers = tuple(_layers(graph, passes))
     unknown = Counter(operation.name for operation in unpriced(graph))
     return NetSummary(
-        graph.name, spec.source, graph.batch_size, layers, dict(unknown), dtype=graph.dtype
+        graph.name,
+        spec.source,
+        graph.batch_size,
+        layers,
+        dict(unknown),
+        dtype=graph.dtype,
+        stated=spec.notes,
     )
 
 

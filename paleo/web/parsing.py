@@ -114,7 +114,7 @@ def _check_size(data: bytes, job: Job) -> None:
 
 def _notes(net: NetSpec, importer: str | None) -> list[str]:
     """Return what a user should know of what was read."""
-    notes = [f"imported from {importer}"] if importer else []
+    notes = [*([f"imported from {importer}"] if importer else []), *net.notes]
     if net.splits:
         notes.append("its split layers stand beside each other: the demo shows data parallelism")
     return notes

@@ -133,7 +133,7 @@ class NetGraphs:
 
     def notes(self, setting: Setting) -> tuple[str, ...]:
         """What a reader should know of the predictions."""
-        model, notes = setting.plan.cost_model, []
+        model, notes = setting.plan.cost_model, [*self.spec.notes]
         if any(node.layer.is_convolution for node in self.graph.nodes):
             notes.append(setting.plan.convolution_note)
         if left_out := not_counted(self.graph, model):

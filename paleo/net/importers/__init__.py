@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from paleo.core.errors import NetSpecError
 from paleo.core.plugins import broken, entry_points, load
-from paleo.net.importers.base import PHASES, PYTHON, UNKNOWN, ImportOptions
+from paleo.net.importers.base import PHASES, PROPOSALS, PYTHON, UNKNOWN, ImportOptions
 from paleo.net.spec import NetSpec
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "IMPORTERS",
     "PHASES",
+    "PROPOSALS",
     "PYTHON",
     "UNKNOWN",
     "ImportOptions",

@@ -23,6 +23,8 @@ PYTHON = "python:"
 PHASES = ("train", "test")
 #: What to do about an operator that is not understood.
 UNKNOWN = ("error", "zero")
+#: The regions of an image that Faster R-CNN keeps in testing (Ren et al., 2015, section 4.1).
+PROPOSALS = 300
 
 
 _Key = TypeVar("_Key")
@@ -105,10 +107,14 @@ class ImportOptions:
 
     `input` has shapes of inputs, as the framework writes them, each with the input's name
     or None; `dims` sizes of dimensions that the file leaves open. With `unknown` "zero",
-    operators that are not understood cost nothing and are listed as not counted.
+    operators that are not understood cost nothing and are listed as not counted. `proposals`
+    are the regions of an image that a detector keeps where it does not say how many, `values`
+    the numbers of inputs that decide on shapes.
     """
 
     input: tuple[tuple[str | None, tuple[int, ...]], ...] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
     phase: str = "train"
     unknown: str = "error"
+    proposals: int = PROPOSALS
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

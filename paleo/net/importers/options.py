@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from paleo.core.checks import check_choice
+from paleo.core.checks import check_choice, whole_number
 from paleo.core.errors import Mistakes, SettingError, near
 from paleo.net.importers import IMPORTERS
 from paleo.net.importers.base import PHASES, UNKNOWN, ImportOptions
@@ -17,7 +18,13 @@ LOOKED_AT = {
     "dim": (("onnx",), "an ONNX file"),
     "phase": (("caffe", "pytorch"), "a prototxt or PyTorch module"),
     "unknown": (("caffe", "onnx", "pytorch"), "of another framework"),
+    "proposals": (("caffe", "onnx", "pytorch"), "of another framework"),
+    "value": (("onnx",), "an ONNX file"),
 }
+#: The options that are said once, and the field of ImportOptions of those that are not, or of
+#: another name.
+_ONCE = ("phase", "unknown", "proposals")
+_FIELDS = {"dim": "dims", "value": "values"}
 
 
 def not_looked_at(option: str, importers: Collection[str | None]) -> str:
@@ -50,6 +57,35 @@ def parse_dim(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
+def parse_value(text: str) -> tuple[str, tuple[float, ...]]:
+    """Return the name of an input and its numbers: new_shape=1,3,448,448.
+
+    Raises ValueError for any other text.
+    """
+    name, _, numbers = text.rpartition("=")
+    try:
+        values = tuple(float(number) for number in numbers.split(","))
+    except ValueError:
+        values = ()
+    if not name or not values or not all(map(math.isfinite, values)):
+        raise ValueError("expected a name and numbers, such as new_shape=1,3,448,448")
+    return name, values
+
+
+def parse_proposals(text: str) -> int:
+    """Return how many regions of an image are kept; raises ValueError for no number of them."""
+    return whole_number(int(text) if _is_number(text) else text)
+
+
+def import_options(said: Mapping[str, Any]) -> ImportOptions:
+    """Return the options that were said, by their names on a command line."""
+    values = dict(said)
+    for name in ("dim", "value"):
+        values[name] = dict(values.get(name, ()))
+    values["input"] = tuple(values.get("input", ()))
+    return ImportOptions(**{_FIELDS.get(name, name): value for name, value in values.items()})
+
+
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 20
 
@@ -59,6 +95,8 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "dim": parse_dim,
     "phase": lambda value: check_choice("--phase", value, PHASES),
     "unknown": lambda value: check_choice("--unknown", value, UNKNOWN),
+    "proposals": parse_proposals,
+    "value": parse_value,
 }
 
 
@@ -96,8 +134,8 @@ def parse_options(text: str, importer: str | None) -> ImportOptions:
         except ValueError as error:
             mistakes.add(f"--{name}: {error}")
     mistakes.raise_as(SettingError)
-    chosen = {name: said[name][-1] for name in ("phase", "unknown") if said[name]}
-    return ImportOptions(tuple(said["input"]), dict(said["dim"]), **chosen)
+    once = {name: said.pop(name) for name in _ONCE}
+    return import_options({**said, **{name: last[-1] for name, last in once.items() if last}})
 
 
 def option_words(options: ImportOptions, importer: str | None) -> list[str]:
@@ -109,8 +147,15 @@ def option_words(options: ImportOptions, importer: str | None) -> list[str]:
     said = {
         "input": [shape if name is None else f"{name}={shape}" for name, shape in shapes],
         "dim": [f"{name}={size}" for name, size in options.dims.items()],
-        "phase": [options.phase] if options.phase != ImportOptions.phase else [],
-        "unknown": [options.unknown] if options.unknown != ImportOptions.unknown else [],
+        **{
+            name: [getattr(options, name)]
+            for name in _ONCE
+            if getattr(options, name) != getattr(ImportOptions, name)
+        },
+        "value": [
+            f"{name}={','.join(f'{number:.17g}' for number in numbers)}"
+            for name, numbers in options.values.items()
+        ],
     }
     return [
         f"--{option}={value}"

@@ -207,6 +207,24 @@ class MatMul(_Product):
         return (BatchMatMul("matmul", count, m, p, k, element_size),)
 
 
+@layer_type("Similarity")
+class Similarity(_Product):
+    """Each sample of a batch with each: N x D times N x D is N x N."""
+
+    leads = True
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        first, second = (shape[1:] for shape in inputs)
+        if len(first) != 1 or first != second:
+            raise ShapeError(f"its inputs must be N x D each, got {format_shapes(inputs)}")
+        n = batch_of(inputs)
+        return (n, n)
+
+    def _products(self, inputs: Shapes, element_size: int) -> _Products:
+        n, _ = self.infer_shape(inputs)
+        return (BatchMatMul("similarity", 1, n, n, inputs[0][1], element_size),)
+
+
 class _Equation(fields.Kind):
     """An equation such as "nqhd,nkhd->nhqk"."""
 

@@ -381,7 +381,7 @@ def _at(names: list[str], position: Any) -> Any:
 
 
 def _notes(spec: NetSpec, graph: Graph) -> tuple[str, ...]:
-    notes = []
+    notes = [*spec.notes]
     if spec.splits:
         notes.append("layers that are split over devices count with all their slices")
     unknown = {operation.name for operation in unpriced(graph)}

@@ -113,7 +113,7 @@ class Case:
                 inference_memory=memory.inference,
                 training_memory=memory.training,
                 largest_batch=memory.largest_batch,
-                notes=tuple(notes),
+                notes=tuple(dict.fromkeys(notes)),
             )
 
     def _steps(self, run: Run) -> Iterator[_Step]:

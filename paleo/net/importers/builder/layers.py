@@ -59,6 +59,7 @@ class Placer:
         self._owners: dict[tuple[object, ...], str] = {}
         self._tensors: dict[tuple[object, ...], Value] = {}
         self._keys = 0
+        self._notes: dict[str, None] = {}
 
     # Layers
 
@@ -121,6 +122,10 @@ class Placer:
         to = entry.moved_to
         axes = tuple(tuple(to[dim] for dim in group) for group in value.axes)
         return replace(value, axes=axes, dims=self.dims(value.layer), version=1)
+
+    def note(self, text: str) -> None:
+        """Have the net say what its figures take for granted; the same is said once."""
+        self._notes[text] = None
 
     # Tensors of the net's own
 
@@ -278,7 +283,7 @@ class Placer:
             for name in names
             for entry in [self._entries[name]]
         )
-        return NetSpec(self.name, layers, self.file)
+        return NetSpec(self.name, layers, self.file, notes=tuple(self._notes))
 
 
 def checked(shape: Sequence[int]) -> tuple[int, ...]:

@@ -126,7 +126,7 @@ class Multiplier(Shaper):
         shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
         rank = len(shape)
         if a.batch_axis == len(a.shape) - 2 and b.batch_axis == len(b.shape) - 1:
-            raise OperatorError("each sample of the batch times each other is not supported")
+            return self._compare_samples(name, a, b, shape)
         batch = self._common_axis([a, b], rank)
         if batch is not None and batch >= rank - 2:
             return self._multiply_samples(name, a, b, shape)
@@ -154,6 +154,15 @@ class Multiplier(Shaper):
         """Return a layer with two dimensions besides the batch at least."""
         dims = self.dims(source)
         return self.view(source, source, (1, *dims)) if len(dims) < 2 else source
+
+    def _compare_samples(self, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
+        """Multiply each sample with each: the first's are the rows, the second's the columns."""
+        if len(a.shape) != 2 or (a.axes[0], b.axes[1]) != ((BATCH,), (BATCH,)):
+            raise OperatorError("it multiplies samples of the batch with each other")
+        sources = [self.arranged(a, self._one(a, 1)), self.arranged(b, self._one(b, 0))]
+        made = self.add(name, make("Similarity"), sources)
+        self.note(f"{made} compares each sample of a batch with each: a product of the batch")
+        return self.result(made, shape, [(BATCH,), (1,)])
 
     def _multiply_samples(self, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
         """Multiply samples, which are the rows of `a`, with a matrix that all share."""
