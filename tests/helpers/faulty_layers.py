@@ -146,6 +146,15 @@ LAYERS: list[tuple[Any, str]] = [
         layer("Attention", parents=["data"] * 2 + ["d"]),
         'parents: there is no layer "d"',
     ),
+    (layer("Similarity"), "parents: Similarity takes 2 parents, got 1"),
+    (
+        layer("Similarity", parents=["data", "data"]),
+        ": its inputs must be N x D each, got 2x8x8x3, 2x8x8x3",
+    ),
+    (
+        layer("RegionPooling", parents=["data", "data"], size=[2, 2]),
+        ": its regions must be N x R x 4, got 2x8x8x3",
+    ),
     (layer("Parameter", shape=[2]), "parents: Parameter takes no parents, got 1"),
     (layer("Parameter", parents=[], shape=[]), "shape: expected a list of 1 or more whole numbers"),
     (

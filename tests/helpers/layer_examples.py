@@ -103,6 +103,16 @@ EXAMPLES = [
     Example("Attention", {}, (HEADS, [2, 3, 5, 4], [2, 3, 5, 7])),
     Example("Attention", {"causal": True}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("Attention", {"causal": True, "window": 2}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Similarity", {}, ([2, 6], [2, 6])),
+    Example("Proposals", {"num_regions": 3, "num_compared": 5}, ([2, 6, 1], [2, 6, 4])),
+    Example("Proposals", {"num_regions": 3, "num_values": 5}, (SEQUENCE,)),
+    Example("RegionPooling", {"size": [2, 3]}, ([2, 8, 8, 6], [2, 8, 8, 6], [2, 5, 4])),
+    Example("RegionPooling", {"size": [2, 2], "mode": "maximum"}, ([2, 8, 8, 6], [2, 5, 4])),
+    Example(
+        "RegionPooling",
+        {"size": [3, 2], "mode": "average", "position_sensitive": True},
+        ([2, 8, 8, 12], [2, 5, 4]),
+    ),
     Example("RNN", {"num_outputs": 5}, (SEQUENCE,)),
     Example(
         "GRU",

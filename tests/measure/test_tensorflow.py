@@ -30,6 +30,11 @@ UNBUILT = {
     "Sigmoid": "2x6x6x4 has other elements than 2x1",
     "Softmax num_classes": "2x6x6x4 has other elements than 2x10",
     "Unknown operator output_shape": "TensorFlow has no operator for it",
+    "Proposals num_regions num_compared": "TensorFlow has no operator for it",
+    "Proposals num_regions num_values": "TensorFlow has no operator for it",
+    "RegionPooling size": "TensorFlow has no operator for it",
+    "RegionPooling size mode": "TensorFlow has no operator for it",
+    "RegionPooling size mode position_sensitive": "TensorFlow has no operator for it",
 }
 #: Layers in which no element moves or changes.
 VIEWS = ("Input", "Parameter", "Reshape", "Flatten")

@@ -346,6 +346,8 @@ def test_the_net_that_mistakes_are_put_into_is_good() -> None:
         ("name", 5),
         ("name", ""),
         ("source", None),
+        ("notes", "a text"),
+        ("notes", [1]),
         ("layers", []),
         ("layers", {}),
         ("layers.conv", "data"),
@@ -419,6 +421,8 @@ def test_the_schema_refuses_what_paleo_refuses(path: str, value: Any) -> None:
     [
         ("$schema", "../net.schema.json"),
         ("source", "a book"),
+        ("notes", []),
+        ("notes", ["a text", "another"]),
         ("layers.data.parents", GONE),
         ("layers.conv.filter", [3, 3, 3, 32]),
         ("layers.conv.padding", [1, 1]),

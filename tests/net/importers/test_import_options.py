@@ -8,7 +8,7 @@ import pytest
 
 import paleo
 from paleo.net.importers import ImportOptions
-from paleo.net.importers.options import option_words, parse_options
+from paleo.net.importers.options import LOOKED_AT, option_words, parse_options
 
 LINES = [
     ("caffe", "--input=1x3x8x8", ImportOptions(((None, (1, 3, 8, 8)),))),
@@ -18,6 +18,9 @@ LINES = [
     ("onnx", "--dim='two words=2'", ImportOptions(dims={"two words": 2})),
     ("caffe", "--phase test --unknown=zero", ImportOptions(phase="test", unknown="zero")),
     ("caffe", "--phase=train", ImportOptions()),
+    ("caffe", "--proposals=100", ImportOptions(proposals=100)),
+    ("pytorch", "--proposals=300", ImportOptions()),
+    ("onnx", "--value=a=1,-2.5 --value=b=0.1", ImportOptions(values={"a": (1, -2.5), "b": (0.1,)})),
     (None, " ", ImportOptions()),
 ]
 
@@ -31,17 +34,22 @@ def test_a_line_says_options_and_options_make_a_line(
     assert parse_options(again, importer) == options
 
 
+EVERY = [f"--{option}" for option in LOOKED_AT]
 WRONG = [
     ("--input=1x3xx", "--input: expected a shape such as 1x3x224x224 or data=1x3x224x224"),
     ("--input", "--input: expected a shape such as 1x3x224x224 or data=1x3x224x224"),
     ("--dim=N", "--dim: expected a name and a size, such as sequence=128"),
     ("--dim=N=-1", "--dim: expected a name and a size, such as sequence=128"),
+    ("--proposals=0", "--proposals: expected 1 or more, got 0"),
+    ("--proposals=many", '--proposals: expected a whole number, got "many"'),
+    ("--value=a=", "--value: expected a name and numbers, such as new_shape=1,3,448,448"),
+    ("--value=a=1,nan", "--value: expected a name and numbers, such as new_shape=1,3,448,448"),
     ("--unknown=none", "--unknown: expected error or zero, got 'none'"),
     ("--phase=test", "--phase: the net is not a prototxt or PyTorch module"),
     ("--dims=N=1", "options: unknown option '--dims' (did you mean '--dim'?)"),
     (
         "1x3x8x8",
-        "options: unknown option '1x3x8x8' (there are: --input, --dim, --phase, --unknown)",
+        f"options: unknown option '1x3x8x8' (there are: {', '.join(EVERY)})",
     ),
     ("-o x", "options: unknown option '-o'"),
     ("--dim='N=1", "options: a quotation mark is not closed"),

@@ -529,6 +529,29 @@ def test_an_interrupt_passes(imported: Import) -> None:
         imported(lambda: Net(interrupted), (2, 4))
 
 
+class Pairs(nn.Module):  # type: ignore[name-defined]
+    """Two encoders, whose outputs are compared sample by sample."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.image, self.text = nn.Linear(8, 6), nn.Linear(5, 6)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return self.image(x) @ self.text(y).t() * 2.0
+
+
+def test_a_batch_compared_with_itself_is_a_product_of_the_batch(imported: Import) -> None:
+    net = imported(Pairs, (4, 8), (4, 5))
+    (note,) = net.notes
+    assert note == "matmul compares each sample of a batch with each: a product of the batch"
+    for batch in (4, 7):
+        found = paleo.summarize(net, batch_size=batch)
+        flops = {layer.name: layer.forward_flops for layer in found.layers}
+        assert flops["matmul"] == 2 * batch * batch * 6
+        assert found.layers[-1].output == (batch, batch)
+        assert note in found.notes
+
+
 def test_without_pytorch_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(NetSpecError) as caught:

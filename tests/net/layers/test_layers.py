@@ -274,6 +274,41 @@ PRODUCTS = [
         (2 * 5880, 240 + 168 + 126 + 2 * 180, 240 + 168 + 126),
         NONE,
     ),
+    # 2x6 times 6x2: 2 * 2*2*6 = 48, and so is either gradient.
+    Case("Similarity", {}, [[2, 6], [2, 6]], (2, 2), 0, (48, 24, 4), (96, 32, 24), NONE),
+    # 2 samples of 5 boxes: 10 pairs each. 12 + 48 elements are sorted to 2*5*4 = 40; these are
+    # read, and 2 * 5 masks of 8 bytes (2 elements of 4 bytes) written: 20; 60 read, 24 written.
+    Case(
+        "Proposals",
+        {"num_regions": 3, "num_compared": 5},
+        [[2, 6, 1], [2, 6, 4]],
+        (2, 3, 4),
+        0,
+        (12 * 2 * 10, 60 + 40 + 60, 40 + 20 + 24),
+        NONE,
+        NONE,
+    ),
+    # 2*5 regions of 2*3*6 = 360 elements, each the mean of 4 samples of 7 FLOPs.
+    Case(
+        "RegionPooling",
+        {"size": [2, 3]},
+        [[2, 8, 8, 6], [2, 4, 4, 6], [2, 5, 4]],
+        (2, 5, 2, 3, 6),
+        0,
+        (7 * 4 * 360, 768 + 192 + 40, 360),
+        (7 * 4 * 360, 360 + 40, 768 + 192),
+        NONE,
+    ),
+    Case(
+        "RegionPooling",
+        {"size": [3, 2], "mode": "maximum", "position_sensitive": True},
+        [[2, 8, 8, 12], [2, 5, 4]],
+        (2, 5, 3, 2, 2),
+        0,
+        (0, 1536 + 40, 120),
+        (0, 120 + 40, 1536),
+        NONE,
+    ),
 ]
 RECURRENT = [
     # 12x4 and 4x5 at once (480 FLOPs), 6 times 2x5 and 5x5 (600), then 60 elements of each

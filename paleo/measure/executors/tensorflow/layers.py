@@ -171,6 +171,11 @@ def _matmul(call: Call) -> Any:
     return tf.reshape(made, call.output)
 
 
+@builds("Similarity")
+def _similarity(call: Call) -> Any:
+    return call.tf.matmul(*call.xs, transpose_b=True)
+
+
 @builds("Einsum")
 def _einsum(call: Call) -> Any:
     tf = call.tf

@@ -25,7 +25,7 @@ from paleo.measure.executors.torch.builders import (
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import is_one
 from paleo.net.layers.convolution import Convolution, Deconvolution
-from paleo.net.layers.dense import Einsum, Embedding, InnerProduct, MatMul
+from paleo.net.layers.dense import Einsum, Embedding, InnerProduct, MatMul, Similarity
 from paleo.net.layers.pooling import AvgPool, GlobalPooling, Pooling, Resize, UpSampling2D
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
@@ -301,6 +301,16 @@ def _einsum(context: BuildContext) -> Built:
         return made if len(right) > 1 else made.unsqueeze(1)
 
     return run, plain(len(context.output))
+
+
+@builds(Similarity)
+def _similarity(context: BuildContext) -> Built:
+    first, second = (context.reader(k, plain(2)) for k in range(2))
+
+    def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
+        return torch.matmul(first(tensors), second(tensors).T)
+
+    return run, plain(2)
 
 
 @builds(Attention)
