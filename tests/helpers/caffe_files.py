@@ -13,10 +13,11 @@ from paleo.core.operations import Pass
 from paleo.net.importers import ImportOptions
 
 __all__ = ["IMAGE", "Faults", "Read", "data", "faults", "layer", "multiply_adds", "outputs"]
-__all__ += ["params", "read", "read_file"]
+__all__ += ["Notes", "notes", "params", "read", "read_file"]
 
 Read = Callable[..., paleo.Graph]
 Faults = Callable[..., list[str]]
+Notes = Callable[..., tuple[str, ...]]
 
 
 def layer(kind: str, body: str = "", name: str = "x", bottom: str = "data") -> str:
@@ -32,10 +33,26 @@ def data(*shape: int) -> str:
 IMAGE = data(2, 8, 9, 9)
 
 
-def read_file(file: Path, **options: Any) -> paleo.Graph:
+def spec_of(file: Path, **options: Any) -> paleo.NetSpec:
     from paleo.net.importers import caffe
 
-    return paleo.build(caffe.read(str(file), ImportOptions(**options)))
+    return caffe.read(str(file), ImportOptions(**options))
+
+
+def read_file(file: Path, **options: Any) -> paleo.Graph:
+    return paleo.build(spec_of(file, **options))
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    """Return what a net says that it takes for granted."""
+
+    def make(text: str, **options: Any) -> tuple[str, ...]:
+        file = tmp_path / "net.prototxt"
+        file.write_text(text)
+        return spec_of(file, **options).notes
+
+    return make
 
 
 @pytest.fixture

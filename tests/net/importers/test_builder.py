@@ -503,3 +503,20 @@ def test_a_batch_of_one_is_found_again(
     y = b.activation("a", "relu", b.linear("l", x, b.parameter("w", (to[-1], to[-1]))))
     net = loads(dumps(b.finish([y])))
     assert paleo.build(net, 5).nodes[-1].output == output
+
+
+def test_regions_are_a_dimension_beside_the_batch() -> None:
+    b = builder()
+    x = b.input("x", (B, 8, 9, 9))
+    regions = b.proposals("p", [x], 5, num_compared=20)
+    assert regions.shape == (B * 5, 4)
+    parts = b.region_pooling("r", [x], regions, (2, 2), "average", position_sensitive=True)
+    whole = b.region_pooling("w", [x], regions, (3, 3), samples=4)
+    assert (parts.shape, whole.shape) == ((B * 5, 2, 2, 2), (B * 5, 8, 3, 3))
+    fc = b.linear("fc", whole, b.parameter("fc_w", (6, 8 * 9)), axis=1)
+    made = layers_of(b, parts, fc)
+    assert (made["p"].output, made["r"].output) == ((1, 5, 4), (1, 5, 2, 2, 2))
+    # The weight is one for all regions.
+    assert (made["fc"].output, made["fc"].num_params) == ((1, 5, 6), 8 * 9 * 6)
+    with pytest.raises(OperatorError, match="its regions are 7x8x9x9"):
+        b.region_pooling("e", [x], x, (2, 2))

@@ -357,20 +357,18 @@ def test_video_of_no_length_is_asked_for(faults: Faults) -> None:
 def test_types_that_are_not_understood(read: Read, faults: Faults) -> None:
     text = (
         IMAGE
-        + layer("Python", 'python_param { module: "rpn" layer: "Proposal" }', "rois")
-        + layer("ROIPooling", "roi_pooling_param { pooled_h: 3 pooled_w: 2 }", "pool", "data rois")
-        + layer("InnerProduct", "inner_product_param { num_output: 5 }", "fc", "pool")
+        + layer("Python", 'python_param { module: "own" layer: "Mine" }', "mine")
+        + layer("Strange", "", "strange", "mine")
+        + layer("InnerProduct", "inner_product_param { num_output: 5 }", "fc", "strange")
     )
     (fault,) = faults(text)
     assert fault == (
-        "types of layers that are not understood: Python rpn.Proposal (rois), ROIPooling (pool); "
+        "types of layers that are not understood: Python own.Mine (mine), Strange (strange); "
         "--unknown=zero takes them as costing nothing"
     )
     graph = read(text, unknown="zero")
-    # One region for each sample.
-    assert outputs(graph)["rois"] == (2, 8, 9, 9)
-    assert outputs(graph)["pool"] == (2, 8, 3, 2)
-    assert params(graph) == {"fc": 48 * 5 + 5}
+    assert outputs(graph)["strange"] == (2, 8, 9, 9)
+    assert params(graph) == {"fc": 8 * 9 * 9 * 5 + 5}
 
 
 # What is wrong with a file

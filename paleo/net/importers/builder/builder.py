@@ -358,6 +358,57 @@ class Builder(Multiplier):
             return self.unsqueeze(name, result, list(range(len(shape) - len(result.shape))))
         return self._join(name, make("Elementwise", function=function), many, shape)
 
+    # Regions
+
+    def proposals(
+        self,
+        name: str,
+        candidates: Sequence[Value],
+        num_regions: int,
+        *,
+        num_values: int = 4,
+        num_compared: int | None = None,
+    ) -> Value:
+        """Return what is kept of each sample's candidates: (N `num_regions`) x `num_values`."""
+        placed = [self.placed(value) for value in candidates if not value.is_constant]
+        layer = make(
+            "Proposals",
+            num_regions=num_regions,
+            num_values=num_values,
+            num_compared=num_compared,
+        )
+        made = self.add(name, layer, [value.source for value in placed])
+        return self.result(made, (self.traced * num_regions, num_values), [(BATCH, 1), (2,)])
+
+    def region_pooling(
+        self,
+        name: str,
+        images: Sequence[Value],
+        regions: Value,
+        size: Sequence[int],
+        mode: str = "align",
+        *,
+        samples: int | None = None,
+        position_sensitive: bool = False,
+    ) -> Value:
+        """Return (N R) x C x `size` of images N x C x H x W and regions (N R) x numbers."""
+        bins = checked(size)
+        sources = [self._image(image, 2).source for image in images]
+        regions = self.placed(regions)
+        if len(regions.shape) != 2 or regions.axes[0][:1] != (BATCH,):
+            raise OperatorError(f"its regions are {format_shape(regions.shape)} and no sample's")
+        wanted = [*self._one(regions, 0), *self._one(regions, 1)]
+        layer = make(
+            "RegionPooling",
+            size=bins,
+            mode=mode,
+            samples=samples,
+            position_sensitive=position_sensitive,
+        )
+        made = self.add(name, layer, [*sources, self.arranged(regions, wanted)])
+        shape = (regions.shape[0], self.dims(made)[-1], *bins)
+        return self.result(made, shape, [(BATCH, 1), (4,), (2,), (3,)])
+
     # The end of a net
 
     def loss(self, name: str, function: str, scores: Value, labels: Value | None = None) -> Value:

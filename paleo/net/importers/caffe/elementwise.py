@@ -174,7 +174,7 @@ def _split(call: Call) -> Result:
     return [call.bottom()] * max(1, call.num_tops)
 
 
-@operator("Silence", "HDF5Output")
+@operator("Silence", "HDF5Output", needs=0)
 def _nothing(call: Call) -> Result:
     return []
 
@@ -191,6 +191,13 @@ def _parameter(call: Call) -> Result:
 def _concat(call: Call) -> Result:
     values, param = call.all_bottoms(), call.layer.concat_param
     key = "concat_dim" if param.HasField("concat_dim") else "axis"
+    if param.per_fla_fuse:  # Intel's: it first moves channels last and makes a row of each
+        turned = [
+            call.builder.transpose(call.name, x, [0, 2, 3, 1]) for x in values if rank_of(x, 2)
+        ]
+        flat = [call.builder.flatten(f"{call.name}_{i}", x) for i, x in enumerate(turned)]
+        rows = call.builder.concat(call.name, flat, 1)
+        return call.builder.unsqueeze(call.name, rows, [2, 3])
     return call.builder.concat(call.name, values, values[0].axis(getattr(param, key), key))
 
 

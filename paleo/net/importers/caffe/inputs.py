@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from paleo.core.checks import MAX_SIZE
 from paleo.core.errors import Mistakes
 from paleo.core.tensor import format_shape
-from paleo.net.importers.base import ImportOptions
+from paleo.net.importers.base import PROPOSALS, ImportOptions
+from paleo.net.importers.caffe.detection import REGIONS
 from paleo.net.importers.caffe.layers import Layer
-from paleo.net.importers.caffe.operators import LOSSES, OPERATORS
+from paleo.net.importers.caffe.operators import LOSSES, OPERATORS, needed
 
 Shape = tuple[int, ...]
 
@@ -39,12 +41,16 @@ class Source:
     steps: int = 1
     #: How many samples there are, where that is known without the shape.
     samples: int | None = None
+    #: The regions of each image, where it has a row for each region.
+    regions: int | None = None
+    #: What was taken for granted of it.
+    note: str = ""
 
     @property
     def batch(self) -> int:
         """The samples in it."""
         assert self.shape is not None
-        return self.shape[self.batch_axis] // self.steps
+        return self.shape[self.batch_axis] // self.steps // (self.regions or 1)
 
 
 def find_sources(
@@ -62,8 +68,10 @@ def find_sources(
                         f'its top "{source.name}" is another layer\'s too', layer.name, "top"
                     )
                 sources[source.name] = source
-    read = {bottom for layer in layers for bottom in layer.bottoms}
+    read = {bottom for layer in layers for bottom in needed(layer)}
+    _suppose_images(sources, layers)
     _override(sources, layers, options, mistakes)
+    _find_regions(sources, layers, options, mistakes)
     for source in sources.values():
         images = sources.get(source.images or "")
         if source.shape is None and source.fault is None and images is not None:
@@ -124,10 +132,79 @@ def _override(
             mistakes.add(f"--input {format_shape(shape)}: it has no input left for that")
         elif wanted in sources or wanted in missing:
             source = sources.setdefault(wanted, Source(wanted, None, None))
-            source.shape, source.fault, source.images = shape, None, None
+            source.shape, source.fault, source.images, source.note = shape, None, None, ""
         else:
             hint = mistakes.near(wanted, sources)
             mistakes.add(f'--input {wanted}={format_shape(shape)}: "{wanted}" is no input{hint}')
+
+
+# Detectors
+
+#: The largest image of py-faster-rcnn's configuration (SCALES, MAX_SIZE), and the images and
+#: regions of a batch: IMS_PER_BATCH and BATCH_SIZE.
+_DETECTOR_IMAGE = (3, 600, 1000)
+_IMAGES_OF_REGIONS, SAMPLED = 2, 128
+
+
+def region_blobs(layers: Sequence[Layer]) -> set[str]:
+    """Return the blobs that layers read as regions."""
+    return {
+        layer.bottoms[REGIONS[layer.kind]]
+        for layer in layers
+        if REGIONS.get(layer.kind, len(layer.bottoms)) < len(layer.bottoms)
+    }
+
+
+def _suppose_images(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:
+    """Take images of which py-faster-rcnn's data layer does not say how large they are."""
+    regions = region_blobs(layers)
+    for layer in layers:
+        if layer.kind != "python.roidatalayer" or not layer.tops:
+            continue
+        source = sources[layer.tops[0]]
+        own = regions.intersection(layer.tops)
+        source.shape = (_IMAGES_OF_REGIONS if own else 1, *_DETECTOR_IMAGE)
+        source.note = (
+            f"{source.name} is taken as {format_shape(source.shape)}, the largest of "
+            f"py-faster-rcnn's configuration: --input {source.name}=NxCxHxW says otherwise"
+        )
+        for name in own:
+            sources[name].regions = SAMPLED // _IMAGES_OF_REGIONS
+
+
+def _find_regions(
+    sources: Mapping[str, Source],
+    layers: Sequence[Layer],
+    options: ImportOptions,
+    mistakes: Mistakes,
+) -> None:
+    """Find how many regions of each image are fed.
+
+    As many rows as there are images, or fewer, stand for a number that is set when the net runs.
+    """
+    names = region_blobs(layers)
+    images = [s for name, s in sources.items() if name not in names and s.shape]
+    read = {bottom for layer in layers for bottom in needed(layer)}
+    first = next((source for source in images if source.name in read), None)
+    if first is None:
+        return
+    for name in names.intersection(sources):
+        source, batch = sources[name], first.batch
+        rows, width = (1, 5) if source.shape is None else (source.shape[0], prod(source.shape[1:]))
+        if any(given == name for given, _ in options.input) or rows > batch:
+            if rows % batch:
+                mistakes.add(f'{rows} rows of "{name}" are not as many for each of {batch} images')
+                continue
+            source.regions = rows // batch
+        else:
+            if source.regions is None or options.proposals != PROPOSALS:
+                source.regions = options.proposals
+            source.note = (
+                f"{name} is taken as {source.regions} regions of an image: --input "
+                f"{name}={batch * source.regions}x{width} says otherwise"
+            )
+        source.shape = (batch * source.regions, width)
+        source.fault = source.images = None
 
 
 # What a file says
@@ -178,7 +255,7 @@ def _images(layer: Layer) -> Source:
     source = Source(name, None, layer.name, samples=samples if samples > 0 else None)
     transform = message.transform_param
     sizes = _sizes(transform, param)
-    if layer.kind in ("hdf5data", "python") or param is None or not sizes:
+    if layer.kind.startswith(("hdf5data", "python")) or param is None or not sizes:
         return source
     if samples < 1:
         source.fault, source.key = "it does not say how many images there are", "batch_size"
@@ -287,7 +364,7 @@ def _find_time(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:
     ]
     for source in sources.values():
         shape = source.shape
-        if shape is None:
+        if shape is None or source.regions:
             continue
         if source.name in time_major:
             source.batch_axis = int(len(shape) > 1)

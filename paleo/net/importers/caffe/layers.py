@@ -39,7 +39,9 @@ def layers_of_phase(net: Any, phase: str) -> tuple[list[Layer], list[Layer]]:
             kind = values[kind].name if message.HasField("type") else ""
         tops = tuple(message.top)
         name = message.name.strip("/ ") or next(iter(tops), "") or kind.lower()
-        layer = Layer(message, printable(name), kind, canonical(kind), tuple(message.bottom), tops)
+        own = message.python_param.layer if kind == "Python" else ""
+        looked_up = canonical(f"{kind}.{own}" if own else kind)
+        layer = Layer(message, printable(name), kind, looked_up, tuple(message.bottom), tops)
         (found if state.takes(message) else left_out).append(layer)
     return found, left_out
 

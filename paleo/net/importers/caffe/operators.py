@@ -7,14 +7,20 @@ into `messages.txt`. Sizes and roundings are Caffe's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 from paleo.core.checks import MAX_SIZE
 from paleo.core.tensor import format_shape
-from paleo.net.importers.base import OperatorError, by_word, free_name, register
+from paleo.net.importers.base import (
+    ImportOptions,
+    OperatorError,
+    by_word,
+    free_name,
+    register,
+)
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.builder.layers import make
 from paleo.net.importers.builder.layout import Value, Windows, symmetric
@@ -35,9 +41,12 @@ class Call:
 
     builder: Builder
     file_layer: Layer
-    take: Callable[[str], Value]
+    take: Callable[[str], Value | None]
     #: How many elements each parameter of the net has; those that layers share by name are one.
     sizes: dict[str, int]
+    options: ImportOptions
+    #: The types of all layers of the net.
+    kinds: Container[str]
 
     def __post_init__(self) -> None:
         layer = self.file_layer
@@ -49,7 +58,13 @@ class Call:
         if index >= len(self.bottoms):
             many = "one bottom" if index == 0 else f"{index + 1} bottoms"
             raise OperatorError(f"it needs {many}, and has {len(self.bottoms) or 'none'}", "bottom")
-        return self.take(self.bottoms[index])
+        value = self.take(self.bottoms[index])
+        assert value is not None  # the first of NEEDS are, and those of all other types
+        return value
+
+    def optional(self, index: int) -> Value | None:
+        """Return an input that it may do without; None if it is not there or has no shape."""
+        return self.take(self.bottoms[index]) if index < len(self.bottoms) else None
 
     def all_bottoms(self) -> list[Value]:
         """Return its inputs, of which it needs at least one."""
@@ -91,11 +106,21 @@ Result = Value | Sequence[Value]
 Operator = Callable[[Call], Result]
 
 OPERATORS: dict[str, Operator] = {}
+#: How many of its first bottoms a type needs; it does without those behind them, such as labels.
+NEEDS: dict[str, int] = {}
 
 
-def operator(*kinds: str) -> Callable[[Operator], Operator]:
-    """Register a function for some types of layers."""
-    return register(OPERATORS, *map(canonical, kinds))
+def operator(*kinds: str, needs: int | None = None) -> Callable[[Operator], Operator]:
+    """Register a function for some types of layers, which may need their first bottoms alone."""
+    names = [canonical(kind) for kind in kinds]
+    if needs is not None:
+        NEEDS.update(dict.fromkeys(names, needs))
+    return register(OPERATORS, *names)
+
+
+def needed(layer: Layer) -> tuple[str, ...]:
+    """Return the bottoms of a layer that it cannot do without."""
+    return layer.bottoms[: NEEDS.get(layer.kind)]
 
 
 def positive(param: Any, key: str, least: int = 1) -> int:
@@ -398,20 +423,22 @@ LOSSES = by_word(
         "smooth_absolute_error": "smoothl1loss smoothl1lossohem",
         "hinge": "hingeloss",
         "contrastive": "contrastiveloss",
-        "other": "tripletloss ctcloss",
+        "other": "tripletloss ctcloss focalloss softmaxwithfocalloss diceloss",
     }
 )
 
 
-def _labels(call: Call, index: int) -> Value | None:
-    """Return labels, if they are there and are a sample's."""
-    return next((value for value in call.all_bottoms()[index : index + 1] if value.batched), None)
+def _labels(call: Call, index: int, scores: Value) -> Value | None:
+    """Return labels, if they are there and are those of these scores."""
+    labels = call.optional(index)
+    fits = labels is not None and labels.batched and labels.shape[:1] == scores.shape[:1]
+    return labels if fits else None
 
 
-@operator(*LOSSES)
+@operator(*LOSSES, needs=1)
 def _loss(call: Call) -> Result:
     scores = call.bottom()
-    loss = call.builder.loss(call.name, LOSSES[call.kind], scores, _labels(call, 1))
+    loss = call.builder.loss(call.name, LOSSES[call.kind], scores, _labels(call, 1, scores))
     if call.num_tops < 2:
         return loss
     if call.kind == "smoothl1lossohem":
@@ -420,17 +447,18 @@ def _loss(call: Call) -> Result:
     return [loss, call.builder.softmax(f"{call.name}_scores", scores, axis), loss]
 
 
-@operator("MultiBoxLoss")
+@operator("MultiBoxLoss", needs=3)
 def _multi_box_loss(call: Call) -> Result:
-    labels = _labels(call, 3)
     boxes, classes = call.bottom(0), call.bottom(1)
+    labels = _labels(call, 3, boxes)
     places = call.builder.loss(f"{call.name}_loc", "smooth_absolute_error", boxes, labels)
     call.builder.loss(f"{call.name}_conf", "softmax_cross_entropy", classes, labels)
     return places
 
 
-@operator("Accuracy")
+@operator("Accuracy", "MultiLabelAccuracy", "SegAccuracy", needs=1)
 def _accuracy(call: Call) -> Result:
     # A second top has the accuracy of each class.
-    found = call.builder.accuracy(call.name, call.bottom(), _labels(call, 1))
+    scores = call.bottom()
+    found = call.builder.accuracy(call.name, scores, _labels(call, 1, scores))
     return [found] * max(1, call.num_tops)

@@ -6,7 +6,7 @@ reads. Data layers are the inputs; where they do not say how large images are, a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,15 @@ from paleo.core.tensor import format_shape
 from paleo.net.importers.base import ImportOptions, OperatorError, file_content, missing_library
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.builder.layout import Value
-from paleo.net.importers.caffe import elementwise
-from paleo.net.importers.caffe.inputs import Source, find_sources
+from paleo.net.importers.caffe import detection, elementwise
+from paleo.net.importers.caffe.inputs import Source, find_sources, region_blobs
 from paleo.net.importers.caffe.layers import Layer, layers_of_phase
-from paleo.net.importers.caffe.operators import OPERATORS, Call
+from paleo.net.importers.caffe.operators import OPERATORS, Call, needed
 from paleo.net.importers.caffe.proto import MAX_BYTES, FormatError, decode, parse, upgraded
 from paleo.net.spec import NetSpec
 
-#: The file registers its operators.
-del elementwise
+#: The files register their operators.
+del detection, elementwise
 
 #: A file with more mistakes is not worth reading on.
 _MOST_MISTAKES = 100
@@ -96,12 +96,17 @@ class _Reader:
         #: The layer that gives a blob, for what is read before it is there.
         self.givers = {top: layer.name for layer in self.layers for top in layer.tops}
         self.left_out = {top: layer for layer in left_out for top in layer.tops}
-        first = next((each for each in self.sources.values() if each.shape), None)
+        read = {bottom for layer in self.layers for bottom in needed(layer)}
+        shaped = [each for each in self.sources.values() if each.shape]
+        first = min(
+            shaped, key=lambda each: (each.name not in read, bool(each.regions)), default=None
+        )
         self.batch = first.batch if first is not None else 1
         name = printable(net.name.strip()) or Path(target).stem
         self.builder = Builder(name, target, self.batch)
         #: How many elements each parameter has.
         self.parameter_sizes: dict[str, int] = {}
+        self.kinds = {layer.kind for layer in self.layers}
 
     def read(self) -> NetSpec | None:
         """Return the net, or None if it has mistakes."""
@@ -148,6 +153,7 @@ class _Reader:
             elif layer.bottoms and layer.kind not in OPERATORS:
                 unknown.setdefault(_type(layer), []).append(layer.name)
         if not unknown or self.options.unknown == "zero":
+            self._refuse_regions(unknown)
             return
         listed = [
             f"{kind} ({_list(names, _LISTED_LAYERS)})"
@@ -158,18 +164,35 @@ class _Reader:
             "--unknown=zero takes them as costing nothing"
         )
 
-    def _take(self, name: str) -> Value:
+    def _refuse_regions(self, unknown: Mapping[str, list[str]]) -> None:
+        """Note what reads regions and is not understood: it is not known how many it gives on."""
+        regions = region_blobs(self.layers)
+        for layer in self.layers:
+            reads = next((name for name in layer.bottoms if name in regions), None)
+            if reads and layer.name in unknown.get(_type(layer), ()):
+                self.mistakes.add(
+                    f'{_type(layer)} reads the regions "{reads}" and is not understood: '
+                    "how many it gives on is not known",
+                    layer.name,
+                )
+
+    def _take(self, name: str) -> Value | None:
         """Return a blob; inputs become layers when they are first read."""
         value = self.blobs[name]
         if isinstance(value, Source):
-            assert value.shape is not None
+            if value.shape is None:
+                return None
+            if value.note:
+                self.builder.note(value.note)
             value = self.blobs[name] = self._feed(value, value.shape)
-        assert value is not None
         return value
 
     def _feed(self, source: Source, shape: tuple[int, ...]) -> Value:
         if source.batch != self.batch:
             return self.builder.input(source.name, shape, None)
+        if source.regions:
+            apart = (source.batch, source.regions, *shape[1:])
+            return self.builder.reshape(source.name, self.builder.input(source.name, apart), shape)
         if source.steps == 1:
             return self.builder.input(source.name, shape, source.batch_axis)
         # Samples of many steps each: their convolutions take the steps of all for a batch.
@@ -178,7 +201,11 @@ class _Reader:
 
     def _add(self, layer: Layer) -> None:
         """Build a layer. What depends on one that was not built is passed over in silence."""
-        given = [self._is_given(layer, name) for name in layer.bottoms]
+        least = len(needed(layer))
+        given = [
+            self._is_given(layer, name) or (i >= least and isinstance(self.blobs.get(name), Source))
+            for i, name in enumerate(layer.bottoms)
+        ]
         values: Sequence[Value | None] = [None] * len(layer.tops)
         if all(given) and layer.kind:
             try:
@@ -224,7 +251,7 @@ class _Reader:
         return "--phase train" if self.options.phase == "test" else "--phase test"
 
     def _build(self, layer: Layer) -> Sequence[Value | None]:
-        call = Call(self.builder, layer, self._take, self.parameter_sizes)
+        call = Call(self.builder, layer, self._take, self.parameter_sizes, self.options, self.kinds)
         operator = OPERATORS.get(layer.kind)
         if operator is None:
             return self._build_unknown(layer, call)
@@ -238,7 +265,7 @@ class _Reader:
         if self.options.unknown != "zero" or not layer.bottoms:
             return [None] * len(layer.tops)
         inputs = call.all_bottoms()
-        shape = _regions(layer.message, inputs[0].shape)
+        shape = inputs[0].shape
         names = [layer.name, *(f"{layer.name}_{i + 1}" for i in range(1, len(layer.tops)))]
         return [
             self.builder.unknown(name, _type(layer), inputs, shape)
@@ -246,26 +273,10 @@ class _Reader:
         ]
 
 
-def _regions(message: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape that a layer gives that is not understood: its input's.
-
-    Poolings of regions say what each is brought to; there is one region for each sample.
-    """
-    if len(shape) == 4:
-        for field in ("roi_pooling_param", "roi_align_param"):
-            param = getattr(message, field)
-            if param.pooled_h > 0 and param.pooled_w > 0:
-                return (*shape[:2], param.pooled_h, param.pooled_w)
-        param = message.psroi_pooling_param
-        if param.output_dim > 0 and param.group_size > 0:
-            return (shape[0], param.output_dim, param.group_size, param.group_size)
-    return shape
-
-
 def _type(layer: Layer) -> str:
     """Return a type as it is named in messages."""
     own = layer.message.python_param
-    if layer.kind == "python" and own.layer:
+    if layer.type == "Python" and own.layer:
         return printable(f"Python {own.module}.{own.layer}")
     return printable(layer.type)
 
