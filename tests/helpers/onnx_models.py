@@ -67,12 +67,13 @@ def model(
 
 @pytest.fixture
 def load(tmp_path: Path) -> Read:
-    """Write a model and read it."""
+    """Write a model and read it; options of the import have their own names."""
 
-    def write_and_read(*arguments: Any, **options: Any) -> paleo.NetSpec:
+    def write_and_read(*arguments: Any, **more: Any) -> paleo.NetSpec:
+        options = {name: more.pop(name) for name in ("input", "dims", "values") if name in more}
         path = tmp_path / "model.onnx"
-        path.write_bytes(model(*arguments, **options).SerializeToString())
-        return read(str(path), ImportOptions())
+        path.write_bytes(model(*arguments, **more).SerializeToString())
+        return read(str(path), ImportOptions(**options))
 
     return write_and_read
 

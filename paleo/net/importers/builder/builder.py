@@ -14,8 +14,8 @@ from math import prod
 
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.builder.layers import broadcast, checked, make
-from paleo.net.importers.builder.layout import BATCH, Group, Pads, Value, Weight, Windows
+from paleo.net.importers.builder.layers import broadcast, checked, held, make
+from paleo.net.importers.builder.layout import BATCH, Group, Pads, Tensor, Value, Weight, Windows
 from paleo.net.importers.builder.matmul import Multiplier
 from paleo.net.layers import Layer
 
@@ -58,6 +58,19 @@ class Builder(Multiplier):
         entry.layer = make("Input", tensor=(self.batch, *dims))
         return self.result(layer, sizes, axes)
 
+    def sample(self, name: str, shape: Sequence[int]) -> Value:
+        """Return a tensor that is fed and of which all is one sample, whatever its axes are.
+
+        The net is then of one sample, and all its inputs are such: no axis is the batch, so that
+        nothing can mix samples.
+        """
+        sizes = checked(shape)
+        self.traced = self.batch = 1
+        self.one_sample = True
+        own = held(Tensor(name, sizes, False), sizes)
+        layer = self.add(name, make("Input", tensor=(1, *(own.dims or (1,)))), [])
+        return self.result(layer, sizes, own.axes)
+
     # Windows
 
     def _image(self, x: Value, rank: int | None = None) -> Value:
@@ -68,7 +81,9 @@ class Builder(Multiplier):
         if len(x.shape) != rank + 2 or not 0 <= rank <= 3:
             wanted = "x".join("NC" + "DHW"[3 - rank :]) if rank else "NxC"
             raise OperatorError(f"its input must be {wanted}, got {format_shape(x.shape)}")
-        return self._with_order(x, [*range(2, rank + 2), 1])
+        # Without a batch, what is first stands before the image.
+        ahead = [0] if x.batch_axis is None and (x.axes[0] or x.shape[0] > 1) else []
+        return self._with_order(x, [*ahead, *range(2, rank + 2), 1])
 
     def _last(self, x: Value, axis: int) -> Value:
         """Return the value in a layer with this axis last, the others as they are."""
@@ -435,7 +450,7 @@ class Builder(Multiplier):
         batched = any(value.batched for value in placed)
         fitting = [i for i, size in enumerate(sizes) if size % self.traced == 0]
         own = [i for i in fitting if sizes[i] == self.traced]
-        at = next(iter(own or fitting), None) if batched else None
+        at = next(iter(own or fitting), None) if batched and not self.one_sample else None
         # What is as large as the batch, and is not the batch, is samples against samples.
         whole = [
             self.batch if batched and axis != at and size == self.traced else size

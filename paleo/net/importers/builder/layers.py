@@ -54,6 +54,8 @@ class Placer:
         self.batch = batch
         #: The batch at which shapes are traced: that of the first input.
         self.traced = batch
+        #: Whether all of every input is one sample.
+        self.one_sample = False
         self._entries: dict[str, _Entry] = {}
         self._arranged: dict[tuple[str, tuple[Wanted, ...], bool], str] = {}
         self._owners: dict[tuple[object, ...], str] = {}
@@ -98,6 +100,7 @@ class Placer:
     ) -> Value:
         """Return the output of a layer as a value of the source."""
         entry = self._entries[layer]
+        summed = summed or (entry.batched and not any(BATCH in group for group in axes))
         return Value(
             tuple(shape),
             tuple(axes),

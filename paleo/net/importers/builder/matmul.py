@@ -192,7 +192,9 @@ class Multiplier(Shaper):
             if len(term) != len(value.shape):
                 raise OperatorError(f'"{term}" for {format_shape(value.shape)}')
         letters = {term[value.batch_axis] for term, value in pairs if value.batch_axis is not None}
-        if len(letters) != 1 or next(iter(letters)) not in right:
+        if self.one_sample:  # the batch stands before all that is named
+            letters = {next(each for each in ascii_letters[::-1] if each not in left)}
+        elif len(letters) != 1 or next(iter(letters)) not in right:
             raise OperatorError("an equation that sums or multiplies the samples of the batch")
         (batch,) = letters
         sizes = {

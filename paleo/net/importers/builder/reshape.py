@@ -457,7 +457,7 @@ class Shaper(Aligner):
         if indices.batched:
             indices = self.placed(indices)
             parents.append(indices.source)
-        if x.batched and (at == x.batch_axis or x.batch_axis is None):
+        if x.batched and not self.one_sample and x.batch_axis in (at, None):
             raise OperatorError("it picks samples out of the batch")
         place = None
         if x.batch_axis is not None:

@@ -364,6 +364,16 @@ class GraphTranslator(Context):
                 )
 
 
+def needed(graph: Any) -> set[str]:
+    """Return the names of tensors that a graph's outputs need, by shape or by numbers."""
+    names = {each.name for each in graph.output}
+    for proto in reversed(graph.node):
+        if not names.isdisjoint(proto.output):
+            # Of the tensor that it is like, a cast knows the type alone.
+            names.update(proto.input[:1] if proto.op_type == "CastLike" else reads(proto))
+    return names
+
+
 def graphs_in(attribute: Any) -> list[Any]:
     """Return the graphs that an attribute of a node holds."""
     return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]

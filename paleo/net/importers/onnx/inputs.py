@@ -7,9 +7,14 @@ recognized in every shape behind; what is written is the batch that was asked fo
 
 from __future__ import annotations
 
+import importlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from math import prod
 from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from paleo.core.errors import Mistakes
 from paleo.core.frozen import dataclass
@@ -17,6 +22,9 @@ from paleo.net.importers.base import ImportOptions, prime_batch
 
 _BATCH = re.compile(r"(.*[^a-z])?(batch(_?size)?|bs|n)([^a-z].*)?\Z", re.IGNORECASE)
 _LARGEST = 2**31 - 1
+#: How the batch is read, in the order in which that is tried: followed by a size of its own, as
+#: large as it is written into the graph, or not at all, so that all of every input is one sample.
+READINGS = ("traced", "written", "whole")
 
 #: A dimension: its size; its name if it is open; None if it is open without one.
 Dimension: TypeAlias = "int | str | None"
@@ -40,6 +48,8 @@ class Inputs:
     batch: int
     #: Sizes of dimensions that have a name.
     sizes: dict[str, int]
+    #: The numbers of inputs that --value makes constants.
+    values: dict[str, NDArray[Any]]
 
 
 @dataclass
@@ -54,30 +64,40 @@ class _Declared:
 
 
 def find_inputs(
-    graph: Any, options: ImportOptions, dimensions: Iterable[int], mistakes: Mistakes, trace: bool
+    graph: Any, read: Container[str], options: ImportOptions, mistakes: Mistakes, reading: str
 ) -> Inputs | None:
     """Return the inputs of a graph; None, with mistakes noted, if their sizes are not known.
 
-    `dimensions` are those of the tensors that the file holds: the batch is traced with
-    another number, or as it is written unless `trace`.
+    Those that no node needs are left out: `read` are the names that some do. `reading` is one
+    of READINGS.
     """
     before = len(mistakes.found)
-    finder = _Finder(graph, options, mistakes)
+    finder = _Finder(graph, read, options, mistakes)
     if len(mistakes.found) > before:
         return None
-    inputs = finder.find(graph, dimensions, trace)
+    inputs = finder.find(graph, reading)
     return None if len(mistakes.found) > before else inputs
 
 
 class _Finder:
     """Brings together what a file declares of its inputs and what the options say."""
 
-    def __init__(self, graph: Any, options: ImportOptions, mistakes: Mistakes) -> None:
+    def __init__(
+        self, graph: Any, read: Container[str], options: ImportOptions, mistakes: Mistakes
+    ) -> None:
         self.options = options
         self.mistakes = mistakes
         held = {tensor.name for tensor in graph.initializer}
         held.update(tensor.values.name for tensor in graph.sparse_initializer)
-        protos = [proto for proto in graph.input if proto.name not in held]
+        named = {name for name, _ in options.input}
+        protos = [
+            proto
+            for proto in graph.input
+            if proto.name not in held and (proto.name in read or proto.name in named)
+        ]
+        #: What --value says of inputs, which are then constants.
+        self.values = self._find_values(protos)
+        protos = [proto for proto in protos if proto.name not in options.values]
         self.declared = [known for proto in protos if (known := _declare(proto, mistakes))]
         #: The shapes of --input, by the inputs they are of.
         self.given = self._given()
@@ -85,19 +105,20 @@ class _Finder:
         self.sizes = self._sizes()
         self.batch_axes: dict[str, int] = {}
 
-    def find(self, graph: Any, dimensions: Iterable[int], trace: bool) -> Inputs:
+    def find(self, graph: Any, reading: str) -> Inputs:
         """Return the inputs; what is lacking is noted."""
-        sequences = _sequences(graph)
+        sequences, whole = _sequences(graph), reading == "whole"
         for known in self.declared:
             if known.dims is None and known.name in self.given:
                 known.dims = list(self.given[known.name])
             if known.name in sequences and len(known.dims or ()) == 3:
                 known.leading = 1
-        self.batch_axes, batch, alone = self._find_batch()
+        self.batch_axes, batch, alone = ({}, 1, False) if whole else self._find_batch()
         traced = batch
-        if trace and alone:
+        if reading == "traced" and alone:
             others = [size for known in self.declared for size in known.dims or ()]
-            others += [*self.sizes.values(), *dimensions]
+            others += [*self.sizes.values()]
+            others += [size for tensor in graph.initializer for size in tensor.dims]
             others += [size for shape in self.given.values() for size in shape]
             traced = prime_batch(n for n in others if isinstance(n, int) and n > 1) or batch
         for known in self.declared:
@@ -110,11 +131,40 @@ class _Finder:
             Input(known.name, self._shape(known, traced), axes.get(known.name), known.dtype)
             for known in self.declared
         ]
-        if not axes:
+        if not axes and not whole:
             inputs = _fixed_batch(inputs, {known.name: known.leading for known in self.declared})
             fixed = (x.shape[x.batch_axis] for x in inputs if x.batch_axis is not None)
             batch = next(fixed, 1)
-        return Inputs(tuple(inputs), batch, self.sizes)
+        return Inputs(tuple(inputs), batch, self.sizes, self.values)
+
+    def _find_values(self, protos: Sequence[Any]) -> dict[str, NDArray[Any]]:
+        """Return the numbers that --value gives for inputs, in the shapes that the file declares.
+
+        Where one leaves its shape open, they are a list, or of the shape that --input says.
+        """
+        values: dict[str, NDArray[Any]] = {}
+        by_name = {proto.name: proto for proto in protos}
+        helper = importlib.import_module("onnx.helper")
+        for name, numbers in self.options.values.items():
+            if name not in by_name:
+                self._refuse("--value: there is no input", name, list(by_name))
+                continue
+            known = _declare(by_name[name], self.mistakes)
+            if known is None:
+                continue
+            dims: Sequence[Dimension] | None = dict(self.options.input).get(name, known.dims)
+            if dims is None or (len(dims) == 1 and not isinstance(dims[0], int)):
+                dims = [len(numbers)]
+            sizes = [dim for dim in dims if isinstance(dim, int)]
+            if len(sizes) < len(dims) or prod(sizes) != len(numbers):
+                self.mistakes.add(
+                    f'--value: input "{name}" is {format_dims(dims) or "one number"}, which '
+                    f"{len(numbers)} numbers are not"
+                )
+                continue
+            dtype = helper.tensor_dtype_to_np_dtype(known.dtype)
+            values[name] = np.asarray(numbers).astype(dtype).reshape(sizes)
+        return values
 
     def _given(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of --input, by the inputs they are of."""

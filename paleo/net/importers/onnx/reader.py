@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from paleo.core.errors import Mistakes, NetSpecError
+from paleo.core.errors import Mistake, Mistakes, NetSpecError
 from paleo.net.importers.base import (
     ImportOptions,
     OperatorError,
@@ -21,8 +21,8 @@ from paleo.net.importers.base import (
 )
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.onnx import elementwise, layers, reshape
-from paleo.net.importers.onnx.graph import GraphTranslator, graphs_in
-from paleo.net.importers.onnx.inputs import Inputs, find_inputs
+from paleo.net.importers.onnx.graph import GraphTranslator, graphs_in, needed
+from paleo.net.importers.onnx.inputs import READINGS, Inputs, find_inputs
 from paleo.net.importers.onnx.names import net_name
 from paleo.net.importers.onnx.node import Tensor, one_line, plain_domain
 from paleo.net.spec import NetSpec
@@ -47,16 +47,27 @@ def read_bytes(data: bytes, target: str, options: ImportOptions) -> NetSpec:
     _check(model, mistakes)
     mistakes.raise_as(NetSpecError)
     model = _without_functions(model, target)
-    net = _read(model, target, options, mistakes, trace=True)
-    if net is None:
-        # The batch may be written into the graph though its inputs leave it open.
-        again = Mistakes(target)
-        net = _read(model, target, options, again, trace=False)
-        if net is None:
-            again.raise_as(NetSpecError)
-            mistakes.raise_as(NetSpecError)
-    assert net is not None
-    return net
+    said: list[Mistakes] = []
+    for reading in READINGS:
+        found = Mistakes(target)
+        note = _whole(said[1].found[0]) if reading == "whole" else ""
+        net = _read(model, target, options, found, reading, note)
+        if net is not None:
+            return net
+        said.append(found)
+    # What goes wrong where all is one sample goes wrong for a reason of its own.
+    said[1].raise_as(NetSpecError)
+    raise AssertionError(said)
+
+
+def _whole(mistake: Mistake) -> str:
+    """Return what a net says whose samples a first reading could not keep apart."""
+    if mistake.layer is None:
+        return ""
+    return (
+        f'all of its inputs is read as one sample, for layer "{mistake.layer}": '
+        f"{mistake.message}; a batch of 2 is all of it twice"
+    )
 
 
 def _load(data: bytes, target: str) -> Any:
@@ -202,16 +213,16 @@ def _without_functions(model: Any, target: str) -> Any:
 
 
 def _read(
-    model: Any, target: str, options: ImportOptions, mistakes: Mistakes, trace: bool
+    model: Any, target: str, options: ImportOptions, mistakes: Mistakes, reading: str, note: str
 ) -> NetSpec | None:
     """Return the net; None, with mistakes noted, if there are any."""
     graph = model.graph
-    dimensions = {size for each in graph.initializer for size in each.dims}
-    inputs = find_inputs(graph, options, dimensions, mistakes, trace)
+    inputs = find_inputs(graph, needed(graph), options, mistakes, reading)
     if inputs is None:
-        mistakes.raise_as(NetSpecError)
         return None
     builder = Builder(net_name(graph.name, Path(target).stem), target, inputs.batch)
+    if note:
+        builder.note(note)
     translator = GraphTranslator(
         builder,
         mistakes,
@@ -221,8 +232,10 @@ def _read(
         options.unknown,
     )
     translator.declared = {each.name: each for each in (*graph.value_info, *graph.output)}
+    for each in graph.input:  # what nobody needs may yet be named
+        translator.tensors[each.name] = Tensor((), each.type.tensor_type.elem_type or 1)
     translator.add_initializers(graph)
-    _add_inputs(translator, inputs)
+    _add_inputs(translator, inputs, whole=reading == "whole")
     outputs = [each.name for each in graph.output]
     translator.run(graph, outputs)
     _name_not_understood(translator)
@@ -246,21 +259,26 @@ def _read(
         return None
 
 
-def _add_inputs(translator: GraphTranslator, inputs: Inputs) -> None:
+def _add_inputs(translator: GraphTranslator, inputs: Inputs, whole: bool) -> None:
+    for name, array in inputs.values.items():
+        dtype = translator.tensors[name].dtype
+        translator.tensors[name] = Tensor(array.shape, dtype, array=array)
     for each in inputs.inputs:
-        if each.batch_axis is None:
+        why = f"an input of the net: give them with --value {each.name}=..."
+        if each.batch_axis is None and not whole:
             # The same for every sample, such as a mask or the indices of positions.
-            translator.tensors[each.name] = Tensor(
-                each.shape, each.dtype, why="an input of the net"
-            )
+            translator.tensors[each.name] = Tensor(each.shape, each.dtype, why=why)
             continue
         try:
-            made = translator.builder.input(each.name, each.shape, each.batch_axis)
+            if each.batch_axis is None:
+                made = translator.builder.sample(each.name, each.shape)
+            else:
+                made = translator.builder.input(each.name, each.shape, each.batch_axis)
         except OperatorError as error:
             translator.mistakes.add(f'input "{each.name}": {error}')
             translator.broken.add(each.name)
             continue
-        translator.tensors[each.name] = Tensor(each.shape, each.dtype, made)
+        translator.tensors[each.name] = Tensor(each.shape, each.dtype, made, why=why)
 
 
 def _name_not_understood(translator: GraphTranslator) -> None:
