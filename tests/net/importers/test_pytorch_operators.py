@@ -138,6 +138,7 @@ ON_SEQUENCES: dict[str, Callable[[Any, Any], Any]] = {
     "types": lambda m, x: m(x).double().type_as(x) + x.to(torch.float32).half().float(),
     "detach": lambda m, x: m(x).detach() * x,
     "dropout": lambda m, x: F.dropout(m(x), 0.3),
+    "dropout in place": lambda m, x: F.dropout(m(x), 0.3, training=True, inplace=True),
     "bernoulli": lambda m, x: torch.bernoulli(m(x).sigmoid()),
     "drop path": lambda m, x: m(x) * x.new_empty(x.shape[0], 1, 1).bernoulli_(0.9).div_(0.9),
     "constants": lambda m, x: m(x) + x.new_zeros(x.shape) + torch.rand_like(x) + torch.randn(16),

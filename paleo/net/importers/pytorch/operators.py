@@ -408,7 +408,7 @@ def _softmax(call: Call) -> Any:
 @operator("dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout")
 def _dropout(call: Call) -> Any:
     is_active = call.get("train", True) and call["p"]
-    return call.builder.dropout(call.name, call["input"], call["p"]) if is_active else call["input"]
+    return call.builder.dropout(call.name, call.first, call["p"]) if is_active else call.first
 
 
 @operator("_weight_norm", "_weight_norm_interface")
