@@ -107,6 +107,7 @@ EXAMPLES = [
     Example("Proposals", {"num_regions": 3, "num_compared": 5}, ([2, 6, 1], [2, 6, 4])),
     Example("Proposals", {"num_regions": 3, "num_values": 5}, (SEQUENCE,)),
     Example("RegionPooling", {"size": [2, 3]}, ([2, 8, 8, 6], [2, 8, 8, 6], [2, 5, 4])),
+    Example("RegionPooling", {"size": [2, 3], "samples": 1}, ([2, 8, 8, 6], [2, 5, 4])),
     Example("RegionPooling", {"size": [2, 2], "mode": "maximum"}, ([2, 8, 8, 6], [2, 5, 4])),
     Example(
         "RegionPooling",

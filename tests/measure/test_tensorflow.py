@@ -33,6 +33,7 @@ UNBUILT = {
     "Proposals num_regions num_compared": "TensorFlow has no operator for it",
     "Proposals num_regions num_values": "TensorFlow has no operator for it",
     "RegionPooling size": "TensorFlow has no operator for it",
+    "RegionPooling size samples": "TensorFlow has no operator for it",
     "RegionPooling size mode": "TensorFlow has no operator for it",
     "RegionPooling size mode position_sensitive": "TensorFlow has no operator for it",
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 import click.testing
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import paleo
@@ -297,6 +297,7 @@ CHAINS = ("nin", "nin_227", "alex_v2", "vgg11", "lenet5_224", "squeezenet", "goo
 
 
 @pytest.mark.slow
+@settings(deadline=None)  # how long a first build takes is not what is tested
 @given(st.sampled_from(CHAINS), st.integers(1, 4096), st.data())
 def test_an_edit_taken_back_gives_the_net_again(name: str, filters: int, data: Any) -> None:
     net = paleo.load(name)

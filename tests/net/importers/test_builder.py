@@ -381,10 +381,10 @@ def test_a_part_of_a_parameter_leaves_the_rest_counted() -> None:
         (
             lambda b, x: b.matmul(
                 "m",
-                b.reshape("r", x, (B, 24)),
-                b.transpose("t", b.reshape("r", x, (B, 24)), [1, 0]),
+                b.reshape("r", x, (4 * B, 6)),
+                b.transpose("t", b.reshape("r", x, (4 * B, 6)), [1, 0]),
             ),
-            "each sample of the batch times each other",
+            "multiplies samples of the batch with each other",
         ),
         (lambda b, x: b.transpose("t", x, [0, 1, 1]), "no order of 3 axes"),
         (lambda b, x: b.elementwise("e", "sum", [x, b.constant((5,))]), "do not go together"),
@@ -475,8 +475,12 @@ def test_an_equation_may_join_the_batch_with_heads() -> None:
 def test_what_compares_all_samples_is_said_so() -> None:
     b = builder()
     x = b.input("x", (B, 8))
-    with pytest.raises(OperatorError, match="each sample of the batch times each other"):
-        b.matmul("m", x, b.transpose("t", x, [1, 0]))
+    made = layers_of(b, b.matmul("m", x, b.transpose("t", x, [1, 0])))["m"]
+    assert made.output == (1, 1)
+    assert made.forward_flops == 2 * 8
+    assert b.finish().notes == (
+        "m compares each sample of a batch with each: a product of the batch",
+    )
     # As an unknown operator it has the net's own batch, not the one that is traced.
     assert layers_of(b, b.unknown("u", "MatMul", [x, x], (B, B)))["u"].output == (1, 1)
 
