@@ -18,11 +18,11 @@ from paleo.net.importers import ImportOptions
 #: Samples in a batch.
 BATCH = 2
 #: What timm calls the sizes of a net, smallest first.
-_SIZES = (
-    "test zepto atto femto pico nano xxtiny xtiny tiny ti xxsmall xxs xsmall xs mini micro wee "
-    "pwee dwee dpwee little dlittle small s medium m betwixt mediumd base b xmedium large l "
-    "xlarge xl xxlarge huge giant giantopt gigantic enormous"
-).split()
+_SIZES = """
+    test zepto atto femto pico nano xxtiny xtiny tiny ti xxsmall xxs xsmall xs mini micro wee
+    pwee dwee dpwee little dlittle small s medium m betwixt mediumd base b xmedium large l
+    xlarge xl xxlarge huge giant giantopt gigantic enormous
+"""
 #: Parts of a name that only say how large something is: 50, 26t, patch16, x1, p32.
 _SIZE = re.compile(r"\d.*|(patch|window|[a-z])\d.*")
 #: A number at the end of a word, which says how deep a net is; after a v it is a version.
@@ -35,14 +35,16 @@ def family(name: str) -> tuple[str, str]:
     That is the module that defines it, and its name without sizes.
     """
     registry: Any = importlib.import_module("timm.models._registry")
-    words = [word for word in name.split("_") if not _SIZE.fullmatch(word) and word not in _SIZES]
+    sizes = _SIZES.split()
+    words = [word for word in name.split("_") if not _SIZE.fullmatch(word) and word not in sizes]
     return registry._model_to_module[name], "_".join(_DEPTH.sub("", word) for word in words)
 
 
 def size(name: str) -> tuple[int, list[int], str]:
     """Return what orders a family's nets by size, as far as their names say it."""
-    ranks = [_SIZES.index(word) for word in name.split("_") if word in _SIZES]
-    return min(ranks, default=len(_SIZES)), [int(n) for n in re.findall(r"\d+", name)], name
+    sizes = _SIZES.split()
+    ranks = [sizes.index(word) for word in name.split("_") if word in sizes]
+    return min(ranks, default=len(sizes)), [int(n) for n in re.findall(r"\d+", name)], name
 
 
 def names() -> list[str]:
