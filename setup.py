@@ -10,11 +10,13 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "paleo/core/version.py").read_text("utf-8"))[1]
 
-#: What the importers need: a Caffe prototxt, an ONNX file, a PyTorch module.
+#: What the importers need: a Caffe prototxt, an ONNX file, a PyTorch module, a net of a package.
 IMPORTERS = {
     "caffe": ["protobuf>=5"],
     "onnx": ["onnx>=1.17"],
     "torch": ["torch>=2.7"],
+    "timm": ["timm>=1.0", "torch>=2.7"],
+    "torchvision": ["torchvision>=0.22"],
 }
 
 #: What draws pictures.

@@ -85,6 +85,8 @@ def folder(page: str, command: str, tmp_path: Path) -> Path:
     if re.search(r"--plot[= ][^-\s]", command):
         pytest.importorskip("matplotlib", reason="needs Matplotlib")
         return tmp_path
+    for package in re.findall(r"\b(timm|torchvision):", command):
+        pytest.importorskip(package, reason=f"needs {package}")
     if "tiny" not in command:
         return tmp_path if WRITTEN.search(command) else ROOT
     texts = [text for _, text in blocks(ROOT / "docs" / "nets.md")]

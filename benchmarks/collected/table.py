@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from collected.outcome import VERDICTS, Outcome
+from paleo.core.errors import PaleoError
 
 #: The collections, and the share of each that is to be read exactly.
 COLLECTIONS: Mapping[str, float] = {
@@ -73,12 +74,12 @@ def run(collection: str, size: int | None, folder: str | None) -> Result | None:
     """Return the result of a collection, or of a sample of it; None where it is not there."""
     try:
         module = importlib.import_module(f"collected.{collection}")
-    except ImportError as error:
+        if folder is not None and hasattr(module, "FOLDER"):
+            module.FOLDER = Path(folder)
+        names = sampled(module.names(), size)
+    except (ImportError, PaleoError) as error:
         print(f"{collection}: left out, {error}", file=sys.stderr)
         return None
-    if folder is not None and hasattr(module, "FOLDER"):
-        module.FOLDER = Path(folder)
-    names = sampled(module.names(), size)
     if not names:
         print(f"{collection}: left out, there are no nets of it", file=sys.stderr)
         return None

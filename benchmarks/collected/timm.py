@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import importlib
 import re
-import sys
-import types
 from typing import Any
 
 from collected.outcome import Outcome, module_outcome
 from paleo.net.importers import ImportOptions
+from paleo.net.importers.pytorch import packages
+from paleo.net.importers.pytorch.reader import read_module
 
 #: Samples in a batch.
 BATCH = 2
@@ -49,9 +49,8 @@ def size(name: str) -> tuple[int, list[int], str]:
 
 def names() -> list[str]:
     """Return the smallest net of each family."""
-    timm: Any = importlib.import_module("timm")
     smallest: dict[tuple[str, str], str] = {}
-    for name in sorted(timm.list_models(), key=size):
+    for name in sorted(packages.names("timm"), key=size):
         smallest.setdefault(family(name), name)
     return sorted(smallest.values())
 
@@ -59,18 +58,13 @@ def names() -> list[str]:
 def run(name: str, phase: str = "test") -> Outcome:
     """Import a net and compare what it counts in a phase, "test" or "train"."""
     torch: Any = importlib.import_module("torch")
-    timm: Any = importlib.import_module("timm")
-    export: Any = importlib.import_module("paleo.net.importers.pytorch.export")
-    reader: Any = importlib.import_module("paleo.net.importers.pytorch.reader")
-    holder: Any = types.ModuleType("collected_net")
-    holder.net = export.construct(lambda: timm.create_model(name))
-    sys.modules[holder.__name__] = holder
-    shape = (BATCH, *holder.net.pretrained_cfg["input_size"])
-    options = ImportOptions(input=((None, shape),), phase=phase)
+    target = f"timm:{name}"
+    _, net, shapes = packages.find(target, BATCH)
+    options = ImportOptions(input=tuple((None, shape) for shape in shapes), phase=phase)
     return module_outcome(
-        lambda: reader.read(f"python:{holder.__name__}:net", options),
-        holder.net,
-        [torch.empty(shape, device="meta")],
+        lambda: read_module(target, name, net, options),
+        net,
+        [torch.empty(shape, device="meta") for shape in shapes],
         batch=BATCH,
         training=phase == "train",
     )

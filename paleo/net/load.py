@@ -1,7 +1,7 @@
 """Finding and reading nets: by the name of a predefined one, by path, or from text.
 
-A path may be that of a Caffe prototxt or an ONNX file, and "python:package.module:name" a
-PyTorch module: an importer reads those.
+A path may be that of a Caffe prototxt or an ONNX file, "python:package.module:name" a PyTorch
+module, "timm:name" and "torchvision:name" nets of these packages: an importer reads those.
 
 Predefined nets are installed with the package; in a checkout or an editable install they
 are in the folder `nets` beside it.
@@ -18,7 +18,7 @@ from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import read_bytes
 from paleo.core.registry import unknown
 from paleo.net.graph import build, infer_nodes
-from paleo.net.importers import PYTHON, ImportOptions, hint, importer_of, read
+from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read
 from paleo.net.spec import NetSpec, parse
 from paleo.net.writer import dumps
 
@@ -69,15 +69,16 @@ def net_path(net: str | os.PathLike[str]) -> Path:
 def net_source(net: str | os.PathLike[str]) -> str:
     """Return where a net is read from: a path, or the target as it is. Raises as `net_path`."""
     target = os.fspath(net)
-    return target if target.startswith(PYTHON) else os.fspath(net_path(target))
+    return target if target.startswith(CODE) else os.fspath(net_path(target))
 
 
 def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None = None) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
     A file that ends in .prototxt or .onnx is read by an importer, and so is
-    "python:package.module:name", a PyTorch module or a function that returns one;
-    `importing` has what those do not say themselves. Only such a target is ever run.
+    "python:package.module:name", a PyTorch module or a function that returns one, and
+    "timm:name" or "torchvision:name", a net that the installed package makes without weights.
+    `importing` has what those do not say themselves. Only such targets ever run code.
 
     Raises NetSpecError with every mistake of the file, UnknownNameError for a name that is
     not known.

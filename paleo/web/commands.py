@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from paleo.net.importers import CODE
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web.settings import DECLARED, PRICED, PageSettings
 
@@ -74,7 +75,7 @@ def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **op
 
 def _net(settings: PageSettings) -> str:
     """Return the net as a command takes it: a file's name that means something else as a path."""
-    if settings.is_uploaded and settings.net.startswith(("-", "python:")):
+    if settings.is_uploaded and settings.net.startswith(("-", *CODE)):
         return f"./{settings.net}"
     return settings.net
 

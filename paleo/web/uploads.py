@@ -19,7 +19,7 @@ from typing import Any
 from paleo.core.checks import shown
 from paleo.core.errors import NetSpecError, PaleoError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.net.importers import PYTHON, importer_of
+from paleo.net.importers import CODE, importer_of
 from paleo.net.importers.options import option_words, parse_options
 from paleo.net.load import loads
 from paleo.net.spec import NetSpec
@@ -67,7 +67,7 @@ def checked_file(name: Any) -> str:
         raise NetSpecError(f"file: a name of more than {_MOST_CHARACTERS} characters")
     if "/" in name or "\\" in name or not name.isprintable() or not _is_text(name):
         raise NetSpecError(f"file: expected a name without a folder, got {shown(name)}")
-    if name.startswith(PYTHON) or not name.lower().endswith(ENDINGS):
+    if name.startswith(CODE) or not name.lower().endswith(ENDINGS):
         raise NetSpecError(
             f"{name}: expected a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
         )

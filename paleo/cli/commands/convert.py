@@ -15,7 +15,7 @@ from paleo.cli.options import NET
 from paleo.cli.printing import say
 from paleo.core.errors import SettingError
 from paleo.net.graph import checked_batch
-from paleo.net.importers import PYTHON, importer_of
+from paleo.net.importers import CODE, importer_of
 from paleo.net.load import net_source
 from paleo.studies.summary import summarize
 
@@ -41,14 +41,16 @@ def command(
     """Write NET as a net file, the JSON format of Paleo's own nets.
 
     NET is a Caffe prototxt, an ONNX file, a PyTorch module (python:package.module:name, or a
-    function without arguments that returns one), or any other net that is to be edited. Weights
-    are not needed. Files are only read; python: imports the module, which runs its code.
+    function without arguments that returns one), a net of an installed package (timm:NAME,
+    torchvision:NAME), or any other net that is to be edited. Weights are not needed. Files are
+    only read; python: imports the module, which runs its code.
 
     \b
     Examples:
       paleo convert resnet50.prototxt -o resnet50.json
       paleo convert model.onnx --dim sequence=128
       paleo convert python:models:resnet18 --input 1x3x224x224 -o resnet18.json
+      paleo convert timm:regnety_016 -o regnety_016.json
       paleo convert nin_227 --set="conv8.filter[3]=1536" -o wider.json
     """  # noqa: D301 (click takes the control character, not the escape)
     found = edits.nets()
@@ -71,7 +73,7 @@ def command(
 
 def _check_output(net: str, output: str | None) -> None:
     """Raise SettingError if the file to write is the one that is read."""
-    if output is None or importer_of(net) is None or net.startswith(PYTHON):
+    if output is None or importer_of(net) is None or net.startswith(CODE):
         return
     with contextlib.suppress(OSError):
         if Path(net_source(net)).samefile(output):

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any
 
 from paleo.core.errors import NetSpecError
 from paleo.core.plugins import broken, entry_points, load
-from paleo.net.importers.base import PHASES, PROPOSALS, PYTHON, UNKNOWN, ImportOptions
+from paleo.net.importers.base import CODE, PHASES, PROPOSALS, UNKNOWN, ImportOptions
 from paleo.net.spec import NetSpec
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 __all__ = [
+    "CODE",
     "IMPORTERS",
     "PHASES",
     "PROPOSALS",
-    "PYTHON",
     "UNKNOWN",
     "ImportOptions",
     "hint",
@@ -39,7 +39,7 @@ __all__ = [
 IMPORTERS = {
     "caffe": (".prototxt", ".pbtxt", ".prototext"),
     "onnx": (".onnx",),
-    "pytorch": (PYTHON,),
+    "pytorch": CODE,
 }
 #: The word for an importer of another package in messages.
 _KIND = "importer of files that end in"
@@ -47,7 +47,7 @@ _KIND = "importer of files that end in"
 
 def importer_of(target: str) -> str | None:
     """Return the importer that a file or target is for, None if it is no net of another kind."""
-    if target.startswith(PYTHON):
+    if target.startswith(CODE):
         return "pytorch"
     suffix = PurePath(target).suffix.lower()
     if suffix in ("", ".json"):

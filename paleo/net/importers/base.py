@@ -19,6 +19,10 @@ from paleo.core.frozen import dataclass
 
 #: How a target begins that names a PyTorch module instead of a file.
 PYTHON = "python:"
+#: How one begins that names a net of an installed package; the package is called so, and the extra.
+PACKAGES = ("timm:", "torchvision:")
+#: All of what is no file.
+CODE = (PYTHON, *PACKAGES)
 #: Which layers of a file are taken, where it has some for training and others for testing.
 PHASES = ("train", "test")
 #: What to do about an operator that is not understood.

@@ -1,8 +1,4 @@
-"""Reads PyTorch modules: `python:package.module:attribute`, exported by `torch.export`.
-
-The attribute is a module, or a function or class that makes one when it is called without
-arguments. Only what such a target names is ever imported, with the current directory on the
-import path.
+"""Reads PyTorch modules: found by a target, exported by `torch.export`.
 
 The first axis of the inputs is taken for the batch (the second, where a recurrent layer or
 attention that has steps first says so). The module is traced with a prime number in the
@@ -12,19 +8,14 @@ batch's place, so that the batch can be told from other sizes.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import inspect
-import logging
 import sys
-import traceback
-import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
-from paleo.core.errors import Mistakes, NetSpecError, near, printable
+from paleo.core.errors import Mistakes, NetSpecError, near
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import (
     PRIMES,
@@ -36,160 +27,45 @@ from paleo.net.importers.base import (
     prime_batch,
 )
 from paleo.net.importers.builder.builder import Builder
+from paleo.net.importers.pytorch import packages, targets
+from paleo.net.importers.pytorch.running import first_line, guarded, place_of, quietly
 from paleo.net.spec import NetSpec
 
 Shape = tuple[int, ...]
 
 
 def read(target: str, options: ImportOptions) -> NetSpec:
-    """Return the net of a PyTorch module; raises NetSpecError."""
-    if not target.startswith(PYTHON):
-        raise NetSpecError(f"{target}: not a Python target; write python:package.module:attribute")
-    path, separator, attribute = target[len(PYTHON) :].rpartition(":")
-    if not (separator and path and attribute):
-        raise NetSpecError(f"{target}: expected python:package.module:attribute")
+    """Return the net of a PyTorch module that a target names; raises NetSpecError."""
+    is_python = target.startswith(PYTHON)
+    if is_python:
+        targets.parts(target)
     try:
         available = importlib.util.find_spec("torch") is not None
     except ValueError:  # a module of that name without a spec: it has been put there by hand
         available = "torch" in sys.modules
     if not available:
         raise missing_library(target, "PyTorch", "torch")
-    if not options.input:
+    if is_python and not options.input:
         raise NetSpecError(
             f"{target}: say what it takes, one --input for each argument: --input 1x3x224x224"
         )
     # What a module prints is not the command's result.
-    with _import_path(), _quietly(), contextlib.redirect_stdout(sys.stderr):
-        found = _find(target, path, attribute)
-        module = _module(target, found)
-        name = attribute.rpartition(".")[2]
-        if found is module and not name.isidentifier():
-            name = type(module).__name__
+    with quietly(), contextlib.redirect_stdout(sys.stderr):
+        if is_python:
+            with targets.import_path():
+                return read_module(target, *targets.find(target), options)
+        name, module, shapes = packages.find(target)
+        given = options.input or tuple((None, shape) for shape in shapes)
+        return read_module(target, name, module, replace(options, input=given))
+
+
+def read_module(target: str, name: str, module: Any, options: ImportOptions) -> NetSpec:
+    """Return the net of a module that is there, called `name`; messages call it `target`.
+
+    Raises NetSpecError.
+    """
+    with quietly(), contextlib.redirect_stdout(sys.stderr):
         return _Reader(target, name, module, options).read()
-
-
-# ---- The target --------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _import_path() -> Iterator[None]:
-    """Have the current directory on the import path for a while."""
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    importlib.invalidate_caches()
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(here)
-
-
-@contextlib.contextmanager
-def _quietly() -> Iterator[None]:
-    """Keep warnings and logs away from the terminal for a while."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)
-
-
-def _line(error: BaseException) -> str:
-    """Return an error's type and first line."""
-    first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-    name = type(error).__name__
-    return printable(f"{name}: {first}" if first else name)
-
-
-def _place(error: BaseException) -> str:
-    """Return where in code that is not PyTorch's an error comes from: " (models.py, line 7)"."""
-    own = {Path(__file__).parent, Path(importlib.import_module("torch").__file__ or "").parent}
-    cause = error.__cause__ or error
-    place = ""
-    for frame in traceback.extract_tb(cause.__traceback__):
-        path = Path(frame.filename)
-        if path.is_file() and not own & set(path.parents):
-            place = f" ({path.name}, line {frame.lineno})"
-    return place
-
-
-def _guarded(target: str, doing: str, function: Callable[[], Any]) -> Any:
-    """Return what code of the user's returns; raises NetSpecError for whatever it raises."""
-    try:
-        return function()
-    except NetSpecError:
-        raise
-    except SystemExit as error:
-        raise NetSpecError(f"{target}: {doing} exits: SystemExit: {error.code}") from None
-    except Exception as error:
-        raise NetSpecError(f"{target}: {doing} fails: {_line(error)}") from error
-
-
-def _find(target: str, path: str, attribute: str) -> Any:
-    """Return what a target names."""
-
-    def load() -> Any:
-        try:
-            return importlib.import_module(path)
-        except ModuleNotFoundError as error:
-            if error.name and (path == error.name or path.startswith(f"{error.name}.")):
-                raise NetSpecError(f"{target}: there is no Python module {error.name!r}") from None
-            raise
-
-    if not all(part.isidentifier() for part in path.split(".")):
-        raise NetSpecError(f"{target}: {path!r} is no name of a Python module")
-    thing = _guarded(target, f"importing {path}", load)
-    at = path
-    for part in attribute.split("."):
-        found = _guarded(target, f"reading {at}.{part}", partial(getattr, thing, part, _MISSING))
-        if found is _MISSING:
-            hint = near(part, [name for name in dir(thing) if not name.startswith("_")])
-            raise NetSpecError(f"{target}: {at} has no attribute {part!r}{hint}")
-        thing, at = found, f"{at}.{part}"
-    return thing
-
-
-_MISSING = object()
-
-
-def _module(target: str, found: Any) -> Any:
-    """Return the module that a target is, or that it makes."""
-    from paleo.net.importers.pytorch.export import construct
-
-    torch = importlib.import_module("torch")
-    if isinstance(found, torch.nn.Module):
-        return found
-    if not callable(found):
-        raise NetSpecError(
-            f"{target}: expected a torch.nn.Module or what makes one, got {type(found).__name__}"
-        )
-    needed = _needed(found)
-    if needed:
-        raise NetSpecError(
-            f"{target}: it needs arguments ({', '.join(needed)}); name a function without any"
-        )
-    made = _guarded(target, "making it", lambda: construct(found))
-    if not isinstance(made, torch.nn.Module):
-        raise NetSpecError(
-            f"{target}: it returns {type(made).__name__}, which is no torch.nn.Module"
-        )
-    return made
-
-
-def _needed(function: Any) -> list[str]:
-    """Return the arguments that a function cannot be called without."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in variable]
-
-
-# ---- The module --------------------------------------------------------------------------------
 
 
 class _Reader:
@@ -211,7 +87,7 @@ class _Reader:
     def _assign_inputs(self) -> None:
         """Find the argument of the module's forward that each input is."""
         given = [name for name, _ in self.options.input]
-        forward = _guarded(
+        forward = guarded(
             self.target, "its forward", lambda: inspect.signature(self.module.forward)
         )
         takes = list(forward.parameters.values())
@@ -282,7 +158,7 @@ class _Reader:
         """Return the program, what its parameters are, the batch it is traced with, its axis."""
         from paleo.net.importers.pytorch.export import export, materialized
 
-        self.module = _guarded(
+        self.module = guarded(
             self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
         )
         prime = prime_batch(self._sizes()) or PRIMES[0]
@@ -314,12 +190,16 @@ class _Reader:
 
         if isinstance(error, SystemExit):
             return self._fail(f"its forward exits: SystemExit: {error.code}")
-        where = _place(error)
+        where = place_of(error)
         if isinstance(error, OpenEndedError):
-            first = _line(error).partition(": ")[2]
+            first = first_line(error).partition(": ")[2]
             return self._fail(f"branches on data, which an export cannot follow{where}: {first}")
         shapes = ", ".join(format_shape(shape) for shape in self.shapes)
-        return self._fail(f"its forward fails on {shapes}{where}: {_line(error)}")
+        said = first_line(error)
+        # Detectors need what they are trained with, which nobody can give here.
+        is_of_training = self.options.phase == "train" and "train" in said.lower()
+        advice = "; --phase=test reads it as it is used after training" if is_of_training else ""
+        return self._fail(f"its forward fails on {shapes}{where}: {said}{advice}")
 
     # ---- Building ------------------------------------------------------------------------------
 
