@@ -1,0 +1,516 @@
+"""What a Caffe net has and does, counted from its text alone: parameters and multiply-adds.
+
+Nothing of Paleo's is used. Text becomes dictionaries of lists; blobs are tuples of sizes, and each
+type of layer says what `Reshape` of Caffe, or of the fork that has the type, makes of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil, prod
+from typing import Any
+
+Shape = tuple[int, ...]
+Fields = dict[str, list[Any]]
+
+_TOKENS = re.compile(
+    r"""#[^\n]*|"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([{}<>\[\]:,;])|([^\s{}<>\[\]:,;"'#]+)"""
+)
+
+
+class CannotCountError(ValueError):
+    """A type, or a use of one, that is not counted here."""
+
+
+def parsed(text: str) -> Fields:
+    """Return what a text in protobuf's format has: the values of each field, in order."""
+    tokens: list[tuple[str, str]] = []
+    for match in _TOKENS.finditer(text):
+        if match[3]:
+            tokens.append(("mark", match[3]))
+        elif match[4]:
+            tokens.append(("word", match[4]))
+        elif not match[0].startswith("#"):
+            kind, value = "text", match[1] if match[1] is not None else match[2]
+            if tokens and tokens[-1][0] == "text":  # texts beside each other are one
+                tokens[-1] = ("text", tokens[-1][1] + value)
+            else:
+                tokens.append((kind, value))
+    return _message(iter(tokens))
+
+
+def _message(tokens: Iterator[tuple[str, str]]) -> Fields:
+    found: Fields = {}
+    for kind, name in tokens:
+        if kind == "mark":
+            if name in "}>":
+                return found
+            continue
+        kind, value = next(tokens)
+        if (kind, value) == ("mark", ":"):
+            kind, value = next(tokens)
+        values = found.setdefault(name, [])
+        if kind != "mark":
+            values.append(_plain(kind, value))
+        elif value == "[":
+            values.extend(_listed(tokens))
+        else:
+            values.append(_message(tokens))
+    return found
+
+
+def _listed(tokens: Iterator[tuple[str, str]]) -> Iterator[Any]:
+    for kind, value in tokens:
+        if (kind, value) == ("mark", "]"):
+            return
+        if kind == "mark" and value in "{<":
+            yield _message(tokens)
+        elif kind != "mark":
+            yield _plain(kind, value)
+
+
+def _plain(kind: str, value: str) -> Any:
+    if kind == "text" or not re.fullmatch(r"[-+]?\.?\d.*", value):
+        return {"true": True, "false": False}.get(value, value) if kind == "word" else value
+    try:
+        return (
+            int(value, 0)
+            if re.fullmatch(r"[-+]?(0[xX].*|[1-9]\d*|0)", value)
+            else float(value.rstrip("fF"))
+        )
+    except ValueError:
+        return value
+
+
+# Layers
+
+
+@dataclass
+class _Layer:
+    kind: str
+    fields: Fields
+    bottoms: list[Shape]
+    num_tops: int
+    count: _Count
+
+    def param(self, *names: str) -> _Param:
+        """Return one of its parameter messages, the first that it has."""
+        found = next((self.fields[name] for name in names if name in self.fields), [{}])
+        return _Param(found[-1])
+
+    def weigh(self, index: int, *shape: int) -> None:
+        """Have a parameter, which may be shared by name."""
+        specs = self.fields.get("param", [])
+        spec = specs[index] if index < len(specs) else ""
+        name = spec.get("name", [""])[-1] if isinstance(spec, dict) else spec
+        self.count.weights[name or f"#{len(self.count.weights)}"] = prod(shape)
+
+
+@dataclass
+class _Param:
+    fields: Fields
+
+    def __call__(self, name: str, default: Any = None) -> Any:
+        values = self.fields.get(name)
+        if not values:
+            if default is None:
+                raise CannotCountError(f"it has no {name}")
+            return default
+        return values[-1]
+
+    def all(self, name: str) -> list[Any]:
+        return self.fields.get(name, [])
+
+    def dims(self, name: str = "shape") -> list[int]:
+        return [int(d) for d in self.fields.get(name, [{}])[-1].get("dim", [])]
+
+    def along(self, name: str, rank: int, default: int | None) -> list[int]:
+        """Return what a window has along each axis."""
+        side = name.removesuffix("_size")
+        if rank == 2 and (f"{side}_h" in self.fields or f"{side}_w" in self.fields):
+            return [int(self(f"{side}_{s}", default or 0)) for s in "hw"]
+        depth = {"kernel_size": "kernel_depth", "stride": "temporal_stride", "pad": "temporal_pad"}
+        values = [int(value) for value in self.all(name)] or [default]
+        if None in values:
+            raise CannotCountError(f"it has no {name}")
+        sizes = [int(value or 0) for value in (values * rank if len(values) == 1 else values)]
+        if rank == 3 and "kernel_depth" in self.fields:
+            sizes[0] = int(self(depth.get(name, "-"), default or 1))
+        return sizes
+
+
+@dataclass
+class _Count:
+    """What is counted of a net."""
+
+    proposals: int
+    weights: dict[str, int] = field(default_factory=dict)
+    multiply_adds: int = 0
+
+
+Rule = Callable[[_Layer], Sequence[Shape]]
+_RULES: dict[str, Rule] = {}
+
+
+def _of(*kinds: str) -> Callable[[Rule], Rule]:
+    def enter(rule: Rule) -> Rule:
+        _RULES.update(dict.fromkeys(kinds, rule))
+        return rule
+
+    return enter
+
+
+def _axis(x: Shape, axis: int) -> int:
+    return axis if axis >= 0 else len(x) + axis
+
+
+@_of("convolution", "deconvolution", "depthwiseconvolution", "convolutiondepthwise",
+     "depthwisedeconvolution", "convolution3d", "deconvolution3d")  # fmt: skip
+def _convolution(layer: _Layer) -> Sequence[Shape]:
+    param = layer.param("convolution3d_param", "convolution_param")
+    x = layer.bottoms[0]
+    rank, outputs, groups = len(x) - 2, int(param("num_output")), int(param("group", 1))
+    if "group" not in param.fields and layer.kind in (
+        "depthwiseconvolution",
+        "convolutiondepthwise",
+    ):
+        groups = x[1]
+    kernel = param.along("kernel_size", rank, None)
+    strides, pads = param.along("stride", rank, 1), param.along("pad", rank, 0)
+    holes = param.along(
+        "hole" if "hole" in param.fields or "hole_h" in param.fields else "dilation", rank, 1
+    )
+    layer.weigh(0, x[1] * outputs // groups, *kernel)
+    if param("bias_term", True):
+        layer.weigh(1, outputs)
+    tops = []
+    for x in layer.bottoms:
+        spans = [hole * (size - 1) + 1 for hole, size in zip(holes, kernel, strict=True)]
+        axes = zip(x[2:], spans, strides, pads, strict=True)
+        if "deconvolution" in layer.kind:
+            sizes = [stride * (size - 1) + span - 2 * pad for size, span, stride, pad in axes]
+            places = prod(x[2:])
+        else:
+            sizes = [(size + 2 * pad - span) // stride + 1 for size, span, stride, pad in axes]
+            places = prod(sizes)
+        layer.count.multiply_adds += x[0] * places * x[1] * outputs // groups * prod(kernel)
+        tops.append((x[0], outputs, *sizes))
+    return tops
+
+
+@_of("innerproduct")
+def _inner_product(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("inner_product_param"), layer.bottoms[0]
+    axis, outputs = _axis(x, int(param("axis", 1))), int(param("num_output"))
+    layer.weigh(0, prod(x[axis:]), outputs)
+    if param("bias_term", True):
+        layer.weigh(1, outputs)
+    layer.count.multiply_adds += prod(x) * outputs
+    return [(*x[:axis], outputs)]
+
+
+@_of("embed")
+def _embed(layer: _Layer) -> Sequence[Shape]:
+    param = layer.param("embed_param")
+    layer.weigh(0, int(param("input_dim")), int(param("num_output")))
+    if param("bias_term", True):
+        layer.weigh(1, int(param("num_output")))
+    return [(*layer.bottoms[0], int(param("num_output")))]
+
+
+@_of("lstm", "rnn")
+def _recurrent(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("recurrent_param"), layer.bottoms[0]
+    hidden, gates = int(param("num_output")), 4 if layer.kind == "lstm" else 1
+    steps, samples, inputs = x[0], x[1], prod(x[2:])
+    exposed = 0 if not param("expose_hidden", False) else 2 if layer.kind == "lstm" else 1
+    layer.weigh(0, gates * hidden, inputs)
+    layer.weigh(1, gates * hidden)
+    index = 2
+    if len(layer.bottoms) > 2 + exposed:
+        static = prod(layer.bottoms[2][1:])
+        layer.weigh(2, gates * hidden, static)
+        layer.count.multiply_adds += samples * gates * hidden * static
+        index = 3
+    layer.weigh(index, gates * hidden, hidden)
+    layer.count.multiply_adds += steps * samples * gates * hidden * (inputs + hidden)
+    if layer.kind == "rnn":
+        layer.weigh(index + 1, hidden, hidden)
+        layer.weigh(index + 2, hidden)
+        layer.count.multiply_adds += steps * samples * hidden * hidden
+    return [(steps, samples, hidden), *[(1, samples, hidden)] * exposed]
+
+
+@_of("pooling", "pooling3d")
+def _pooling(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("pooling3d_param", "pooling_param"), layer.bottoms[0]
+    rank = len(x) - 2
+    if param("global_pooling", False):
+        return [(*x[:2], *[1] * rank)] * layer.num_tops
+    axes = zip(x[2:], param.along("kernel_size", rank, None), param.along("stride", rank, 1),
+               param.along("pad", rank, 0), strict=True)  # fmt: skip
+    floor = param("round_mode", "CEIL") in ("FLOOR", 1) or not param("ceil_mode", True)
+    sizes = []
+    for size, kernel, stride, pad in axes:
+        steps = (size + 2 * pad - kernel) / stride
+        count = (int(steps // 1) if floor else ceil(steps)) + 1
+        if any(param.along("pad", rank, 0)) and (count - 1) * stride >= size + pad:
+            count -= 1
+        sizes.append(count)
+    return [(*x[:2], *sizes)] * layer.num_tops
+
+
+@_of("spp")
+def _pyramid(layer: _Layer) -> Sequence[Shape]:
+    x = layer.bottoms[0]
+    bins = sum(4**level for level in range(int(layer.param("spp_param")("pyramid_height"))))
+    return [(x[0], x[1] * bins)]
+
+
+@_of("roipooling", "roialign", "roiwarping")
+def _region_pooling(layer: _Layer) -> Sequence[Shape]:
+    param = layer.param("roi_align_param", "roi_warping_param", "roi_pooling_param")
+    x, regions = layer.bottoms
+    return [(regions[0], x[1], int(param("pooled_h")), int(param("pooled_w")))]
+
+
+@_of("psroipooling", "psroialign")
+def _sensitive(layer: _Layer) -> Sequence[Shape]:
+    param = layer.param("psroi_align_param", "psroi_pooling_param")
+    bins = int(param("group_size"))
+    return [(layer.bottoms[1][0], int(param("output_dim")), bins, bins)]
+
+
+@_of("batchnorm", "bn")
+def _batch_norm(layer: _Layer) -> Sequence[Shape]:
+    if layer.kind == "bn" or layer.param("batch_norm_param")("scale_bias", False):
+        channels = layer.bottoms[0][1]
+        layer.weigh(0, channels)
+        layer.weigh(1, channels)
+    return layer.bottoms[:1]
+
+
+@_of("scale", "bias")
+def _scale(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param(f"{layer.kind}_param"), layer.bottoms[0]
+    axis, count = _axis(x, int(param("axis", 1))), int(param("num_axes", 1))
+    shape = x[axis:] if count == -1 else x[axis : axis + count]
+    if len(layer.bottoms) > 1:
+        shape = layer.bottoms[1]
+    else:
+        layer.weigh(0, *shape)
+    if layer.kind == "scale" and param("bias_term", False):
+        layer.weigh(1 if len(layer.bottoms) < 2 else 0, *shape)
+    return [x]
+
+
+@_of("prelu")
+def _prelu(layer: _Layer) -> Sequence[Shape]:
+    layer.weigh(
+        0, 1 if layer.param("prelu_param")("channel_shared", False) else layer.bottoms[0][1]
+    )
+    return layer.bottoms[:1]
+
+
+@_of("normalize")
+def _normalize(layer: _Layer) -> Sequence[Shape]:
+    if "norm_param" in layer.fields:
+        layer.weigh(
+            0, 1 if layer.param("norm_param")("channel_shared", True) else layer.bottoms[0][1]
+        )
+    return layer.bottoms[:1]
+
+
+@_of("parameter")
+def _parameter(layer: _Layer) -> Sequence[Shape]:
+    shape = tuple(layer.param("parameter_param").dims())
+    layer.weigh(0, *shape)
+    return [shape]
+
+
+@_of("concat")
+def _concat(layer: _Layer) -> Sequence[Shape]:
+    param, first = layer.param("concat_param"), layer.bottoms[0]
+    if param("per_fla_fuse", False):
+        return [(first[0], sum(prod(x[1:]) for x in layer.bottoms), 1, 1)]
+    axis = _axis(first, int(param("axis", param("concat_dim", 1))))
+    return [(*first[:axis], sum(x[axis] for x in layer.bottoms), *first[axis + 1 :])]
+
+
+@_of("slice")
+def _slice(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("slice_param"), layer.bottoms[0]
+    axis = _axis(x, int(param("axis", param("slice_dim", 1))))
+    points = [int(point) for point in param.all("slice_point")]
+    if not points:
+        points = [x[axis] // layer.num_tops * i for i in range(1, layer.num_tops)]
+    ends = zip([0, *points], [*points, x[axis]], strict=True)
+    return [(*x[:axis], end - begin, *x[axis + 1 :]) for begin, end in ends]
+
+
+@_of("flatten")
+def _flatten(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("flatten_param"), layer.bottoms[0]
+    begin, end = _axis(x, int(param("axis", 1))), _axis(x, int(param("end_axis", -1)))
+    return [(*x[:begin], prod(x[begin : end + 1]), *x[end + 1 :])]
+
+
+@_of("reshape")
+def _reshape(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("reshape_param"), layer.bottoms[0]
+    begin, count = int(param("axis", 0)), int(param("num_axes", -1))
+    begin = begin if begin >= 0 else len(x) + begin + 1
+    end = len(x) if count == -1 else begin + count
+    middle = [x[begin + i] if size == 0 else size for i, size in enumerate(param.dims())]
+    shape = [*x[:begin], *middle, *x[end:]]
+    left = prod(x) // -prod(shape) if -1 in shape else 0
+    return [tuple(left if size == -1 else size for size in shape)]
+
+
+@_of("permute")
+def _permute(layer: _Layer) -> Sequence[Shape]:
+    x, order = layer.bottoms[0], [int(axis) for axis in layer.param("permute_param").all("order")]
+    return [tuple(x[axis] for axis in [*order, *(i for i in range(len(x)) if i not in order)])]
+
+
+@_of("reorg", "reorganize")
+def _reorg(layer: _Layer) -> Sequence[Shape]:
+    param = layer.param("reorg_param", "reorganize_param")
+    stride, (n, c, h, w) = int(param("stride")), layer.bottoms[0]
+    if param("reverse", False):
+        return [(n, c // stride**2, h * stride, w * stride)]
+    return [(n, c * stride**2, h // stride, w // stride)]
+
+
+@_of("crop")
+def _crop(layer: _Layer) -> Sequence[Shape]:
+    x, reference = layer.bottoms
+    axis = _axis(x, int(layer.param("crop_param")("axis", 2)))
+    return [(*x[:axis], *reference[axis:])]
+
+
+@_of("upsample")
+def _upsample(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("upsample_param", "upsampling_param"), layer.bottoms[0]
+    sizes = []
+    for side, whole, size in zip("hw", ("height", "width"), x[2:], strict=True):
+        factor = int(param(f"scale_{side}", param("scale", param("stride", 2))))
+        grown = size * factor - bool(param(f"pad_out_{side}", False))
+        sizes.append(int(param(f"upsample_{side}", param(whole, grown))))
+    return [(*x[:2], *sizes)]
+
+
+@_of("interp")
+def _interp(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("interp_param"), layer.bottoms[0]
+    if len(layer.bottoms) > 1:
+        return [(*x[:2], *layer.bottoms[1][2:])]
+    if "height" in param.fields:
+        return [(*x[:2], int(param("height")), int(param("width")))]
+    shrink, zoom = int(param("shrink_factor", 1)), int(param("zoom_factor", 1))
+    pad = int(param("pad_beg", 0)) + int(param("pad_end", 0))
+    sizes = [(size + pad - 1) // shrink + 1 for size in x[2:]]
+    return [(*x[:2], *(size + (size - 1) * (zoom - 1) for size in sizes))]
+
+
+@_of("tile")
+def _tile(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("tile_param"), layer.bottoms[0]
+    axis = _axis(x, int(param("axis", 1)))
+    return [(*x[:axis], x[axis] * int(param("tiles")), *x[axis + 1 :])]
+
+
+@_of("reduction")
+def _reduction(layer: _Layer) -> Sequence[Shape]:
+    x = layer.bottoms[0]
+    return [x[: _axis(x, int(layer.param("reduction_param")("axis", 0)))]]
+
+
+@_of("argmax")
+def _arg_max(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("argmax_param"), layer.bottoms[0]
+    top = int(param("top_k", 1))
+    if "axis" not in param.fields:
+        return [(x[0], 1 + bool(param("out_max_val", False)), top)]
+    axis = _axis(x, int(param("axis")))
+    return [(*x[:axis], top, *x[axis + 1 :])]
+
+
+@_of("priorbox")
+def _prior_box(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("prior_box_param"), layer.bottoms[0]
+    ratios = [1.0]
+    for ratio in param.all("aspect_ratio"):
+        if all(abs(ratio - known) >= 1e-6 for known in ratios):
+            ratios += [ratio, 1 / ratio] if param("flip", True) else [ratio]
+    boxes = len(ratios) * len(param.all("min_size")) + len(param.all("max_size"))
+    return [(1, 2, x[2] * x[3] * boxes * 4)]
+
+
+@_of("proposal", "simplernms", "python.proposallayer")
+def _proposal(layer: _Layer) -> Sequence[Shape]:
+    rows = layer.bottoms[0][0] * layer.count.proposals
+    return [(rows, 5), *[(rows, 1)] * (layer.num_tops - 1)]
+
+
+@_of("split")
+def _split(layer: _Layer) -> Sequence[Shape]:
+    return layer.bottoms[:1] * layer.num_tops
+
+
+#: What has no parameters, and one top like its first bottom; or tops that nothing multiplies.
+_PLAIN = """relu relu6 sigmoid tanh power exp log absval bnll elu threshold dropout softmax eltwise
+    lrn mvn axpy reverse shufflechannel channelshuffle swish"""
+_ENDS = """softmaxwithloss softmaxloss sigmoidcrossentropyloss euclideanloss smoothl1loss hingeloss
+    contrastiveloss multinomiallogisticloss infogainloss l1loss accuracy silence hdf5output
+    multiboxloss detectionoutput detectionevaluate tripletloss multilabelaccuracy segaccuracy"""
+
+
+def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) -> tuple[int, int]:
+    """Return the parameters of a net and its multiply-adds; `inputs` has the shapes of what is fed.
+
+    Raises CannotCountError for a type that it does not know.
+    """
+    net = parsed(text)
+    blobs: dict[str, Shape] = dict(inputs)
+    counted = _Count(proposals)
+    for fields in net.get("layer", net.get("layers", [])):
+        if not _is_there(fields, net, phase):
+            continue
+        kind = str(fields.get("type", [""])[-1]).replace("_", "").lower()
+        if kind == "python":
+            kind += "." + str(fields["python_param"][-1].get("layer", [""])[-1]).lower()
+        bottoms, tops = fields.get("bottom", []), fields.get("top", [])
+        if not bottoms and kind != "parameter":
+            continue  # it is fed, or nothing
+        known = [blobs[name] for name in bottoms if name in blobs]
+        layer = _Layer(kind, fields, known, len(tops), counted)
+        if kind in _ENDS.split():
+            given: Sequence[Shape] = [(1,)] * len(tops)
+        elif kind in _PLAIN.split():
+            given = known[:1]
+        elif kind in _RULES:
+            given = _RULES[kind](layer)
+        else:
+            raise CannotCountError(f"{kind} is not counted")
+        blobs.update(zip(tops, given, strict=False))
+    return sum(counted.weights.values()), counted.multiply_adds
+
+
+def _is_there(layer: Fields, net: Fields, phase: str) -> bool:
+    """Tell whether a layer is in the net in a phase, as `NetStateRule` has it."""
+    state = net.get("state", [{}])[-1]
+    stages = set(state.get("stage", [])) or {phase, *(["val"] if phase == "test" else [])}
+
+    def meets(rule: Fields) -> bool:
+        return (
+            rule.get("phase", [phase.upper()])[-1] in (phase.upper(), int(phase == "test"))
+            and stages.issuperset(rule.get("stage", []))
+            and stages.isdisjoint(rule.get("not_stage", []))
+        )
+
+    if "include" in layer:
+        return any(map(meets, layer["include"]))
+    return not any(map(meets, layer.get("exclude", [])))
