@@ -19,37 +19,12 @@ from paleo.core.kinds import READ, READ_WITH_WEIGHTS, WRITTEN, Operand
 from paleo.core.kinds import Kind as Kind
 from paleo.core.kinds import Pass as Pass
 from paleo.core.kinds import Role as Role
-from paleo.core.quantity import Quantity, minimum, product
+from paleo.core.quantity import Quantity, ceil_div, minimum, product
 from paleo.core.window import Axis
+from paleo.core.work import Work as Work
 
 #: More keys than a tensor can have.
 _NO_WINDOW = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """FLOPs, and bytes read from and written to memory. It adds, scales, and has a zero."""
-
-    flops: Quantity = 0
-    bytes_read: Quantity = 0
-    bytes_written: Quantity = 0
-
-    @property
-    def num_bytes(self) -> Quantity:
-        """Bytes read and written."""
-        return self.bytes_read + self.bytes_written
-
-    def __add__(self, other: Work) -> Work:
-        return Work(
-            self.flops + other.flops,
-            self.bytes_read + other.bytes_read,
-            self.bytes_written + other.bytes_written,
-        )
-
-    def __mul__(self, times: Quantity) -> Work:
-        return Work(self.flops * times, self.bytes_read * times, self.bytes_written * times)
-
-    __rmul__ = __mul__
 
 
 class Operation(ABC):
@@ -209,6 +184,62 @@ class BatchMatMul(Operation):
             replace(self, n=k, k=n, direction=Pass.INPUT_GRADIENT, roles=of_a),
             replace(self, m=k, k=m, direction=to_b, roles=of_b, dependent=False),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupedMatMul(Operation):
+    """Rows A[rows, K], each times one of `groups` matrices B[K, N]: 2 rows N K FLOPs.
+
+    The rows are spread evenly, so that groups differ by one row at most. A pass back to the rows
+    has N and K exchanged; the weights' gradient has those of the forward pass.
+    """
+
+    name: str = field(compare=False)
+    groups: Quantity
+    rows: Quantity
+    n: Quantity
+    k: Quantity
+    element_size: int
+    direction: Pass = Pass.FORWARD
+    kind: ClassVar[Kind] = Kind.MATMUL
+
+    @property
+    def products(self) -> BatchMatMul:
+        """The products of equal size that take as long: the longest group waits for no other."""
+        rows = ceil_div(self.rows, self.groups)
+        m, k = (self.k, rows) if self.direction is Pass.WEIGHT_GRADIENT else (rows, self.k)
+        return BatchMatMul(
+            self.name, self.groups, m, self.n, k, self.element_size,
+            direction=self.direction, roles=READ_WITH_WEIGHTS[self.direction],
+        )  # fmt: skip
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return READ_WITH_WEIGHTS[self.direction]
+
+    @property
+    def flops(self) -> Quantity:
+        return 2 * self.rows * self.n * self.k
+
+    @property
+    def _tensors(self) -> tuple[Quantity, Quantity, Quantity]:
+        """Bytes of the rows that are read, of the matrices, and of the rows of N numbers."""
+        size = self.element_size
+        return (
+            size * self.rows * self.k,
+            size * self.groups * self.k * self.n,
+            size * self.rows * self.n,
+        )
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        first, matrices, result = self._tensors
+        return (first, result if self.direction is Pass.WEIGHT_GRADIENT else matrices)
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        _, matrices, result = self._tensors
+        return (matrices if self.direction is Pass.WEIGHT_GRADIENT else result,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -553,4 +584,4 @@ class Fused(Operation):
 
 
 #: The operations that matrix units can do; all others run on general-purpose lanes.
-PRODUCTS = (MatMul, BatchMatMul, Attention, Convolution)
+PRODUCTS = (MatMul, BatchMatMul, GroupedMatMul, Attention, Convolution)

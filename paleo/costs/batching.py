@@ -17,6 +17,7 @@ from paleo.core.operations import (
     BatchMatMul,
     Convolution,
     Fused,
+    GroupedMatMul,
     MatMul,
     Operation,
     Pooling,
@@ -61,6 +62,7 @@ _WINDOWED = ("batch", "in_channels", "out_channels")
 _KINDS: dict[type[Any], _Fields] = {
     MatMul: _fields(MatMul, ("m", "n", "k")),
     BatchMatMul: _fields(BatchMatMul, ("count", "m", "n", "k")),
+    GroupedMatMul: _fields(GroupedMatMul, ("groups", "rows", "n", "k")),
     Convolution: _fields(Convolution, _WINDOWED),
     Pooling: _fields(Pooling, _WINDOWED),
     Stream: _fields(Stream, ("reads", "writes", "flops", "row", "drawn"), "label"),

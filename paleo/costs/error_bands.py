@@ -12,7 +12,15 @@ from typing import Any
 
 from paleo.core.attributes import Ends, at_ends
 from paleo.core.frozen import dataclass
-from paleo.core.operations import Attention, BatchMatMul, Convolution, Fused, MatMul, Operation
+from paleo.core.operations import (
+    Attention,
+    BatchMatMul,
+    Convolution,
+    Fused,
+    GroupedMatMul,
+    MatMul,
+    Operation,
+)
 from paleo.core.quantity import Quantity
 
 #: The digits of a number of which no error band is known, and the fewest of one that has a band.
@@ -82,6 +90,8 @@ def kind_of(operation: Operation) -> str:
         return kind_of(operation.head)
     if isinstance(operation, MatMul):
         return "gemm"
+    if isinstance(operation, GroupedMatMul):
+        return kind_of(operation.products)
     if isinstance(operation, BatchMatMul):
         return "recurrent" if operation.dependent else "bmm"
     if isinstance(operation, Convolution):

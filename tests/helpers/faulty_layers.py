@@ -146,6 +146,7 @@ LAYERS: list[tuple[Any, str]] = [
         layer("Attention", parents=["data"] * 2 + ["d"]),
         'parents: there is no layer "d"',
     ),
+    (layer("Experts", num_outputs=4), "num_experts: missing"),
     (layer("Similarity"), "parents: Similarity takes 2 parents, got 1"),
     (
         layer("Similarity", parents=["data", "data"]),

@@ -93,6 +93,8 @@ EXAMPLES = [
     Example("Resize", {"size": [3], "mode": "linear"}, (SEQUENCE,)),
     Example("InnerProduct", {"num_outputs": 8}),
     Example("InnerProduct", {"num_outputs": 8, "axis": -1, "use_bias": False}),
+    Example("Experts", {"num_experts": 5, "num_outputs": 8}, (SEQUENCE,)),
+    Example("Experts", {"num_experts": 20, "num_outputs": 8, "use_bias": False}, (SEQUENCE,)),
     Example("Embedding", {"num_embeddings": 50, "num_outputs": 8}, ([2, 6],)),
     Example("MatMul", {}, (SEQUENCE, [2, 4, 3])),
     Example("MatMul", {"transpose_a": True, "transpose_b": True}, ([2, 4, 6], [2, 3, 4])),

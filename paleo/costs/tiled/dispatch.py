@@ -12,6 +12,7 @@ from paleo.core.operations import (
     BatchMatMul,
     Convolution,
     Fused,
+    GroupedMatMul,
     MatMul,
     Operation,
     Pooling,
@@ -42,6 +43,8 @@ def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
         # That of a kernel's parts is not the kernel's.
         part = functools.partial(_price_on, model, replace(machine, host=0.0))
         return _handed_over(model.price_fused(operation, part), machine)
+    if isinstance(operation, GroupedMatMul):
+        operation = operation.products
     time: Time = _module(operation, machine).price(operation, machine)
     return _handed_over(time, machine)
 
@@ -66,6 +69,8 @@ def price_by(algorithm: str, operation: Convolution, target: Target) -> Time | N
 def explain(model: CostModel, operation: Operation, target: Target) -> Explanation:
     """Return why an operation takes what `price` says it does; for numbers, not arrays."""
     machine = machine_for(target)
+    if isinstance(operation, GroupedMatMul):
+        operation = operation.products
     found: Explanation
     if isinstance(operation, Fused):
         found = model.explain_fused(operation, _without_host(target))

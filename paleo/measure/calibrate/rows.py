@@ -19,6 +19,7 @@ from paleo.core.operations import (
     Attention,
     BatchMatMul,
     Convolution,
+    GroupedMatMul,
     MatMul,
     Operation,
     Pass,
@@ -239,7 +240,7 @@ def _graph(net: str, batch: str, dtype: str) -> tuple[Graph, Sequence[tuple[bool
 _KINDS = (
     (Convolution, "convolution"),
     (Attention, "attention"),
-    ((MatMul, BatchMatMul), "product"),
+    ((MatMul, BatchMatMul, GroupedMatMul), "product"),
     (Update, "update"),
 )
 

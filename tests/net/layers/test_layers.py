@@ -274,6 +274,30 @@ PRODUCTS = [
         (2 * 5880, 240 + 168 + 126 + 2 * 180, 240 + 168 + 126),
         NONE,
     ),
+    # 12 rows of 4 features over 5 experts of 4x8: 12*4 = 48 and 5*32 = 160 read, 12*8 = 96 written;
+    # 2 * 12*4*8 = 768. The biases read and write all rows again. Back: 96 and 160 read, 48 written;
+    # 48 and 96 read, 160 written, and the 5*8 biases are sums of 96.
+    Case(
+        "Experts",
+        {"num_experts": 5, "num_outputs": 8},
+        [SEQUENCE],
+        (2, 6, 8),
+        5 * (32 + 8),
+        (768, 48 + 160 + 96, 96 + 96),
+        (768, 96 + 160, 48),
+        (768, 48 + 96 + 96, 160 + 40),
+    ),
+    # 12 rows over 20 experts: 12 of them are read.
+    Case(
+        "Experts",
+        {"num_experts": 20, "num_outputs": 8, "use_bias": False},
+        [SEQUENCE],
+        (2, 6, 8),
+        20 * 32,
+        (768, 48 + 12 * 32, 96),
+        (768, 96 + 12 * 32, 48),
+        (768, 48 + 96, 12 * 32),
+    ),
     # 2x6 times 6x2: 2 * 2*2*6 = 48, and so is either gradient.
     Case("Similarity", {}, [[2, 6], [2, 6]], (2, 2), 0, (48, 24, 4), (96, 32, 24), NONE),
     # 2 samples of 5 boxes: 10 pairs each. 12 + 48 elements are sorted to 2*5*4 = 40; these are

@@ -150,6 +150,23 @@ def _inner_product(call: Call) -> Any:
     return tf.reshape(call.biased(y, call.layer.use_bias), call.output)
 
 
+@builds("Experts")
+def _experts(call: Call) -> Any:
+    """Rows that are next to each other go to one expert, as if they had been sorted."""
+    tf, layer, (*front, d) = call.tf, call.layer, call.inputs[0]
+    experts, k, rows = layer.num_experts, layer.num_outputs, int(product(front))
+    weight = call.weight(experts, d, k, fan_in=d)
+    bias = call.weight(experts, 1, k) if layer.use_bias else None
+    groups = min(rows, experts)
+    each, more = divmod(rows, groups)  # the first groups have one row more
+    left, made = tf.reshape(call.x, (rows, d)), []
+    for first, end, size in [(0, more, each + 1)] * bool(more) + [(more, groups, each)]:
+        own, left = tf.split(left, [(end - first) * size, -1])
+        y = tf.matmul(tf.reshape(own, (end - first, size, d)), weight[first:end])
+        made.append(tf.reshape(y if bias is None else y + bias[first:end], (-1, k)))
+    return tf.reshape(tf.concat(made, 0), call.output)
+
+
 @builds("Embedding")
 def _embedding(call: Call) -> Any:
     # In mixed precision the rows are cast, not the table.

@@ -25,7 +25,7 @@ from paleo.measure.executors.torch.builders import (
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import is_one
 from paleo.net.layers.convolution import Convolution, Deconvolution
-from paleo.net.layers.dense import Einsum, Embedding, InnerProduct, MatMul, Similarity
+from paleo.net.layers.dense import Einsum, Embedding, Experts, InnerProduct, MatMul, Similarity
 from paleo.net.layers.pooling import AvgPool, GlobalPooling, Pooling, Resize, UpSampling2D
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
@@ -253,6 +253,34 @@ def _embedding(context: BuildContext) -> Built:
         lambda tensors, held, training: F.embedding(read(tensors), held[0]),
         (*order, len(order)),
     )
+
+
+@builds(Experts)
+def _experts(context: BuildContext) -> Built:
+    """Rows that are next to each other go to one expert, as if they had been sorted."""
+    layer: Experts = context.layer
+    shape, k, has_bias = context.inputs[0], layer.num_outputs, layer.use_bias
+    context.hold(layer.num_experts, shape[-1], k, fan_in=shape[-1])
+    if has_bias:
+        context.hold(layer.num_experts, k, fill=0)
+    read = context.reader(0, plain(len(shape)), dense=True)
+    rows = int(product(shape[:-1]))
+    groups = min(rows, layer.num_experts)
+    each, more = divmod(rows, groups)  # the first groups have one row more
+    parts = [(0, more, each + 1)] * bool(more) + [(more, groups, each)]
+
+    def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
+        left, made = read(tensors).flatten(0, -2), []
+        for first, end, size in parts:
+            own, left = left.tensor_split([(end - first) * size])
+            y = torch.bmm(own.view(end - first, size, -1), held[0][first:end])
+            if has_bias:
+                y = y + held[1][first:end, None].to(y.dtype)
+            made.append(y.flatten(0, 1))
+        joined = made[0] if len(made) == 1 else torch.cat(made)
+        return joined.view(*shape[:-1], k)
+
+    return run, plain(len(shape))
 
 
 @builds(MatMul)
