@@ -124,10 +124,15 @@ def _shapes_differ(name: str, tensor: Any, expected: Any) -> str:
     """Return in what an output is not as a test has it, "" if in nothing."""
     if tensor is None:
         return f"no {name}"
+    if tensor.items is not None and isinstance(expected, list):
+        if len(tensor.items) != len(expected):
+            return f"{name} has {len(tensor.items)} tensors, not {len(expected)}"
+        pairs = zip(tensor.items, expected, strict=True)
+        return ", ".join(filter(None, (_shapes_differ(name, *pair) for pair in pairs)))
     wanted = np.shape(expected)
     # A dimension of 0 is an open one, as some exporters write it.
-    pairs = zip(tensor.shape, wanted, strict=False)
-    if len(tensor.shape) != len(wanted) or any(size not in (0, have) for have, size in pairs):
+    sizes = zip(tensor.shape, wanted, strict=False)
+    if len(tensor.shape) != len(wanted) or any(size not in (0, have) for have, size in sizes):
         return f"{name} is {tensor.shape}, not {wanted}"
     if tensor.made is not None and tensor.made.layer is not None:
         # An axis that nothing but repeats has no dimension in the layer.

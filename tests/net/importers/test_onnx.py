@@ -407,19 +407,6 @@ def test_what_no_output_needs_is_not_looked_at(load: Read) -> None:
     assert names(load(model(nodes, [value("x", ["N", 4])]))) == ["x", "Relu_0"]
 
 
-def test_a_loop_is_not_understood(refuse: Refuse) -> None:
-    body = helper.make_graph(
-        [node("Relu", "v", "w"), node("Identity", "c", "d")],
-        "body",
-        [value("i", [], INT), value("c", [], TensorProto.BOOL), value("v", ["N", 4])],
-        [value("d", [], TensorProto.BOOL), value("w", ["N", 4])],
-    )
-    loop = node("Loop", "n t x", name="again", body=body)
-    tensors = [tensor("n", 3), numpy_helper.from_array(np.asarray(True), "t")]
-    (message,) = refuse(model([loop], [value("x", ["N", 4])], "y", tensors))
-    assert message.startswith('not understood: Loop ("again")')
-
-
 # Bad files
 
 

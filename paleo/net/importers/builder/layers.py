@@ -86,6 +86,23 @@ class Placer:
         self._entries[name] = _Entry(layer, tuple(parents), shape, batched, shares)
         return name
 
+    def mark(self) -> int:
+        """Return how many layers have been made."""
+        return len(self._entries)
+
+    def made_since(self, mark: int) -> list[str]:
+        """Return what the layers are that were made since, in whatever order.
+
+        Equal ones cost the same, and use the same parameters. Views cost nothing.
+        """
+        made = []
+        for name, entry in list(self._entries.items())[mark:]:
+            inputs = tuple(self._entries[parent].shape for parent in entry.parents)
+            owner = (entry.shares or name) if entry.layer.num_params(inputs) else None
+            if not entry.layer.is_view:
+                made.append(repr((entry.layer, inputs, owner)))
+        return sorted(made)
+
     def dims(self, layer: str) -> tuple[int, ...]:
         """Return the sizes of a layer's output without the batch."""
         return tuple(int(size) for size in self._entries[layer].shape[1:])

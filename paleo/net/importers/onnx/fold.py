@@ -22,8 +22,9 @@ _ALL_TOGETHER = 2**25
 _SHAPES = """
     Abs Add And Cast CastLike Ceil Clip Concat ConstantOfShape Cos CumSum Div Equal Exp Expand
     Flatten Floor Gather Greater GreaterOrEqual Identity Less LessOrEqual Log Max Min Mod Mul Neg
-    NonZero Not Or Pow Range Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Reshape
-    Round Shape Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tile Transpose Unsqueeze Where Xor"""
+    NonZero Not Or Pow Range Reciprocal ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum Relu
+    Reshape Round Shape Sign Sin Size Slice Split Sqrt Squeeze Sub Sum Tile Transpose
+    Unsqueeze Where Xor"""
 _FOLDED = frozenset(_SHAPES.split())
 
 

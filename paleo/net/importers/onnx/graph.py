@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +18,19 @@ import numpy as np
 
 from paleo.core.errors import Mistakes
 from paleo.core.tensor import format_shape
-from paleo.net.importers.base import OperatorError
+from paleo.net.importers.base import OperatorError, free_name
+from paleo.net.importers.onnx.control import CONTROLS
 from paleo.net.importers.onnx.fold import Budget, fold
 from paleo.net.importers.onnx.names import fault_name, layer_names
 from paleo.net.importers.onnx.node import (
+    INT64,
     OPERATORS,
     STRING,
     Context,
+    InsideError,
     Node,
     NotUnderstoodError,
+    Operator,
     Output,
     Shape,
     Tensor,
@@ -45,8 +50,6 @@ _VIEWS = """
     Unsqueeze"""
 #: Operators whose outputs are numbers drawn by chance: of known shape, of nothing else.
 _RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
-#: Operators that hold graphs: they are followed, or not understood, but never constants.
-_HOLDING = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 
 
 @dataclass
@@ -65,6 +68,9 @@ class GraphTranslator(Context):
     #: What the file itself says of tensors between nodes, for operators unknown to onnx.
     declared: dict[str, Any] = field(default_factory=dict)
 
+    #: The tensors that the file holds, by the names under which the Builder knows them.
+    held: dict[str, Any] = field(default_factory=dict)
+
     def __post_init__(self) -> None:
         self.budget = Budget()
         onnx = self._onnx = importlib.import_module("onnx")
@@ -80,12 +86,20 @@ class GraphTranslator(Context):
         """Note the tensors that a graph holds."""
         same = find_copies(graph.initializer)
         for proto in graph.initializer:
-            self.tensors[proto.name] = self._held(same.get(proto.name, proto.name), proto)
+            key = same.get(proto.name) or self._key(proto.name, proto)
+            self.tensors[proto.name] = self._held(key, proto)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             self.tensors[name] = Tensor(
                 tuple(sparse.dims), sparse.values.data_type, key=name, trainable=True
             )
+
+    def _key(self, name: str, proto: Any) -> str:
+        """Return under which name the Builder knows a tensor: graphs within nodes share names."""
+        for key in (name, free_name(name, self.held)):
+            if self.held.setdefault(key, proto) is proto:
+                break
+        return key
 
     def _held(self, key: str, proto: Any, trainable: bool = True) -> Tensor:
         shape = tuple(proto.dims)
@@ -97,13 +111,53 @@ class GraphTranslator(Context):
         tensor.trainable = trainable and proto.data_type in _FLOATS and tensor.size > 1
         return tensor
 
-    def run(self, graph: Any, outputs: Iterable[str]) -> None:
-        """Translate a graph as far as `outputs` need it; note what goes wrong."""
+    def run(self, graph: Any, outputs: Iterable[str], within: str = "") -> None:
+        """Translate a graph as far as `outputs` need it; note what goes wrong.
+
+        `within` is what the names of its layers begin with.
+        """
         live = self._prepare(graph.node, outputs)
         if live is None:
             return
         for (index, proto), name in zip(live, layer_names(live, set(self.biases)), strict=True):
-            self._visit(proto, name, fault_name(proto, index))
+            whole = f"{within}/{name}" if within else name
+            self._visit(proto, whole, fault_name(proto, index))
+
+    def inside(self, graph: Any, name: str, inputs: Sequence[Tensor] = ()) -> list[Tensor]:
+        """See `Context.inside`: names of the graph hide those around it while it is followed."""
+        noted = len(self.mistakes.found), self._num_not_understood()
+        around = self.tensors, self.uses, self.biases, self.merged, self.broken
+        self.tensors, self.broken = dict(self.tensors), set(self.broken)
+        self.uses, self.biases, self.merged = {}, {}, {}
+        try:
+            self.tensors.update(
+                {proto.name: tensor for proto, tensor in zip(graph.input, inputs, strict=False)}
+            )
+            self.add_initializers(graph)
+            names = [each.name for each in graph.output]
+            self.run(graph, names, name)
+            found = [self.tensors[each] for each in names if each in self.tensors]
+        finally:
+            self.tensors, self.uses, self.biases, self.merged, self.broken = around
+        if noted != (len(self.mistakes.found), self._num_not_understood()):
+            raise InsideError("")
+        if len(found) < len(names):
+            raise OperatorError("the graph that it holds does not give all of its outputs")
+        return found
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """See `Context.attempt`."""
+        found = list(self.mistakes.found)
+        not_understood = {title: list(nodes) for title, nodes in self.not_understood.items()}
+        try:
+            yield
+        except OperatorError:
+            self.mistakes.found[:] = found
+            self.not_understood = not_understood
+
+    def _num_not_understood(self) -> int:
+        return sum(map(len, self.not_understood.values()))
 
     def _prepare(self, nodes: Any, outputs: Iterable[str]) -> list[tuple[int, Any]] | None:
         """Return the nodes that `outputs` need, if the graph hangs together."""
@@ -173,6 +227,8 @@ class GraphTranslator(Context):
             self._follow(node, fault)
         except NotUnderstoodError:
             self._not_understood(node, fault)
+        except InsideError:
+            self.broken.update(outputs)
         except OperatorError as error:
             self.mistakes.add(str(error), fault)
             self.broken.update(outputs)
@@ -188,16 +244,21 @@ class GraphTranslator(Context):
         if own == "Constant":
             self._give(node, [self._constant(node)])
             return
-        if own == "If":
-            self._branch(node)
+        if own in CONTROLS:
+            self._give(node, self._controlled(node, CONTROLS[own]))
+            return
+        first = node.inputs[0] if node.inputs else None
+        if first is not None and first.items is not None:
+            if own != "Identity":
+                raise OperatorError(f"{node.op} reads a sequence where a tensor should be")
+            self._give(node, [first])
             return
         node.inferred = self._infer(node)
-        first = node.inputs[0] if node.inputs else None
         if own in ("Shape", "Size") and first is not None:
             whole = np.asarray(first.shape, np.int64)
             array = whole[slice(node.integer("start", 0), node.integer("end", None))]
             array = array if own == "Shape" else np.asarray(first.size, np.int64)
-            self._give(node, [Tensor(array.shape, 7, array=array)])
+            self._give(node, [Tensor(array.shape, INT64, array=array)])
             return
         if own in _VIEWS.split() and first is not None and first.made is None:
             # Quantized weights are integers; what they stand for is trained.
@@ -208,7 +269,7 @@ class GraphTranslator(Context):
                 self._give(node, [view])
                 return
         constant = all(each is None or each.is_constant for each in node.inputs)
-        if own and own not in _HOLDING and (constant or own in _RANDOM):
+        if own and (constant or own in _RANDOM):
             self._give(node, self._constants(node))
             return
         function = OPERATORS.get((node.domain, node.op))
@@ -217,9 +278,21 @@ class GraphTranslator(Context):
         result = function(node)
         self._give(node, result if isinstance(result, Sequence) else [result])
 
+    def _controlled(self, node: Node, function: Operator) -> Sequence[Output]:
+        """Return what an operator gives that decides on others; it may be left out."""
+        try:
+            result = function(node)
+        except InsideError:
+            raise
+        except OperatorError:
+            if self.unknown == "zero":
+                raise NotUnderstoodError from None
+            raise
+        return result if isinstance(result, Sequence) else [result]
+
     def _constant(self, node: Node) -> Tensor:
         """Return what a Constant node holds; it counts as a weight where one is needed."""
-        key = node.proto.output[0]
+        key = self._key(node.proto.output[0], node.proto)
         held = node.attribute("value")
         if held is not None:
             return self._held(key, held.t, trainable=False)
@@ -227,7 +300,7 @@ class GraphTranslator(Context):
         if sparse is not None:
             dims = tuple(sparse.sparse_tensor.dims)
             return Tensor(dims, sparse.sparse_tensor.values.data_type, key=key)
-        for kind, dtype, numpy_type in (("float", 1, np.float32), ("int", 7, np.int64)):
+        for kind, dtype, numpy_type in (("float", 1, np.float32), ("int", INT64, np.int64)):
             numbers = node.attribute(f"value_{kind}") or node.attribute(f"value_{kind}s")
             if numbers is not None:
                 array = np.asarray(self._onnx.helper.get_attribute_value(numbers), numpy_type)
@@ -256,25 +329,10 @@ class GraphTranslator(Context):
                 result.append(None)
         return result
 
-    def _branch(self, node: Node) -> None:
-        """Follow the branch of an If that its condition, a constant, takes."""
-        condition = node.tensor(0).numbers() if node.tensor(0).is_constant else None
-        if condition is None or not condition.size:
-            raise NotUnderstoodError
-        name = "then_branch" if condition.reshape(-1)[0] else "else_branch"
-        found = node.attribute(name)
-        if found is None:
-            raise OperatorError(f"If has no {name}")
-        self.add_initializers(found.g)
-        outputs = [each.name for each in found.g.output]
-        self.run(found.g, outputs)
-        for given, inner in zip(node.proto.output, outputs, strict=False):
-            self._alias(given, inner)
-
     def _infer(self, node: Node) -> list[tuple[Shape | None, int | None]]:
         """Return shape and element type of each output, by onnx or as the file says."""
         types: dict[str, Any] = {}
-        schema = None if node.op in _HOLDING else self._schema(node)
+        schema = None if node.op in CONTROLS else self._schema(node)
         if schema is not None:
             types = self._ask(schema, node)
         result = []

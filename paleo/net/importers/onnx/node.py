@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeAlias
@@ -21,13 +23,17 @@ Shape = tuple[int, ...]
 
 #: Elements of a tensor whose numbers are followed; beyond, its shape is all that is known.
 LARGEST = 2**20
-#: TensorProto's number of text, and of a tensor that is stored outside the file.
-STRING = 8
+#: TensorProto's numbers of whole numbers and of text, and of a tensor outside the file.
+INT64, STRING = 7, 8
 _EXTERNAL = 1
 
 
 class NotUnderstoodError(Exception):
     """Raised by an operator for what Paleo has no layer for."""
+
+
+class InsideError(OperatorError):
+    """Raised where a graph that a node holds went wrong; what did is noted already."""
 
 
 @dataclass(slots=True)
@@ -45,6 +51,8 @@ class Tensor:
     trainable: bool = False
     array: Array | None = None
     proto: Any = None
+    #: The tensors in it, if it is a sequence.
+    items: tuple[Tensor, ...] | None = None
     #: Why its numbers are not known, where they are not.
     why: str = "computed from what the net reads"
 
@@ -76,6 +84,8 @@ class Tensor:
 
     def value(self, builder: Builder) -> Value:
         """Return what the Builder knows it as."""
+        if self.items is not None:
+            raise OperatorError("it reads a sequence where a tensor should be")
         if self.made is not None:
             return self.made
         if self.trainable and self.key is not None:
@@ -107,7 +117,7 @@ def one_line(error: object) -> str:
 
 
 @dataclass
-class Context:
+class Context(ABC):
     """What stands around a node: the Builder, the tensors by name, and who reads them."""
 
     builder: Builder
@@ -120,6 +130,17 @@ class Context:
     biases: dict[str, Any] = field(default_factory=dict, init=False)
     #: What such an Add gives, with what its MatMul gives.
     merged: dict[str, str] = field(default_factory=dict, init=False)
+
+    @abstractmethod
+    def inside(self, graph: Any, name: str, inputs: Sequence[Tensor] = ()) -> list[Tensor]:
+        """Return what a graph that a node holds gives for these inputs.
+
+        Its layers have names that begin with `name`. Raises InsideError if anything goes wrong.
+        """
+
+    @abstractmethod
+    def attempt(self) -> AbstractContextManager[None]:
+        """Forget what goes wrong in a block, which then ends."""
 
     def bias_after(self, name: str, features: int) -> Tensor | None:
         """Return the bias that the next node adds to `name`; that node then does nothing."""

@@ -242,8 +242,9 @@ def _read(
     ends = []
     for name in outputs:
         if name in translator.tensors:
-            made = translator.tensors[name].made
-            ends += [made] if made is not None and made.batched else []
+            tensor = translator.tensors[name]
+            parts = [each.made for each in tensor.items or [tensor]]
+            ends += [made for made in parts if made is not None and made.batched]
         elif name not in translator.broken and not mistakes:
             mistakes.add(
                 f'output "{name}" is given by no node{mistakes.near(name, translator.tensors)}'
