@@ -185,7 +185,11 @@ LAYERS: list[tuple[Any, str]] = [
     (conv(parents=LEFT_OUT), "parents: expected a list of layer names, it is missing"),
     (conv(parents="data"), 'parents: expected a list of layer names, got "data"'),
     (conv(parents=[1]), "parents: expected a list of layer names, got [1]"),
-    (conv(parents=["data", "data"]), "parents: Convolution takes one parent, got 2"),
+    (conv(parents=["data"] * 3), "parents: Convolution takes 1 to 2 parents, got 3"),
+    (
+        conv(parents=["data", "data"]),
+        "its second parent must be one filter of 3x3x3x4, got 2x8x8x3",
+    ),
     (flat("dato"), "parents: there is no layer \"dato\" (did you mean 'data'?)"),
     (flat("ä"), 'parents: there is no layer "ä"'),
     (flat("c"), "parents: a cycle: c -> c"),

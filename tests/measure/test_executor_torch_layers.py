@@ -52,6 +52,22 @@ def test_convolutions_slide_their_filters_as_the_format_says() -> None:
     assert found_one.ravel().tolist() == [1, 4]
 
 
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("Convolution", {"filter": [3, 3, 2, 6], "groups": 2}),
+        ("Convolution", {"filter": [3, 3, 1, 8], "groups": 4}),
+        ("Deconvolution", {"filter": [3, 3, 5, 4], "output_shape": [-1, 11, 11, 5]}),
+    ],
+)
+def test_a_filter_that_is_a_parent_does_what_its_own_would(kind: str, keys: dict[str, Any]) -> None:
+    keys |= {"strides": [1, 2, 2, 1], "padding": [1, 1], "use_bias": False}
+    x, filters = normal(2, 6, 6, 4), normal(1, *keys["filter"])
+    own = filters[0].transpose(3, 2, 0, 1)
+    found = run(kind, keys, x, filters, parameters=[])
+    close(found, run(kind, keys, x, parameters=[own]))
+
+
 def test_activation_and_normalization_come_after_the_bias() -> None:
     x = sequence(1, 2, 3, 4)
     weights = [np.ones((1, 1, 1)), np.array([-2.0])]

@@ -68,6 +68,23 @@ def convolved(x: Array, w: Array, case: Any) -> Array:
     return np.concatenate(parts, -1)
 
 
+@pytest.mark.parametrize(
+    ("kind", "keys"),
+    [
+        ("Convolution", {"filter": [3, 3, 2, 6], "groups": 2}),
+        ("Convolution", {"filter": [3, 3, 1, 8], "groups": 4}),
+        ("Deconvolution", {"filter": [3, 3, 5, 4], "output_shape": [-1, 11, 11, 5]}),
+    ],
+)
+def test_a_filter_that_is_a_parent_does_what_its_own_would(kind: str, keys: dict[str, Any]) -> None:
+    keys |= {"strides": [1, 2, 2, 1], "padding": [1, 1], "use_bias": False}
+    x, filters = normal(1, 6, 6, 4), normal(1, *keys["filter"])
+    own = filters[0]
+    if keys.get("groups") == 4:  # TensorFlow has those of a channel side by side
+        own = own.reshape(3, 3, 4, 2)
+    close(computed(kind, x, filters, **keys), computed(kind, x, ws=(own,), **keys))
+
+
 @pytest.mark.parametrize("name", list(CASES))
 def test_a_convolution_sums_each_window_times_the_filter(name: str) -> None:
     case = CASES[name]

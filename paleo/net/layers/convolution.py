@@ -23,6 +23,7 @@ from paleo.net.layers.base import (
     ShapeError,
     bias_stream,
     image,
+    is_one,
     layer_type,
     share,
 )
@@ -105,6 +106,7 @@ class Filtered(Layer):
     """What convolutions in either direction share."""
 
     leads = True
+    num_parents: ClassVar[tuple[int, int | None]] = (1, 2)
     adds_bias: ClassVar[bool] = True
     is_convolution: ClassVar[bool] = True
 
@@ -143,7 +145,40 @@ class Filtered(Layer):
 
         What is joined in it, normalization and activation, is not here.
         """
-        return MemoryNeeds(inputs=(0,))
+        if len(inputs) == 1:
+            return MemoryNeeds(inputs=(0,))
+        return MemoryNeeds(inputs=tuple(k for k in (0, 1) if needed[1 - k]))
+
+    def input_gradient(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        """Return the gradient of the images, and of the filter where that is an input."""
+        found: Operations = ()
+        if needed[0]:
+            found = self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
+        if any(needed[1:]):
+            found += self.operations(Pass.WEIGHT_GRADIENT, inputs[:1], element_size)[:1]
+        return found
+
+    def _check_filter(self, inputs: Shapes, *channels: int) -> None:
+        """Raise ShapeError if a filter that is an input is not as the layer says."""
+        if len(inputs) == 1:
+            return
+        if self.activation_fn or self.normalizer_fn:
+            key = "activation_fn" if self.activation_fn else "normalizer_fn"
+            raise ShapeError("with a filter that is a parent, it is a layer of its own", key)
+        wanted, (samples, *made) = (*self.filter[:-2], *channels), inputs[1]
+        if not is_one(samples) or wanted != tuple(made):
+            raise ShapeError(
+                f"its second parent must be one filter of {format_shape(wanted)}, "
+                f"got {format_shape(inputs[1])}"
+            )
+
+    @staticmethod
+    def _own(work: ConvolutionWork, inputs: Shapes) -> Operations:
+        """Return the product of a pass; a filter that is an input has its gradient with those."""
+        is_others = work.layer_pass is Pass.WEIGHT_GRADIENT and len(inputs) > 1
+        return () if is_others else (work,)
 
     def _check_split(self, splits: int) -> None:
         """Raise ShapeError if it cannot be split over devices."""
@@ -225,13 +260,14 @@ class Convolution(Filtered):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         along = window_output(self._axes(inputs[0]), "filter")
-        batch, _, _ = image(inputs[0], self.rank)
+        batch, _, c = image(inputs[0], self.rank)
+        self._check_filter(inputs, c // self.groups, self.filter[-1])
         return (*batch, *along, self.filter[-1])
 
     def num_params(self, inputs: Shapes) -> int:
         *window, _, k = self.filter
         seen = int(inputs[0][-1]) // self.groups
-        return product(window) * seen * k + k * self.use_bias
+        return product(window) * seen * k * (len(inputs) == 1) + k * self.use_bias
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         along = self._axes(inputs[0])
@@ -239,7 +275,8 @@ class Convolution(Filtered):
         n, k = product(batch), self.filter[-1]
         work = ConvolutionWork(direction, n, along, int(c), k, element_size, groups=self.groups)
         output = (n, *(axis.output for axis in along), k)
-        return (work, *self._after(direction, output, k * self.use_bias, element_size))
+        after = self._after(direction, output, k * self.use_bias, element_size)
+        return (*self._own(work, inputs), *after)
 
     def following(self, before: Shapes, after: Shapes) -> Layer:
         old, new = int(before[0][-1]), int(after[0][-1])
@@ -301,7 +338,8 @@ class Deconvolution(Filtered):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         self._axes(inputs[0])
-        batch, _, _ = image(inputs[0], self.rank)
+        batch, _, k = image(inputs[0], self.rank)
+        self._check_filter(inputs, self.output_shape[-1] // self.groups, k)
         return (*batch, *self.output_shape[1:])
 
     def _num_biases(self, channels_in: int) -> int:
@@ -312,7 +350,7 @@ class Deconvolution(Filtered):
     def num_params(self, inputs: Shapes) -> int:
         k = int(inputs[0][-1])
         weights = product(self.filter[:-2]) * self.output_shape[-1] * k // self.groups
-        return weights + self._num_biases(k)
+        return weights * (len(inputs) == 1) + self._num_biases(k)
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         batch, _, channels = image(inputs[0], self.rank)
@@ -322,7 +360,8 @@ class Deconvolution(Filtered):
             turned, n, along, made, k, element_size, transposed=True, groups=self.groups
         )
         output = (n, *self.output_shape[1:])
-        return (work, *self._after(direction, output, self._num_biases(k), element_size))
+        after = self._after(direction, output, self._num_biases(k), element_size)
+        return (*self._own(work, inputs), *after)
 
     def following(self, before: Shapes, after: Shapes) -> Layer:
         *window, gives, seen = self.filter

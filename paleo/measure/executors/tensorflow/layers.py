@@ -42,7 +42,9 @@ class _Window(Window):
         return tf.pad(x, [(0, 0), *self.margins, (0, 0)], constant_values=value)
 
     def weights(self, *channels: int, summed: int) -> Any:
-        """Return filters, whose sums are over so many channels."""
+        """Return filters, whose sums are over so many channels; a second input is them."""
+        if len(self.call.xs) > 1:
+            return self.call.tf.reshape(self.call.xs[1], (*self.size, *channels))
         return self.call.weight(*self.size, *channels, fan_in=self.terms(summed))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from paleo.core.quantity import product
@@ -56,10 +56,30 @@ _CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 
 
+def _filters(context: BuildContext, *shape: int, fan_in: int) -> Callable[[Built], Built]:
+    """Hold filters; where they are an input, return what hands them on as if they were held."""
+    if len(context.inputs) == 1:
+        context.hold(*shape, fan_in=fan_in)
+        return lambda built: built
+    read = context.reader(1, plain(len(shape) + 1))
+    turned = (-1, -2, *range(len(shape) - 2))
+
+    def handing_on(built: Built) -> Built:
+        run, order = built
+        return (
+            lambda tensors, held, training: run(
+                tensors, [read(tensors)[0].permute(turned), *held], training
+            ),
+            order,
+        )
+
+    return handing_on
+
+
 @builds(Convolution, wanted=images(lambda layer, rank: layer.rank))
 def _convolution(context: BuildContext) -> Built:
     at, has_bias = Window(context.layer, context.inputs), context.layer.use_bias
-    context.hold(at.k, at.c // at.groups, *at.size, fan_in=at.terms(at.c))
+    filters = _filters(context, at.k, at.c // at.groups, *at.size, fan_in=at.terms(at.c))
     if has_bias:
         context.hold(at.k, fill=0)
     both, before = _split(at.margins)
@@ -74,7 +94,7 @@ def _convolution(context: BuildContext) -> Built:
         bias = held[1] if has_bias else None
         return operator(_padded(x, before), held[0], bias, strides, both, dilations, groups)
 
-    return context.over_images(run)
+    return filters(context.over_images(run))
 
 
 @builds(Deconvolution, wanted=images(lambda layer, rank: layer.rank))
@@ -82,7 +102,7 @@ def _deconvolution(context: BuildContext) -> Built:
     """A bias of 2017 has as many numbers as channels come in: the first of them are added."""
     at, use_bias = Window(context.layer, context.inputs), context.layer.use_bias
     channels, margins, groups = at.c, at.margins, at.groups
-    context.hold(at.k, channels // groups, *at.size, fan_in=at.terms(at.k))
+    filters = _filters(context, at.k, channels // groups, *at.size, fan_in=at.terms(at.k))
     biases = at.k if use_bias is None else channels * use_bias
     if biases:
         context.hold(biases, fill=0)
@@ -116,7 +136,7 @@ def _deconvolution(context: BuildContext) -> Built:
         x = F.pad(operator(x, held[0], None, strides, 0, 0, groups, dilations), crop)
         return x if added is None else x.add_(added.view(-1, *(1,) * at.dims).to(x.dtype))
 
-    return context.over_images(run)
+    return filters(context.over_images(run))
 
 
 _MAXIMA = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}

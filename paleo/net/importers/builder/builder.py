@@ -93,10 +93,11 @@ class Builder(Multiplier):
         return self._with_order(x, [*(a for a in x.in_order() if a != axis), axis])
 
     def _windowed(
-        self, name: str, layer: Layer, x: Value, channels: int, shares: str | None = None
-    ) -> Value:
+        self, name: str, layer: Layer, x: Value, channels: int, shares: str | None = None,
+        filters: Sequence[str] = (),
+    ) -> Value:  # fmt: skip
         """Add a layer whose output has other spatial sizes and channels than `x`."""
-        made = self.add(name, layer, [x.source], shares)
+        made = self.add(name, layer, [x.source, *filters], shares)
         spatial = self.dims(made)[-1 - (len(x.shape) - 2) : -1]
         # The output is new: where its channels are is a matter of layout again.
         return self.result(made, (x.shape[0], channels, *spatial), x.axes)
@@ -111,9 +112,20 @@ class Builder(Multiplier):
         windows: Windows,
         **keys: object,
     ) -> Value:
-        """Add a convolution in either direction, with its weight and bias counted once."""
+        """Add a convolution in either direction, with its weight and bias counted once.
+
+        Filters that are constant or computed are an input of the layer.
+        """
         own, apart = self._own_bias(*weights)
-        shares, name = self.owner(name, [weights[0], *([own] if own is not None else [])])
+        held = [each for each in (weights[0], own) if each is not None and each.is_parameter]
+        shares, name = self.owner(name, held)
+        filters = []
+        if not weights[0].is_parameter:
+            placed = self.placed(weights[0])
+            if placed.batched:
+                raise OperatorError("each sample has filters of its own")
+            order = [*range(2, len(placed.shape)), 1, 0]
+            filters = [self._with_order(placed, order).source]
         layer = make(
             type_name,
             use_bias=own is not None,
@@ -123,7 +135,7 @@ class Builder(Multiplier):
             groups=windows.groups,
             **keys,
         )
-        made = self._windowed(name, layer, x, channels, shares)
+        made = self._windowed(name, layer, x, channels, shares, filters)
         return made if apart is None else self._add_bias(name, made, apart, 1)
 
     def convolution(
@@ -230,19 +242,41 @@ class Builder(Multiplier):
     # Normalizations
 
     def _normalization(
-        self, name: str, x: Value, layer: Layer, weights: Sequence[Weight] = ()
+        self, name: str, x: Value, layer: Layer, weights: Sequence[Value] = ()
     ) -> Value:
-        own = [weight for weight in weights if weight is not None and not weight.is_constant]
-        shares, name = self.owner(name, own)
+        shares, name = self.owner(name, weights)
         made = self.add(name, layer, [x.source], shares)
         return self.result(made, x.shape, x.axes, x.moved)
+
+    def _affine(
+        self, name: str, type_name: str, x: Value, axis: int, weights: Sequence[Weight],
+        holds: Sequence[int], **keys: object,
+    ) -> Value:  # fmt: skip
+        """Return a normalization, and what is scaled and shifted from `axis` on.
+
+        The layer holds parameters of its own, of a scale and a shift as many as one of `holds`.
+        What it cannot hold, and what is computed, is applied behind it; what is constant is not
+        counted at all.
+        """
+        given = [None if w is None or w.is_constant else w for w in weights]
+        own = [weight for weight in given if weight is not None and weight.is_parameter]
+        fits = given[: len(own)] == own and len(own) in holds
+        if not fits or len({self.is_owned(weight) for weight in own}) > 1:
+            own = []
+        if len(own) == 1 and len(weights) > 1:
+            keys["bias_term"] = False
+        result = self._normalization(name, x, make(type_name, affine=bool(own), **keys), own)
+        for i, function in enumerate(("product", "sum")[: len(given)]):
+            weight = given[i]
+            if weight is not None and weight not in own:
+                suffix = ("scale", "shift")[i]
+                result = self._along(f"{name}_{suffix}", function, result, weight, axis)
+        return result
 
     def _of_channels(
         self, name: str, type_name: str, x: Value, weights: Sequence[Weight], **keys: object
     ) -> Value:
-        x = self._image(x)
-        layer = make(type_name, affine=any(map(_is_trainable, weights)), **keys)
-        return self._normalization(name, x, layer, weights)
+        return self._affine(name, type_name, self._image(x), 1, weights, (2,), **keys)
 
     def batch_norm(self, name: str, x: Value, scale: Weight = None, shift: Weight = None) -> Value:
         """Return channels (axis 1) normalized over the batch; scale and shift are parameters."""
@@ -264,25 +298,23 @@ class Builder(Multiplier):
         self, name: str, x: Value, num_axes: int, scale: Weight = None, shift: Weight = None
     ) -> Value:
         """Return the last `num_axes` axes normalized."""
-        affine = _is_trainable(scale)
-        bias = _is_trainable(shift) if affine else None
-        layer = make("LayerNorm", num_dims=num_axes, affine=affine, bias_term=bias)
-        return self._over_last(name, x, num_axes, layer, (scale, shift))
+        return self._over_last(name, "LayerNorm", x, num_axes, (scale, shift), (1, 2))
 
     def rms_norm(self, name: str, x: Value, num_axes: int, scale: Weight = None) -> Value:
         """Return the last `num_axes` axes divided by their root mean square."""
-        layer = make("RMSNorm", num_dims=num_axes, affine=_is_trainable(scale))
-        return self._over_last(name, x, num_axes, layer, (scale,))
+        return self._over_last(name, "RMSNorm", x, num_axes, (scale,), (1,))
 
     def _over_last(
-        self, name: str, x: Value, num_axes: int, layer: Layer, weights: Sequence[Weight]
-    ) -> Value:
+        self, name: str, type_name: str, x: Value, num_axes: int, weights: Sequence[Weight],
+        holds: Sequence[int],
+    ) -> Value:  # fmt: skip
         x = self.placed(x)
         last = list(range(len(x.shape) - num_axes, len(x.shape)))
         if x.batch_axis in last or last[0] < 0:
             raise OperatorError("it normalizes over the samples of the batch")
         order = [*(axis for axis in x.in_order() if axis not in last), *last]
-        return self._normalization(name, self._with_order(x, order), layer, weights)
+        x = self._with_order(x, order)
+        return self._affine(name, type_name, x, last[0], weights, holds, num_dims=num_axes)
 
     def lrn(self, name: str, x: Value, size: int) -> Value:
         """Return local response normalization across channels (axis 1)."""
@@ -297,26 +329,17 @@ class Builder(Multiplier):
     ) -> Value:
         """Return x times a parameter of each element of `axis`, and plus another."""
         at = x.axis(axis)
-        fits = scale.shape == (x.shape[at],) and _is_trainable(scale)
+        own = [weight for weight in (scale, shift) if weight is not None]
+        fits = scale.shape == (x.shape[at],) and all(weight.is_parameter for weight in own)
         if not fits or at == x.batch_axis:
             return self._scale_widely(name, x, scale, shift, at)
         layer = make("Scale", bias_term=shift is not None)
-        return self._normalization(name, self._last(x, at), layer, (scale, shift))
+        return self._normalization(name, self._last(x, at), layer, own)
 
     def _scale_widely(self, name: str, x: Value, scale: Value, shift: Weight, axis: int) -> Value:
         """Scale by a tensor that covers several axes, beginning with `axis`."""
-
-        def spread(value: Value) -> Value:
-            rank = len(value.shape)
-            ones = len(x.shape) - axis - rank
-            if ones < 0:
-                raise OperatorError(f"a scale of {format_shape(value.shape)}")
-            return self.unsqueeze(name, value, list(range(rank, rank + ones)))
-
-        result = self.elementwise(name, "product", [x, spread(scale)])
-        if shift is not None:
-            result = self.elementwise(f"{name}_shift", "sum", [result, spread(shift)])
-        return result
+        result = self._along(name, "product", x, scale, axis)
+        return result if shift is None else self._along(f"{name}_shift", "sum", result, shift, axis)
 
     # Element by element
 
@@ -342,6 +365,9 @@ class Builder(Multiplier):
     def prelu(self, name: str, x: Value, weight: Value) -> Value:
         """Return a rectifier with a trained slope for all, or for each channel (axis 1)."""
         count = prod(weight.shape)
+        if not weight.is_parameter:
+            axis = 1 if count > 1 else len(x.shape) - len(weight.shape)
+            return self._along(name, "product", x, weight, axis)
         x = self.placed(x) if count == 1 or len(x.shape) < 2 else self._last(x, 1)
         return self._normalization(name, x, make("PReLU", shared=count == 1), (weight,))
 
@@ -460,10 +486,6 @@ class Builder(Multiplier):
         layer = make("Unknown", operator=operator, output_shape=(-1, *(dims or [1])))
         made = self.add(name, layer, [value.source for value in placed])
         return self.result(made, sizes, axes, summed=batched and at is None)
-
-
-def _is_trainable(value: Weight) -> bool:
-    return value is not None and not value.is_constant
 
 
 def _given(numbers: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -208,8 +208,11 @@ class Placer:
         return shares, name
 
     def _owner_of(self, weight: Value) -> str | None:
-        if weight.tensor is not None:
-            return self._owners.get(weight.tensor.identity)
+        """Return the layer that a tensor is counted in, by itself or as part of the whole."""
+        tensor = weight.tensor
+        if tensor is not None:
+            whole = replace(tensor, cut=None)
+            return self._owners.get(tensor.identity) or self._owners.get(whole.identity)
         # It is computed from parameters: they are counted where they are held.
         waiting = [weight.layer] if weight.layer else []
         while waiting:
@@ -221,7 +224,7 @@ class Placer:
 
     def is_owned(self, weight: Value) -> bool:
         """Tell whether a tensor is counted in a layer already."""
-        return weight.tensor is not None and weight.tensor.identity in self._owners
+        return self._owner_of(weight) is not None
 
     # Arranging
 

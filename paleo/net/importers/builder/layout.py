@@ -90,6 +90,12 @@ class Value:
         return self.tensor is not None and not self.tensor.trainable
 
     @property
+    def is_parameter(self) -> bool:
+        """Whether it is a tensor of parameters itself, or a part of one, of which none repeats."""
+        is_trained = self.tensor is not None and self.tensor.trainable
+        return is_trained and prod(self.dims) == prod(self.shape)
+
+    @property
     def batch_axis(self) -> int | None:
         """The axis that the batch is in, None if there is none."""
         return next((i for i, group in enumerate(self.axes) if BATCH in group), None)

@@ -25,17 +25,23 @@ class Multiplier(Shaper):
     def _own_bias(self, weight: Value, bias: Value | None) -> tuple[Value | None, Value | None]:
         """Return a bias that the layer itself can count, and one that has to be added apart.
 
-        A layer has both of its own, or both of another layer.
+        A layer has both of its own, or both of another layer; what is no parameter is added.
         """
-        if bias is None or self.is_owned(weight) == self.is_owned(bias):
+        if bias is None or (
+            bias.is_parameter
+            and (not weight.is_parameter or self.is_owned(weight) == self.is_owned(bias))
+        ):
             return bias, None
         return None, bias
 
+    def _along(self, name: str, function: str, x: Value, weight: Value, axis: int) -> Value:
+        """Return a function of each element and of the weight that belongs to it from `axis` on."""
+        rank = len(weight.shape)
+        behind = list(range(rank, len(x.shape) - axis))
+        return self.elementwise(name, function, [x, self.unsqueeze(name, weight, behind)])
+
     def _add_bias(self, name: str, x: Value, bias: Value, axis: int) -> Value:
-        ones = len(x.shape) - 1 - axis
-        return self.elementwise(
-            f"{name}_bias", "sum", [x, self.reshape(name, bias, (*bias.shape, *[1] * ones))]
-        )
+        return self._along(f"{name}_bias", "sum", x, bias, axis)
 
     def linear(
         self, name: str, x: Value, weight: Value, bias: Value | None = None, *, axis: int = -1
@@ -49,6 +55,11 @@ class Multiplier(Shaper):
             raise OperatorError(
                 f"a weight of {format_shape(weight.shape)} does not fit {format_shape(x.shape)}"
             )
+        if not weight.is_parameter:
+            x = self.flatten(f"{name}_flat", x, axis)
+            weight = self.turned(f"{name}_turned", self.reshape(name, weight, (k, features)))
+            made = self.matmul(name, x, weight)
+            return made if bias is None else self._add_bias(name, made, bias, len(made.shape) - 1)
         return self._inner_product(name, x, list(range(first, len(x.shape))), weight, bias, k)
 
     def _inner_product(
@@ -120,7 +131,7 @@ class Multiplier(Shaper):
 
     @staticmethod
     def _is_weight(value: Value) -> bool:
-        return _is_unheld(value) and len(value.shape) == 2
+        return value.is_parameter and len(value.shape) == 2
 
     def _multiply(self, name: str, a: Value, b: Value) -> Value:
         shape = (*broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
@@ -203,7 +214,7 @@ class Multiplier(Shaper):
             for letter, size in zip(term, value.shape, strict=True)
             if size > 1
         }
-        weights = [i for i, value in enumerate(values) if _is_unheld(value)]
+        weights = [i for i, value in enumerate(values) if value.is_parameter]
         if len(values) == 2 and len(weights) == 1:
             product = self._einsum_product(name, terms, right, values, weights[0])
             if product is not None:
@@ -296,7 +307,8 @@ class Multiplier(Shaper):
     ) -> Value:
         """Return the outputs of all steps, T x N x directions H or with the batch first.
 
-        `weights` are all of the recurrent layer's parameters.
+        `weights` are all of the recurrent layer's parameters; computed ones, such as gates in
+        another order, are as many as those that they are computed from.
         """
         if len(x.shape) != 3:
             raise OperatorError(f"its input must have three axes, got {format_shape(x.shape)}")
@@ -308,9 +320,3 @@ class Multiplier(Shaper):
         shares, name = self.owner(name, weights)
         made = self.add(name, layer, [placed.source], shares)
         return self.result(made, (*x.shape[:2], self.dims(made)[-1]), placed.axes)
-
-
-def _is_unheld(value: Value) -> bool:
-    """Tell whether a value is a tensor of parameters that no layer holds, none repeated."""
-    trainable = value.tensor is not None and value.tensor.trainable
-    return trainable and prod(value.dims) == prod(value.shape)

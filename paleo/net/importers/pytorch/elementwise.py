@@ -12,7 +12,6 @@ from paleo.net.importers.pytorch.operators import (
     Call,
     axes_of,
     elementwise,
-    from_parameters,
     is_value,
     operator,
 )
@@ -44,9 +43,9 @@ def _where(call: Call) -> Any:
 @operator("prelu", "_prelu_kernel")
 def _prelu(call: Call) -> Any:
     x, weight = call["self"], call["weight"]
-    if from_parameters(weight) and len(weight.shape) <= 1:
-        return call.builder.prelu(call.name, x, weight)
-    return elementwise(call, call.name, "product", [x, weight])
+    if weight.batched:
+        return elementwise(call, call.name, "product", [x, weight])
+    return call.builder.prelu(call.name, x, weight)
 
 
 @operator("glu")

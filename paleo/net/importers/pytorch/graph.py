@@ -30,7 +30,7 @@ from paleo.net.importers.pytorch.names import (
     whole_function,
     with_values,
 )
-from paleo.net.importers.pytorch.operators import OPERATORS, Call, Shape, from_parameters, is_value
+from paleo.net.importers.pytorch.operators import OPERATORS, Call, Shape, is_value
 
 #: They fill the table of operators.
 _TABLE = (reshape, elementwise, recurrent)
@@ -77,8 +77,6 @@ class ProgramTranslator:
         self.mistakes = mistakes
         self.zero = zero
         self.names = Names(prefix)
-        #: What was computed from parameters alone, and read by a layer as its own parameters.
-        self.computed: list[Any] = []
         #: The operators that are not understood, and the layers where each stands.
         self.unknown: dict[str, list[str]] = {}
         self._values: dict[Any, Any] = {}
@@ -236,9 +234,6 @@ class ProgramTranslator:
             return None  # an assertion, or a number that nothing here depends on
         else:
             value = self._operator(node, operator, overload)
-            if any(each.batched for each in tensors):
-                own = filter(from_parameters, tensors)
-                self.computed += [each for each in own if each.layer is not None]
         if operator.endswith("_") and not operator.endswith("__"):
             self._write(node.args[0], value)
         return value

@@ -89,11 +89,6 @@ def is_value(thing: Any) -> TypeGuard[Any]:
     return hasattr(thing, "is_constant")
 
 
-def from_parameters(value: Any) -> bool:
-    """Say whether a tensor is a parameter, or computed from parameters alone."""
-    return not value.batched and not value.is_constant
-
-
 def spatial(value: Any, rank: int) -> list[int]:
     """Return one number for each spatial axis, where PyTorch lets one stand for all."""
     numbers = list(value) if isinstance(value, Sequence) else [value]
@@ -182,7 +177,7 @@ def _turned(call: Call, x: Any) -> Any:
 @operator("linear")
 def _linear(call: Call) -> Any:
     x, weight, bias = call["input"], call["weight"], call.get("bias")
-    if len(weight.shape) == 2 and from_parameters(weight):
+    if weight.is_parameter:
         y = call.builder.linear(call.name, once(call, x), weight, bias)
         return call.builder.expand(call.name, y, call.shape)
     return _product(call, x, _turned(call, weight), bias)
@@ -221,8 +216,8 @@ def _addmm(call: Call) -> Any:
         return elementwise(call, call.part("sum"), "sum", [added, y])
     if call.get("beta", 1) == 0:
         return call.builder.matmul(call.name, a, b)
-    is_layer = from_parameters(b) and len(b.shape) == 2 and a.batched
-    if is_layer and from_parameters(added) and added.shape == b.shape[-1:]:
+    is_layer = b.is_parameter and len(b.shape) == 2 and a.batched
+    if is_layer and added.is_parameter and added.shape == b.shape[-1:]:
         return call.builder.linear(call.name, a, _turned(call, b), added)
     return _product(call, a, b, added)
 
@@ -387,13 +382,9 @@ _NORMALIZATIONS: dict[str, Callable[..., Any]] = by_word(
 
 @operator(*_NORMALIZATIONS)
 def _normalized(call: Call) -> Any:
-    """Return a normalization with its weights; one that is not there is None.
-
-    A scale or a shift that is a constant is none: no layer has to hold it.
-    """
+    """Return a normalization with its weights; one that is not there is None."""
     function = _NORMALIZATIONS[call.operator]
     held = [call[key] for key in ("weight", "bias") if key in call.arguments]
-    held = [None if value is None or value.is_constant else value for value in held]
     keys = {"num_groups", "group", "normalized_shape"} & call.arguments.keys()
     sizes = [len(call[key]) if key == "normalized_shape" else call[key] for key in keys]
     return _first(call, function(call.builder, call.name, call["input"], *sizes, *held))

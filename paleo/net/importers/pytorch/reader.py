@@ -240,7 +240,7 @@ class _Reader:
         kept = [value for value in outputs if is_value(value) and not value.is_constant]
         if not kept:
             raise self._fail("nothing that it returns depends on its input")
-        return builder.finish([*kept, *translator.computed])
+        return builder.finish(kept)
 
     def _input(self, builder: Any, label: str, shape: Shape, batch: int, axis: int) -> Any:
         """Return an input; one without the batch is data that costs nothing to have."""

@@ -23,6 +23,8 @@ def _recurrent(call: Call) -> Any:
     if call.overload != "input":
         raise OperatorError("packed sequences, whose lengths are data")
     x, states, weights = call["input"], leaves_of(call["hx"]), call["params"]
+    if not all(weight.is_parameter for weight in weights):
+        raise OperatorError("its weights are computed")
     kind, gates = _KINDS[call.operator]
     hidden, width = weights[1].shape[0] // gates, states[0].shape[-1]
     for i, state in enumerate(states, 1):
