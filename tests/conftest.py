@@ -23,6 +23,12 @@ def _columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every test import nets anew, and leave the user's cache folder alone."""
+    monkeypatch.setenv("PALEO_CACHE", "")
+
+
 @pytest.fixture
 def net() -> Callable[..., paleo.NetSpec]:
     """Make a net-spec of layers as in a file."""

@@ -146,17 +146,24 @@ def net_options(function: _F) -> _F:
         help="The numbers of an ONNX file's input that decides on shapes: "
         "new_shape=1,3,448,448. May be repeated.",
     )
+    @click.option(
+        "--no_cache",
+        is_flag=True,
+        help="Import nets of other frameworks anew, and keep nothing of them for the next command.",
+    )
     @functools.wraps(function)
     def command(
         settings: tuple[str, ...],
         remove: tuple[str, ...],
         scale_input: float | None,
         vary: tuple[str, ...],
+        no_cache: bool,
         **kwargs: Any,
     ) -> Any:
         nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
         _check_use({importer_of(net) for net in nets})
-        importing = import_options({name: kwargs.pop(name) for name in LOOKED_AT})
+        said = {name: kwargs.pop(name) for name in LOOKED_AT}
+        importing = import_options({**said, "cache": not no_cache})
         edits = NetEdits(nets, importing, Edits(settings, remove, scale_input), vary)
         return function(edits=edits, importing=importing, **kwargs)
 

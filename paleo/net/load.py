@@ -95,9 +95,7 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
         raise NetSpecError(f"a net: expected a name or a file, got {shown(net)}") from None
     importer = importer_of(target)
     if importer is not None:
-        spec = read(importer, net_source(target), importing or ImportOptions())
-        # As its net file would be read: what the reader refuses, no command sees.
-        return loads(dumps(spec), file=target)
+        return _imported(importer, target, importing or ImportOptions())
     path = net_path(net)
     if (instead := hint(target)) is not None:
         raise NetSpecError(f"{target}: {instead}")
@@ -108,6 +106,21 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
     except OSError as error:
         raise NetSpecError(f"{net}: {error.strerror or error}") from None
     return loads(text, file=os.fspath(net))
+
+
+def _imported(importer: str, target: str, options: ImportOptions) -> NetSpec:
+    """Return the net that an importer reads, or that it has read before."""
+    from paleo.net.importers import cache  # here: nets of our own do without
+
+    source = net_source(target)
+    entry = cache.entry(importer, source, options)
+    kept = entry.text() if entry else None
+    # As its net file would be read: what the reader refuses, no command sees.
+    text = dumps(read(importer, source, options)) if kept is None else kept
+    net = loads(text, file=target)
+    if entry and kept is None:
+        entry.keep(text)
+    return net
 
 
 def loads(text: str | bytes, file: str | None = None) -> NetSpec:

@@ -113,7 +113,8 @@ class ImportOptions:
     or None; `dims` sizes of dimensions that the file leaves open. With `unknown` "zero",
     operators that are not understood cost nothing and are listed as not counted. `proposals`
     are the regions of an image that a detector keeps where it does not say how many, `values`
-    the numbers of inputs that decide on shapes.
+    the numbers of inputs that decide on shapes. Without `cache` the user's cache folder is left
+    alone.
     """
 
     input: tuple[tuple[str | None, tuple[int, ...]], ...] = ()
@@ -122,3 +123,4 @@ class ImportOptions:
     unknown: str = "error"
     proposals: int = PROPOSALS
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    cache: bool = True
