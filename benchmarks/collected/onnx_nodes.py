@@ -4,7 +4,7 @@ Each test is a model of one operator, or of the function that an operator stands
 and outputs. Paleo sees the model alone, and what its messages ask for: shapes and numbers of
 inputs, from the test's data. A net is exact if all of the test's outputs have their shapes in it,
 if its products have the FLOPs that a run of the model by onnx's reference has, and if its
-parameters are the weights of convolutions and recurrent layers, though here weights are fed.
+parameters are the weights of recurrent layers: those of others are fed here, and are none.
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ Shape = tuple[int, ...]
 #: What a message asks for: an option, the name of an input and, for a dimension, its own name.
 _ASKED = re.compile(r"give (?:it|them|the whole shape) with --(input|value) (\S+?)=")
 _MOST_ASKED = 8
-#: Where the operators that cannot be without weights have them.
-_WEIGHTS: Mapping[str, Sequence[int]] = {
-    "CausalConvWithState": (1, 2), "Conv": (1, 2), "ConvInteger": (1,), "ConvTranspose": (1, 2),
-    "DeformConv": (1, 3), "GRU": (1, 2, 3), "LSTM": (1, 2, 3), "QLinearConv": (3, 8),
-    "RNN": (1, 2, 3),
-}  # fmt: skip
+#: Where recurrent layers have their weights; those of others may be fed and are then none.
+_WEIGHTS: Mapping[str, Sequence[int]] = {"GRU": (1, 2, 3), "LSTM": (1, 2, 3), "RNN": (1, 2, 3)}
 #: The operators that multiply.
 _MULTIPLYING = frozenset({
     "Attention", "CausalConvWithState", "Conv", "ConvInteger", "ConvTranspose", "DeformConv",

@@ -223,6 +223,64 @@ def test_batch_norm_trains_scale_and_shift_only(load: Read, opset: int) -> None:
     assert last(net) == ("BatchNorm", (1, 9, 8, 3), 6, 0)
 
 
+def test_a_normalization_by_ones_and_zeros_of_the_graph_has_no_parameters(load: Read) -> None:
+    one, zero = (numpy_helper.from_array(np.full(3, x, np.float32)) for x in (1, 0))
+    constants = [node("Constant", "", "s", value=one), node("Constant", "", "b", value=zero)]
+    net = load([*constants, node("InstanceNormalization", "x s b")], IMAGE)
+    assert last(net)[0::2] == ("InstanceNorm", 0)
+
+
+def test_a_normalization_by_what_is_fed_or_computed_has_none_either(load: Read) -> None:
+    nodes = [node("Add", "f one", "s"), node("BatchNormalization", "x s b m v")]
+    inputs = {"x": [2, 3, 9, 8], **{name: [3] for name in "fbmv"}}
+    net = load(nodes, inputs, {"one": (3,)})
+    # What is added to the scale, and the scale behind the normalization.
+    assert [paleo.summarize(net).num_params, types(net).count("BatchNorm")] == [3, 1]
+
+
+@pytest.mark.parametrize("hidden", [-100.0, -np.inf, -1.0])
+def test_a_mask_is_no_parameter(load: Read, hidden: float) -> None:
+    mask = np.where(np.tri(8), 0, hidden).astype(np.float32)
+    net = load([node("Add", "x m", "s"), node("Softmax", "s")], {"x": ["N", 8, 8]}, {"m": mask})
+    assert paleo.summarize(net).num_params == (64 if hidden == -1 else 0)
+
+
+def test_fed_filters_are_no_parameters(load: Read) -> None:
+    net = load([node("Conv", "x w b")], {"x": [1, 3, 9, 8], "w": [4, 3, 3, 3], "b": [4]})
+    # 7 x 6 windows of 27 products for each of 4 channels.
+    assert (types(net).count("Input"), paleo.summarize(net).num_params) == (1, 0)
+    assert sum(int(x.forward_flops or 0) for x in paleo.summarize(net).layers) == 2 * 27 * 42 * 4
+
+
+def test_weights_that_a_recurrent_layer_is_fed_are_counted_and_said(load: Read) -> None:
+    inputs = {"x": [7, 2, 5], "w": [1, 12, 5], "r": [1, 12, 3]}
+    net = load([node("LSTM", "x w r", hidden_size=3)], inputs)
+    assert paleo.summarize(net).num_params == 12 * 5 + 12 * 3
+    assert net.notes == ("the weights of LSTM_0 are fed, and count as parameters of its own",)
+
+
+@pytest.mark.parametrize("kv_heads", [4, 2])
+def test_attention_that_gives_its_scores_too(load: Read, kv_heads: int) -> None:
+    inputs = {"q": ["N", 4, 6, 8], "k": ["N", kv_heads, 5, 8], "v": ["N", kv_heads, 5, 7]}
+    nodes = [node("Attention", "q k v", "y past_k past_v s"), node("Relu", "s", "z")]
+    net = load(nodes, inputs, opset=24, outputs="y z")
+    products = [x for x in paleo.summarize(net).layers if x.type_name == "MatMul"]
+    # Each of 4 heads: 6 x 5 scores of 8 features, 6 x 7 means of 5 values.
+    assert [x.forward_flops for x in products] == [4 * 2 * 30 * 8, 4 * 2 * 42 * 5]
+    assert {tuple(x.output) for x in paleo.summarize(net).layers} >= {(1, 4, 6, 5), (1, 4, 6, 7)}
+
+
+def test_a_part_of_nothing_is_no_layer(load: Read) -> None:
+    nodes = [
+        node("Split", "x parts", "a b", axis=1),
+        node("Relu", "b", "c"),
+        node("Concat", "a c", "d", axis=1),
+        node("Relu", "d"),
+    ]
+    net = load(nodes, {"x": ["N", 8]}, {"parts": [8, 0]}, opset=13)
+    assert types(net) == ["Input", "Activation"]
+
+
 @pytest.mark.parametrize(
     ("op", "names", "attributes", "opset", "params", "kind"),
     [

@@ -110,30 +110,26 @@ def _softmax(node: Node) -> Result:
 @operator("BatchNormalization")
 def _batch_norm(node: Node) -> Result:
     # Mean and variance are counted while training, but not trained.
-    if not node.is_weight(1) or not node.is_weight(2):
-        raise OperatorError("the scale or the shift of BatchNormalization is computed")
     made = node.builder.batch_norm(node.name, node.value(), node.weight(1), node.weight(2))
     return [made, *(Tensor(node.shape(1), node.tensor(1).dtype) for _ in range(4))]
 
 
 @operator("InstanceNormalization")
 def _instance_norm(node: Node) -> Result:
-    return node.builder.instance_norm(node.name, node.value(), node.optional(1), node.optional(2))
+    return node.builder.instance_norm(node.name, node.value(), node.factor(1), node.factor(2))
 
 
 @operator("GroupNormalization")
 def _group_norm(node: Node) -> Result:
     return node.builder.group_norm(
-        node.name, node.value(), node.integer("num_groups", 0), node.optional(1), node.optional(2)
+        node.name, node.value(), node.integer("num_groups", 0), node.factor(1), node.factor(2)
     )
 
 
 @operator("LayerNormalization")
 def _layer_norm(node: Node) -> Result:
     count = _trailing(node)
-    made = node.builder.layer_norm(
-        node.name, node.value(), count, node.optional(1), node.optional(2)
-    )
+    made = node.builder.layer_norm(node.name, node.value(), count, node.factor(1), node.factor(2))
     outputs: list[Value | None] = [made, None, None]
     rank = len(node.shape())
     for index in (1, 2):
@@ -147,7 +143,7 @@ def _layer_norm(node: Node) -> Result:
 
 @operator("RMSNormalization", "SimplifiedLayerNormalization")
 def _rms_norm(node: Node) -> Result:
-    return node.builder.rms_norm(node.name, node.value(), _trailing(node), node.optional(1))
+    return node.builder.rms_norm(node.name, node.value(), _trailing(node), node.factor(1))
 
 
 def _trailing(node: Node) -> int:
@@ -165,9 +161,9 @@ def _skip_norm(node: Node) -> Result:
         added.append(node.weight(bias))
     total = builder.elementwise(f"{node.name}_sum", "sum", added)
     if simplified:
-        made = builder.rms_norm(node.name, total, 1, node.optional(2))
+        made = builder.rms_norm(node.name, total, 1, node.factor(2))
     else:
-        made = builder.layer_norm(node.name, total, 1, node.optional(2), node.optional(3))
+        made = builder.layer_norm(node.name, total, 1, node.factor(2), node.factor(3))
     return [made, None, None, total]
 
 

@@ -26,6 +26,7 @@ from paleo.net.importers.onnx.node import (
     INT64,
     OPERATORS,
     STRING,
+    Array,
     Context,
     InsideError,
     Node,
@@ -44,6 +45,8 @@ _FEW = 64
 #: TensorProto's numbers of the element types that can be weights: float, float16, double,
 #: bfloat16 and those of 8 bits and fewer.
 _FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20, 23, 24})
+#: What a mask adds to a score to hide it; e to the power of it is nothing.
+_HIDDEN = -50.0
 #: Operators that hand weights on as they are, or with their dimensions in another order.
 _VIEWS = """
     Cast CastLike DequantizeLinear Flatten Identity QuantizeLinear Reshape Squeeze Transpose
@@ -109,6 +112,8 @@ class GraphTranslator(Context):
         tensor = Tensor(shape, proto.data_type, key=key, proto=proto)
         # A number that stands alone is a factor or a bound; weights come in numbers.
         tensor.trainable = trainable and proto.data_type in _FLOATS and tensor.size > 1
+        if tensor.trainable and len(shape) > 1 and _is_mask(tensor.numbers()):
+            tensor.trainable = False
         return tensor
 
     def run(self, graph: Any, outputs: Iterable[str], within: str = "") -> None:
@@ -272,6 +277,11 @@ class GraphTranslator(Context):
         if own and (constant or own in _RANDOM):
             self._give(node, self._constants(node))
             return
+        if any(each is not None and not each.size for each in node.inputs) and all(
+            shape is not None and 0 in shape for shape, _ in node.inferred
+        ):  # nothing of nothing
+            self._give(node, [Tensor(shape or (), dtype or 1) for shape, dtype in node.inferred])
+            return
         function = OPERATORS.get((node.domain, node.op))
         if function is None:
             raise NotUnderstoodError
@@ -420,6 +430,17 @@ class GraphTranslator(Context):
                     "it gives: it cannot be left out",
                     fault,
                 )
+
+
+def _is_mask(numbers: Array | None) -> bool:
+    """Tell whether numbers hide scores from a softmax: zeros, and one that is very small."""
+    if numbers is None or numbers.dtype.kind != "f":
+        return False
+    for part in (numbers.reshape(-1)[:_FEW], numbers):  # most weights show it in the first ones
+        lowest = part.min()
+        if not ((part == 0) | (part == lowest)).all():
+            return False
+    return bool(lowest <= _HIDDEN)
 
 
 def needed(graph: Any) -> set[str]:

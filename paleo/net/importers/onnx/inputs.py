@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -26,6 +27,15 @@ _LARGEST = 2**31 - 1
 #: large as it is written into the graph, or not at all, so that all of every input is one sample.
 READINGS = ("traced", "written", "whole")
 
+#: Where operators read weights: an input that stands there is the same for all samples.
+_WEIGHTS: Mapping[str, Sequence[int]] = {
+    "BatchNormalization": (1, 2, 3, 4), "CausalConvWithState": (1, 2), "Conv": (1, 2),
+    "ConvInteger": (1,), "ConvTranspose": (1, 2), "DeformConv": (1, 3), "GRU": (1, 2, 3),
+    "GroupNormalization": (1, 2), "InstanceNormalization": (1, 2), "LSTM": (1, 2, 3, 7),
+    "LayerNormalization": (1, 2), "QLinearConv": (3, 8), "RMSNormalization": (1,),
+    "RNN": (1, 2, 3),
+}  # fmt: skip
+
 #: A dimension: its size; its name if it is open; None if it is open without one.
 Dimension: TypeAlias = "int | str | None"
 
@@ -38,6 +48,7 @@ class Input:
     shape: tuple[int, ...]
     batch_axis: int | None
     dtype: int
+    is_weight: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,8 +70,9 @@ class _Declared:
     name: str
     dims: list[Dimension] | None
     dtype: int
-    #: Where the batch is unless names say otherwise: second in a sequence, T x N x D.
-    leading: int = 0
+    #: Where the batch is unless names say otherwise: second in a sequence, T x N x D; None for
+    #: what an operator reads as its weight.
+    leading: int | None = 0
 
 
 def find_inputs(
@@ -107,11 +119,13 @@ class _Finder:
 
     def find(self, graph: Any, reading: str) -> Inputs:
         """Return the inputs; what is lacking is noted."""
-        sequences, whole = _sequences(graph), reading == "whole"
+        sequences, weights, whole = _sequences(graph), _weights(graph), reading == "whole"
         for known in self.declared:
             if known.dims is None and known.name in self.given:
                 known.dims = list(self.given[known.name])
-            if known.name in sequences and len(known.dims or ()) == 3:
+            if known.name in weights:
+                known.leading = None
+            elif known.name in sequences and len(known.dims or ()) == 3:
                 known.leading = 1
         self.batch_axes, batch, alone = ({}, 1, False) if whole else self._find_batch()
         traced = batch
@@ -128,7 +142,13 @@ class _Finder:
                 self.sizes[dim] = traced
         axes = self.batch_axes
         inputs = [
-            Input(known.name, self._shape(known, traced), axes.get(known.name), known.dtype)
+            Input(
+                known.name,
+                self._shape(known, traced),
+                axes.get(known.name),
+                known.dtype,
+                known.leading is None,
+            )
             for known in self.declared
         ]
         if not axes and not whole:
@@ -231,18 +251,20 @@ class _Finder:
         named = (dim for dim in self._names() if _BATCH.match(dim))
         symbol: Dimension = next(named, 0)
         if symbol == 0:
-            first = [each for each in self.declared if each.dims and _is_open(each)]
+            first = [each for each in self.declared if _is_open(each)]
             if not first:
                 return {}, 1, False
             assert first[0].dims is not None
-            symbol = first[0].dims[first[0].leading]
+            symbol = first[0].dims[first[0].leading or 0]
         axes: dict[str, int] = {}
         batch = self.sizes.get(symbol) if isinstance(symbol, str) else None
         for each in self.declared:
             dims = each.dims or []
+            if each.leading is None:
+                continue
             if isinstance(symbol, str) and symbol in dims:
                 axes[each.name] = dims.index(symbol)
-            elif dims and _is_open(each):
+            elif _is_open(each):
                 # Other exporters give the batch another name in every input.
                 dim, at = str(dims[each.leading]), each.leading
                 size = self.given[each.name][at] if each.name in self.given else self.sizes.get(dim)
@@ -305,7 +327,19 @@ def _declare(proto: Any, mistakes: Mistakes) -> _Declared | None:
 
 def _is_open(declared: _Declared) -> bool:
     """Whether the dimension that is the batch, unless names say otherwise, has no size."""
-    return declared.dims is not None and not isinstance(declared.dims[declared.leading], int)
+    if not declared.dims or declared.leading is None:
+        return False
+    return not isinstance(declared.dims[declared.leading], int)
+
+
+def _weights(graph: Any) -> set[str]:
+    """Return the names that operators read as their weights."""
+    return {
+        node.input[index]
+        for node in graph.node
+        for index in _WEIGHTS.get(node.op_type, ())
+        if index < len(node.input)
+    }
 
 
 def _sequences(graph: Any) -> set[str]:
@@ -319,20 +353,21 @@ def _sequences(graph: Any) -> set[str]:
     }
 
 
-def _fixed_batch(inputs: Sequence[Input], leading: dict[str, int]) -> list[Input]:
+def _fixed_batch(inputs: Sequence[Input], leading: dict[str, int | None]) -> list[Input]:
     """Return inputs of fixed sizes with the batch found: the first dimension of the first."""
-    first = next((each for each in inputs if len(each.shape) > 1), None)
-    first = first or next((each for each in inputs if each.shape), None)
+    fed = [each for each in inputs if not each.is_weight and each.shape]
+    first = next((each for each in fed if len(each.shape) > 1), next(iter(fed), None))
     if first is None:
         return list(inputs)
-    batch = first.shape[leading[first.name]]
-    return [
+    batch = first.shape[leading[first.name] or 0]
+    result = []
+    for each in inputs:
+        at = leading[each.name]
         # An initial state is layers x batch x features.
-        Input(each.name, each.shape, each.shape.index(batch, leading[each.name]), each.dtype)
-        if batch in each.shape[leading[each.name] : 2]
-        else each
-        for each in inputs
-    ]
+        if at is not None and batch in each.shape[at:2]:
+            each = replace(each, batch_axis=each.shape.index(batch, at))
+        result.append(each)
+    return result
 
 
 def format_dims(dims: Sequence[Dimension]) -> str:

@@ -9,7 +9,7 @@ from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.builder.layers import make
 from paleo.net.importers.builder.layout import Value, Windows
-from paleo.net.importers.onnx.node import Node, Result, operator
+from paleo.net.importers.onnx.node import Node, Result, Tensor, operator
 from paleo.net.importers.onnx.reshape import merge
 
 
@@ -112,6 +112,8 @@ def _conv_causal(node: Node) -> Result:
         made = node.builder.activation(f"{node.name}_activation", "silu", made)
     if not node.wants(1):
         return [made]
+    if taps == 1:  # a state of nothing
+        return [made, Tensor((*x.shape[:2], 0), node.tensor(0).dtype)]
     steps = x.shape[2]
     if steps < taps - 1:
         x = node.builder.pad(f"{node.name}_state", x, [(0, 0), (0, 0), (taps - 1 - steps, 0)])
@@ -230,6 +232,8 @@ def _recurrent(node: Node) -> Result:
         raise OperatorError(f"hidden_size is {hidden}, but its weights are for {node.shape(2)[-1]}")
     batch_first = bool(node.integer("layout", 0))
     weights = [node.weight(index) for index in (1, 2, 3) if node.has(index)]
+    if not any(node.is_weight(index) for index in (1, 2)) and weights[0].is_constant:
+        builder.note(f"the weights of {node.name} are fed, and count as parameters of its own")
     biases = 2 if node.has(3) else 0
     layer = make(node.op, num_outputs=hidden, bidirectional=directions == 2, num_biases=biases)
     y = builder.recurrent(node.name, layer, node.value(), weights, batch_first=batch_first)
@@ -277,10 +281,43 @@ def _attention(node: Node) -> Result:
     if node.has(4) and node.has(5):
         k = builder.concat(f"{name}_keys", [node.value(4), k], 2)
         v = builder.concat(f"{name}_values", [node.value(5), v], 2)
-    made = builder.attention(name, q, k, v, causal=bool(node.integer("is_causal", 0)))
+    scores: Value | None = None
+    if node.wants(3):
+        made, scores = _attention_in_steps(node, q, k, v)
+    else:
+        made = builder.attention(name, q, k, v, causal=bool(node.integer("is_causal", 0)))
     if packed:
         made = merge(node, f"{name}_merged", made, heads)
-    return [made, k, v, None]
+    return [made, k, v, scores]
+
+
+def _attention_in_steps(node: Node, q: Value, k: Value, v: Value) -> tuple[Value, Value]:
+    """Return attention whose scores are given too, so that no kernel can keep them to itself."""
+    builder, name = node.builder, node.name
+    n, heads, steps, _ = q.shape
+    groups = heads // k.shape[1]
+    if groups > 1:  # each head of the keys meets several of the queries
+
+        def shared(x: Value) -> Value:
+            wide = builder.unsqueeze(f"{name}_shared", x, [2])
+            wide = builder.expand(f"{name}_shared", wide, (n, x.shape[1], groups, *x.shape[2:]))
+            return builder.reshape(f"{name}_shared", wide, (n, heads, *x.shape[2:]))
+
+        k, v = shared(k), shared(v)
+    products = builder.matmul(f"{name}_products", q, builder.turned(f"{name}_turned", k))
+    stages = [builder.activation(f"{name}_scaled", "affine", products)]
+    mask = node.tensor(3) if node.has(3) else None
+    if mask is not None or node.integer("is_causal", 0):
+        over = builder.constant((steps, k.shape[2]))
+        fits = mask is not None and mask.shape[-1] == k.shape[2] and len(mask.shape) > 1
+        over = node.value(3) if fits else over
+        stages.append(builder.elementwise(f"{name}_masked", "sum", [stages[-1], over]))
+    if node.real("softcap", 0.0):
+        stages.append(builder.activation(f"{name}_capped", "tanh", stages[-1]))
+    stages.append(builder.softmax(f"{name}_softmax", stages[-1], -1))
+    # Which of them is given says a mode; all are as large.
+    given = stages[-1] if node.integer("qk_matmul_output_mode", 0) == 3 else stages[0]
+    return builder.matmul(name, stages[-1], v), given
 
 
 @operator("FlexAttention", domain="ai.onnx.preview")

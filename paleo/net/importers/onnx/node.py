@@ -244,6 +244,18 @@ class Node:
         """Return an input as a parameter if it is there."""
         return self.weight(index) if self.has(index) else None
 
+    def factor(self, index: int) -> Value | None:
+        """Return the scale or the shift of a normalization, if there is one.
+
+        Exporters write one that neither scales nor shifts with constants of ones and zeros.
+        """
+        tensor = self.tensor(index) if self.has(index) else None
+        if tensor is not None and tensor.is_constant:
+            numbers = tensor.numbers()
+            if numbers is not None and (numbers == numbers.reshape(-1)[:1]).all():
+                return None
+        return self.optional(index)
+
     def is_weight(self, index: int) -> bool:
         """Whether an input is a tensor that stands in the file, as weights do."""
         tensor = self.tensor(index)

@@ -266,8 +266,8 @@ def _add_inputs(translator: GraphTranslator, inputs: Inputs, whole: bool) -> Non
         translator.tensors[name] = Tensor(array.shape, dtype, array=array)
     for each in inputs.inputs:
         why = f"an input of the net: give them with --value {each.name}=..."
-        if each.batch_axis is None and not whole:
-            # The same for every sample, such as a mask or the indices of positions.
+        if each.batch_axis is None and (each.is_weight or not whole):
+            # The same for every sample, such as a mask, the indices of positions, or weights.
             translator.tensors[each.name] = Tensor(each.shape, each.dtype, why=why)
             continue
         try:

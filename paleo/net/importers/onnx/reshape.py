@@ -7,7 +7,14 @@ from typing import Any
 
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.builder.layout import Value, axis_in
-from paleo.net.importers.onnx.node import Node, NotUnderstoodError, Result, Tensor, operator
+from paleo.net.importers.onnx.node import (
+    Node,
+    NotUnderstoodError,
+    Output,
+    Result,
+    Tensor,
+    operator,
+)
 
 #: Operators that pass over what they read once and write what they give, whatever the order.
 _MOVES = """
@@ -73,8 +80,15 @@ def _concat(node: Node) -> Result:
 def _split(node: Node) -> Result:
     axis = axis_in(node.shape(), node.integer("axis", 0))
     sizes = [node.output_shape(index)[axis] for index in range(len(node.proto.output))]
-    names = [f"{node.name}_{index}" for index in range(len(sizes))]
-    return node.builder.split(names, node.value(), axis, sizes)
+    parts: list[Output] = [
+        Tensor(node.output_shape(index), node.tensor(0).dtype) for index in range(len(sizes))
+    ]
+    kept = [index for index, size in enumerate(sizes) if size]  # of nothing, there is no layer
+    names = [f"{node.name}_{index}" for index in kept]
+    made = node.builder.split(names, node.value(), axis, [sizes[index] for index in kept])
+    for index, value in zip(kept, made, strict=True):
+        parts[index] = value
+    return parts
 
 
 def _slice_bounds(
