@@ -16,6 +16,7 @@ torch: Any = pytest.importorskip("torch")
 
 import torch_nets  # noqa: E402
 from products import counts  # noqa: E402
+from torch_import import Net  # noqa: E402
 from torch_nets import count  # noqa: E402
 
 import paleo  # noqa: E402
@@ -49,19 +50,6 @@ def imported(models: Any) -> Import:
         return read("python:models_of_this_test:net", ImportOptions(input=given, **options))
 
     return make
-
-
-class Net(nn.Module):  # type: ignore[name-defined]
-    """A function of modules, which have names, and inputs."""
-
-    def __init__(self, function: Callable[..., Any], **modules: Any) -> None:
-        super().__init__()
-        self.function = function
-        for name, module in modules.items():
-            setattr(self, name, module)
-
-    def forward(self, x: Any) -> Any:
-        return self.function(self, x)
 
 
 def last(net: paleo.NetSpec, batch: int = 3) -> LayerSummary:

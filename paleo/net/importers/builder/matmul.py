@@ -72,6 +72,8 @@ class Multiplier(Shaper):
         outputs: int,
     ) -> Value:
         """Add an InnerProduct over some axes; the outputs are the last axis of the result."""
+        if x.summed and not self.one_sample:
+            self.note(f"{name} reads what is one for the whole batch, and is counted once a sample")
         if x.batch_axis in features:
             if x.axes[x.batch_axis or 0] != (BATCH,) or x.batch_axis != features[0]:
                 raise OperatorError("it multiplies across the samples of the batch")

@@ -280,6 +280,29 @@ def _run(wrapper: Any, inputs: tuple[Any, ...]) -> Any:
         return torch.export.export(wrapper, inputs, strict=False)
 
 
+def work_of(program: Any) -> tuple[int, int]:
+    """Return the FLOPs of a program's products, as PyTorch counts them, and all elements made."""
+    flop_counter = importlib.import_module("torch.utils.flop_counter")
+    attention = importlib.import_module("torch.nn.attention")
+    guards = importlib.import_module("torch._guards")
+    held = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    counter = flop_counter.FlopCounterMode(display=False)
+    # Fused kernels of a CPU have no formula: what they fuse has.
+    fused = (
+        torch.backends.mkldnn.flags(enabled=False),
+        attention.sdpa_kernel(attention.SDPBackend.MATH),
+    )
+    with fused[0], fused[1], guards.detect_fake_mode(held), counter, torch.no_grad():
+        torch.fx.Interpreter(program.graph_module).run(*held)
+    made = [
+        tensor
+        for node in program.graph.nodes
+        if node.op == "call_function"
+        for tensor in _tensors(node.meta.get("val"))
+    ]
+    return counter.get_total_flops(), sum(int(tensor.numel()) for tensor in made)
+
+
 def materialized(
     module: Any, names: Sequence[str | None], shapes: Sequence[tuple[int, ...]]
 ) -> Any:

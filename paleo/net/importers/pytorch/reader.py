@@ -2,7 +2,9 @@
 
 The first axis of the inputs is taken for the batch (the second, where a recurrent layer or
 attention that has steps first says so). The module is traced with a prime number in the
-batch's place, so that the batch can be told from other sizes.
+batch's place, so that the batch can be told from other sizes. Where the samples cannot be kept
+apart in that trace, one sample is traced alone; it stands for all if the work of a batch is that
+of so many samples.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import Mistakes, NetSpecError, near
+from paleo.core.frozen import dataclass
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import (
     PRIMES,
@@ -66,6 +69,31 @@ def read_module(target: str, name: str, module: Any, options: ImportOptions) -> 
     """
     with quietly(), contextlib.redirect_stdout(sys.stderr):
         return _Reader(target, name, module, options).read()
+
+
+# ---- The module --------------------------------------------------------------------------------
+
+
+#: How far the work of a batch may be from that of its samples, for what is done once for all.
+_EQUAL_WORK = 0.005
+
+
+@dataclass(frozen=True)
+class _Traced:
+    """A program, its parameters' names, and where which batch is in its inputs."""
+
+    program: Any
+    identities: Mapping[str, str]
+    batch: int
+    axis: int
+    is_alone: bool = False
+
+
+def _alone_note(mistakes: Mistakes) -> str:
+    """Return what a net says whose samples could not be kept apart in a batch."""
+    first = mistakes.found[0]
+    where = f', for layer "{first.layer}"' if first.layer else ""
+    return f"each sample is read by itself{where}: {first.message}"
 
 
 class _Reader:
@@ -129,8 +157,46 @@ class _Reader:
     # ---- Tracing -------------------------------------------------------------------------------
 
     def read(self) -> NetSpec:
-        """Return the net."""
-        return self._build(*self._export())
+        """Return the net: of a batch, or of one sample where a batch is not understood."""
+        traced = self._export()
+        mistakes = Mistakes(self.target)
+        net = self._build(traced, mistakes)
+        if net is not None:
+            return net
+        alone, note = self._alone(traced), _alone_note(mistakes)
+        if alone is not None:
+            of_one = Mistakes(self.target)
+            net = self._build(alone, of_one, note)
+            # What goes wrong with a batch and with one sample is not the batch's fault.
+            mistakes.found = [m for m in mistakes.found if m in of_one.found] or mistakes.found
+        if net is None and self.options.unknown == "zero":
+            mistakes = Mistakes(self.target)
+            net = self._build(alone or traced, mistakes, note, zero=True)
+        if net is None:
+            mistakes.raise_as(NetSpecError)
+        assert net is not None
+        return net
+
+    def _alone(self, traced: _Traced) -> _Traced | None:
+        """Return the trace of one sample; None unless a batch is as much work as its samples."""
+        from paleo.net.importers.pytorch.export import export, work_of
+
+        if traced.batch == 1:
+            return None
+        training = self.options.phase == "train"
+        try:
+            program, identities = export(
+                self.module, self.names, self._traced(1, traced.axis), training
+            )
+            products, elements = work_of(program)
+            of_all, elements_of_all = work_of(traced.program)
+        except (Exception, SystemExit):  # noqa: BLE001  # the batch is what was asked for
+            return None
+        if abs(of_all - traced.batch * products) > _EQUAL_WORK * of_all:
+            return None
+        if elements_of_all > (1 + _EQUAL_WORK) * traced.batch * elements:
+            return None
+        return _Traced(program, identities, 1, traced.axis, is_alone=True)
 
     def _sizes(self) -> set[int]:
         """Return the sizes that a batch should not be mistaken for."""
@@ -154,8 +220,8 @@ class _Reader:
         """Return the batch that the user gave."""
         return next((shape[axis] for shape in self.shapes if len(shape) > axis), 1)
 
-    def _export(self) -> tuple[Any, dict[str, str], int, int]:
-        """Return the program, what its parameters are, the batch it is traced with, its axis."""
+    def _export(self) -> _Traced:
+        """Return the program of the module on a batch of a prime number, or of its own."""
         from paleo.net.importers.pytorch.export import export, materialized
 
         self.module = guarded(
@@ -182,7 +248,7 @@ class _Reader:
                 tries = [(prime, 1), (self._batch(1), 1)]
                 continue
             break
-        return program, identities, batch, axis
+        return _Traced(program, identities, batch, axis)
 
     def _failure(self, error: BaseException) -> NetSpecError:
         """Return what to say of an error in the module's forward."""
@@ -203,29 +269,30 @@ class _Reader:
 
     # ---- Building ------------------------------------------------------------------------------
 
-    def _build(self, program: Any, identities: dict[str, str], batch: int, axis: int) -> NetSpec:
+    def _build(
+        self, traced: _Traced, mistakes: Mistakes, note: str = "", zero: bool = False
+    ) -> NetSpec | None:
+        """Return the net; None, with mistakes noted, if there are any."""
         from paleo.net.importers.pytorch.export import PREFIX
         from paleo.net.importers.pytorch.graph import ProgramTranslator
         from paleo.net.importers.pytorch.names import placeholders, shape_of
         from paleo.net.importers.pytorch.operators import is_value
 
-        mistakes = Mistakes(self.target)
+        program, axis = traced.program, traced.axis
         builder = Builder(self.name, self.target, self._batch(axis))
-        known = batch if batch in PRIMES else None
-        translator = ProgramTranslator(
-            builder, PREFIX, known, mistakes, self.options.unknown == "zero"
-        )
+        known = traced.batch if traced.batch in PRIMES else None
+        translator = ProgramTranslator(builder, PREFIX, known, mistakes, zero)
         values = []
-        shapes = iter(self._traced(batch, axis))
+        shapes = iter(self._traced(traced.batch, axis))
         labels = iter(self.labels)
         nodes = {node.name: node for node in placeholders(program.graph)}
         for spec in program.graph_signature.input_specs:
             held = nodes[spec.arg.name].meta.get("val")
             if spec.kind.name == "USER_INPUT":
-                values.append(self._input(builder, next(labels), next(shapes), batch, axis))
+                values.append(self._input(builder, next(labels), next(shapes), traced))
             elif spec.kind.name == "PARAMETER":
                 key = spec.target.removeprefix(f"{PREFIX}.")
-                key = identities.get(key, key)
+                key = traced.identities.get(key, key)
                 # A frozen one counts as any other: a net-spec does not know frozen layers.
                 values.append(builder.parameter(key.replace(".", "/"), tuple(held.shape)))
             else:
@@ -236,16 +303,23 @@ class _Reader:
                 f"the operator {operator} is not understood (in {first_of(names, 3)}); "
                 "--unknown=zero lets it cost nothing"
             )
-        mistakes.raise_as(NetSpecError)
         kept = [value for value in outputs if is_value(value) and not value.is_constant]
-        if not kept:
-            raise self._fail("nothing that it returns depends on its input")
-        return builder.finish(kept)
+        if not mistakes and not kept:
+            mistakes.add("nothing that it returns depends on its input")
+        if mistakes:
+            return None
+        if traced.is_alone:
+            builder.note(note)
+        net = builder.finish(kept)
+        return net.with_batch(self._batch(axis)) if traced.is_alone else net
 
-    def _input(self, builder: Any, label: str, shape: Shape, batch: int, axis: int) -> Any:
+    def _input(self, builder: Any, label: str, shape: Shape, traced: _Traced) -> Any:
         """Return an input; one without the batch is data that costs nothing to have."""
-        has_batch = len(shape) > axis and shape[axis] == batch
+        axis = traced.axis
+        has_batch = len(shape) > axis and shape[axis] == traced.batch
         try:
+            if traced.is_alone and has_batch:
+                return builder.sample(label, shape)
             return builder.input(label, shape, axis if has_batch else None)
         except OperatorError as fault:
             raise self._fail(f"input {label}: {fault}") from None
