@@ -110,6 +110,21 @@ class Multiplier(Shaper):
         result = self.result(made, (*shape, outputs), [*axes, (first,)], x.moved)
         return result if lost is None else self._add_bias(name, result, lost, len(shape))
 
+    def experts(self, name: str, x: Value, weight: Value) -> Value:
+        """Return rows of D, the last axis, each times one of the matrices of E x D x K."""
+        number, features, k = weight.shape
+        x = self.placed(x)
+        last = len(x.shape) - 1
+        if weight.batched or x.batch_axis == last or x.shape[last] != features:
+            both = f"{format_shape(x.shape)} and {format_shape(weight.shape)}"
+            raise OperatorError(f"a grouped product of {both}")
+        x = self._with_order(x, [*(axis for axis in x.in_order() if axis != last), last])
+        shares, name = self.owner(name, [weight])
+        layer = make("Experts", num_experts=number, num_outputs=k, use_bias=False)
+        made = self.add(name, layer, [x.source], shares)
+        self.note("each expert of a mixture is taken to have as many rows as any other")
+        return self.result(made, (*x.shape[:-1], k), x.axes, x.moved)
+
     def matmul(self, name: str, a: Value, b: Value) -> Value:
         """Return the product as numpy.matmul has it."""
         if not a.shape or not b.shape:
@@ -178,16 +193,31 @@ class Multiplier(Shaper):
         return self.result(made, shape, [(BATCH,), (1,)])
 
     def _multiply_samples(self, name: str, a: Value, b: Value, shape: tuple[int, ...]) -> Value:
-        """Multiply samples, which are the rows of `a`, with a matrix that all share."""
-        if b.batched or a.batch_axis != len(a.shape) - 2 or len(a.shape) > 2:
+        """Multiply samples, which are the rows of `a`, with matrices that all share."""
+        if not a.batched and b.batch_axis == len(b.shape) - 1:
+            product = self._multiply(name, self.turned(name, b), self.turned(name, a))
+            return self.turned(name, product, free=True)
+        rows = len(a.shape) - 2
+        if b.batched or a.batch_axis != rows:
             raise OperatorError("it multiplies samples of the batch with each other")
-        lead, columns = [d for d in a.axes[0] if d != BATCH], self._one(a, 1)
-        source = self.arranged(a, [*lead, None, *columns])
-        other = self.arranged(b, [*self._one(b, 0), *self._one(b, 1)])
-        made = self.add(name, make("MatMul"), [source, other])
-        numbers = iter(range(1, len(lead) + 1))
-        group = tuple(BATCH if dim == BATCH else next(numbers) for dim in a.axes[0])
-        return self.result(made, shape, [group, (len(self.dims(made)),)])
+        lead = [dim for dim in a.axes[rows] if dim != BATCH]
+        front = len(shape) - 2
+        first, second = (
+            [
+                self._one(x, axis)[0] if axis >= 0 else None
+                for axis in range(len(x.shape) - 2 - front, len(x.shape) - 2)
+            ]
+            for x in (a, b)
+        )
+        source = self.arranged(a, [*first, *lead, None, *self._one(a, -1)])
+        wanted = [*second, *[None] * len(lead), *self._one(b, -2), *self._one(b, -1)]
+        while wanted[0] is None and len(wanted) > 2:
+            wanted = wanted[1:]
+        made = self.add(name, make("MatMul"), [source, self.arranged(b, wanted)])
+        numbers = iter(range(front + 1, front + len(lead) + 1))
+        group = tuple(BATCH if dim == BATCH else next(numbers) for dim in a.axes[rows])
+        axes = [(axis + 1,) for axis in range(front)]
+        return self.result(made, shape, [*axes, group, (len(self.dims(made)),)])
 
     def einsum(self, name: str, equation: str, values: Sequence[Value]) -> Value:
         """Return the sum of products that an equation such as "bij,bjk->bik" describes."""

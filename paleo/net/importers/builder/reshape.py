@@ -430,18 +430,24 @@ class Shaper(Aligner):
         return self._laid_out(sizes, at, order)
 
     def _laid_out(
-        self, sizes: Sequence[int], batch: int | None, order: Sequence[int]
+        self, sizes: Sequence[int], batch: int | None, order: Sequence[int], ahead: int = 1
     ) -> tuple[list[Group], list[int]]:
-        """Return axes and dimensions of a new tensor whose axes are in this order in memory."""
+        """Return axes and dimensions of a new tensor whose axes are in this order in memory.
+
+        So many parts of each sample stand before the batch in its axis, the others behind it.
+        """
         axes: list[Group] = [()] * len(sizes)
         dims: list[int] = []
         for axis in order:
             size = sizes[axis]
             if axis == batch:
-                axes[axis] = (BATCH,)
-                if size == self.traced:
+                if ahead > 1:
+                    dims.append(ahead)
+                    axes[axis] = (len(dims),)
+                axes[axis] = (*axes[axis], BATCH)
+                size //= self.traced * ahead
+                if size == 1:
                     continue
-                size //= self.traced
             dims.append(size)
             axes[axis] = (*axes[axis], len(dims))
         return axes, dims
@@ -458,14 +464,18 @@ class Shaper(Aligner):
             indices = self.placed(indices)
             parents.append(indices.source)
         if x.batched and not self.one_sample and x.batch_axis in (at, None):
-            raise OperatorError("it picks samples out of the batch")
-        place = None
-        if x.batch_axis is not None:
-            place = x.batch_axis if x.batch_axis < at else x.batch_axis + len(indices.shape) - 1
-            if indices.batch_axis is not None:
-                raise OperatorError("it picks for each sample from all samples")
-        elif indices.batch_axis is not None:
+            # Where each sample picks as many, it is no matter whose they are.
+            if x.batch_axis is None or indices.batch_axis is None:
+                raise OperatorError("it picks samples out of the batch")
+        elif x.batch_axis is not None and indices.batch_axis is not None:
+            raise OperatorError("it picks for each sample from all samples")
+        place, ahead = None, 1
+        if indices.batch_axis is not None:
             place = at + indices.batch_axis
-        axes, dims = self._laid_out(shape, place, range(len(shape)))
+            before, _ = before_and_after(indices.axes[indices.batch_axis])
+            ahead = prod(indices.dims[dim - 1] for dim in before)
+        elif x.batch_axis is not None:
+            place = x.batch_axis if x.batch_axis < at else x.batch_axis + len(indices.shape) - 1
+        axes, dims = self._laid_out(shape, place, range(len(shape)), ahead)
         made = self.add(name, make("Gather", output_shape=(-1, *(dims or [1]))), parents)
         return self.result(made, shape, axes)

@@ -11,7 +11,7 @@ from paleo.core.errors import Mistakes
 from paleo.core.frozen import dataclass
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.pytorch import elementwise, recurrent, reshape
+from paleo.net.importers.pytorch import elementwise, experts, recurrent, reshape
 from paleo.net.importers.pytorch.names import (
     Names,
     as_returned,
@@ -33,7 +33,7 @@ from paleo.net.importers.pytorch.names import (
 from paleo.net.importers.pytorch.operators import OPERATORS, Call, Shape, is_value
 
 #: They fill the table of operators.
-_TABLE = (reshape, elementwise, recurrent)
+_TABLE = (reshape, elementwise, recurrent, experts)
 
 #: Operators that compute nothing, so that repetition stays what it is.
 _VIEWS = frozenset(
@@ -241,7 +241,7 @@ class ProgramTranslator:
     def _operator(self, node: Any, operator: str, overload: str) -> Any:
         name = operator if operator.endswith("__") else operator.rstrip("_")
         is_aten = getattr(node.target, "namespace", "") in ("aten", "prims", "prim")
-        handler = OPERATORS.get(name) if is_aten else None
+        handler = OPERATORS.get(name if is_aten else qualified(node))
         if handler is None and self._pointwise in getattr(node.target, "tags", ()):
             handler = elementwise.pointwise
         if handler is not None:

@@ -92,7 +92,14 @@ def _repeat(call: Call) -> Any:
         x = b.expand(call.part("expand") if repeated else call.name, x, grown)
     for axis in repeated:
         name = call.name if axis == repeated[-1] else call.part(f"axis_{axis}")
-        x = b.concat(name, [x] * (call.shape[axis] // grown[axis]), axis)
+        times = call.shape[axis] // grown[axis]
+        if axis != x.batch_axis:
+            x = b.concat(name, [x] * times, axis)
+            continue
+        # Each sample so often, and all of them before any comes again.
+        wide = (*x.shape[:axis], times, *x.shape[axis:])
+        x = b.expand(call.part("expand"), b.unsqueeze(call.part("copies"), x, [axis]), wide)
+        x = b.reshape(name, x, (*wide[:axis], times * wide[axis + 1], *wide[axis + 2 :]))
     return x
 
 
@@ -376,7 +383,7 @@ def _index_put(call: Call) -> Any:
     b, x, new = call.builder, call["self"], call["values"]
     indexed = [(axis, index) for axis, index in enumerate(call["indices"]) if index is not None]
     if new.is_constant:
-        return _spread(call) if x.is_constant else b.activation(call.name, "other", x)
+        return spread(call) if x.is_constant else b.activation(call.name, "other", x)
     axis, index = indexed[0]
     if len(indexed) > 1 or len(index.shape) != 1 or len(new.shape) != len(x.shape):
         raise OperatorError("elements set at several indices")
@@ -387,9 +394,9 @@ def _index_put(call: Call) -> Any:
     return b.concat(call.part("concat"), [new, rest], axis)
 
 
-@operator("scatter", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_fill",
+@operator("scatter", "scatter_add", "scatter_reduce", "index_copy", "index_fill",
           "masked_scatter")  # fmt: skip
-def _spread(call: Call) -> Any:
+def spread(call: Call) -> Any:
     """Return a pass over the tensor and what is written into it, wherever that lands."""
     varying = [value for value in call.tensors if not value.is_constant]
     values = [

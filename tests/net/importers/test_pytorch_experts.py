@@ -1,0 +1,161 @@
+"""Mixtures of experts in PyTorch, as people write them: FLOPs and parameters by hand.
+
+All have 2 samples of 6 tokens of 16 features. Each token goes to 2 of 4 experts, of a matrix of
+16x24 and one of 24x16. So there are 2*6*2 = 24 rows, and a matrix takes 2 * 24*16*24 = 18432
+FLOPs; the router takes 2 * 12*16*4 = 1536 and has 16*4 + 4 parameters.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+
+from products import counts  # noqa: E402
+
+import paleo  # noqa: E402
+from paleo.core.operations import Pass  # noqa: E402
+from paleo.net.importers import ImportOptions  # noqa: E402
+from paleo.net.importers.pytorch import read  # noqa: E402
+
+nn = torch.nn
+F = torch.nn.functional
+T = Any
+
+EVEN = "each expert of a mixture is taken to have as many rows as any other"
+ROUTER, MATRIX = 1536, 18432
+STACKED = 16 * 4 + 4 + 2 * 4 * 16 * 24
+
+
+class Mixture(nn.Module):  # type: ignore[name-defined]
+    """A router, and the matrices of the experts as two tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = nn.Linear(16, 4)
+        self.up = nn.Parameter(torch.empty(4, 16, 24))
+        self.down = nn.Parameter(torch.empty(4, 24, 16))
+
+    def chosen(self, x: T) -> Any:
+        weights, experts = self.router(x).softmax(-1).topk(2, -1)
+        return weights / weights.sum(-1, keepdim=True), experts
+
+
+class Grouped(Mixture):
+    """Rows sorted by their experts, one grouped product, and back to where they were."""
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        weights, experts = self.chosen(tokens)
+        _, order = experts.reshape(-1).sort()
+        ends = torch.histc(experts.float(), bins=4, min=0, max=3).cumsum(0).int()
+        rows = F.grouped_mm(tokens[order // 2], self.up, offs=ends).relu()
+        rows = F.grouped_mm(rows, self.down, offs=ends) * weights.reshape(-1)[order].unsqueeze(-1)
+        back = torch.empty_like(order)
+        back[order] = torch.arange(len(order))
+        return rows[back].view(len(tokens), 2, 16).sum(1).view_as(x)
+
+
+class Added(Grouped):
+    """The same, with rows added up where they belong, behind an expert that all tokens share."""
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        _, experts = self.chosen(tokens)
+        order = experts.t().reshape(-1).argsort()  # the first choice of all tokens comes first
+        ends = torch.histc(experts.float(), bins=4, min=0, max=3).cumsum(0).int()
+        rows = F.grouped_mm(tokens[order % len(tokens)], self.up, offs=ends).relu()
+        rows = F.grouped_mm(rows, self.down, offs=ends)
+        return (tokens * 2).index_add(0, order % len(tokens), rows).view_as(x)
+
+
+class OfWeights(Mixture):
+    """The matrices of each row's expert are read for it."""
+
+    def forward(self, x: T) -> T:
+        weights, experts = self.chosen(x)
+        rows = torch.einsum("btd,btkdh->btkh", x, self.up[experts]).relu()
+        rows = torch.einsum("btkh,btkhd->btkd", rows, self.down[experts])
+        return (rows * weights.unsqueeze(-1)).sum(2)
+
+
+class OfAll(Mixture):
+    """Each expert computes each token, and weights choose."""
+
+    def forward(self, x: T) -> T:
+        weights, experts = self.chosen(x)
+        gates = torch.zeros(*x.shape[:-1], 4).scatter(-1, experts, weights)
+        rows = torch.einsum("btd,edh->bteh", x, self.up).relu()
+        rows = torch.einsum("bteh,ehd->bted", rows, self.down)
+        return torch.einsum("bte,bted->btd", gates, rows)
+
+
+class Repeated(Mixture):
+    """The same on tokens that are repeated for each expert."""
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        weights, experts = self.chosen(tokens)
+        gates = torch.zeros(len(tokens), 4).scatter(1, experts, weights)
+        rows = (tokens.repeat(4, 1) * gates.t().reshape(-1, 1)).view(4, -1, 16)
+        return torch.bmm(torch.bmm(rows, self.up).relu(), self.down).sum(0).view_as(x)
+
+
+class OneHot(Mixture):
+    """Each expert has 3 places for tokens of a sample, to which matrices of ones send them."""
+
+    def forward(self, x: T) -> T:
+        _, experts = self.chosen(x)
+        to = F.one_hot(experts, 4).float()
+        place = (to.flatten(1, 2).cumsum(1).view_as(to) * to).sum(-1).long() % 3
+        sent = torch.einsum("btke,btkc->btec", to, F.one_hot(place, 3).float())
+        rows = torch.einsum("btec,btd->becd", sent, x)
+        rows = torch.einsum("becd,edh->bech", rows, self.up).relu()
+        rows = torch.einsum("bech,ehd->becd", rows, self.down)
+        return torch.einsum("btec,becd->btd", sent, rows)
+
+
+def imported(make: Any, batch: int = 2, tokens: int = 6) -> paleo.NetSpec:
+    module: Any = types.ModuleType("mixture")
+    module.make = make
+    sys.modules["mixture"] = module
+    try:
+        options = ImportOptions(input=((None, (batch, tokens, 16)),), phase="test")
+        return read("python:mixture:make", options)
+    finally:
+        del sys.modules["mixture"]
+
+
+CASES = {
+    Grouped: ROUTER + 2 * MATRIX,
+    Added: ROUTER + 2 * MATRIX,
+    OfWeights: ROUTER + 2 * MATRIX,
+    # 12*4 = 48 rows; a weight times an expert's output, summed over 4: 2 * 12*4*16
+    OfAll: ROUTER + 4 * MATRIX + 2 * 12 * 4 * 16,
+    Repeated: ROUTER + 4 * MATRIX,
+    # 2*4*3 = 24 rows; to places: 2 * 12*4*3 * 2 over the choices, 2 * 2*4*3*16 * 6 over the tokens
+    OneHot: ROUTER + 2 * MATRIX + 2 * 12 * 4 * 3 * 2 + 2 * (2 * 2 * 4 * 3 * 16 * 6),
+}
+
+
+@pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.__name__)
+def test_counts(kind: Any) -> None:
+    # On a processor the grouped product is of 16 bits only.
+    net = imported(lambda: kind().bfloat16() if issubclass(kind, Grouped) else kind())
+    params, flops, _ = counts(net, 2)
+    assert (params, flops) == (STACKED, CASES[kind])
+    assert (EVEN in net.notes) == issubclass(kind, Grouped)
+
+
+def test_more_experts_than_rows_read_no_more_than_they_need() -> None:
+    net = imported(lambda: Grouped().bfloat16(), batch=1, tokens=1)
+    graph = paleo.build(net, 1)
+    (up, down) = [node for node in graph.nodes if node.layer.type_name == "Experts"]
+    # Two rows of 16 and two matrices of 16x24, in 4 bytes.
+    (work,) = graph.operations(up, Pass.FORWARD, (True,))
+    assert work.reads == (4 * 2 * 16, 4 * 2 * 16 * 24)
+    assert graph.operations(down, Pass.FORWARD, (True,))[0].flops == 2 * 2 * 24 * 16
