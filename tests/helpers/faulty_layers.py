@@ -118,7 +118,6 @@ LAYERS: list[tuple[Any, str]] = [
         "output_shape: 2x8x8x3 cannot become [-1, 8]",
     ),
     (layer("Resize", size=[1, 1, 1, 1]), "size: there are at most 3 spatial dimensions"),
-    (layer("RNN", num_outputs=2), ": its input must be N x T x D, got 2x8x8x3"),
     (layer("Einsum", equation="nhwc"), 'equation: expected an equation such as "nij,njk->nik", '),
     (layer("Einsum", equation=3), 'equation: expected an equation such as "nij,njk->nik", got 3'),
     (

@@ -124,6 +124,7 @@ EXAMPLES = [
     ),
     Example("LSTM", {"num_outputs": 5, "num_biases": 0, "projection": 3}, (SEQUENCE,)),
     Example("LSTM", {"num_outputs": 5, "num_layers": 3, "bidirectional": True}, (SEQUENCE,)),
+    Example("LSTM", {"num_outputs": 5, "num_biases": 1, "bidirectional": True}, (IMAGE,)),
     Example(
         "RNN",
         {"num_outputs": 5, "num_layers": 2, "bidirectional": True, "num_biases": 1},

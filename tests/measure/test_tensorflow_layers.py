@@ -315,6 +315,8 @@ def test_recurrent_layers_go_through_their_steps(
     keys: dict[str, Any] = {"num_outputs": h, "num_biases": num_biases}
     found = computed(kind, x, ws=ws, **keys | ({"projection": 3} if projection else {}))
     assert close(found, stepped(kind, x, ws, num_biases, h))
+    several = computed(kind, x[None], ws=ws, **keys | ({"projection": 3} if projection else {}))
+    assert close(several, found[None])
 
 
 def test_recurrent_layers_run_backwards_and_on_top_of_each_other() -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import ClassVar, TypeAlias
 
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
-from paleo.core.quantity import Quantity, total
+from paleo.core.quantity import Quantity, product, total
 from paleo.core.tensor import Shape, Shapes, format_shape
 from paleo.net.layers.base import (
     Layer,
@@ -70,17 +70,21 @@ class RNN(Layer):
         return self.projection or self.num_outputs
 
     def infer_shape(self, inputs: Shapes) -> Shape:
-        if len(inputs[0]) != 3:
+        if len(inputs[0]) < 3:
             raise ShapeError(f"its input must be N x T x D, got {format_shape(inputs[0])}")
         if self.num_biases > 2:
             raise ShapeError(f"a gate has at most 2 biases, not {self.num_biases}", "num_biases")
-        n, t, _ = inputs[0]
-        return (n, t, self._directions * self._out)
+        return (*inputs[0][:-1], self._directions * self._out)
+
+    @staticmethod
+    def _sequences(inputs: Shapes) -> tuple[Quantity, Quantity]:
+        """Return how many sequences there are, in the batch and beside it, and their steps."""
+        return product(inputs[0][:-2]), inputs[0][-2]
 
     def _features(self, inputs: Shapes) -> tuple[int, ...]:
         """Return the features that come into each layer."""
         later = self._directions * self._out
-        return (int(inputs[0][2]), *[later] * (self.num_layers - 1))
+        return (int(inputs[0][-1]), *[later] * (self.num_layers - 1))
 
     def num_params(self, inputs: Shapes) -> int:
         units = self.gates * self.num_outputs
@@ -98,7 +102,7 @@ class RNN(Layer):
         return step, self._product((t, n, out, units), element_size, dependent=True)
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
-        n, t, _ = inputs[0]
+        n, t = self._sequences(inputs)
         units = self.gates * self.num_outputs
         found: Operations = ()
         for layer, features in enumerate(self._features(inputs)):
@@ -128,7 +132,7 @@ class RNN(Layer):
         return t * self.num_outputs  # the state of each step, of which the output is a copy
 
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
-        n, t, _ = inputs[0]
+        n, t = self._sequences(inputs)
         kept = total(self._kept_of(t, features) for features in self._features(inputs))
         saved = element_size * n * self._directions * kept
         matrix = element_size * self.gates * self.num_outputs * self._out

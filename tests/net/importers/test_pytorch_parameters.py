@@ -64,6 +64,30 @@ def of_positions(m: Any, x: Any) -> Any:
     return (scores + bias.unsqueeze(0)).softmax(-1) @ x
 
 
+def placed(m: Any, x: Any) -> Any:
+    """Add what a convolution makes of positions, which are the same for each sample."""
+    return x + m.conv(m.positions.expand(len(x), -1, -1, -1))
+
+
+def repeated(m: Any, x: Any) -> Any:
+    """Add it once made and then repeated, both brought into another shape."""
+    positions = m.conv(m.positions).repeat(len(x), 1, 1, 1)
+    return x.flatten(2) + positions.flatten(2)
+
+
+def rows_and_columns(m: Any, x: Any) -> Any:
+    """Go through the columns of an image as sequences, then through its rows."""
+    n, h, w, c = x.shape
+    y = m.down(x.permute(0, 2, 1, 3).reshape(n * w, h, c))[0]
+    x = y.reshape(n, w, h, c).permute(0, 2, 1, 3)
+    return m.across(x.reshape(n * h, w, c))[0].reshape(n, h, w, c)
+
+
+def with_prefix(m: Any, x: Any) -> Any:
+    """Leave the first rows, of which there are none, as they are."""
+    return torch.cat([x[:, :0], m.linear(x[:, 0:])], dim=1)
+
+
 # A module, the shape that it takes with a batch of 2, its parameters, and the FLOPs of its products
 # on a batch of 3.
 HELD: dict[str, tuple[Any, tuple[int, ...], int, int]] = {
@@ -126,6 +150,41 @@ HELD: dict[str, tuple[Any, tuple[int, ...], int, int]] = {
     "a part of a matrix, and all of it": (
         lambda: Holder(lambda m, x: F.linear(F.linear(x, m.w), m.w[:3]), w=weight(6, 6)),
         (2, 7, 6), 36, 2 * 3 * 7 * (36 + 18),
+    ),
+    "positions for each sample": (
+        lambda: Holder(placed, conv=nn.Conv2d(6, 4, 1), positions=torch.zeros(1, 6, 5, 5)),
+        (2, 4, 5, 5), 28, 2 * 3 * 25 * 24,
+    ),
+    "positions for all samples": (
+        lambda: Holder(repeated, conv=nn.Conv2d(6, 4, 1), positions=torch.zeros(1, 6, 5, 5)),
+        (2, 4, 5, 5), 28, 2 * 25 * 24,
+    ),
+    "a buffer of the size that batches are traced with": (
+        lambda: Holder(
+            lambda m, x: x @ m.linear(m.coordinates).view(169, 4), linear=nn.Linear(2, 4),
+            coordinates=torch.zeros(1, 13, 13, 2),
+        ),
+        (2, 5, 169), 12, 2 * 169 * 8 + 2 * 3 * 5 * 169 * 4,
+    ),
+    "an equation of parameters alone": (
+        lambda: Holder(
+            lambda m, x: x + torch.einsum("hij,xi->hxj", m.table, m.rows),
+            table=weight(4, 9, 7), rows=torch.zeros(5, 9),
+        ),
+        (2, 4, 5, 7), 4 * 9 * 7, 2 * 4 * 5 * 9 * 7,
+    ),
+    "rows and columns as sequences": (
+        lambda: Holder(
+            rows_and_columns,
+            down=nn.LSTM(6, 3, bidirectional=True, batch_first=True),
+            across=nn.LSTM(6, 6, batch_first=True),
+        ),
+        # 4 gates: twice 3 units of 6 and 3 features and two biases, then 6 of 6 and 6.
+        (2, 5, 7, 6), 2 * 12 * (6 + 3 + 2) + 24 * (6 + 6 + 2),
+        2 * 3 * 35 * (2 * 12 * (6 + 3) + 24 * (6 + 6)),
+    ),
+    "no rows": (
+        lambda: Holder(with_prefix, linear=nn.Linear(6, 6)), (2, 7, 6), 42, 2 * 3 * 7 * 36
     ),
     "slopes that are computed": (
         lambda: Holder(lambda m, x: F.prelu(x, m.w.abs()), w=weight(4)), (2, 4, 5, 5), 4, 0

@@ -371,6 +371,21 @@ RECURRENT = [
     ),
     Case("LSTM", {"num_outputs": 5, "num_biases": 1}, [SEQUENCE], (2, 6, 5), 20 * (4 + 5 + 1)),
     Case("GRU", {"num_outputs": 5, "num_biases": 0}, [SEQUENCE], (2, 6, 5), 15 * (4 + 5)),
+    # 2 * 3 sequences: 36x4 and 4x5 at once (1440), 6 times 6x5 and 5x5 (1800); 180 of each pass.
+    Case(
+        "RNN",
+        {"num_outputs": 5, "num_biases": 0},
+        [[2, 3, 6, 4]],
+        (2, 3, 6, 5),
+        5 * (4 + 5),
+        (1440 + 1800, (144 + 20) + 6 * (30 + 25) + 3 * 180, 180 + 180 + 2 * 180),
+        (1440, 180 + 20, 144),
+        (
+            1500 + 1800 + 1440,
+            5 * (30 + 25) + 36 * (5 + 5) + 2 * 180 + 36 * (4 + 5),
+            150 + 25 + 180 + 20,
+        ),
+    ),
 ]
 # Passes over memory: 288 elements in an image, 48 in a sequence.
 PASSES_OVER_MEMORY = [
@@ -475,6 +490,11 @@ def test_a_single_step_goes_back_nowhere() -> None:
     forward, *back = works(Example("RNN", {"num_outputs": 5}, ([2, 1, 4],)))
     assert forward.flops == 2 * 2 * 5 * (4 + 5)
     assert sum(each.flops for each in back) == 2 * forward.flops - 2 * 2 * 5 * 5
+
+
+def test_a_recurrent_layer_needs_steps() -> None:
+    with pytest.raises(paleo.PaleoError, match="its input must be N x T x D, got 2x4"):
+        works(Example("RNN", {"num_outputs": 5}, ([2, 4],)))
 
 
 def made(**layers: Any) -> paleo.Graph:

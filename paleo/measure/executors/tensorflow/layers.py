@@ -267,9 +267,10 @@ def _recurrent(call: Call) -> Any:
 
     So does Keras where it does not use cuDNN.
     """
-    tf, layer, (n, t, d) = call.tf, call.layer, call.inputs[0]
+    tf, layer, (*front, t, d) = call.tf, call.layer, call.inputs[0]
+    n = product(front)
     h, units = layer.num_outputs, layer.gates * layer.num_outputs
-    out = call.output[2] // (1 + layer.bidirectional)
+    out = call.output[-1] // (1 + layer.bidirectional)
     step = _STEPS[layer.type_name]
     start = tuple(tf.zeros((n, width), call.scene.dtype) for width in (out, h)[: layer.states])
 
@@ -288,7 +289,8 @@ def _recurrent(call: Call) -> Any:
         states = tf.scan(lambda state, now: step(tf, now, state, hidden, down), gates, start)
         return tf.transpose(states[0], (1, 0, 2))
 
-    forth = steps(call.x)
-    if not layer.bidirectional:
-        return forth
-    return tf.concat((forth, tf.reverse(steps(tf.reverse(call.x, [1])), [1])), 2)
+    x = tf.reshape(call.x, (n, t, d))
+    y = steps(x)
+    if layer.bidirectional:
+        y = tf.concat((y, tf.reverse(steps(tf.reverse(x, [1])), [1])), 2)
+    return tf.reshape(y, call.output)

@@ -391,14 +391,15 @@ _NETS = {RNN: torch._VF.rnn_tanh, GRU: torch._VF.gru, LSTM: torch._VF.lstm}
 _MODULES = {RNN: torch.nn.RNN, GRU: torch.nn.GRU, LSTM: torch.nn.LSTM}
 
 
-@builds(RNN, GRU, LSTM, wanted=lambda layer, rank, after: SEQUENCE)
+@builds(RNN, GRU, LSTM, wanted=lambda layer, rank, after: SEQUENCE if rank == 3 else plain(rank))
 def _recurrent(context: BuildContext) -> Built:
     """Steps come first in memory, as torch.nn has them.
 
     With one bias for each gate, the one for the state is zero and is not learnt.
     """
     layer: RNN = context.layer
-    n, _, features = context.inputs[0]
+    *front, _, features = context.inputs[0]
+    n, is_plain = product(front), len(front) == 1
     projection = layer.projection if isinstance(layer, LSTM) else 0
     if projection >= layer.num_outputs:
         raise CannotBuildError("PyTorch projects an output to fewer features only")
@@ -416,23 +417,27 @@ def _recurrent(context: BuildContext) -> Built:
             context.hold(*shape, fan_in=2 * shape[-1])
     context.joins = context.is_opaque = True
     context.finish = lambda weights: _in_one_piece(module, weights)
-    read = context.reader(0, SEQUENCE, dense=True)
+    order = SEQUENCE if is_plain else plain(len(front) + 2)
+    read = context.reader(0, order, dense=True)
     operator = _NETS[type(layer)]
     states = layers * (2 if both else 1)
     is_lstm = isinstance(layer, LSTM)
 
     def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
         x = read(tensors)
+        if not is_plain:  # what stands beside the batch is a batch as well
+            x = x.flatten(0, -3).transpose(0, 1).contiguous()
         state = x.new_zeros(states, n, projection or hidden)
         first = (state, x.new_zeros(states, n, hidden)) if is_lstm else state
-        return operator(x, first, held, has_biases, layers, 0.0, training, both, False)[0]
+        y = operator(x, first, held, has_biases, layers, 0.0, training, both, False)[0]
+        return y if is_plain else y.transpose(0, 1).unflatten(0, front)
 
     def quiet(tensors: list[Any], held: list[Any], training: bool) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that oneDNN has no projections
             return run(tensors, held, training)
 
-    return quiet if projection else run, SEQUENCE
+    return quiet if projection else run, order
 
 
 def _in_one_piece(module: Any, weights: list[Any]) -> None:

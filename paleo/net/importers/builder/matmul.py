@@ -235,7 +235,8 @@ class Multiplier(Shaper):
             if len(term) != len(value.shape):
                 raise OperatorError(f'"{term}" for {format_shape(value.shape)}')
         letters = {term[value.batch_axis] for term, value in pairs if value.batch_axis is not None}
-        if self.one_sample:  # the batch stands before all that is named
+        if self.one_sample or not any(value.batched for value in values):
+            # The batch stands before all that is named.
             letters = {next(each for each in ascii_letters[::-1] if each not in left)}
         elif len(letters) != 1 or next(iter(letters)) not in right:
             raise OperatorError("an equation that sums or multiplies the samples of the batch")
@@ -346,7 +347,7 @@ class Multiplier(Shaper):
             raise OperatorError(f"its input must have three axes, got {format_shape(x.shape)}")
         batch, steps = (0, 1) if batch_first else (1, 0)
         x = self.placed(x)
-        if x.batched and x.axes[batch] != (BATCH,):
+        if x.batched and x.batch_axis != batch:
             raise OperatorError("the batch is not where a sequence has it")
         placed = self._with_order(x, [steps, 2])
         shares, name = self.owner(name, weights)

@@ -156,6 +156,12 @@ class Shaper(Aligner):
             return self.constant(sizes)
         if x.tensor is not None and prod(x.dims) == prod(x.shape) and not x.moved:
             return held(x.tensor, sizes)
+        for at, size in enumerate(x.shape):
+            if size > 1 and not x.axes[at] and (axis := _same_axis(x.shape, at, sizes)) is not None:
+                rest = [i for i in range(len(x.shape)) if i != at]
+                once = x.with_axes([x.axes[i] for i in rest], [x.shape[i] for i in rest])
+                once = self.reshape(name, once, (*sizes[:axis], *sizes[axis + 1 :]))
+                return once.with_axes((*once.axes[:axis], (), *once.axes[axis:]), sizes)
         x = self._materialized(self.placed(x))
         x = self._untangled(x, [block[0] for block in regroup(x, sizes, self.traced)[0]])
         all_blocks, batch_axis = regroup(x, sizes, self.traced)
@@ -479,3 +485,12 @@ class Shaper(Aligner):
         axes, dims = self._laid_out(shape, place, range(len(shape)), ahead)
         made = self.add(name, make("Gather", output_shape=(-1, *(dims or [1]))), parents)
         return self.result(made, shape, axes)
+
+
+def _same_axis(shape: Sequence[int], at: int, sizes: Sequence[int]) -> int | None:
+    """Return which axis a reshape leaves as it is, so that repetition stays what it is."""
+    ahead = prod(shape[:at])
+    for axis, size in enumerate(sizes):
+        if size == shape[at] and prod(sizes[:axis]) == ahead:
+            return axis
+    return None

@@ -230,6 +230,8 @@ class ProgramTranslator:
         outputs = outputs_of(node)
         if is_fresh(operator) or all(each.is_constant for each in tensors):
             value = as_returned(node, [self.constant(shape_of(each)) for each in outputs])
+        elif all(0 in (shape_of(each) or ()) for each in outputs):
+            value = as_returned(node, [_Empty(each.shape) for each in outputs])
         elif not any(hasattr(each, "shape") for each in outputs):
             return None  # an assertion, or a number that nothing here depends on
         else:
@@ -251,16 +253,17 @@ class ProgramTranslator:
         return self._unknown(node) if taken_apart is None else taken_apart[0]
 
     def _for_each_sample(self, call: Call) -> Call:
-        """Return a call whose parameters that repeat for each sample do so from here on.
+        """Return a call whose parameters and constants that repeat for each sample do so from here.
 
-        Queries that are learnt are given to every sample before anything else is known of it:
-        what is then computed is computed for each. A number of each sample carries the batch.
+        Queries that are learnt are given to every sample before anything else is known of it, and
+        so are positions: what is then computed is computed for each. A number of each sample
+        carries the batch.
         """
         if self._sample is None or any(map(self._is_batched, leaves_of(call.arguments))):
             return call
         arguments = dict(call.arguments)
         for key, value in arguments.items():
-            if not is_value(value) or value.is_constant or self.batch not in value.shape:
+            if not is_value(value) or self.batch not in value.shape:
                 continue
             at = value.shape.index(self.batch)
             if value.axes[at] == ():

@@ -201,9 +201,9 @@ class _Reader:
     def _sizes(self) -> set[int]:
         """Return the sizes that a batch should not be mistaken for."""
         sizes = {size for shape in self.shapes for size in shape}
-        for parameter in self.module.parameters():
-            if not type(parameter).__name__.startswith("Uninitialized"):
-                sizes.update(parameter.shape)
+        for held in (*self.module.parameters(), *self.module.buffers()):
+            if not type(held).__name__.startswith("Uninitialized"):
+                sizes.update(held.shape)
         return sizes
 
     def _traced(self, batch: int, axis: int) -> list[Shape]:

@@ -244,8 +244,7 @@ def _embedding_bag(call: Call) -> Any:
 
 @operator("cat", "concat", "concatenate")
 def _cat(call: Call) -> Any:
-    # PyTorch takes empty tensors of one axis among others of any rank.
-    values = [value for value in call["tensors"] if tuple(value.shape) != (0,)]
+    values = [value for value in call["tensors"] if 0 not in value.shape]
     return call.builder.concat(call.name, values, call.get("dim", 0))
 
 
