@@ -96,3 +96,59 @@ def test_a_cast_like_another_knows_its_type_alone(load: Read) -> None:
     nodes = [node("CastLike", "x like", "c"), node("Relu", "c")]
     net = load(nodes, {"x": [2, 8], "like": [None]})
     assert types(net) == ["Input", "Activation"]
+
+
+def test_a_recurrent_layer_over_a_sequence_that_is_one_sample(load: Read) -> None:
+    nodes = [
+        node("MatMul", "x w", "a"),
+        node("Unsqueeze", "a one", "u"),
+        node("LSTM", "u i h", "y", hidden_size=6),
+        node("Squeeze", "y both", "s"),
+        node("MatMul", "s v", "z"),
+    ]
+    weights = {
+        "one": [1], "both": [1, 2], "w": (40, 16), "i": (1, 24, 16), "h": (1, 24, 6), "v": (6, 3)
+    }  # fmt: skip
+    said = "the batch is not where a sequence has it; --input x=.x40 makes all of it one sample"
+    with pytest.raises(paleo.NetSpecError, match=said):
+        load(nodes, {"x": [None, 40]}, weights)
+    net = load(nodes, {"x": [None, 40]}, weights, input=((None, (100, 40)),))
+    layers = {each.type_name: each for each in paleo.summarize(net).layers}
+    # 100 steps of 24 gates by 16 features and 6 of the state.
+    assert layers["LSTM"].forward_flops == 2 * 100 * 24 * (16 + 6)
+    assert last(net) == ("InnerProduct", (1, 100, 3), 18, 2 * 100 * 18)
+
+
+def test_the_open_batch_of_a_state_is_behind_its_layers(load: Read) -> None:
+    nodes = [
+        node("Slice", "state zero one zero", "h"),
+        node("LSTM", "x i r - - h c", "y h2 c2", hidden_size=6),
+        node("Slice", "state one two zero", "c"),
+        node("Concat", "h2 c2", "next", axis=0),
+    ]
+    nodes = [nodes[0], nodes[2], nodes[1], nodes[3]]
+    weights = {"zero": [0], "one": [1], "two": [2], "i": (1, 24, 5), "r": (1, 24, 6)}
+    inputs = {"x": [7, None, 5], "state": [2, None, 6]}
+    net = load(nodes, inputs, weights, outputs="next")
+    # 7 steps; two states of 6 for each sample.
+    assert last(net)[1] == (1, 2, 6)
+    assert paleo.summarize(net, batch_size=3).layers[-1].output == (3, 2, 6)
+
+
+@pytest.mark.parametrize("nameless", [None, "?", "-1"])
+@pytest.mark.parametrize(
+    ("width", "said"),
+    [
+        (8, r"dimension 2 is open and has no name in input \"x\" \(\?x3x\?x8\)"),
+        (None, r"dimensions 2 and 3 are open and have no names in input \"x\" \(\?x3x\?x\?\)"),
+    ],
+)
+def test_open_dimensions_without_names_are_given_at_once(
+    load: Read, nameless: str | None, width: int | None, said: str
+) -> None:
+    inputs = {"x": [nameless, 3, nameless, width or nameless]}
+    advice = rf"{said}: give the whole shape with --input x=1x3x\?x{width or '.'}"
+    with pytest.raises(paleo.NetSpecError, match=advice):
+        load([node("Relu", "x")], inputs)
+    net = load([node("Relu", "x")], inputs, input=((None, (5, 3, 48, 8)),))
+    assert last(net)[1] == (5, 48, 8, 3)

@@ -347,7 +347,8 @@ class Multiplier(Shaper):
             raise OperatorError(f"its input must have three axes, got {format_shape(x.shape)}")
         batch, steps = (0, 1) if batch_first else (1, 0)
         x = self.placed(x)
-        if x.batched and x.batch_axis != batch:
+        alone = self.one_sample and x.shape[batch] == 1  # a sequence that is one sample
+        if x.batched and x.batch_axis != batch and not alone:
             raise OperatorError("the batch is not where a sequence has it")
         placed = self._with_order(x, [steps, 2])
         shares, name = self.owner(name, weights)

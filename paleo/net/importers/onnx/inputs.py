@@ -22,6 +22,8 @@ from paleo.core.frozen import dataclass
 from paleo.net.importers.base import ImportOptions, prime_batch
 
 _BATCH = re.compile(r"(.*[^a-z])?(batch(_?size)?|bs|n)([^a-z].*)?\Z", re.IGNORECASE)
+#: What a name has that is one; PaddlePaddle's exporter calls every open dimension "?".
+_NAME = re.compile(r"[^\W\d]")
 _LARGEST = 2**31 - 1
 #: How the batch is read, in the order in which that is tried: followed by a size of its own, as
 #: large as it is written into the graph, or not at all, so that all of every input is one sample.
@@ -271,6 +273,10 @@ class _Finder:
                 batch = size if batch is None else batch
                 if size in (None, batch) and dim not in self.options.dims:
                     axes[each.name] = at
+            elif _is_state(each):
+                given = self.given.get(each.name)
+                if given is None or batch in (None, given[1]):
+                    axes[each.name] = 1
         counts = [(each.dims or []).count(symbol) for each in self.declared]
         return axes, batch or 1, symbol is None or max(counts, default=0) < 2
 
@@ -283,7 +289,8 @@ class _Finder:
                     f"give it with --input {declared.name}=1x3x224x224"
                 )
             return given or ()
-        shape = []
+        shape: list[int] = []
+        unnamed: list[int] = []
         for axis, dim in enumerate(declared.dims):
             if axis == self.batch_axes.get(declared.name):
                 shape.append(traced)
@@ -291,22 +298,37 @@ class _Finder:
                 shape.append(given[axis])
             elif isinstance(dim, int):
                 shape.append(dim)
-            elif dim is None:
-                self.mistakes.add(
-                    f'dimension {axis} of input "{declared.name}" '
-                    f"({format_dims(declared.dims)}) is open and has no name: "
-                    f"give the whole shape with --input {declared.name}=..."
-                )
             elif dim in self.sizes:
                 shape.append(self.sizes[dim])
-            else:
-                message = (
+            elif dim is None:
+                unnamed.append(axis)
+            elif not any(f'dimension "{dim}" of' in each.message for each in self.mistakes.found):
+                self.mistakes.add(
                     f'dimension "{dim}" of input "{declared.name}" '
-                    f"({format_dims(declared.dims)}) is open: give it with --dim {dim}=..."
+                    f"({format_dims(declared.dims)}) is open: give it with --dim {dim}=..., or all "
+                    f"of the shape with {self._advice(declared)}"
                 )
-                if not any(f'dimension "{dim}" of' in each.message for each in self.mistakes.found):
-                    self.mistakes.add(message)
+        if unnamed:
+            are = (
+                "s {} are open and have no names" if unnamed[1:] else " {} is open and has no name"
+            )
+            numbers = " and ".join(map(str, unnamed))
+            self.mistakes.add(
+                f'dimension{are.format(numbers)} in input "{declared.name}" '
+                f"({format_dims(declared.dims)}): give the whole shape with "
+                f"{self._advice(declared)}"
+            )
         return tuple(shape)
+
+    def _advice(self, declared: _Declared) -> str:
+        """Return the option that says a whole shape, with question marks for what is not known."""
+        sizes = [
+            "1" if axis == self.batch_axes.get(declared.name) else format_dims([dim])
+            for axis, dim in enumerate(
+                self.sizes.get(dim) if isinstance(dim, str) else dim for dim in declared.dims or ()
+            )
+        ]
+        return f"--input {declared.name}={'x'.join(sizes)}"
 
 
 def _declare(proto: Any, mistakes: Mistakes) -> _Declared | None:
@@ -319,9 +341,9 @@ def _declare(proto: Any, mistakes: Mistakes) -> _Declared | None:
         return _Declared(proto.name, None, tensor.elem_type or 1)
     dims: list[Dimension] = []
     for dim in tensor.shape.dim:
-        # Some exporters write 0 or -1 for a dimension that is open.
-        size = dim.dim_value if dim.dim_value > 0 else None
-        dims.append(dim.dim_param or None if size is None else size)
+        # Some exporters write 0, -1 or a question mark for a dimension that is open.
+        name = dim.dim_param if _NAME.search(dim.dim_param) else None
+        dims.append(dim.dim_value if dim.dim_value > 0 else name)
     return _Declared(proto.name, dims, tensor.elem_type or 1)
 
 
@@ -330,6 +352,12 @@ def _is_open(declared: _Declared) -> bool:
     if not declared.dims or declared.leading is None:
         return False
     return not isinstance(declared.dims[declared.leading], int)
+
+
+def _is_state(declared: _Declared) -> bool:
+    """Whether it is layers x batch x features, of which the batch alone is open, without a name."""
+    dims = declared.dims or []
+    return len(dims) == 3 and dims[1] is None and None not in (dims[0], dims[2])
 
 
 def _weights(graph: Any) -> set[str]:

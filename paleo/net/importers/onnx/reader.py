@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,23 @@ def read_bytes(data: bytes, target: str, options: ImportOptions) -> NetSpec:
         if net is not None:
             return net
         said.append(found)
-    # What goes wrong where all is one sample goes wrong for a reason of its own.
+    # What goes wrong where all is one sample goes wrong for a reason of its own, unless it is that
+    # an open size, which a first reading took for the batch, has to be given.
+    said[1].found[:] = [_with_advice(each, said[2]) for each in said[1].found]
     said[1].raise_as(NetSpecError)
     raise AssertionError(said)
+
+
+def _with_advice(mistake: Mistake, whole: Mistakes) -> Mistake:
+    """Return a mistake with what else would do where it is about the samples of a batch."""
+    open_sizes = [each for each in whole.found if each.layer is None]
+    if mistake.layer is None or "batch" not in mistake.message or not open_sizes:
+        return mistake
+    _, found, option = open_sizes[0].message.rpartition(" --input ")
+    if not found:
+        return mistake
+    message = f"{mistake.message}; --input {option} makes all of it one sample"
+    return replace(mistake, message=message)
 
 
 def _whole(mistake: Mistake) -> str:

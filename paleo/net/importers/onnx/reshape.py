@@ -80,6 +80,8 @@ def _concat(node: Node) -> Result:
 def _split(node: Node) -> Result:
     axis = axis_in(node.shape(), node.integer("axis", 0))
     sizes = [node.output_shape(index)[axis] for index in range(len(node.proto.output))]
+    if sum(sizes) != node.shape()[axis]:
+        raise OperatorError(f"{node.shape()[axis]} in parts of {', '.join(map(str, sizes))}")
     parts: list[Output] = [
         Tensor(node.output_shape(index), node.tensor(0).dtype) for index in range(len(sizes))
     ]
