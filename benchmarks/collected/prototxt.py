@@ -132,7 +132,7 @@ class _Param:
         if rank == 2 and (f"{side}_h" in self.fields or f"{side}_w" in self.fields):
             return [int(self(f"{side}_{s}", default or 0)) for s in "hw"]
         depth = {"kernel_size": "kernel_depth", "stride": "temporal_stride", "pad": "temporal_pad"}
-        values = [int(value) for value in self.all(name)] or [default]
+        values = [int(value) for value in self.all(name)] or self.dims(f"{side}_shape") or [default]
         if None in values:
             raise CannotCountError(f"it has no {name}")
         sizes = [int(value or 0) for value in (values * rank if len(values) == 1 else values)]
@@ -167,7 +167,8 @@ def _axis(x: Shape, axis: int) -> int:
 
 
 @_of("convolution", "deconvolution", "depthwiseconvolution", "convolutiondepthwise",
-     "depthwisedeconvolution", "convolution3d", "deconvolution3d")  # fmt: skip
+     "depthwisedeconvolution", "convolution3d", "deconvolution3d", "ndconvolution",
+     "convolutionristretto", "deconvolutionristretto")  # fmt: skip
 def _convolution(layer: _Layer) -> Sequence[Shape]:
     param = layer.param("convolution3d_param", "convolution_param")
     x = layer.bottoms[0]
@@ -200,7 +201,7 @@ def _convolution(layer: _Layer) -> Sequence[Shape]:
     return tops
 
 
-@_of("innerproduct")
+@_of("innerproduct", "fcristretto")
 def _inner_product(layer: _Layer) -> Sequence[Shape]:
     param, x = layer.param("inner_product_param"), layer.bottoms[0]
     axis, outputs = _axis(x, int(param("axis", 1))), int(param("num_output"))
@@ -222,7 +223,7 @@ def _embed(layer: _Layer) -> Sequence[Shape]:
 
 @_of("lstm", "rnn")
 def _recurrent(layer: _Layer) -> Sequence[Shape]:
-    param, x = layer.param("recurrent_param"), layer.bottoms[0]
+    param, x = layer.param("lstm_param", "recurrent_param"), layer.bottoms[0]
     hidden, gates = int(param("num_output")), 4 if layer.kind == "lstm" else 1
     steps, samples, inputs = x[0], x[1], prod(x[2:])
     exposed = 0 if not param("expose_hidden", False) else 2 if layer.kind == "lstm" else 1
@@ -243,7 +244,7 @@ def _recurrent(layer: _Layer) -> Sequence[Shape]:
     return [(steps, samples, hidden), *[(1, samples, hidden)] * exposed]
 
 
-@_of("pooling", "pooling3d")
+@_of("pooling", "pooling3d", "ndpooling")
 def _pooling(layer: _Layer) -> Sequence[Shape]:
     param, x = layer.param("pooling3d_param", "pooling_param"), layer.bottoms[0]
     rank = len(x) - 2
@@ -451,8 +452,108 @@ def _prior_box(layer: _Layer) -> Sequence[Shape]:
 
 @_of("proposal", "simplernms", "python.proposallayer")
 def _proposal(layer: _Layer) -> Sequence[Shape]:
-    rows = layer.bottoms[0][0] * layer.count.proposals
+    said = re.search(r"post_nms_topn[^0-9]*(\d+)", str(layer.fields))
+    kept = int(said[1]) if said else layer.count.proposals
+    rows = layer.bottoms[0][0] * kept
     return [(rows, 5), *[(rows, 1)] * (layer.num_tops - 1)]
+
+
+@_of("margininnerproduct", "largemargininnerproduct")
+def _margin(layer: _Layer) -> Sequence[Shape]:
+    param = layer.param("margin_inner_product_param", "large_margin_inner_product_param")
+    x, outputs = layer.bottoms[0], int(param("num_output"))
+    layer.weigh(0, prod(x[1:]), outputs)
+    layer.count.multiply_adds += prod(x) * outputs
+    return [(x[0], outputs), (1,)]
+
+
+@_of("centerloss")
+def _center_loss(layer: _Layer) -> Sequence[Shape]:
+    layer.weigh(0, int(layer.param("center_loss_param")("num_output")), prod(layer.bottoms[0][1:]))
+    return [(1,)] * layer.num_tops
+
+
+@_of("correlation")
+def _correlation(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("correlation_param"), layer.bottoms[0]
+    reach, step = int(param("max_displacement")), int(param("stride_2", 1))
+    edge = reach + (int(param("kernel_size")) - 1) // 2 - int(param("pad", 0))
+    sizes = [ceil((size - 2 * edge) / int(param("stride_1", 1))) for size in x[2:]]
+    return [(x[0], (2 * (reach // step) + 1) ** 2, *sizes)]
+
+
+@_of("resample", "downsample")
+def _resample(layer: _Layer) -> Sequence[Shape]:
+    x, top = layer.bottoms[0], "top_" if layer.kind == "downsample" else ""
+    if len(layer.bottoms) > 1:
+        return [(*x[:2], *layer.bottoms[1][2:])]
+    param = layer.param(f"{layer.kind}_param")
+    return [(*x[:2], int(param(f"{top}height")), int(param(f"{top}width")))]
+
+
+@_of("spatialtransformer")
+def _spatial_transformer(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("st_param"), layer.bottoms[0]
+    return [(*x[:2], int(param("output_H", x[2])), int(param("output_W", x[3])))]
+
+
+@_of("channelnorm")
+def _channel_norm(layer: _Layer) -> Sequence[Shape]:
+    x = layer.bottoms[0]
+    return [(x[0], 1, *x[2:])]
+
+
+@_of("im2col")
+def _im2col(layer: _Layer) -> Sequence[Shape]:
+    param, x = layer.param("convolution_param"), layer.bottoms[0]
+    kernels, strides = param.along("kernel_size", 2, None), param.along("stride", 2, 1)
+    axes = zip(x[2:], kernels, strides, param.along("pad", 2, 0), strict=True)
+    sizes = [(size + 2 * pad - kernel) // stride + 1 for size, kernel, stride, pad in axes]
+    return [(x[0], x[1] * prod(kernels), *sizes)]
+
+
+@_of("transpose")
+def _transpose(layer: _Layer) -> Sequence[Shape]:
+    return [
+        tuple(layer.bottoms[0][int(axis)] for axis in layer.param("transpose_param").all("dim"))
+    ]
+
+
+@_of("axpy")
+def _axpy(layer: _Layer) -> Sequence[Shape]:
+    return layer.bottoms[1:2]
+
+
+@_of("crelu")
+def _crelu(layer: _Layer) -> Sequence[Shape]:
+    x = layer.bottoms[0]
+    return [(x[0], 2 * x[1], *x[2:])]
+
+
+@_of("unpooling")
+def _unpooling(layer: _Layer) -> Sequence[Shape]:
+    size = int(layer.param("unpooling_param")("unpool_size"))
+    return [(*layer.bottoms[0][:2], size, size)]
+
+
+@_of("multistagemeanfield")
+def _mean_field(layer: _Layer) -> Sequence[Shape]:
+    x, param = layer.bottoms[0], layer.param("multi_stage_meanfield_param")
+    for i in range(3):
+        layer.weigh(i, x[1], x[1])
+    layer.count.multiply_adds += int(param("num_iterations", 10)) * 3 * prod(x) * x[1]
+    return [x]
+
+
+@_of("python.proposaltargetlayer")
+def _sampled(layer: _Layer) -> Sequence[Shape]:
+    rows = layer.bottoms[0][0] // layer.count.proposals * 128
+    return [(rows, 5), *[(rows, 1)] * (layer.num_tops - 1)]
+
+
+@_of("python.anchortargetlayer", "boxannotatorohem")
+def _targets(layer: _Layer) -> Sequence[Shape]:
+    return [(1,)] * layer.num_tops
 
 
 @_of("split")
@@ -462,10 +563,12 @@ def _split(layer: _Layer) -> Sequence[Shape]:
 
 #: What has no parameters, and one top like its first bottom; or tops that nothing multiplies.
 _PLAIN = """relu relu6 sigmoid tanh power exp log absval bnll elu threshold dropout softmax eltwise
-    lrn mvn axpy reverse shufflechannel channelshuffle swish"""
+    lrn mvn reverse shufflechannel channelshuffle swish mish hardswish hswish hsigmoid silu
+    flowwarp densecrf python.spatialdropoutlayer spatialdropout labelspecificadd lrnristretto"""
 _ENDS = """softmaxwithloss softmaxloss sigmoidcrossentropyloss euclideanloss smoothl1loss hingeloss
     contrastiveloss multinomiallogisticloss infogainloss l1loss accuracy silence hdf5output
-    multiboxloss detectionoutput detectionevaluate tripletloss multilabelaccuracy segaccuracy"""
+    multiboxloss yolodetectionoutput yolov3detectionoutput detectionoutput smoothl1lossohem
+    softmaxwithlossohem detectionevaluate tripletloss multilabelaccuracy segaccuracy"""
 
 
 def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) -> tuple[int, int]:
@@ -475,9 +578,12 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
     """
     net = parsed(text)
     blobs: dict[str, Shape] = dict(inputs)
+    padding: dict[str, tuple[str, int]] = {}
     counted = _Count(proposals)
     for fields in net.get("layer", net.get("layers", [])):
-        if not _is_there(fields, net, phase):
+        if "layer" in fields:
+            fields = _of_the_oldest(fields, padding)
+        if not fields or not _is_there(fields, net, phase):
             continue
         kind = str(fields.get("type", [""])[-1]).replace("_", "").lower()
         if kind == "python":
@@ -486,6 +592,12 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
         if not bottoms and kind != "parameter":
             continue  # it is fed, or nothing
         known = [blobs[name] for name in bottoms if name in blobs]
+        if kind == "detectnettransformation":
+            continue  # it is fed
+        if bottoms and bottoms[0] not in blobs:
+            if kind in _ENDS.split():
+                continue
+            raise CannotCountError(f"{bottoms[0]}, which {kind} reads, is not counted")
         layer = _Layer(kind, fields, known, len(tops), counted)
         if kind in _ENDS.split():
             given: Sequence[Shape] = [(1,)] * len(tops)
@@ -493,10 +605,29 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
             given = known[:1]
         elif kind in _RULES:
             given = _RULES[kind](layer)
-        else:
+        elif re.search(r"'(num_output|\w*filler|blobs_lr)'", str(fields)):
             raise CannotCountError(f"{kind} is not counted")
+        else:
+            given = ()  # whoever reads it cannot be counted
         blobs.update(zip(tops, given, strict=False))
     return sum(counted.weights.values()), counted.multiply_adds
+
+
+def _of_the_oldest(outer: Fields, padding: dict[str, tuple[str, int]]) -> Fields:
+    """Return a layer of the oldest form in today's; {} for padding, which the next one does."""
+    old = outer["layer"][-1]
+    kind, bottoms = old["type"][-1], list(outer.get("bottom", []))
+    if kind == "padding":
+        padding[outer["top"][0]] = (bottoms[0], int(old["pad"][-1]))
+        return {}
+    names = {"kernelsize": "kernel_size", "biasterm": "bias_term"}
+    param = {names.get(name, name): values for name, values in old.items()}
+    if bottoms and bottoms[0] in padding:
+        bottoms[0], pad = padding[bottoms[0]]
+        param["pad"] = [pad]
+    kind = {"conv": "convolution", "pool": "pooling"}.get(kind, kind)
+    holder = {"innerproduct": "inner_product"}.get(kind, kind) + "_param"
+    return {**outer, "type": [kind], "bottom": bottoms, holder: [param]}
 
 
 def _is_there(layer: Fields, net: Fields, phase: str) -> bool:

@@ -332,16 +332,24 @@ def test_newer_c3d_has_messages_of_its_own_for_volumes(read: Read, faults: Fault
         + layer("Deconvolution3D", f"convolution3d_param {{ num_output: 2 {window} }}", "up", "p")
         + layer("VoxelSoftmaxLoss", "", "loss", "up")
     )
-    # Frames may be an axis of their own or channels: the file does not say.
-    assert faults(text) == [
-        'layer "d": it does not say how large "data" is: give it with --input data=2xCxHxW'
-    ]
-    graph = read(text, input=(("data", (2, 3, 8, 12, 12)),))
+    # Its windows have three axes, so that frames are no channels.
+    graph = read(text)
+    assert outputs(graph)["data"] == (2, 8, 12, 12, 3)
     shapes = outputs(graph)
     assert (shapes["p"], shapes["up"]) == ((2, 4, 3, 3, 4), (2, 8, 12, 12, 2))
     assert params(graph) == {"c": 9 * 3 * 4 + 4, "up": 2 * 4 * 4 * 4 * 2 + 2}
     (fault,) = faults(text, input=(("data", (2, 3, 12, 12)),))
     assert fault == 'layer "c": its input must be N x C x L x H x W, got 2x3x12x12'
+
+
+def test_frames_may_be_channels(faults: Faults) -> None:
+    text = (
+        'layer { name: "d" type: "VideoData" top: "data" transform_param { crop_size: 12 }\n'
+        "  video_data_param { batch_size: 2 new_length: 8 } }\n"
+    ) + layer("ReLU")
+    assert faults(text) == [
+        'layer "d": it does not say how large "data" is: give it with --input data=2xCxHxW'
+    ]
 
 
 def test_video_of_no_length_is_asked_for(faults: Faults) -> None:

@@ -223,7 +223,8 @@ def test_regions_are_never_priced_as_one(read: Read, faults: Faults, notes: Note
         ),
     )
     # How many a layer gives on that is not understood is not known.
-    behind = text + head() + layer("OwnPooling", "", "own", "data rois")
+    own = layer("OwnPooling", "", "own", "data rois")
+    behind = text + head() + own + layer("ReLU", "", "behind", "own")
     assert faults(behind, unknown="zero") == [
         (
             'layer "own": OwnPooling reads the regions "rois" and is not understood: '

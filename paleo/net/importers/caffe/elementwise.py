@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from math import prod
 
 from paleo.core.checks import MAX_SIZE
@@ -27,6 +28,11 @@ def _activation(call: Call) -> Result:
     return call.builder.activation(call.name, _FUNCTIONS[call.kind], call.bottom())
 
 
+@operator("HSigmoid")
+def _hard_sigmoid(call: Call) -> Result:
+    return call.builder.activation(call.name, "hard_sigmoid", call.bottom())
+
+
 @operator("ReLU")
 def _relu(call: Call) -> Result:
     leaky = call.layer.relu_param.negative_slope != 0
@@ -46,9 +52,11 @@ def _power(call: Call) -> Result:
     return call.builder.activation(call.name, function, call.bottom())
 
 
-@operator("Dropout")
+@operator("Dropout", "SpatialDropout", "Python.SpatialDropoutLayer")
 def _dropout(call: Call) -> Result:
     ratio = call.layer.dropout_param.dropout_ratio
+    if found := re.search(r"\bp\W+([\d.]+)", call.layer.python_param.param_str):
+        ratio = float(found[1])
     if not 0 <= ratio < 1:
         raise OperatorError(f"expected a number from 0 up to 1, got {ratio}", "dropout_ratio")
     return call.builder.dropout(call.name, call.bottom(), ratio)
@@ -142,7 +150,7 @@ def _batch_norm(call: Call) -> Result:
     return call.builder.batch_norm(call.name, x, scale, shift)
 
 
-@operator("LRN")
+@operator("LRN", "LRNRistretto")
 def _lrn(call: Call) -> Result:
     return call.builder.lrn(call.name, call.bottom(), positive(call.layer.lrn_param, "local_size"))
 
@@ -156,7 +164,7 @@ def _mvn(call: Call) -> Result:
     return call.builder.instance_norm(call.name, x)
 
 
-@operator("Normalize")
+@operator("Normalize", "L2Normalize", "L2Normalization", "NormLayer")
 def _normalize(call: Call) -> Result:
     x, param = call.bottom(), call.layer.norm_param
     unit = call.builder.normalize(call.name, x, x.axis(1))
@@ -198,7 +206,21 @@ def _concat(call: Call) -> Result:
         flat = [call.builder.flatten(f"{call.name}_{i}", x) for i, x in enumerate(turned)]
         rows = call.builder.concat(call.name, flat, 1)
         return call.builder.unsqueeze(call.name, rows, [2, 3])
-    return call.builder.concat(call.name, values, values[0].axis(getattr(param, key), key))
+    axis = values[0].axis(getattr(param, key), key)
+    apart = [_rows(call, f"{call.name}_{i}", x) for i, x in enumerate(values)]
+    if axis or None in apart:
+        return call.builder.concat(call.name, values, axis)
+    # More rows of each sample: those of a sample stand beside each other.
+    joined = call.builder.concat(call.name, [x for x in apart if x is not None], 1)
+    return call.builder.flatten(call.name, joined, 0, 1)
+
+
+def _rows(call: Call, name: str, x: Value) -> Value | None:
+    """Return the rows of each sample as an axis of its own; None where the first axis is other."""
+    samples = call.builder.traced
+    if x.batch_axis != 0 or x.shape[0] % samples:
+        return None
+    return call.builder.reshape(name, x, (samples, x.shape[0] // samples, *x.shape[1:]))
 
 
 @operator("Slice")
@@ -426,11 +448,12 @@ def _prior_box(call: Call) -> Result:
     return call.builder.constant((1, 2, x.shape[2] * x.shape[3] * boxes * 4))
 
 
-@operator("DetectionOutput")
+@operator("DetectionOutput", "YoloDetectionOutput", "Yolov3DetectionOutput")
 def _detection_output(call: Call) -> Result:
     # How many boxes are left is in the data; a row of 7 numbers says what each is.
     boxes = [value for value in call.all_bottoms() if value.batched]
-    return call.builder.unknown(call.name, "DetectionOutput", boxes, (call.bottom().shape[0], 7))
+    kind = call.file_layer.type
+    return call.builder.unknown(call.name, kind, boxes, (call.bottom().shape[0], 7))
 
 
 @operator("DetectionEvaluate")

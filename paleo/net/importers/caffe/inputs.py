@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,9 +14,13 @@ from paleo.core.tensor import format_shape
 from paleo.net.importers.base import PROPOSALS, ImportOptions
 from paleo.net.importers.caffe.detection import REGIONS
 from paleo.net.importers.caffe.layers import Layer
-from paleo.net.importers.caffe.operators import LOSSES, OPERATORS, needed
+from paleo.net.importers.caffe.operators import LOSSES, NEEDS, OPERATORS, needed
 
 Shape = tuple[int, ...]
+
+#: Red, green and blue.
+_COLORS = 3
+_NO_CHANNELS = "it does not say how many channels its images have"
 
 #: Paleo's tensors have as many dimensions at most.
 _MAX_RANK = 8
@@ -34,8 +39,10 @@ class Source:
     key: str | None = None
     #: The images that labels belong to, which say how many there are.
     images: str | None = None
-    #: Whether there is a label for each place of an image.
-    dense: bool = False
+    #: The images that it is as large as, for another image beside them.
+    alike: str | None = None
+    #: How many times an image is as large as its labels, of which it has one for each place.
+    dense: int = 0
     batch_axis: int = 0
     #: The time steps that stand before the samples in the first axis.
     steps: int = 1
@@ -60,9 +67,16 @@ def find_sources(
     sources: dict[str, Source] = {}
     for source in _of_file(net):
         sources[source.name] = source
+    volumes = _has_volumes(layers)
+    images = _convolved(layers)
+    sliced = {name for layer in layers if layer.kind == "slice" for name in layer.bottoms}
     for layer in layers:
-        if not layer.bottoms and layer.kind and layer.kind not in OPERATORS:
-            for source in _of_layer(layer):
+        if feeds(layer):
+            for source in _of_layer(layer, layers, volumes):
+                if source.images and source.name in images:
+                    source.alike, source.images = source.images, None
+                elif source.images and source.name in sliced and not source.dense:
+                    source.images = None  # a label of several numbers
                 if source.name in sources:
                     mistakes.add(
                         f'its top "{source.name}" is another layer\'s too', layer.name, "top"
@@ -73,11 +87,15 @@ def find_sources(
     _override(sources, layers, options, mistakes)
     _find_regions(sources, layers, options, mistakes)
     for source in sources.values():
-        images = sources.get(source.images or "")
-        if source.shape is None and source.fault is None and images is not None:
-            samples = images.shape[0] if images.shape else images.samples
-            sides = images.shape[2:] if images.shape and source.dense else ()
-            source.shape = None if samples is None else (samples, 1, *sides)
+        first = sources.get(source.images or source.alike or "")
+        if source.shape is None and source.fault is None and first is not None:
+            samples = first.shape[0] if first.shape else first.samples
+            if source.alike:
+                source.shape = first.shape
+                source.note = f"{source.name} is taken to be as large as {first.name}"
+            elif samples is not None:
+                sides = first.shape[2:] if first.shape and source.dense else ()
+                source.shape = (samples, 1, *(size // source.dense for size in sides))
         if source.shape is not None:
             _check(source, mistakes)
         elif source.name in read and (source.fault or source.images not in read):
@@ -142,7 +160,7 @@ def _override(
 
 #: The largest image of py-faster-rcnn's configuration (SCALES, MAX_SIZE), and the images and
 #: regions of a batch: IMS_PER_BATCH and BATCH_SIZE.
-_DETECTOR_IMAGE = (3, 600, 1000)
+_DETECTOR_IMAGE = (600, 1000)
 _IMAGES_OF_REGIONS, SAMPLED = 2, 128
 
 
@@ -163,13 +181,44 @@ def _suppose_images(sources: Mapping[str, Source], layers: Sequence[Layer]) -> N
             continue
         source = sources[layer.tops[0]]
         own = regions.intersection(layer.tops)
-        source.shape = (_IMAGES_OF_REGIONS if own else 1, *_DETECTOR_IMAGE)
+        channels = _channels(source.name, layers)
+        if channels is None:
+            source.fault = _NO_CHANNELS
+            continue
+        source.shape = (_IMAGES_OF_REGIONS if own else 1, channels, *_DETECTOR_IMAGE)
         source.note = (
             f"{source.name} is taken as {format_shape(source.shape)}, the largest of "
             f"py-faster-rcnn's configuration: --input {source.name}=NxCxHxW says otherwise"
         )
         for name in own:
             sources[name].regions = SAMPLED // _IMAGES_OF_REGIONS
+
+
+def _channels(name: str, layers: Sequence[Layer]) -> int | None:
+    """Return how many channels images in color have, None if it is not known.
+
+    They are 3, or those of several images side by side, which a Slice takes apart.
+    """
+    for layer in layers:
+        param = layer.message.slice_param
+        points = list(param.slice_point)
+        axis = param.axis if param.HasField("axis") else param.slice_dim
+        if layer.kind != "slice" or layer.bottoms != (name,) or axis != 1 or not points:
+            continue
+        if points[-1] < _COLORS:
+            return _COLORS
+        filters = {
+            tuple(getattr(spec, "name", spec) for spec in reader.message.param)
+            for top in layer.tops
+            for reader in layers
+            if top in reader.bottoms
+        }
+        width = points[0]
+        regular = points == [width * (i + 1) for i in range(len(layer.tops) - 1)]
+        # The same filters read each of them, so that all are of one size.
+        shared = len(filters) == 1 and any(filters) and all(*filters)
+        return width * len(layer.tops) if regular and shared else None
+    return _COLORS
 
 
 def _find_regions(
@@ -224,14 +273,17 @@ def _of_file(net: Any) -> Iterator[Source]:
         yield Source(name, shape or None, None, key=key)
 
 
-def _of_layer(layer: Layer) -> Iterator[Source]:
+def _of_layer(layer: Layer, layers: Sequence[Layer], volumes: bool) -> Iterator[Source]:
     """Yield the tops of a data layer."""
-    shapes = _READERS.get(layer.kind)
+    if layer.kind == _TRANSFORMING:
+        yield from _detect_net(layer, layers)
+        return
+    shapes = _READERS.get("input" if layer.message.HasField("input_param") else layer.kind)
     if shapes is not None:
         for name, shape in zip(layer.tops, shapes(layer.message, len(layer.tops)), strict=True):
             yield Source(name, shape, layer.name, key="shape" if shape is not None else None)
         return
-    first = _images(layer)
+    first = _images(layer, layers, volumes)
     yield first
     for name in layer.tops[1:]:
         yield Source(
@@ -239,12 +291,19 @@ def _of_layer(layer: Layer) -> Iterator[Source]:
             None,
             layer.name,
             images=first.name if layer.kind != "hdf5data" or "label" in name.lower() else None,
-            dense=layer.kind in _DENSE and name == layer.tops[1],
+            dense=_dense(layer) if name == layer.tops[1] else 0,
             samples=first.samples,
         )
 
 
-def _images(layer: Layer) -> Source:
+def _dense(layer: Layer) -> int:
+    """Return how many times an image is as large as its map of labels; 0 if it has none."""
+    if layer.kind not in _DENSE:
+        return 0
+    return max(1, layer.message.dense_image_data_param.label_divide_factor)
+
+
+def _images(layer: Layer, layers: Sequence[Layer], volumes: bool) -> Source:
     """Return the first top of a layer that reads files."""
     message = layer.message
     name = next(iter(layer.tops), layer.name)
@@ -255,6 +314,9 @@ def _images(layer: Layer) -> Source:
     source = Source(name, None, layer.name, samples=samples if samples > 0 else None)
     transform = message.transform_param
     sizes = _sizes(transform, param)
+    if layer.type == "Python":
+        _of_text(source, message.python_param.param_str)
+        return source
     if layer.kind.startswith(("hdf5data", "python")) or param is None or not sizes:
         return source
     if samples < 1:
@@ -263,15 +325,79 @@ def _images(layer: Layer) -> Source:
     gray = transform.force_gray or not getattr(param, "is_color", True)
     # One mean is for all channels, however many they are.
     means = len(transform.mean_value)
-    channels = 1 if gray else (means if means > 1 else 3)
+    channels = 1 if gray else (means if means > 1 else _channels(name, layers))
+    if channels is None:
+        source.fault, source.key = _NO_CHANNELS, "transform_param"
+        return source
     if "video" in layer.kind:
         # The frames of others than C3D's are channels, or as many as there are.
-        length = message.image_data_param
+        own = volumes and message.HasField("video_data_param")
+        length = message.video_data_param if own else message.image_data_param
         if not length.HasField("new_length"):
             return source
         sizes = (length.new_length, *sizes)
     source.shape = (samples, channels, *sizes)
     return source
+
+
+_BATCH = re.compile(r"batch_?size\W+(\d+)", re.IGNORECASE)
+_SHAPE = re.compile(
+    r"(?:im|img|image|input|crop|data)_?(?:shape|size)\W+(\d+)(?:\D{1,3}?(\d+))?", re.IGNORECASE
+)
+
+
+def _of_text(source: Source, text: str) -> None:
+    """Read what a Python layer's text says of its images: how many, how high and how wide."""
+    batch, size = _BATCH.search(text), _SHAPE.search(text)
+    source.samples = int(batch[1]) if batch else None
+    if batch and size:
+        source.shape = (int(batch[1]), 3, int(size[1]), int(size[2] or size[1]))
+        source.note = (
+            f"{source.name} is taken as {format_shape(source.shape)}, as param_str has it: --input "
+            f"{source.name}=NxCxHxW says otherwise"
+        )
+
+
+def _detect_net(layer: Layer, layers: Sequence[Layer]) -> Iterator[Source]:
+    """Yield the images and maps of labels that DIGITS makes of what its data layers give."""
+    param = layer.message.detectnet_groundtruth_param
+    batches = [
+        other.message.data_param.batch_size
+        for other in layers
+        if not set(other.tops).isdisjoint(layer.bottoms)
+    ]
+    height, width, stride = param.image_size_y, param.image_size_x, max(1, param.stride)
+    samples = next(filter(None, batches), 1)
+    # Whether something is there, its box, its size, how much it counts; then one for each class.
+    channels = 8 + max((each.dst for each in param.object_class), default=0) + 1
+    shapes = ((samples, 3, height, width), (samples, channels, height // stride, width // stride))
+    for name, shape in zip(layer.tops, shapes, strict=False):
+        yield Source(name, shape, layer.name, key="detectnet_groundtruth_param")
+
+
+def _has_volumes(layers: Sequence[Layer]) -> bool:
+    """Tell whether a layer has windows along three axes, so that frames are an axis of images."""
+    return any(
+        layer.kind.endswith("3d") or len(layer.message.convolution_param.kernel_shape.dim) == 3
+        for layer in layers
+    )
+
+
+def _convolved(layers: Sequence[Layer]) -> set[str]:
+    """Return the blobs that convolutions read, and those that become such on the way."""
+    found: set[str] = set()
+    for layer in reversed(layers):
+        passes = layer.kind in _PASSING and not found.isdisjoint(layer.tops)
+        if passes or "convolution" in layer.kind:
+            found.update(layer.bottoms)
+    return found
+
+
+def feeds(layer: Layer) -> bool:
+    """Tell whether what a layer gives is fed: it reads files, or what it reads is not computed."""
+    if layer.kind == _TRANSFORMING:
+        return True
+    return not layer.bottoms and bool(layer.kind) and layer.kind not in OPERATORS
 
 
 def _sizes(transform: Any, param: Any) -> Shape | None:
@@ -315,6 +441,11 @@ def _memory(message: Any, count: int) -> list[Shape | None]:
     return found[:count]
 
 
+#: DIGITS's layer behind the data layers of a detector: the size of its images is its own.
+_TRANSFORMING = "detectnettransformation"
+NEEDS[_TRANSFORMING] = 0
+#: Layers that images pass through as images.
+_PASSING = ("concat", "slice", "split", "eltwise", "power", "scale", "batchnorm", "bn", "lrn")
 #: Data layers that read a map of labels beside each image.
 _DENSE = ("denseimagedata", "imagesegdata", "imagelabelmapdata")
 _READERS: Mapping[str, Any] = {

@@ -66,6 +66,11 @@ class Call:
         """Return an input that it may do without; None if it is not there or has no shape."""
         return self.take(self.bottoms[index]) if index < len(self.bottoms) else None
 
+    def there(self) -> list[Value]:
+        """Return those of its inputs that have a shape."""
+        values = [self.optional(i) for i in range(len(self.bottoms))]
+        return [value for value in values if value is not None]
+
     def all_bottoms(self) -> list[Value]:
         """Return its inputs, of which it needs at least one."""
         return [self.bottom(i) for i in range(max(1, len(self.bottoms)))]
@@ -119,8 +124,8 @@ def operator(*kinds: str, needs: int | None = None) -> Callable[[Operator], Oper
 
 
 def needed(layer: Layer) -> tuple[str, ...]:
-    """Return the bottoms of a layer that it cannot do without."""
-    return layer.bottoms[: NEEDS.get(layer.kind)]
+    """Return the bottoms of a layer that it cannot do without; one, if it is not understood."""
+    return layer.bottoms[: NEEDS.get(layer.kind, None if layer.kind in OPERATORS else 1)]
 
 
 def positive(param: Any, key: str, least: int = 1) -> int:
@@ -156,7 +161,7 @@ _DEPTH = {"kernel_size": "kernel_depth", "pad": "temporal_pad", "stride": "tempo
 def _along(param: Any, key: str, rank: int, default: int | None, least: int) -> list[int]:
     """Return a window's sizes along each spatial axis: given once, or for each, or as h and w."""
     both = [side for side in (f"{key.removesuffix('_size')}_{s}" for s in "hw") if side in _SIDES]
-    given = list(getattr(param, key))
+    given = list(getattr(param, key)) or _as_shape(param, key)
     if any(param.HasField(side) for side in both):
         if given:
             raise OperatorError(f"it is given, and so is {both[0]} or {both[1]}", key)
@@ -178,6 +183,12 @@ def _along(param: Any, key: str, rank: int, default: int | None, least: int) -> 
         if not least <= size <= MAX_SIZE:
             raise OperatorError(f"expected {least} or more, up to {MAX_SIZE}; got {size}", key)
     return sizes
+
+
+def _as_shape(param: Any, key: str) -> list[int]:
+    """Return sizes that are given as a shape, as convolutions of any rank have them."""
+    name = f"{key.removesuffix('_size')}_shape"
+    return list(getattr(param, name).dim) if name in param.DESCRIPTOR.fields_by_name else []
 
 
 def _dilations(param: Any, rank: int) -> list[int]:
@@ -231,6 +242,24 @@ def _steps(param: Any, rank: int, dilations: list[int], groups: int = 1) -> Wind
     return Windows(strides, symmetric(pads), dilations, groups)
 
 
+def _sizes_of(x: Value, kernel: Sequence[int], windows: Windows) -> list[int]:
+    """Return how many windows there are along each axis; raises where there are none."""
+    axes = zip(x.shape[2:], windows.spans(kernel), windows.strides, windows.pads, strict=True)
+    sizes = []
+    for size, span, stride, (pad, _) in axes:
+        if span > size + 2 * pad:
+            raise _too_large(span, size, pad)
+        sizes.append((size + 2 * pad - span) // stride + 1)
+    return sizes
+
+
+def convolved(call: Call, x: Value) -> tuple[list[int], list[int]]:
+    """Return the kernel of `convolution_param`, and how many windows of it there are."""
+    param, rank = call.layer.convolution_param, rank_of(x, 2)
+    kernel = _along(param, "kernel_size", rank, None, 1)
+    return kernel, _sizes_of(x, kernel, _steps(param, rank, _dilations(param, rank)))
+
+
 def _several(call: Call, apply: Callable[[str, Value], Value]) -> list[Value]:
     """Return what a layer makes of each of its inputs, with the same parameters."""
     values = call.alike_bottoms()
@@ -238,22 +267,19 @@ def _several(call: Call, apply: Callable[[str, Value], Value]) -> list[Value]:
     return [apply(name, x) for name, x in zip(names, values, strict=True)]
 
 
-@operator("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Convolution3D")
+@operator("Convolution", "DepthwiseConvolution", "ConvolutionDepthwise", "Convolution3D",
+          "NdConvolution", "ConvolutionRistretto")  # fmt: skip
 def _convolution(call: Call) -> Result:
     weight, bias, kernel, windows = _filter(call, transposed=False)
 
     def convolve(name: str, x: Value) -> Value:
-        for size, span, (pad, _) in zip(
-            x.shape[2:], windows.spans(kernel), windows.pads, strict=True
-        ):
-            if span > size + 2 * pad:
-                raise _too_large(span, size, pad)
+        _sizes_of(x, kernel, windows)
         return call.builder.convolution(name, x, weight, bias, windows=windows)
 
     return _several(call, convolve)
 
 
-@operator("Deconvolution", "DepthwiseDeconvolution", "Deconvolution3D")
+@operator("Deconvolution", "DepthwiseDeconvolution", "Deconvolution3D", "DeconvolutionRistretto")
 def _deconvolution(call: Call) -> Result:
     weight, bias, kernel, windows = _filter(call, transposed=True)
 
@@ -271,7 +297,7 @@ def _deconvolution(call: Call) -> Result:
     return _several(call, convolve)
 
 
-@operator("InnerProduct")
+@operator("InnerProduct", "FcRistretto")
 def _inner_product(call: Call) -> Result:
     x, param = call.bottom(), call.layer.inner_product_param
     axis = x.axis(param.axis)
@@ -295,12 +321,15 @@ def _embed(call: Call) -> Result:
 
 def _recurrent(call: Call, gates: int, states: int) -> tuple[Value, list[Value], int]:
     """Return all steps, the states after the last, and the number of the next parameter."""
-    x, hidden = call.bottom(), positive(call.layer.recurrent_param, "num_output")
+    # A fork had an LSTM of its own before Caffe did.
+    older = call.layer.HasField("lstm_param")
+    param = call.layer.lstm_param if older else call.layer.recurrent_param
+    x, hidden = call.bottom(), positive(param, "num_output")
     if len(x.shape) < 3:
         raise OperatorError(f"its input must be T x N x D, got {format_shape(x.shape)}")
     if len(x.shape) > 3:
         x = call.builder.flatten(f"{call.name}_flat", x, 2)
-    exposed = states if call.layer.recurrent_param.expose_hidden else 0
+    exposed = states if param.expose_hidden else 0
     weights = [
         call.parameter(0, (gates * hidden, x.shape[2]), "x"),
         call.parameter(1, (gates * hidden,), "bias"),
@@ -343,7 +372,7 @@ def _rnn(call: Call) -> Result:
 _KINDS = ("max", "average", "average")  # stochastic pooling reads a window once, as an average
 
 
-@operator("Pooling", "Pooling3D")
+@operator("Pooling", "Pooling3D", "NdPooling")
 def _pooling(call: Call) -> Result:
     x, param = call.bottom(), _windows_of(call, "pooling")
     rank, kind = _rank_for(call), _KINDS[param.pool]
@@ -428,7 +457,7 @@ LOSSES = by_word(
 )
 
 
-def _labels(call: Call, index: int, scores: Value) -> Value | None:
+def labels(call: Call, index: int, scores: Value) -> Value | None:
     """Return labels, if they are there and are those of these scores."""
     labels = call.optional(index)
     fits = labels is not None and labels.batched and labels.shape[:1] == scores.shape[:1]
@@ -438,7 +467,7 @@ def _labels(call: Call, index: int, scores: Value) -> Value | None:
 @operator(*LOSSES, needs=1)
 def _loss(call: Call) -> Result:
     scores = call.bottom()
-    loss = call.builder.loss(call.name, LOSSES[call.kind], scores, _labels(call, 1, scores))
+    loss = call.builder.loss(call.name, LOSSES[call.kind], scores, labels(call, 1, scores))
     if call.num_tops < 2:
         return loss
     if call.kind == "smoothl1lossohem":
@@ -450,9 +479,9 @@ def _loss(call: Call) -> Result:
 @operator("MultiBoxLoss", needs=3)
 def _multi_box_loss(call: Call) -> Result:
     boxes, classes = call.bottom(0), call.bottom(1)
-    labels = _labels(call, 3, boxes)
-    places = call.builder.loss(f"{call.name}_loc", "smooth_absolute_error", boxes, labels)
-    call.builder.loss(f"{call.name}_conf", "softmax_cross_entropy", classes, labels)
+    truth = labels(call, 3, boxes)
+    places = call.builder.loss(f"{call.name}_loc", "smooth_absolute_error", boxes, truth)
+    call.builder.loss(f"{call.name}_conf", "softmax_cross_entropy", classes, truth)
     return places
 
 
@@ -460,5 +489,5 @@ def _multi_box_loss(call: Call) -> Result:
 def _accuracy(call: Call) -> Result:
     # A second top has the accuracy of each class.
     scores = call.bottom()
-    found = call.builder.accuracy(call.name, scores, _labels(call, 1, scores))
+    found = call.builder.accuracy(call.name, scores, labels(call, 1, scores))
     return [found] * max(1, call.num_tops)

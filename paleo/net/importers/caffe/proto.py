@@ -133,6 +133,24 @@ def parse(text: str) -> Any:
     return net
 
 
+#: What says of a layer that it has parameters of its own, in fields that are not read here.
+_WEIGHTED = re.compile(r"\bnum_output|filler\b|\bblobs_lr\b")
+
+
+def weighted_types(text: str) -> set[str]:
+    """Return the words that may be types of layers with parameters of their own.
+
+    They are all that stand behind a "type" in a layer whose text has a filler or says how many
+    outputs there are.
+    """
+    text = re.sub(r"#.*", "", text)
+    found: set[str] = set()
+    for layer in re.split(r"\blayers?\s*:?\s*\{", text)[1:]:
+        if _WEIGHTED.search(layer):
+            found.update(re.findall(r"\b(?:type|layer)\s*:\s*[\"']?([\w.]+)", layer))
+    return found
+
+
 def _said(error: Any, text: str) -> str:
     """Return the parser's message, without the line that it quotes, which may be long."""
     line, column = error.GetLine(), error.GetColumn()

@@ -6,7 +6,7 @@ reads. Data layers are the inputs; where they do not say how large images are, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,22 @@ from paleo.core.tensor import format_shape
 from paleo.net.importers.base import ImportOptions, OperatorError, file_content, missing_library
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.builder.layout import Value
-from paleo.net.importers.caffe import detection, elementwise
-from paleo.net.importers.caffe.inputs import Source, find_sources, region_blobs
+from paleo.net.importers.caffe import detection, elementwise, forks
+from paleo.net.importers.caffe.inputs import Source, feeds, find_sources, region_blobs
 from paleo.net.importers.caffe.layers import Layer, layers_of_phase
-from paleo.net.importers.caffe.operators import OPERATORS, Call, needed
-from paleo.net.importers.caffe.proto import MAX_BYTES, FormatError, decode, parse, upgraded
+from paleo.net.importers.caffe.operators import OPERATORS, Call, labels, needed
+from paleo.net.importers.caffe.proto import (
+    MAX_BYTES,
+    FormatError,
+    decode,
+    parse,
+    upgraded,
+    weighted_types,
+)
 from paleo.net.spec import NetSpec
 
 #: The files register their operators.
-del detection, elementwise
+del detection, elementwise, forks
 
 #: A file with more mistakes is not worth reading on.
 _MOST_MISTAKES = 100
@@ -41,9 +48,9 @@ def read(target: str, options: ImportOptions) -> NetSpec:
 
 def read_bytes(content: bytes, target: str, options: ImportOptions) -> NetSpec:
     """Return the net that the bytes of a prototxt describe; `target` names it in messages."""
-    net = _load(content, target)
+    net, weighted = _load(content, target)
     mistakes = Mistakes(target)
-    result = _Reader(target, net, options, mistakes).read()
+    result = _Reader(target, net, weighted, options, mistakes).read()
     if len(mistakes.found) > _MOST_MISTAKES:
         del mistakes.found[_MOST_MISTAKES:]
         mistakes.add("there are more mistakes, which are not listed")
@@ -52,12 +59,16 @@ def read_bytes(content: bytes, target: str, options: ImportOptions) -> NetSpec:
     return result
 
 
-def _load(content: bytes, target: str) -> Any:
-    """Return the NetParameter in a file, in today's format if it was in the oldest."""
+def _load(content: bytes, target: str) -> tuple[Any, set[str]]:
+    """Return the NetParameter in a file, in today's format if it was in the oldest.
+
+    Beside it are the types that may have parameters, as far as the text tells.
+    """
     try:
         if len(content) > MAX_BYTES:
             raise FormatError(f"more than {MAX_BYTES >> 20} MiB are no description of a net")
-        net = parse(decode(content))
+        text = decode(content)
+        net = parse(text)
     except ImportError:
         raise missing_library(target, "protobuf", "caffe") from None
     except FormatError as error:
@@ -70,7 +81,7 @@ def _load(content: bytes, target: str) -> Any:
         net = upgraded(net)
     if not net.layer and not net.layers:
         raise NetSpecError(Mistake(_no_layers(net), target))
-    return net
+    return net, weighted_types(text)
 
 
 def _no_layers(net: Any) -> str:
@@ -86,7 +97,14 @@ def _no_layers(net: Any) -> str:
 class _Reader:
     """Goes through the layers in the file's order, which is the order they are computed in."""
 
-    def __init__(self, target: str, net: Any, options: ImportOptions, mistakes: Mistakes) -> None:
+    def __init__(
+        self,
+        target: str,
+        net: Any,
+        weighted: Container[str],
+        options: ImportOptions,
+        mistakes: Mistakes,
+    ) -> None:
         self.options = options
         self.mistakes = mistakes
         self.layers, left_out = layers_of_phase(net, options.phase)
@@ -107,6 +125,19 @@ class _Reader:
         #: How many elements each parameter has.
         self.parameter_sizes: dict[str, int] = {}
         self.kinds = {layer.kind for layer in self.layers}
+        #: The names of layers that are not understood, and that only such read.
+        self.ends = self._find_ends(weighted)
+
+    def _find_ends(self, weighted: Container[str]) -> set[str]:
+        found: set[str] = set()
+        read: set[str] = set()
+        for layer in reversed(self.layers):
+            known = layer.kind in OPERATORS or feeds(layer)
+            if known or not read.isdisjoint(layer.tops) or _named(layer) in weighted:
+                read.update(layer.bottoms)
+            else:
+                found.add(layer.name)
+        return found
 
     def read(self) -> NetSpec | None:
         """Return the net, or None if it has mistakes."""
@@ -128,7 +159,7 @@ class _Reader:
 
     def _is_source(self, layer: Layer) -> bool:
         own = [self.sources[name] for name in layer.tops if name in self.sources]
-        return not layer.bottoms and any(source.layer == layer.name for source in own)
+        return feeds(layer) and any(source.layer == layer.name for source in own)
 
     def _ask_for_input(self) -> None:
         """Say that nothing is an input, though something is read that no layer gives."""
@@ -150,7 +181,7 @@ class _Reader:
         for layer in self.layers:
             if not layer.kind:
                 self.mistakes.add("it must be given", layer.name, "type")
-            elif layer.bottoms and layer.kind not in OPERATORS:
+            elif not (layer.kind in OPERATORS or feeds(layer) or layer.name in self.ends):
                 unknown.setdefault(_type(layer), []).append(layer.name)
         if not unknown or self.options.unknown == "zero":
             self._refuse_regions(unknown)
@@ -197,7 +228,8 @@ class _Reader:
             return self.builder.input(source.name, shape, source.batch_axis)
         # Samples of many steps each: their convolutions take the steps of all for a batch.
         apart = (source.steps, source.batch, *shape[1:])
-        return self.builder.reshape(source.name, self.builder.input(source.name, apart, 1), shape)
+        fed = self.builder.input(source.name, apart, 1)
+        return fed.with_axes([fed.axes[0] + fed.axes[1], *fed.axes[2:]], shape)
 
     def _add(self, layer: Layer) -> None:
         """Build a layer. What depends on one that was not built is passed over in silence."""
@@ -254,23 +286,45 @@ class _Reader:
         call = Call(self.builder, layer, self._take, self.parameter_sizes, self.options, self.kinds)
         operator = OPERATORS.get(layer.kind)
         if operator is None:
-            return self._build_unknown(layer, call)
+            build = self._build_end if layer.name in self.ends else self._build_unknown
+            return build(layer, call)
         result = operator(call)
         values = [result] if isinstance(result, Value) else list(result)
         if len(values) < len(layer.tops):
             raise OperatorError(f"it gives {len(values)} tops, and {len(layer.tops)} are named")
         return values
 
+    def _build_end(self, layer: Layer, call: Call) -> Sequence[Value | None]:
+        """Build what nobody reads: a loss, or what is listed as not counted."""
+        count, scores = max(1, len(layer.tops)), call.bottom()
+        if _is_loss(layer) and scores.batched:
+            call.builder.note(f"{_type(layer)} is taken as a loss that reads its inputs once")
+            return [call.builder.loss(layer.name, "other", scores, labels(call, 1, scores))] * count
+        values = [value for value in call.there() if value.batched]
+        shape = (scores.shape[0], 1)
+        return [call.builder.unknown(layer.name, _type(layer), values, shape)] * count
+
     def _build_unknown(self, layer: Layer, call: Call) -> Sequence[Value | None]:
         if self.options.unknown != "zero" or not layer.bottoms:
             return [None] * len(layer.tops)
-        inputs = call.all_bottoms()
+        inputs = call.there()
         shape = inputs[0].shape
         names = [layer.name, *(f"{layer.name}_{i + 1}" for i in range(1, len(layer.tops)))]
         return [
             self.builder.unknown(name, _type(layer), inputs, shape)
             for name in names[: max(1, len(layer.tops))]
         ]
+
+
+def _named(layer: Layer) -> str:
+    """Return the word by which a file's text names what a layer computes."""
+    own = layer.message.python_param.layer
+    return own if layer.type == "Python" and own else layer.type
+
+
+def _is_loss(layer: Layer) -> bool:
+    """Tell whether a layer gives a loss: by its weight, or by how Caffe has losses be named."""
+    return any(layer.message.loss_weight) or layer.kind.endswith("loss")
 
 
 def _type(layer: Layer) -> str:
