@@ -300,7 +300,8 @@ def _dense(layer: Layer) -> int:
     """Return how many times an image is as large as its map of labels; 0 if it has none."""
     if layer.kind not in _DENSE:
         return 0
-    return max(1, layer.message.dense_image_data_param.label_divide_factor)
+    factor: int = layer.message.dense_image_data_param.label_divide_factor
+    return max(1, factor)
 
 
 def _images(layer: Layer, layers: Sequence[Layer], volumes: bool) -> Source:
