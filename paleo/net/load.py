@@ -12,13 +12,14 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
+from typing import Any, Protocol
 
 from paleo.core.checks import shown
 from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import read_bytes
 from paleo.core.registry import unknown
 from paleo.net.graph import build, infer_nodes
-from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read
+from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
 from paleo.net.spec import NetSpec, parse
 from paleo.net.writer import dumps
 
@@ -72,13 +73,24 @@ def net_source(net: str | os.PathLike[str]) -> str:
     return target if target.startswith(CODE) else os.fspath(net_path(target))
 
 
-def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None = None) -> NetSpec:
+class TorchNet(Protocol):
+    """A module or an exported program of PyTorch, as far as types go."""
+
+    @property
+    def state_dict(self) -> Any: ...
+
+
+def load(
+    net: str | os.PathLike[str] | NetSpec | TorchNet, importing: ImportOptions | None = None
+) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
-    A file that ends in .prototxt or .onnx is read by an importer, and so is
+    A file that ends in .prototxt, .onnx or .pt2 is read by an importer, and so is
     "python:package.module:name", a PyTorch module or a function that returns one, and
     "timm:name" or "torchvision:name", a net that the installed package makes without weights.
-    `importing` has what those do not say themselves. Only such targets ever run code.
+    `importing` has what those do not say themselves. Only such targets ever run code. A
+    torch.nn.Module (a torch.fx.GraphModule is one) and a torch.export.ExportedProgram may be given
+    themselves, with the shapes that a module takes in `importing`: `input=((None, (1, 8)),)`.
 
     Raises NetSpecError with every mistake of the file, UnknownNameError for a name that is
     not known.
@@ -90,22 +102,25 @@ def load(net: str | os.PathLike[str] | NetSpec, importing: ImportOptions | None 
     if isinstance(net, NetSpec):
         return net
     try:
-        target = os.fspath(net)
+        target = os.fspath(net)  # type: ignore[arg-type]
     except TypeError:
+        spec = read_object(net, importing or ImportOptions())
+        if spec is not None:
+            return loads(dumps(spec), file=spec.file)
         raise NetSpecError(f"a net: expected a name or a file, got {shown(net)}") from None
     importer = importer_of(target)
     if importer is not None:
         return _imported(importer, target, importing or ImportOptions())
-    path = net_path(net)
+    path = net_path(target)
     if (instead := hint(target)) is not None:
         raise NetSpecError(f"{target}: {instead}")
     try:
         text = read_bytes(path)
     except IsADirectoryError:
-        raise NetSpecError(f"{net}: a directory, not a net file") from None
+        raise NetSpecError(f"{target}: a directory, not a net file") from None
     except OSError as error:
-        raise NetSpecError(f"{net}: {error.strerror or error}") from None
-    return loads(text, file=os.fspath(net))
+        raise NetSpecError(f"{target}: {error.strerror or error}") from None
+    return loads(text, file=target)
 
 
 def _imported(importer: str, target: str, options: ImportOptions) -> NetSpec:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -33,13 +34,14 @@ __all__ = [
     "importer_of",
     "read",
     "read_bytes",
+    "read_object",
 ]
 
 #: What each importer reads: the ends of file names, or how a target begins.
 IMPORTERS = {
     "caffe": (".prototxt", ".pbtxt", ".prototext"),
     "onnx": (".onnx",),
-    "pytorch": CODE,
+    "pytorch": (*CODE, ".pt2"),
 }
 #: The word for an importer of another package in messages.
 _KIND = "importer of files that end in"
@@ -100,6 +102,18 @@ def read(importer: str, target: str, options: ImportOptions) -> NetSpec:
     """
     net: NetSpec = _module(importer).read(target, options)
     return net
+
+
+def read_object(net: object, options: ImportOptions) -> NetSpec | None:
+    """Return the net of a PyTorch module or exported program; None for anything else.
+
+    Raises NetSpecError.
+    """
+    torch: Any = sys.modules.get("torch")  # there is none of its objects where it is not imported
+    if torch is None or not isinstance(net, torch.nn.Module | torch.export.ExportedProgram):
+        return None
+    found: NetSpec = _module("pytorch").read_object(net, options)
+    return found
 
 
 def read_bytes(importer: str, data: bytes, target: str, options: ImportOptions) -> NetSpec:

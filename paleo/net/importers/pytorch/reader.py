@@ -37,21 +37,32 @@ from paleo.net.spec import NetSpec
 Shape = tuple[int, ...]
 
 
-def read(target: str, options: ImportOptions) -> NetSpec:
-    """Return the net of a PyTorch module that a target names; raises NetSpecError."""
-    is_python = target.startswith(PYTHON)
-    if is_python:
-        targets.parts(target)
+def require_torch(target: str) -> None:
+    """Raise NetSpecError where PyTorch is not installed."""
     try:
         available = importlib.util.find_spec("torch") is not None
     except ValueError:  # a module of that name without a spec: it has been put there by hand
         available = "torch" in sys.modules
     if not available:
         raise missing_library(target, "PyTorch", "torch")
-    if is_python and not options.input:
+
+
+def require_input(target: str, options: ImportOptions) -> None:
+    """Raise NetSpecError where the inputs of a module are not said."""
+    if not options.input:
         raise NetSpecError(
             f"{target}: say what it takes, one --input for each argument: --input 1x3x224x224"
         )
+
+
+def read(target: str, options: ImportOptions) -> NetSpec:
+    """Return the net of a PyTorch module that a target names; raises NetSpecError."""
+    is_python = target.startswith(PYTHON)
+    if is_python:
+        targets.parts(target)
+    require_torch(target)
+    if is_python:
+        require_input(target, options)
     # What a module prints is not the command's result.
     with quietly(), contextlib.redirect_stdout(sys.stderr):
         if is_python:
@@ -68,7 +79,7 @@ def read_module(target: str, name: str, module: Any, options: ImportOptions) -> 
     Raises NetSpecError.
     """
     with quietly(), contextlib.redirect_stdout(sys.stderr):
-        return _Reader(target, name, module, options).read()
+        return Reader(target, name, module, options).read()
 
 
 # ---- The module --------------------------------------------------------------------------------
@@ -79,7 +90,7 @@ _EQUAL_WORK = 0.005
 
 
 @dataclass(frozen=True)
-class _Traced:
+class Traced:
     """A program, its parameters' names, and where which batch is in its inputs."""
 
     program: Any
@@ -96,7 +107,9 @@ def _alone_note(mistakes: Mistakes) -> str:
     return f"each sample is read by itself{where}: {first.message}"
 
 
-class _Reader:
+class Reader:
+    """Reads a module: finds its inputs, exports it and says what its operators are."""
+
     def __init__(self, target: str, name: str, module: Any, options: ImportOptions) -> None:
         self.target = target
         self.name = name
@@ -177,17 +190,14 @@ class _Reader:
         assert net is not None
         return net
 
-    def _alone(self, traced: _Traced) -> _Traced | None:
+    def _alone(self, traced: Traced) -> Traced | None:
         """Return the trace of one sample; None unless a batch is as much work as its samples."""
-        from paleo.net.importers.pytorch.export import export, work_of
+        from paleo.net.importers.pytorch.export import work_of
 
         if traced.batch == 1:
             return None
-        training = self.options.phase == "train"
         try:
-            program, identities = export(
-                self.module, self.names, self._traced(1, traced.axis), training
-            )
+            program, identities = self._run(1, traced.axis)
             products, elements = work_of(program)
             of_all, elements_of_all = work_of(traced.program)
         except (Exception, SystemExit):  # noqa: BLE001  # the batch is what was asked for
@@ -196,7 +206,17 @@ class _Reader:
             return None
         if elements_of_all > (1 + _EQUAL_WORK) * traced.batch * elements:
             return None
-        return _Traced(program, identities, 1, traced.axis, is_alone=True)
+        return Traced(program, identities, 1, traced.axis, is_alone=True)
+
+    def _run(self, batch: int, axis: int) -> tuple[Any, Mapping[str, str]]:
+        """Return the program of the module on such a batch, and its parameters' names."""
+        from paleo.net.importers.pytorch.export import export
+
+        training = self.options.phase == "train"
+        found: tuple[Any, Mapping[str, str]] = export(
+            self.module, self.names, self._traced(batch, axis), training
+        )
+        return found
 
     def _sizes(self) -> set[int]:
         """Return the sizes that a batch should not be mistaken for."""
@@ -220,23 +240,20 @@ class _Reader:
         """Return the batch that the user gave."""
         return next((shape[axis] for shape in self.shapes if len(shape) > axis), 1)
 
-    def _export(self) -> _Traced:
+    def _export(self) -> Traced:
         """Return the program of the module on a batch of a prime number, or of its own."""
-        from paleo.net.importers.pytorch.export import export, materialized
+        from paleo.net.importers.pytorch.export import materialized
 
         self.module = guarded(
             self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
         )
         prime = prime_batch(self._sizes()) or PRIMES[0]
-        training = self.options.phase == "train"
         axis = 0
         tries = [(prime, 0), (self._batch(0), 0)]
         while tries:
             batch, axis = tries.pop(0)
             try:
-                program, identities = export(
-                    self.module, self.names, self._traced(batch, axis), training
-                )
+                program, identities = self._run(batch, axis)
             except (Exception, SystemExit) as error:
                 if tries:
                     continue
@@ -248,7 +265,7 @@ class _Reader:
                 tries = [(prime, 1), (self._batch(1), 1)]
                 continue
             break
-        return _Traced(program, identities, batch, axis)
+        return Traced(program, identities, batch, axis)
 
     def _failure(self, error: BaseException) -> NetSpecError:
         """Return what to say of an error in the module's forward."""
@@ -270,7 +287,7 @@ class _Reader:
     # ---- Building ------------------------------------------------------------------------------
 
     def _build(
-        self, traced: _Traced, mistakes: Mistakes, note: str = "", zero: bool = False
+        self, traced: Traced, mistakes: Mistakes, note: str = "", zero: bool = False
     ) -> NetSpec | None:
         """Return the net; None, with mistakes noted, if there are any."""
         from paleo.net.importers.pytorch.export import PREFIX
@@ -313,7 +330,7 @@ class _Reader:
         net = builder.finish(kept)
         return net.with_batch(self._batch(axis)) if traced.is_alone else net
 
-    def _input(self, builder: Any, label: str, shape: Shape, traced: _Traced) -> Any:
+    def _input(self, builder: Any, label: str, shape: Shape, traced: Traced) -> Any:
         """Return an input; one without the batch is data that costs nothing to have."""
         axis = traced.axis
         has_batch = len(shape) > axis and shape[axis] == traced.batch
