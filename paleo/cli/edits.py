@@ -135,9 +135,8 @@ def net_options(function: _F) -> _F:
     @click.option(
         "--proposals",
         type=Parsed("INTEGER", parse_proposals),
-        default=PROPOSALS,
-        show_default=True,
-        help="The regions of an image that an imported detector keeps, where it does not say it.",
+        help="The regions of an image that an imported detector keeps: as many as it says itself "
+        f"unless given, {PROPOSALS} where it says nothing.",
     )
     @click.option(
         "--value",

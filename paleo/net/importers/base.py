@@ -112,15 +112,15 @@ class ImportOptions:
     `input` has shapes of inputs, as the framework writes them, each with the input's name
     or None; `dims` sizes of dimensions that the file leaves open. With `unknown` "zero",
     operators that are not understood cost nothing and are listed as not counted. `proposals`
-    are the regions of an image that a detector keeps where it does not say how many, `values`
-    the numbers of inputs that decide on shapes. Without `cache` the user's cache folder is left
-    alone.
+    are the regions of an image that a detector keeps, None where nothing is said: as many as it
+    says itself, else PROPOSALS. `values` are the numbers of inputs that decide on shapes. Without
+    `cache` the user's cache folder is left alone.
     """
 
     input: tuple[tuple[str | None, tuple[int, ...]], ...] = ()
     dims: Mapping[str, int] = field(default_factory=dict)
     phase: str = "train"
     unknown: str = "error"
-    proposals: int = PROPOSALS
+    proposals: int | None = None
     values: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     cache: bool = True

@@ -19,7 +19,7 @@ LINES = [
     ("caffe", "--phase test --unknown=zero", ImportOptions(phase="test", unknown="zero")),
     ("caffe", "--phase=train", ImportOptions()),
     ("caffe", "--proposals=100", ImportOptions(proposals=100)),
-    ("pytorch", "--proposals=300", ImportOptions()),
+    ("pytorch", "--proposals=300", ImportOptions(proposals=300)),
     ("onnx", "--value=a=1,-2.5 --value=b=0.1", ImportOptions(values={"a": (1, -2.5), "b": (0.1,)})),
     (None, " ", ImportOptions()),
 ]

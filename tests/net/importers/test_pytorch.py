@@ -373,11 +373,6 @@ class Branches(nn.Module):  # type: ignore[name-defined]
         return x if x.sum() > 0 else -x
 
 
-class Selects(nn.Module):  # type: ignore[name-defined]
-    def forward(self, x: Any) -> Any:
-        return x[x > 0] * 2
-
-
 class Decomposes(nn.Module):  # type: ignore[name-defined]
     def forward(self, x: Any) -> Any:
         return torch.linalg.svd(x)[1]
@@ -421,7 +416,6 @@ MISTAKES: dict[str, tuple[Any, Shapes, str]] = {
     "raises": (raises, X, "making it fails: ValueError: no luck"),
     "leaves": (leaves, X, "making it exits: SystemExit: bye"),
     "branches": (Branches, X, "branches on data, which an export cannot follow (test_pytorch.py"),
-    "selects": (Selects, X, 'layer "index": aten.index: the size of its output depends on the'),
     "unknown": (Decomposes, X, "the operator aten._linalg_svd is not understood (in linalg_svd)"),
     "fails": (Fails, X, "its forward fails on 2x4 (test_pytorch.py, line"),
     "exits": (Exits, X, "its forward exits: SystemExit: 3"),

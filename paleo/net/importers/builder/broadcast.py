@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.builder.layers import Placer, Wanted, held
 from paleo.net.importers.builder.layout import BATCH, Group, Value, before_and_after
@@ -54,6 +55,18 @@ class Aligner(Placer):
         source = self.arranged(x, wanted, sizes if repeated else None)
         placed = self.result(source, x.shape, groups)
         return placed if placed.natural else replace(placed, moved=x.moved)
+
+    def _image(self, x: Value, rank: int | None = None) -> Value:
+        """Return the value in a layer with channels, axis 1, last."""
+        x = self.placed(x)
+        if rank is None:
+            rank = len(x.shape) - 2
+        if len(x.shape) != rank + 2 or not 0 <= rank <= 3:
+            wanted = "x".join("NC" + "DHW"[3 - rank :]) if rank else "NxC"
+            raise OperatorError(f"its input must be {wanted}, got {format_shape(x.shape)}")
+        # Without a batch, what is first stands before the image.
+        ahead = [0] if x.batch_axis is None and (x.axes[0] or x.shape[0] > 1) else []
+        return self._with_order(x, [*ahead, *range(2, rank + 2), 1])
 
     def _common_axis(self, values: Sequence[Value], rank: int) -> int | None:
         """Return the axis of the result that has the batch; raises OperatorError if they differ."""

@@ -73,18 +73,6 @@ class Builder(Multiplier):
 
     # Windows
 
-    def _image(self, x: Value, rank: int | None = None) -> Value:
-        """Return the value in a layer with channels, axis 1, last."""
-        x = self.placed(x)
-        if rank is None:
-            rank = len(x.shape) - 2
-        if len(x.shape) != rank + 2 or not 0 <= rank <= 3:
-            wanted = "x".join("NC" + "DHW"[3 - rank :]) if rank else "NxC"
-            raise OperatorError(f"its input must be {wanted}, got {format_shape(x.shape)}")
-        # Without a batch, what is first stands before the image.
-        ahead = [0] if x.batch_axis is None and (x.axes[0] or x.shape[0] > 1) else []
-        return self._with_order(x, [*ahead, *range(2, rank + 2), 1])
-
     def _last(self, x: Value, axis: int) -> Value:
         """Return the value in a layer with this axis last, the others as they are."""
         x = self.placed(x)
@@ -419,7 +407,12 @@ class Builder(Multiplier):
             num_compared=num_compared,
         )
         made = self.add(name, layer, [value.source for value in placed])
-        return self.result(made, (self.traced * num_regions, num_values), [(BATCH, 1), (2,)])
+        return self.result(made, (self.traced * num_regions, num_values), [self._rows, (2,)])
+
+    @property
+    def _rows(self) -> Group:
+        """The dimensions of an axis of regions, which come one sample's after another's."""
+        return (1,) if self.one_sample else (BATCH, 1)
 
     def region_pooling(
         self,
@@ -436,7 +429,7 @@ class Builder(Multiplier):
         bins = checked(size)
         sources = [self._image(image, 2).source for image in images]
         regions = self.placed(regions)
-        if len(regions.shape) != 2 or regions.axes[0][:1] != (BATCH,):
+        if len(regions.shape) != 2 or not (self.one_sample or regions.axes[0][:1] == (BATCH,)):
             raise OperatorError(f"its regions are {format_shape(regions.shape)} and no sample's")
         wanted = [*self._one(regions, 0), *self._one(regions, 1)]
         layer = make(
@@ -448,7 +441,7 @@ class Builder(Multiplier):
         )
         made = self.add(name, layer, [*sources, self.arranged(regions, wanted)])
         shape = (regions.shape[0], self.dims(made)[-1], *bins)
-        return self.result(made, shape, [(BATCH, 1), (4,), (2,), (3,)])
+        return self.result(made, shape, [self._rows, (4,), (2,), (3,)])
 
     # The end of a net
 

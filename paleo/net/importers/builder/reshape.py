@@ -403,9 +403,7 @@ class Shaper(Aligner):
             return self.constant(sizes)
         if sizes[:2] != x.shape[:2] or len(sizes) != len(x.shape):
             raise OperatorError(f"{format_shape(x.shape)} resized to {format_shape(sizes)}")
-        rank = len(sizes) - 2
-        x = self.placed(x)
-        x = self._with_order(x, [*range(2, rank + 2), 1])
+        x = self._image(x, len(sizes) - 2)
         made = self.add(name, make("Resize", size=sizes[2:], mode=mode), [x.source])
         return self.result(made, sizes, x.axes)
 

@@ -47,10 +47,10 @@ def _said(call: Call, *keys: str) -> int | None:
 def _kept(call: Call, usual: int, *keys: str) -> int:
     """Return how many regions of an image a layer gives, and have the net say so."""
     said = _said(call, *keys)
-    if said is not None:
+    if said is not None and call.options.proposals is None:
         call.builder.note(f"{call.name} gives {said} regions of an image, as the file says")
         return said
-    kept = usual if call.options.proposals == PROPOSALS else call.options.proposals
+    kept = call.options.proposals or usual
     call.builder.note(
         f"{call.name} is taken to give {kept} regions of an image: --proposals says otherwise"
     )
@@ -116,7 +116,7 @@ def _regions(call: Call) -> Value:
     if regions.batched and 4 <= prod(regions.shape[1:]) <= 7 and len(regions.shape) > 1:
         return call.builder.reshape(call.name, regions, (rows, prod(regions.shape[1:])))
     # What gives them is not understood, and was taken as costing nothing.
-    kept = call.options.proposals
+    kept = call.options.proposals or PROPOSALS
     call.builder.note(
         f"what gives the regions of {call.name} is not understood: taken as {kept} of an image; "
         "--proposals says otherwise"

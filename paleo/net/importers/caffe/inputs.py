@@ -246,8 +246,8 @@ def _find_regions(
                 continue
             source.regions = rows // batch
         else:
-            if source.regions is None or options.proposals != PROPOSALS:
-                source.regions = options.proposals
+            if source.regions is None or options.proposals is not None:
+                source.regions = options.proposals or PROPOSALS
             source.note = (
                 f"{name} is taken as {source.regions} regions of an image: --input "
                 f"{name}={batch * source.regions}x{width} says otherwise"

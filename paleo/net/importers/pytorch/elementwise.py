@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.net.importers.base import OperatorError, by_word
+from paleo.net.importers.base import by_word
 from paleo.net.importers.pytorch.operators import (
     Call,
     axes_of,
@@ -15,6 +15,7 @@ from paleo.net.importers.pytorch.operators import (
     is_value,
     operator,
 )
+from paleo.net.importers.pytorch.regions import places
 from paleo.net.layers.functions import ELEMENTWISE, FUNCTIONS, spellings
 
 # ---- Elements ----------------------------------------------------------------------------------
@@ -36,7 +37,7 @@ def pointwise(call: Call) -> Any:
 @operator("where")
 def _where(call: Call) -> Any:
     if call.get("self") is None and call.get("other") is None:
-        raise OperatorError("how many elements there are depends on the data")
+        return places(call)
     return pointwise(call)
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import inspect
 import math
 import os
+import re
 import sys
+import typing
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Any
@@ -26,6 +29,8 @@ PREFIX = "net"
 _SMALL = 1 << 16
 #: The functions that make tensors of a shape.
 _MAKERS = ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal")
+#: Where a module has the tensors that it is asked for.
+_REGISTERED = ("_parameters", "_buffers")
 #: Parts of what PyTorch says where a tensor has elements of the wrong type.
 _TYPE_WORDS = (
     "scalar type", "dtype", "must be long", "indices", "floating point", "floating-point",
@@ -146,7 +151,9 @@ def _with_fakes(module: Any, mode: Any) -> Iterator[None]:
             held = vars(part)
             undo.callback(held.update, dict(held))
             for key, value in list(held.items()):
-                if any(isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves(value)):
+                tensors = [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+                # What a list holds is a constant that the forward pass may read, and replace.
+                if tensors and (key in _REGISTERED or any(x.is_meta for x in tensors)):
                     held[key] = pytree.tree_map_only(torch.Tensor, fake_of, value)
         yield
 
@@ -191,12 +198,35 @@ def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
         yield from _tensors(vars(value), depth + 1)
 
 
+#: What an annotation says that takes several tensors, such as the images of a detector.
+_SEVERAL = re.compile(
+    r"^(typing\.)?(list|sequence|iterable|collection|tuple)\[.*tensor", re.IGNORECASE
+)
+
+
+def take_lists(module: Any, names: Sequence[str | None]) -> list[bool]:
+    """Say of each input of a module, by its name or its place, whether it is a list of tensors."""
+    forward = module.forward
+    try:
+        annotations = dict(inspect.get_annotations(forward))
+        with contextlib.suppress(Exception):  # a name that is not there any more
+            annotations = typing.get_type_hints(forward)
+        order = iter(inspect.signature(forward).parameters)
+    except (TypeError, ValueError):
+        return [False] * len(names)
+    texts = {name: str(annotation) for name, annotation in annotations.items()}
+    given = [name or next(order, "") for name in names]
+    return [_SEVERAL.match(texts.get(name, "")) is not None for name in given]
+
+
 def _wrapped(module: Any, names: Sequence[str | None]) -> Any:
     """Return a module that calls `module` and returns the tensors of its output.
 
-    What the module prints is its own affair; what PyTorch prints about it is kept back.
+    Where it takes a list of samples, it gets those of a batch. What the module prints is its own
+    affair; what PyTorch prints about it is kept back.
     """
     out, err = sys.stdout, sys.stderr
+    lists = take_lists(module, names)
 
     class Wrapper(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -204,8 +234,12 @@ def _wrapped(module: Any, names: Sequence[str | None]) -> Any:
             setattr(self, PREFIX, module)
 
         def forward(self, *tensors: Any) -> list[Any]:
-            by_name = {n: t for n, t in zip(names, tensors, strict=True) if n is not None}
-            plain = [t for n, t in zip(names, tensors, strict=True) if n is None]
+            pairs = [
+                (name, list(tensor.unbind(0)) if is_list and tensor.dim() > 1 else tensor)
+                for name, tensor, is_list in zip(names, tensors, lists, strict=True)
+            ]
+            by_name = {name: value for name, value in pairs if name is not None}
+            plain = [value for name, value in pairs if name is None]
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 output = module(*plain, **by_name)
             return list(_tensors(output))
@@ -229,12 +263,17 @@ def _is_open_ended(error: BaseException) -> bool:
 
 
 def export(
-    module: Any, names: Sequence[str | None], shapes: Sequence[tuple[int, ...]], training: bool
+    module: Any,
+    names: Sequence[str | None],
+    shapes: Sequence[tuple[int, ...]],
+    training: bool,
+    taken: Callable[[], Any] = contextlib.nullcontext,
 ) -> Any:
     """Return the program of a module on inputs of these shapes, and its parameters by name.
 
-    Inputs are numbers of the module's own type, or where that cannot be, whole numbers or
-    truths. Raises what the module raises, or OpenEndedError.
+    `taken` makes a context in which sizes that depend on data are known. Inputs are numbers of the
+    module's own type, or where that cannot be, whole numbers or truths. Raises what the module
+    raises, or OpenEndedError.
     """
     fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
     symbolic = importlib.import_module("torch.fx.experimental.symbolic_shapes")
@@ -258,7 +297,8 @@ def export(
                     for shape, dtype in zip(shapes, types, strict=True)
                 )
             try:
-                program = _run(wrapper, inputs)
+                with taken():
+                    program = _run(wrapper, inputs)
             except Exception as error:
                 if _is_open_ended(error):
                     raise OpenEndedError(str(error)) from error

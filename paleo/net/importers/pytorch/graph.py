@@ -11,10 +11,11 @@ from paleo.core.errors import Mistakes
 from paleo.core.frozen import dataclass
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.pytorch import elementwise, experts, recurrent, reshape
+from paleo.net.importers.pytorch import elementwise, experts, recurrent, regions, reshape
 from paleo.net.importers.pytorch.names import (
     Names,
     as_returned,
+    base_of,
     holds_truths,
     is_fresh,
     leaves_of,
@@ -29,11 +30,12 @@ from paleo.net.importers.pytorch.names import (
     tensors_in,
     whole_function,
     with_values,
+    written_by,
 )
 from paleo.net.importers.pytorch.operators import OPERATORS, Call, Shape, is_value
 
 #: They fill the table of operators.
-_TABLE = (reshape, elementwise, recurrent, experts)
+_TABLE = (reshape, elementwise, recurrent, experts, regions)
 
 #: Operators that compute nothing, so that repetition stays what it is.
 _VIEWS = frozenset(
@@ -141,6 +143,7 @@ class ProgramTranslator:
                 self.names.add(node, path, operator, depends and is_layer)
             if depends or inner is not None:
                 varying.add(node)
+                varying.update(written_by(node))
 
     def _is_for_each_sample(self, node: Any, operator: str, trained: set[Any]) -> bool:
         """Say whether a node computes something of parameters that repeat for each sample."""
@@ -286,6 +289,9 @@ class ProgramTranslator:
         declared = {each.name: each.default_value for each in node.target._schema.arguments}
         given = {**declared, **dict(zip(declared, node.args, strict=False)), **node.kwargs}
         truths = [key for key, argument in given.items() if holds_truths(argument)]
+        for key, argument in given.items():
+            if isinstance(argument, list | tuple):
+                truths += [f"{key}/{i}" for i, each in enumerate(argument) if holds_truths(each)]
         return Call(
             self.builder,
             self.names.of(node),
@@ -326,12 +332,8 @@ class ProgramTranslator:
             if held is before and before is not None:
                 self._values[each] = value
         self._values[node] = value
-        schema = getattr(getattr(node, "target", None), "_schema", None)
-        if node.op != "call_function" or schema is None or not schema.arguments:
-            return
-        alias = schema.arguments[0].alias_info
-        base = node.args[0] if node.args else None
-        if alias is None or alias.is_write or not hasattr(base, "meta"):
+        base = base_of(node)
+        if not hasattr(base, "meta"):
             return
         if self._values.get(base) is value:
             return  # a view that is the tensor itself was updated with it

@@ -121,6 +121,26 @@ def subgraph_of(node: Any) -> tuple[Any, dict[Any, Any]] | None:
     return None
 
 
+def written_by(node: Any) -> list[Any]:
+    """Return the tensor that a node writes to in place, and those of which that is a view."""
+    name, _ = operator_of(node)
+    if not name.endswith("_") or name.endswith("__") or not node.args:
+        return []
+    written = [node.args[0]]
+    while (base := base_of(written[-1])) is not None:
+        written.append(base)
+    return written
+
+
+def base_of(node: Any) -> Any:
+    """Return what a node is a view of, None if it is none."""
+    schema = getattr(getattr(node, "target", None), "_schema", None)
+    if getattr(node, "op", "") != "call_function" or schema is None or not schema.arguments:
+        return None
+    alias = schema.arguments[0].alias_info
+    return node.args[0] if node.args and alias is not None and not alias.is_write else None
+
+
 def whole_function(node: Any) -> str | None:
     """Return which call of one of `_WHOLE` a node is part of: "normalize_2"."""
     call, function = node.meta.get("torch_fn") or ("", "")

@@ -36,7 +36,7 @@ class Call:
     shapes: tuple[Shape | None, ...]
     #: Which of several outputs are read by anything.
     used: frozenset[int]
-    #: Whether each tensor among the arguments, by name, holds truth values.
+    #: The tensors among the arguments that hold truth values, by name ("indices/0" in a list).
     truths: frozenset[str] = frozenset()
 
     def __getitem__(self, key: str) -> Any:

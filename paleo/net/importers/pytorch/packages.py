@@ -59,6 +59,8 @@ def _torchvision_shapes(torchvision: Any, name: str, net: Any, batch: int) -> li
     if kind == "optical_flow":
         return [(batch, 3, *_FLOW)] * 2
     crop = _SEGMENTED if kind == "segmentation" else tuple(weights.transforms().crop_size)
+    if hasattr(net, "image_size"):  # without those weights it may take another
+        crop = (net.image_size,)
     sizes = crop if len(crop) == 2 else crop * 2
     frames = (max(weights.meta.get("min_temporal_size", 0), _FRAMES),) if kind == "video" else ()
     return [(batch, 3, *frames, *sizes)]

@@ -14,7 +14,7 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
@@ -177,11 +177,15 @@ class ProgramReader(Reader):
         first = [size for node in self.given for size in node.meta["val"].shape[:1]]
         return any(not isinstance(size, int) for size in first)
 
-    def _run(self, batch: int, axis: int) -> tuple[Any, Mapping[str, str]]:
+    def _run(
+        self, batch: int, axis: int, taken: Callable[[], Any] = contextlib.nullcontext
+    ) -> tuple[Any, Mapping[str, str]]:
         shapes = self._traced(batch, axis)
         if not self._is_open and batch != self._batch(axis):
             raise self._fail(f"its batch is {self._batch(axis)} where it was exported, and fixed")
-        return guarded(self.target, f"its graph on {_said(shapes)}", lambda: self._on(shapes)), {}
+        with taken():
+            doing = f"its graph on {_said(shapes)}"
+            return guarded(self.target, doing, lambda: self._on(shapes)), {}
 
     def _on(self, shapes: Sequence[Shape]) -> Any:
         """Return the program with its values on inputs of these shapes, which have no data."""

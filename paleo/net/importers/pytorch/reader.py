@@ -13,7 +13,7 @@ import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -98,6 +98,8 @@ class Traced:
     batch: int
     axis: int
     is_alone: bool = False
+    #: How many are taken where data decide, if they do.
+    bounds: Any = None
 
 
 def _alone_note(mistakes: Mistakes) -> str:
@@ -192,29 +194,46 @@ class Reader:
 
     def _alone(self, traced: Traced) -> Traced | None:
         """Return the trace of one sample; None unless a batch is as much work as its samples."""
-        from paleo.net.importers.pytorch.export import work_of
+        from paleo.net.importers.pytorch.export import OpenEndedError, work_of
 
         if traced.batch == 1:
             return None
         try:
-            program, identities = self._run(1, traced.axis)
-            products, elements = work_of(program)
+            alone = self._one_sample(traced.axis)
+            if alone.bounds is not None:  # its sizes are known for one sample only
+                return alone
+            products, elements = work_of(alone.program)
             of_all, elements_of_all = work_of(traced.program)
+        except OpenEndedError as error:
+            raise self._failure(error) from error
         except (Exception, SystemExit):  # noqa: BLE001  # the batch is what was asked for
             return None
         if abs(of_all - traced.batch * products) > _EQUAL_WORK * of_all:
             return None
         if elements_of_all > (1 + _EQUAL_WORK) * traced.batch * elements:
             return None
-        return Traced(program, identities, 1, traced.axis, is_alone=True)
+        return alone
 
-    def _run(self, batch: int, axis: int) -> tuple[Any, Mapping[str, str]]:
+    def _one_sample(self, axis: int) -> Traced:
+        """Return the trace of one sample, in which what data decide on is bounded."""
+        from paleo.net.importers.pytorch.bounded import Bounds
+
+        bounds = Bounds(self.options.proposals)
+        program, identities = self._run(1, axis, bounds.taken)
+        while bounds.asked and bounds.narrow(program.graph):
+            program, identities = self._run(1, axis, bounds.taken)
+        held = bounds if bounds.asked else None
+        return Traced(program, identities, 1, axis, is_alone=True, bounds=held)
+
+    def _run(
+        self, batch: int, axis: int, taken: Callable[[], Any] = contextlib.nullcontext
+    ) -> tuple[Any, Mapping[str, str]]:
         """Return the program of the module on such a batch, and its parameters' names."""
         from paleo.net.importers.pytorch.export import export
 
         training = self.options.phase == "train"
         found: tuple[Any, Mapping[str, str]] = export(
-            self.module, self.names, self._traced(batch, axis), training
+            self.module, self.names, self._traced(batch, axis), training, taken
         )
         return found
 
@@ -242,7 +261,7 @@ class Reader:
 
     def _export(self) -> Traced:
         """Return the program of the module on a batch of a prime number, or of its own."""
-        from paleo.net.importers.pytorch.export import materialized
+        from paleo.net.importers.pytorch.export import OpenEndedError, materialized, take_lists
 
         self.module = guarded(
             self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
@@ -250,10 +269,14 @@ class Reader:
         prime = prime_batch(self._sizes()) or PRIMES[0]
         axis = 0
         tries = [(prime, 0), (self._batch(0), 0)]
+        if any(take_lists(self.module, self.names)):
+            tries = []  # the images of a list are looked at one by one
         while tries:
             batch, axis = tries.pop(0)
             try:
                 program, identities = self._run(batch, axis)
+            except OpenEndedError:
+                break
             except (Exception, SystemExit) as error:
                 if tries:
                     continue
@@ -264,8 +287,11 @@ class Reader:
             if matrices and axis == 0 and batch == prime and _steps_first(program.graph, batch):
                 tries = [(prime, 1), (self._batch(1), 1)]
                 continue
-            break
-        return Traced(program, identities, batch, axis)
+            return Traced(program, identities, batch, axis)
+        try:
+            return self._one_sample(axis)
+        except (Exception, SystemExit) as error:
+            raise self._failure(error) from error
 
     def _failure(self, error: BaseException) -> NetSpecError:
         """Return what to say of an error in the module's forward."""
@@ -315,6 +341,9 @@ class Reader:
             else:
                 values.append(translator.constant(shape_of(held)))
         outputs = translator.run(program.graph, values)
+        if traced.bounds is not None:
+            for text in traced.bounds.notes(program.graph, translator.names.of):
+                builder.note(text)
         for operator, names in translator.unknown.items():
             mistakes.add(
                 f"the operator {operator} is not understood (in {first_of(names, 3)}); "
@@ -325,7 +354,7 @@ class Reader:
             mistakes.add("nothing that it returns depends on its input")
         if mistakes:
             return None
-        if traced.is_alone:
+        if note and traced.is_alone:
             builder.note(note)
         net = builder.finish(kept)
         return net.with_batch(self._batch(axis)) if traced.is_alone else net

@@ -19,6 +19,7 @@ from paleo.net.importers.pytorch.operators import (
     operator,
     spatial,
 )
+from paleo.net.importers.pytorch.regions import first_of_all
 
 __all__: list[str] = []
 
@@ -183,10 +184,10 @@ def _fit(call: Call, x: Any, shape: Shape) -> Any:
 def _index(call: Call) -> Any:
     b, x = call.builder, call["self"]
     indexed = [(axis, index) for axis, index in enumerate(call["indices"]) if index is not None]
-    if any(isinstance(size, bool) for size in call.shape):
-        raise OperatorError("how many elements there are depends on the data")
     if len(indexed) == 1:
         axis, index = indexed[0]
+        if f"indices/{axis}" in call.truths:
+            return _masked(call, x, index, axis)
         return b.gather(call.name, x, index, axis)
     # Several indices pick single elements: as one index over their axes taken together.
     axes = [axis for axis, _ in indexed]
@@ -196,6 +197,8 @@ def _index(call: Call) -> Any:
     picked = call.shape[axes[0] : axes[0] + rank]
     varying = [index for _, index in indexed if not index.is_constant]
     each = indexed[0][1].is_constant and tuple(indexed[0][1].shape) == x.shape[:1]
+    if axes[0] == 0 and varying and x.batched and rank > 1 and picked[0] == x.shape[0]:
+        return _of_each(call, x, len(axes), varying[0], picked)
     if axes[0] == 0 and (varying or each) and x.batched:
         # One element of each sample, such as the state at the end of each text.
         for axis in reversed(axes[1:]):
@@ -205,6 +208,28 @@ def _index(call: Call) -> Any:
     x = b.reshape(call.part("reshape"), x, merged)
     index = varying[0] if varying else b.constant(picked)
     return b.gather(call.name, x, b.expand(call.name, index, picked), axes[0])
+
+
+def _of_each(call: Call, x: Any, rank: int, index: Any, picked: Shape) -> Any:
+    """Return several elements of each sample, such as its best boxes, whose places are computed."""
+    b, (samples, *inside) = call.builder, x.shape
+    ahead, rest = math.prod(inside[: rank - 1]), inside[rank - 1 :]
+    count = math.prod(picked[1:])
+    x = b.reshape(call.part("row"), x, (samples, ahead, *rest))
+    index = b.expand(call.part("index"), index, picked)
+    index = b.reshape(call.part("places"), index, (samples, count, *[1] * len(rest)))
+    taken = _fit(call, x, (samples, count, *rest))
+    y = elementwise(call, call.name, "where", [index, taken])
+    return b.reshape(call.part("reshape"), y, call.shape)
+
+
+def _masked(call: Call, x: Any, mask: Any, axis: int) -> Any:
+    """Return what a mask over some axes picks: as many as there may be, the first of all."""
+    rank = len(mask.shape)
+    row = (*x.shape[:axis], math.prod(mask.shape), *x.shape[axis + rank :])
+    x = call.builder.reshape(call.part("row"), x, row)
+    index = first_of_all(call, mask, call.shape[axis])
+    return call.builder.gather(call.name, x, index, axis)
 
 
 @operator("index_select")

@@ -27,9 +27,14 @@ def quietly() -> Iterator[None]:
         logging.disable(disabled)
 
 
+#: Of longer messages of other libraries the beginning is said.
+_LONGEST = 300
+
+
 def first_line(error: BaseException) -> str:
     """Return an error's type and first line."""
     first = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    first = first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."
     name = type(error).__name__
     return printable(f"{name}: {first}" if first else name)
 
