@@ -454,7 +454,7 @@ def _prior_box(layer: _Layer) -> Sequence[Shape]:
 def _proposal(layer: _Layer) -> Sequence[Shape]:
     said = re.search(r"post_nms_topn[^0-9]*(\d+)", str(layer.fields))
     kept = int(said[1]) if said else layer.count.proposals
-    rows = layer.bottoms[0][0] * kept
+    rows = layer.bottoms[0][0] * min(kept, prod(layer.bottoms[1][1:]) // 4)
     return [(rows, 5), *[(rows, 1)] * (layer.num_tops - 1)]
 
 

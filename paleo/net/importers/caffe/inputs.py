@@ -48,6 +48,8 @@ class Source:
     steps: int = 1
     #: How many samples there are, where that is known without the shape.
     samples: int | None = None
+    #: Whether these are rows of a file, which may be steps.
+    rows: bool = False
     #: The regions of each image, where it has a row for each region.
     regions: int | None = None
     #: What was taken for granted of it.
@@ -86,6 +88,7 @@ def find_sources(
     _suppose_images(sources, layers)
     _override(sources, layers, options, mistakes)
     _find_regions(sources, layers, options, mistakes)
+    _find_steps(sources, layers)
     for source in sources.values():
         first = sources.get(source.images or source.alike or "")
         if source.shape is None and source.fault is None and first is not None:
@@ -293,6 +296,7 @@ def _of_layer(layer: Layer, layers: Sequence[Layer], volumes: bool) -> Iterator[
             images=first.name if layer.kind != "hdf5data" or "label" in name.lower() else None,
             dense=_dense(layer) if name == layer.tops[1] else 0,
             samples=first.samples,
+            rows=first.rows,
         )
 
 
@@ -313,6 +317,7 @@ def _images(layer: Layer, layers: Sequence[Layer], volumes: bool) -> Source:
     )
     samples = getattr(param, "batch_size", 0)
     source = Source(name, None, layer.name, samples=samples if samples > 0 else None)
+    source.rows = layer.kind == "hdf5data"
     transform = message.transform_param
     sizes = _sizes(transform, param)
     if layer.type == "Python":
@@ -463,6 +468,8 @@ _KEEPING = """
     embed dropout relu prelu sigmoid tanh power eltwise concat slice split softmax accuracy
     scale bias innerproduct absval exp log elu bnll"""
 _RECURRENT = ("lstm", "rnn")
+#: Which bottom of a type has a number for each step of each sequence.
+_NUMBERS = {"embed": 0, "lstm": 1, "rnn": 1}
 
 
 def _time_major(layers: Sequence[Layer]) -> set[str]:
@@ -484,6 +491,31 @@ def _time_major(layers: Sequence[Layer]) -> set[str]:
             if not found.isdisjoint(group):
                 found.update(group)
     return found
+
+
+def _find_steps(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:
+    """Find numbers of each step of as many sequences as there are images: words, where they end.
+
+    HDF5 files have a row for each step; the file says how many of those are read at once.
+    """
+    time_major = _time_major(layers)
+    images = next((s for s in sources.values() if s.shape and s.name not in time_major), None)
+    if images is None:
+        return
+    numbers = {
+        layer.bottoms[place]
+        for layer in layers
+        for place in (_NUMBERS.get(layer.kind, 1 if layer.kind in LOSSES else -1),)
+        if 0 <= place < len(layer.bottoms)
+    }
+    for name in numbers & time_major & set(sources):
+        source = sources[name]
+        if source.shape is None and source.samples and source.rows:
+            source.shape, source.images = (source.samples, images.batch), None
+            source.note = (
+                f"{name} is taken as {format_shape(source.shape)}, the steps of each of "
+                f"{images.batch} samples: --input {name}=TxN says otherwise"
+            )
 
 
 def _find_time(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:

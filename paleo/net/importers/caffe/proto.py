@@ -35,6 +35,9 @@ def _read_messages() -> dict[str, tuple[list[str], list[str]]]:
 _MESSAGES = _read_messages()
 #: The types of old `layers`.
 _V1_TYPES = _MESSAGES.pop("V1Types")[1][0].split()
+_HOLDERS = {field for fields, _ in _MESSAGES.values() for field in fields}
+#: What data layers of forks say is said as those of images have it.
+_DATA = "ImageDataParameter"
 _TYPES = {"int": 3, "float": 1, "bool": 8, "string": 9}  # int64 and double, to hold any number
 _MESSAGE_TYPE, _ENUM_TYPE = 11, 14
 
@@ -69,14 +72,15 @@ def _add_field(message: Any, text: str) -> None:
 
 
 @lru_cache(maxsize=4)
-def _net_class(more_types: tuple[str, ...]) -> Any:
-    """Return the class of a whole net, with further types of old `layers`."""
+def _net_class(more_types: tuple[str, ...], more_data: tuple[str, ...]) -> Any:
+    """Return the class of a whole net, with further types of old `layers` and data layers."""
     pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
     factory = importlib.import_module("google.protobuf.message_factory")
     file = pb2.FileDescriptorProto(name="paleo_caffe.proto", package=_PACKAGE, syntax="proto2")
     messages = {name: fields for name, (_, fields) in _MESSAGES.items()}
     holders = [f"{name} {field}" for name, (fields, _) in _MESSAGES.items() for field in fields]
+    holders += [f"{_DATA} {field}" for field in more_data]
     layer = [*messages.pop("Layer"), *holders]
     types = "|".join((*_V1_TYPES, *more_types))
     messages["LayerParameter"] = ["string type", "ParamSpec* param", *layer]
@@ -121,7 +125,9 @@ def parse(text: str) -> Any:
         raise FormatError(f"it has {layers:,} layers, and more than {MAX_LAYERS:,} are not read")
     # Forks have types of their own in old `layers`, which the parser would not take.
     found = set(re.findall(r"\btype\s*:\s*([A-Z][A-Z0-9_]*)", text))
-    net = _net_class(tuple(sorted(found.difference(_V1_TYPES))))()
+    data = set(re.findall(r"\b(\w+data_param)\s*:?\s*\{", text))
+    own = tuple(sorted(found.difference(_V1_TYPES))), tuple(sorted(data.difference(_HOLDERS)))
+    net = _net_class(*own)()
     try:
         text_format.Parse(text, net, allow_unknown_field=True)
     except text_format.ParseError as error:
