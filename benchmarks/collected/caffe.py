@@ -19,6 +19,7 @@ from collected.outcome import Outcome, counts_differ, outcome
 from collected.prototxt import CannotCountError, Fields, count, parsed
 from paleo.core.errors import Mistakes
 from paleo.net.importers import ImportOptions, read
+from paleo.net.importers.base import PROPOSALS
 from paleo.net.importers.caffe import proto
 from paleo.net.importers.caffe.inputs import find_sources
 from paleo.net.importers.caffe.layers import layers_of_phase
@@ -121,7 +122,7 @@ def run(name: str) -> Outcome:
                 text,
                 {n: s.shape for n, s in sources.items() if s.shape},
                 options.phase,
-                options.proposals,
+                options.proposals or PROPOSALS,
             )
         except CannotCountError as error:
             return f"it cannot be counted: {error}"

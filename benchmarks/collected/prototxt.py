@@ -146,6 +146,7 @@ class _Count:
     """What is counted of a net."""
 
     proposals: int
+    images: int
     weights: dict[str, int] = field(default_factory=dict)
     multiply_adds: int = 0
 
@@ -547,7 +548,7 @@ def _mean_field(layer: _Layer) -> Sequence[Shape]:
 
 @_of("python.proposaltargetlayer")
 def _sampled(layer: _Layer) -> Sequence[Shape]:
-    rows = layer.bottoms[0][0] // layer.count.proposals * 128
+    rows = 128 * layer.count.images
     return [(rows, 5), *[(rows, 1)] * (layer.num_tops - 1)]
 
 
@@ -579,7 +580,7 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
     net = parsed(text)
     blobs: dict[str, Shape] = dict(inputs)
     padding: dict[str, tuple[str, int]] = {}
-    counted = _Count(proposals)
+    counted = _Count(proposals, next(iter(inputs.values()), (1,))[0])
     for fields in net.get("layer", net.get("layers", [])):
         if "layer" in fields:
             fields = _of_the_oldest(fields, padding)
