@@ -7,7 +7,8 @@ from paleo.net.importers.builder.layout import Value, axis_in
 from paleo.net.importers.onnx.node import Node, Result, Tensor, operator
 from paleo.net.layers.functions import ELEMENTWISE, FUNCTIONS, spellings
 
-_FUNCTIONS = spellings(FUNCTIONS, "onnx")
+#: Element functions by the operators that they are.
+FUNCTION_NAMES = spellings(FUNCTIONS, "onnx")
 _ELEMENTWISE = spellings(ELEMENTWISE, "onnx")
 _REDUCTIONS = by_word(
     {
@@ -21,17 +22,9 @@ _REDUCTIONS = by_word(
 )
 
 
-@operator(*_FUNCTIONS)
+@operator(*FUNCTION_NAMES)
 def _activation(node: Node) -> Result:
-    return node.builder.activation(node.name, _FUNCTIONS[node.op], node.value())
-
-
-@operator("Gelu", "QuickGelu", "FastGelu", "BiasGelu", domain="com.microsoft")
-def _gelu(node: Node) -> Result:
-    x = node.value()
-    if node.has(1):
-        x = node.builder.elementwise(f"{node.name}_bias", "sum", [x, node.weight(1)])
-    return node.builder.activation(node.name, "silu" if node.op == "QuickGelu" else "gelu", x)
+    return node.builder.activation(node.name, FUNCTION_NAMES[node.op], node.value())
 
 
 #: What clipping is called between some bounds.
@@ -149,22 +142,6 @@ def _rms_norm(node: Node) -> Result:
 def _trailing(node: Node) -> int:
     """Return how many of the last axes are normalized."""
     return len(node.shape()) - axis_in(node.shape(), node.integer("axis", -1))
-
-
-@operator("SkipLayerNormalization", "SkipSimplifiedLayerNormalization", domain="com.microsoft")
-def _skip_norm(node: Node) -> Result:
-    builder = node.builder
-    simplified = node.op == "SkipSimplifiedLayerNormalization"
-    added = [node.value(0), node.value(1)]
-    bias = 3 if simplified else 4
-    if node.has(bias):
-        added.append(node.weight(bias))
-    total = builder.elementwise(f"{node.name}_sum", "sum", added)
-    if simplified:
-        made = builder.rms_norm(node.name, total, 1, node.factor(2))
-    else:
-        made = builder.layer_norm(node.name, total, 1, node.factor(2), node.factor(3))
-    return [made, None, None, total]
 
 
 @operator("LRN")

@@ -11,7 +11,7 @@ import importlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from paleo.net.importers.onnx.node import (
     one_line,
     plain_domain,
 )
+from paleo.net.importers.onnx.quantized import product_type
 from paleo.net.importers.onnx.tied_weights import find_copies
 
 #: Elements of a tensor that is handed to onnx's shape inference: shapes, axes, scales.
@@ -68,6 +69,8 @@ class GraphTranslator(Context):
     #: Names that stand for nothing, because a node before had a fault.
     broken: set[str] = field(default_factory=set)
     not_understood: dict[str, list[str]] = field(default_factory=dict)
+    #: How many products are of each element type of few bits, or of "".
+    products: Counter[str] = field(default_factory=Counter)
     #: What the file itself says of tensors between nodes, for operators unknown to onnx.
     declared: dict[str, Any] = field(default_factory=dict)
 
@@ -230,6 +233,7 @@ class GraphTranslator(Context):
         node.inputs = [self.tensors[each] if each else None for each in proto.input]
         try:
             self._follow(node, fault)
+            self._note_stored(node)
         except NotUnderstoodError:
             self._not_understood(node, fault)
         except InsideError:
@@ -237,6 +241,16 @@ class GraphTranslator(Context):
         except OperatorError as error:
             self.mistakes.add(str(error), fault)
             self.broken.update(outputs)
+
+    def _note_stored(self, node: Node) -> None:
+        """Note what a tensor of few bits stands for, and which products are of such."""
+        kind = product_type(node)
+        given = self.tensors.get(node.proto.output[0]) if node.proto.output else None
+        if kind is not None and given is not None and given.made is not None:
+            self.products[kind] += 1
+        first = node.inputs[0] if node.inputs else None
+        if node.op == "DequantizeLinear" and first is not None and given is not None:
+            self.tensors[node.proto.output[0]] = replace(given, stored=first.dtype)
 
     def _alias(self, name: str, other: str) -> None:
         if other in self.tensors:
@@ -271,6 +285,7 @@ class GraphTranslator(Context):
             if first.trainable or dequantized:
                 view = Tensor(node.output_shape(), node.inferred[0][1] or 1, key=first.key)
                 view.trainable = True
+                view.stored = first.dtype if dequantized else first.stored
                 self._give(node, [view])
                 return
         constant = all(each is None or each.is_constant for each in node.inputs)

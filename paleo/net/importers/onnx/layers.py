@@ -70,7 +70,7 @@ def _fits(node: Node, weight: tuple[int, ...]) -> None:
         )
 
 
-def _convolve(node: Node, weight: int, bias: int) -> Value:
+def convolve(node: Node, weight: int, bias: int) -> Value:
     """Return a convolution of the first input; the others are at these positions."""
     shape = node.shape(weight)
     _fits(node, shape)
@@ -87,14 +87,14 @@ _CONVOLUTIONS = {"Conv": (1, 2), "ConvInteger": (1, 4), "QLinearConv": (3, 8)}
 
 @operator(*_CONVOLUTIONS)
 def _conv(node: Node) -> Result:
-    return _convolve(node, *_CONVOLUTIONS[node.op])
+    return convolve(node, *_CONVOLUTIONS[node.op])
 
 
 @operator("DeformConv")
 def _conv_deformed(node: Node) -> Result:
     # The offsets say where each window looks: another net computes them.
     node.keep(2, 4)
-    return _convolve(node, 1, 3)
+    return convolve(node, 1, 3)
 
 
 @operator("CausalConvWithState")
@@ -153,7 +153,8 @@ def _conv_transpose(node: Node) -> Result:
 
 
 @operator("MaxPool", "AveragePool", "LpPool")
-def _pool(node: Node) -> Result:
+def pool(node: Node) -> Result:
+    """Return the maximum or the average of each window of the first input."""
     taps = node.integers("kernel_shape", ())
     windows = _windows(node, taps)
     kind = "max" if node.op == "MaxPool" else "average"
@@ -164,13 +165,15 @@ def _pool(node: Node) -> Result:
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def _global_pool(node: Node) -> Result:
+def global_pool(node: Node) -> Result:
+    """Return the maximum or the average of the first input's whole image."""
     kind = "max" if node.op == "GlobalMaxPool" else "average"
     return node.builder.adaptive_pool(node.name, node.value(), kind, [1] * len(node.shape()[2:]))
 
 
 @operator("Gemm")
-def _gemm(node: Node) -> Result:
+def gemm(node: Node) -> Result:
+    """Return a product of two matrices, either of which may be turned, plus a third."""
     builder = node.builder
     if len(node.shape(0)) != 2 or len(node.shape(1)) != 2:
         raise OperatorError("Gemm multiplies matrices")
@@ -183,15 +186,16 @@ def _gemm(node: Node) -> Result:
         other = node.value(1)
         if turned:
             other = builder.turned(f"{node.name}_other", other)
-        return _plus(node, builder.matmul(node.name, x, other), 2)
+        return plus(node, builder.matmul(node.name, x, other), 2)
     weight = node.weight(1, (outputs, features))
     fits = node.has(2) and node.is_weight(2) and node.shape(2)[-1:] == (outputs,)
     if fits and node.tensor(2).size == outputs:
         return builder.linear(node.name, x, weight, node.weight(2, (outputs,)))
-    return _plus(node, builder.linear(node.name, x, weight), 2)
+    return plus(node, builder.linear(node.name, x, weight), 2)
 
 
-def _plus(node: Node, product: Value, index: int) -> Value:
+def plus(node: Node, product: Value, index: int) -> Value:
+    """Return a product, and what an input adds to it if it is there."""
     if not node.has(index):
         return product
     return node.builder.elementwise(f"{node.name}_bias", "sum", [product, node.value(index)])
@@ -255,7 +259,7 @@ def _recurrent(node: Node) -> Result:
     return outputs
 
 
-def _heads(node: Node, x: Value, count: int) -> Value:
+def parted(node: Node, x: Value, count: int) -> Value:
     """Return N x heads x T x d of N x T x (heads d)."""
     if len(x.shape) != 3 or count < 1 or x.shape[-1] % count:
         raise OperatorError(f"{format_shape(x.shape)} in {count} heads")
@@ -273,7 +277,7 @@ def _attention(node: Node) -> Result:
     for index, count in ((0, heads), (1, kv_heads), (2, kv_heads)):
         x = node.value(index)
         if packed:
-            x = _heads(node, x, count)
+            x = parted(node, x, count)
         elif len(x.shape) != 4:
             raise OperatorError(f"attention over {format_shape(x.shape)}")
         values.append(x)
@@ -337,9 +341,9 @@ def _linear_attention(node: Node) -> Result:
     """
     builder, name = node.builder, node.name
     heads, kv_heads = node.integer("q_num_heads", 0), node.integer("kv_num_heads", 0)
-    q = _heads(node, node.value(0), heads)
-    k = _heads(node, node.value(1), kv_heads)
-    v = _heads(node, node.value(2), kv_heads)
+    q = parted(node, node.value(0), heads)
+    k = parted(node, node.value(1), kv_heads)
+    v = parted(node, node.value(2), kv_heads)
     state = builder.matmul(f"{name}_state", builder.turned(f"{name}_keys", k), v)
     if "delta" in node.text("update_rule", "gated_delta"):
         asked = builder.matmul(f"{name}_delta", k, state)
@@ -353,13 +357,3 @@ def _linear_attention(node: Node) -> Result:
         shared = builder.expand(f"{name}_shared", shared, shape)
         shared = builder.reshape(f"{name}_shared", shared, (n, heads, d_k, d_v))
     return [merge(node, f"{name}_merged", builder.matmul(name, q, shared), heads), state]
-
-
-@operator("FusedMatMul", domain="com.microsoft")
-def _fused_matmul(node: Node) -> Result:
-    a, b = node.value(0), node.value(1)
-    if node.integer("transA", 0):
-        a = node.builder.turned(f"{node.name}_turned", a)
-    if node.integer("transB", 0):
-        b = node.builder.turned(f"{node.name}_turned", b)
-    return node.builder.matmul(node.name, a, b)

@@ -51,6 +51,8 @@ class Tensor:
     trainable: bool = False
     array: Array | None = None
     proto: Any = None
+    #: The element type of what it is computed from, if it stands for stored numbers of few bits.
+    stored: int | None = None
     #: The tensors in it, if it is a sequence.
     items: tuple[Tensor, ...] | None = None
     #: Why its numbers are not known, where they are not.

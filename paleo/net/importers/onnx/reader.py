@@ -21,7 +21,7 @@ from paleo.net.importers.base import (
     missing_library,
 )
 from paleo.net.importers.builder.builder import Builder
-from paleo.net.importers.onnx import elementwise, layers, reshape
+from paleo.net.importers.onnx import elementwise, layers, microsoft, quantized, reshape
 from paleo.net.importers.onnx.graph import GraphTranslator, graphs_in, needed
 from paleo.net.importers.onnx.inputs import READINGS, Inputs, find_inputs
 from paleo.net.importers.onnx.names import net_name
@@ -29,7 +29,7 @@ from paleo.net.importers.onnx.node import Tensor, one_line, plain_domain
 from paleo.net.spec import NetSpec
 
 #: The files that hold what operators are.
-_OPERATORS = (layers, reshape, elementwise)
+_OPERATORS = (layers, reshape, elementwise, microsoft)
 #: Nodes of a graph, with functions written out where they are called.
 _MOST_NODES = 100_000
 _OLDEST = 7
@@ -268,6 +268,8 @@ def _read(
         mistakes.add("none of its outputs is computed from its inputs")
     if mistakes:
         return None
+    if said := quantized.note(translator.products):
+        builder.note(said)
     try:
         return builder.finish([*ends, *translator.kept])
     except OperatorError as error:

@@ -1,0 +1,284 @@
+"""Operators of ONNX Runtime's own domain, com.microsoft, into which its optimizer fuses others.
+
+They are described in its docs/ContribOperators.md. What onnx knows nothing of has the shapes that
+the Builder finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from paleo.core.tensor import format_shape
+from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layout import Value
+from paleo.net.importers.onnx import elementwise, layers
+from paleo.net.importers.onnx.node import Node, Operator, Output, Result, operator
+from paleo.net.importers.onnx.reshape import merge
+
+_DOMAIN = "com.microsoft"
+
+
+def _own(*names: str) -> Callable[[Operator], Operator]:
+    return operator(*names, domain=_DOMAIN)
+
+
+# ---- Element by element ------------------------------------------------------------------------
+
+
+@_own("Gelu", "QuickGelu", "FastGelu", "BiasGelu")
+def _gelu(node: Node) -> Result:
+    x = node.value()
+    if node.has(1):
+        x = node.builder.elementwise(f"{node.name}_bias", "sum", [x, node.weight(1)])
+    return node.builder.activation(node.name, "silu" if node.op == "QuickGelu" else "gelu", x)
+
+
+@_own("BiasAdd")
+def _bias_add(node: Node) -> Result:
+    return node.builder.elementwise(node.name, "sum", [node.value(), node.weight(1), node.value(2)])
+
+
+@_own("QLinearAdd", "QLinearMul")
+def _quantized_pair(node: Node) -> Result:
+    function = "sum" if node.op == "QLinearAdd" else "product"
+    return node.builder.elementwise(node.name, function, [node.value(0), node.value(3)])
+
+
+@_own("QLinearSigmoid", "QLinearLeakyRelu")
+def _quantized_activation(node: Node) -> Result:
+    function = "sigmoid" if node.op == "QLinearSigmoid" else "leaky_relu"
+    return node.builder.activation(node.name, function, node.value())
+
+
+@_own("QLinearSoftmax")
+def _quantized_softmax(node: Node) -> Result:
+    return node.builder.softmax(node.name, node.value(), node.integer("axis", -1))
+
+
+@_own("QLinearConcat")
+def _quantized_concat(node: Node) -> Result:
+    values = [node.value(index) for index in range(2, len(node.inputs), 3)]
+    return node.builder.concat(node.name, values, node.integer("axis", 1))
+
+
+@_own("QuantizeLinear", "DequantizeLinear")
+def _same(node: Node) -> Result:
+    return node.value()
+
+
+# ---- Windows and products ----------------------------------------------------------------------
+
+
+def _channels_first(function: Operator) -> Operator:
+    def checked(node: Node) -> Result:
+        if node.integer("channels_last", 0):
+            raise OperatorError(f"{node.op} with its channels last is not read")
+        return function(node)
+
+    return checked
+
+
+_own("QLinearAveragePool")(_channels_first(layers.pool))
+_own("QLinearGlobalAveragePool")(_channels_first(layers.global_pool))
+
+
+@_own("QLinearConv")
+@_channels_first
+def _quantized_conv(node: Node) -> Result:
+    return layers.convolve(node, 3, 8)
+
+
+def _activated(node: Node, made: Value) -> Value:
+    """Return a product with the function that is fused with it."""
+    name = node.text("activation")
+    if not name:
+        return made
+    functions = elementwise.FUNCTION_NAMES
+    if name not in functions and name != "Clip":
+        raise OperatorError(f'{node.op} with an activation of "{name}"')
+    return node.builder.activation(f"{node.name}_activation", functions.get(name, "clip"), made)
+
+
+@_own("FusedConv")
+def _fused_conv(node: Node) -> Result:
+    made = layers.convolve(node, 1, 2)
+    if node.has(3):  # what is added before the activation
+        made = node.builder.elementwise(f"{node.name}_sum", "sum", [made, node.value(3)])
+    return _activated(node, made)
+
+
+@_own("FusedGemm")
+def _fused_gemm(node: Node) -> Result:
+    made = layers.gemm(node)
+    assert isinstance(made, Value)
+    return _activated(node, made)
+
+
+@_own("FusedMatMul", "TransposeMatMul")
+def _fused_matmul(node: Node) -> Result:
+    if node.integer("transBatchA", 0) or node.integer("transBatchB", 0):
+        raise OperatorError(f"{node.op} that turns its batches is not read")
+    a, b = node.value(0), node.value(1)
+    if node.integer("transA", 0):
+        a = node.builder.turned(f"{node.name}_turned", a)
+    if node.integer("transB", 0):
+        b = node.builder.turned(f"{node.name}_turned", b)
+    return node.builder.matmul(node.name, a, b)
+
+
+#: Where these products have what they multiply, and what they add.
+_PRODUCTS = {
+    "DynamicQuantizeMatMul": (0, 1, 4),
+    "MatMulIntegerToFloat": (0, 1, 6),
+    "QGemm": (0, 3, 6),
+}
+
+
+@_own(*_PRODUCTS)
+def _quantized_product(node: Node) -> Result:
+    left, right, bias = _PRODUCTS[node.op]
+    x, turned = node.value(left), bool(node.integer("transB", 0))
+    if node.integer("transA", 0):
+        x = node.builder.turned(f"{node.name}_turned", x)
+    if not node.is_weight(right) or len(node.shape(right)) != 2:
+        other = node.value(right)
+        if turned:
+            other = node.builder.turned(f"{node.name}_other", other)
+        return layers.plus(node, node.builder.matmul(node.name, x, other), bias)
+    features, outputs = node.shape(right)[::-1] if turned else node.shape(right)
+    weight = node.weight(right, (outputs, features))
+    return node.builder.linear(node.name, x, weight, node.optional(bias))
+
+
+@_own("MatMulNBits")
+def _few_bits(node: Node) -> Result:
+    """The weight is N x K numbers of a few bits, packed; its scales are no parameters."""
+    outputs, features = node.integer("N", 0), node.integer("K", 0)
+    if outputs < 1 or node.shape()[-1] != features:
+        raise OperatorError(f"{format_shape(node.shape())} times a weight of {outputs}x{features}")
+    bits = node.integer("bits", 4)
+    node.builder.note(f"weights of {bits} bits count as any others, and are read as such")
+    weight = node.weight(1, (outputs, features))
+    return node.builder.linear(node.name, node.value(), weight, node.optional(5))
+
+
+# ---- Normalizations and embeddings -------------------------------------------------------------
+
+
+@_own("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
+def _skip_norm(node: Node) -> Result:
+    builder = node.builder
+    simplified = node.op == "SkipSimplifiedLayerNormalization"
+    added = [node.value(0), node.value(1)]
+    bias = 3 if simplified else 4
+    if node.has(bias):
+        added.append(node.weight(bias))
+    total = builder.elementwise(f"{node.name}_sum", "sum", added)
+    if simplified:
+        made = builder.rms_norm(node.name, total, 1, node.factor(2))
+    else:
+        made = builder.layer_norm(node.name, total, 1, node.factor(2), node.factor(3))
+    return [made, None, None, total]
+
+
+@_own("EmbedLayerNormalization")
+def _embed(node: Node) -> Result:
+    """Words, positions and segments are looked up, added up and normalized."""
+    builder, ids = node.builder, node.value(0)
+    steps = node.shape()[-1]
+    found = [builder.embedding(f"{node.name}_words", ids, node.weight(2))]
+    positions = node.value(8) if node.has(8) else builder.constant((1, steps))
+    found.append(builder.gather(f"{node.name}_positions", node.weight(3), positions, 0))
+    if node.has(1) and node.has(4):
+        found.append(builder.embedding(f"{node.name}_segments", node.value(1), node.weight(4)))
+    total = builder.elementwise(f"{node.name}_sum", "sum", found)
+    made = builder.layer_norm(node.name, total, 1, node.factor(5), node.factor(6))
+    return [made, None, total]
+
+
+# ---- Attention ---------------------------------------------------------------------------------
+
+
+def _attend(
+    node: Node,
+    parts: Sequence[Value],
+    past: Sequence[Value],
+    *,
+    heads: int,
+    kv_heads: int,
+    causal: bool,
+) -> Sequence[Output]:
+    """Return attention of N x T x features in heads, and all keys and values."""
+    builder, name = node.builder, node.name
+    split = zip(parts, (heads, kv_heads, kv_heads), strict=True)
+    q, k, v = (x if len(x.shape) == 4 else layers.parted(node, x, count) for x, count in split)
+    if past:
+        k = builder.concat(f"{name}_keys", [past[0], k], 2)
+        v = builder.concat(f"{name}_values", [past[1], v], 2)
+    made = builder.attention(name, q, k, v, causal=causal)
+    return [merge(node, f"{name}_merged", made, heads), k, v]
+
+
+def _three(node: Node, x: Value, sizes: Sequence[int]) -> list[Value]:
+    names = [f"{node.name}_{part}" for part in ("q", "k", "v")]
+    return node.builder.split(names, x, 2, sizes)
+
+
+@_own("Attention", "QAttention")
+def _attention(node: Node) -> Result:
+    """Queries, keys and values come of one product; the one behind attention is apart."""
+    heads = node.integer("num_heads", 0)
+    features, outputs = node.shape(1)
+    sizes = node.integers("qkv_hidden_sizes", [outputs // 3] * 3, 3)
+    weight = node.weight(1, (outputs, features))
+    made = node.builder.linear(f"{node.name}_qkv", node.value(), weight, node.optional(2))
+    past = 8 if node.op == "QAttention" else 4
+    if node.has(past):
+        raise OperatorError(f"{node.op} with keys and values of before is not read")
+    causal = bool(node.integer("unidirectional", 0))
+    parts = _three(node, made, sizes)
+    return _attend(node, parts, (), heads=heads, kv_heads=heads, causal=causal)[:1]
+
+
+@_own("MultiHeadAttention")
+def _multi_head(node: Node) -> Result:
+    if not (node.has(1) and node.has(2)) or len(node.shape()) != 3:
+        raise OperatorError(f"{node.op} of queries, keys and values in one tensor is not read")
+    heads = node.integer("num_heads", 0)
+    parts = [node.value(index) for index in range(3)]
+    if node.has(3):
+        sizes = [x.shape[-1] if len(x.shape) == 3 else 0 for x in parts]
+        bias = node.weight(3)
+        if sum(sizes) != bias.shape[0]:
+            raise OperatorError(f"a bias of {bias.shape[0]} for {' + '.join(map(str, sizes))}")
+        at = 0
+        for index, size in enumerate(sizes):
+            name = f"{node.name}_bias_{index}"
+            own = node.builder.slice(name, bias, 0, at, size)
+            parts[index] = node.builder.elementwise(name, "sum", [parts[index], own])
+            at += size
+    past = [node.value(index) for index in (6, 7) if node.has(index)]
+    causal = bool(node.integer("unidirectional", 0))
+    return _attend(node, parts, past, heads=heads, kv_heads=heads, causal=causal)
+
+
+@_own("GroupQueryAttention")
+def _group_query(node: Node) -> Result:
+    heads, kv_heads = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
+    if node.has(1):
+        parts = [node.value(index) for index in range(3)]
+    else:
+        size = node.shape()[-1] // max(heads + 2 * kv_heads, 1)
+        sizes = [heads * size, kv_heads * size, kv_heads * size]
+        parts = _three(node, node.value(), sizes)
+    if node.integer("do_rotary", 0):
+        for index in (0, 1):
+            name = f"{node.name}_rotary_{index}"
+            parts[index] = node.builder.rearrange(name, parts[index])
+    past = [node.value(index) for index in (3, 4) if node.has(index)]
+    return _attend(node, parts, past, heads=heads, kv_heads=kv_heads, causal=True)
+
+
+@_own("RotaryEmbedding")
+def _rotary(node: Node) -> Result:
+    return node.builder.rearrange(node.name, node.value())
