@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import paleo
+from collected.blobs import CannotCountError
 from collected.outcome import Outcome, counts_differ, outcome
-from collected.prototxt import CannotCountError, Fields, count, parsed
+from collected.prototxt import count
+from collected.text_format import Fields, parsed
 from paleo.core.errors import Mistakes
 from paleo.net.importers import ImportOptions, read
 from paleo.net.importers.base import PROPOSALS

@@ -231,3 +231,43 @@ def test_regions_are_never_priced_as_one(read: Read, faults: Faults, notes: Note
             "how many it gives on is not known"
         )
     ]
+
+
+def test_a_port_to_another_language_has_the_same_layers(read: Read) -> None:
+    text = data(2, 8, 40, 40) + 'input: "im_info" input_shape { dim: 2 dim: 3 }\n' + scores()
+    text += layer("FrcnnAnchorTarget", "", "truth", "rpn_cls_score data im_info")
+    text += layer("FrcnnProposal", "", "all", "rpn_cls_prob_reshape rpn_bbox_pred im_info")
+    text += layer("FrcnnProposalTarget", 'top: "labels"', "rois", "all data")
+    shapes = outputs(read(text + head()))
+    # 128 of the regions of each image, as py-faster-rcnn samples them.
+    assert shapes["fc6"] == (2, 128, 10)
+
+
+def test_masks_of_regions(read: Read, faults: Faults) -> None:
+    def masks(places: int) -> str:
+        return (
+            data(1, 8, 14, 20)
+            + INFO
+            + scores()
+            + proposal()
+            + head()
+            + product("mask", "fc6", places)
+            + layer("Python", PYTHON.format("own", "MaskLayer", ""), "square", "mask")
+            + layer("MaskResize", "mask_resize_param { output_height: 6 output_width: 7 }",
+                    "resized", "square")
+            + layer("MaskPooling", "", "masked", "pool5 resized")
+            + product("behind", "masked", 3)
+            + layer("Python", PYTHON.format("own", "StageBridgeLayer", ""), "moved", "rois behind")
+            + layer("ROIPooling", "roi_pooling_param { pooled_w: 2 pooled_h: 2 }", "again",
+                    "data moved")
+        )  # fmt: skip
+
+    graph = read(masks(25), proposals=20)
+    shapes = outputs(graph)
+    assert shapes["resized"] == (1, 20, 6, 7, 1)
+    # Each region's features, 8 x 6 x 7, times its own mask.
+    assert shapes["masked"] == (1, 20, 6, 7, 8)
+    assert params(graph)["behind"] == 8 * 6 * 7 * 3 + 3
+    assert (shapes["moved"], shapes["again"]) == ((1, 20, 5), (1, 20, 2, 2, 8))
+    (said,) = faults(masks(24), proposals=20)
+    assert said == 'layer "square": 24 places are no square'

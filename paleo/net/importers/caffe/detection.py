@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from math import prod
+from math import isqrt, prod
 from typing import Any
 
 from paleo.net.importers.base import PROPOSALS, OperatorError
@@ -19,12 +19,14 @@ REGIONS: Mapping[str, int] = {
     "psroipooling": 1,
     "psroialign": 1,
     "python.proposaltargetlayer": 0,
+    "frcnnproposaltarget": 0,
+    "python.stagebridgelayer": 0,
     "boxannotatorohem": 0,
 }
 #: Of py-faster-rcnn's configuration: RPN_PRE_NMS_TOP_N and RPN_POST_NMS_TOP_N in testing and in
 #: training, and BATCH_SIZE, the regions of an image that are then sampled.
 _COMPARED, _COMPARED_IN_TRAINING, _KEPT_IN_TRAINING, _SAMPLED = 6000, 12_000, 2000, 128
-_SAMPLING = "python.proposaltargetlayer"
+_SAMPLING = ("python.proposaltargetlayer", "frcnnproposaltarget")
 #: Hard examples are found among all regions: none are sampled before.
 _ANNOTATING = "boxannotatorohem"
 
@@ -57,11 +59,11 @@ def _kept(call: Call, usual: int, *keys: str) -> int:
     return kept
 
 
-@operator("Proposal", "SimplerNMS", "Python.ProposalLayer", needs=2)
+@operator("Proposal", "SimplerNMS", "Python.ProposalLayer", "FrcnnProposal", needs=2)
 def _proposal(call: Call) -> Result:
     scores, boxes = call.bottom(0), call.bottom(1)
     rank_of(boxes, 2)
-    sampled = _SAMPLING in call.kinds and _ANNOTATING not in call.kinds
+    sampled = any(kind in call.kinds for kind in _SAMPLING) and _ANNOTATING not in call.kinds
     candidates = max(1, prod(boxes.shape[1:]) // 4)
     usual = _KEPT_IN_TRAINING if sampled else PROPOSALS
     kept = min(candidates, _kept(call, usual, "post_nms_topn", "post_nms_top_n", "max_rois"))
@@ -79,7 +81,7 @@ def _rows(call: Call, shape: tuple[int, ...]) -> Value:
     return call.builder.constant(shape)
 
 
-@operator("Python.AnchorTargetLayer", needs=1)
+@operator("Python.AnchorTargetLayer", "FrcnnAnchorTarget", needs=1)
 def _anchor_target(call: Call) -> Result:
     scores = call.bottom()
     rank_of(scores, 2)
@@ -90,7 +92,7 @@ def _anchor_target(call: Call) -> Result:
     return [labels, *targets]
 
 
-@operator("Python.ProposalTargetLayer", needs=1)
+@operator("Python.ProposalTargetLayer", "FrcnnProposalTarget", needs=1)
 def _proposal_target(call: Call) -> Result:
     candidates = call.bottom()
     traced = call.builder.traced
@@ -101,6 +103,41 @@ def _proposal_target(call: Call) -> Result:
     labels = _rows(call, (rows, 1))
     targets = [_rows(call, (rows, 4 * classes)) for _ in range(2, call.num_tops)]
     return [regions, labels, *targets]
+
+
+@operator("Python.StageBridgeLayer", needs=1)
+def _stage_bridge(call: Call) -> Result:
+    """Move each region by what was predicted of it, for another stage."""
+    regions = call.bottom()
+    rows = regions.shape[0]
+    moved = call.builder.proposals(
+        call.name, [regions], rows // call.builder.traced, num_values=prod(regions.shape[1:])
+    )
+    return [moved, *[_rows(call, (rows, 1))] * (call.num_tops - 1)]
+
+
+@operator("Python.MaskLayer", needs=1)
+def _mask(call: Call) -> Result:
+    """Give each region's mask its two sides."""
+    masks = call.bottom()
+    rows, side = masks.shape[0], isqrt(prod(masks.shape[1:]))
+    if side * side != prod(masks.shape[1:]):
+        raise OperatorError(f"{prod(masks.shape[1:])} places are no square")
+    square = call.builder.reshape(call.name, masks, (rows, 1, side, side))
+    return [square, *[_rows(call, (rows, 1))] * (call.num_tops - 1)]
+
+
+@operator("MaskResize")
+def _mask_resize(call: Call) -> Result:
+    x, param = call.bottom(), call.layer.mask_resize_param
+    rank_of(x, 2)
+    sizes = positive(param, "output_height"), positive(param, "output_width")
+    return call.builder.resize(call.name, x, (*x.shape[:2], *sizes), "linear")
+
+
+@operator("MaskPooling")
+def _mask_pooling(call: Call) -> Result:
+    return call.builder.elementwise(call.name, "product", [call.bottom(), call.bottom(1)])
 
 
 @operator("BoxAnnotatorOHEM", needs=1)

@@ -165,6 +165,8 @@ def _override(
 #: regions of a batch: IMS_PER_BATCH and BATCH_SIZE.
 _DETECTOR_IMAGE = (600, 1000)
 _IMAGES_OF_REGIONS, SAMPLED = 2, 128
+#: Its data layer, that of MNC, which has the same sizes, and that of a port to C++.
+_FEEDING_REGIONS = ("python.roidatalayer", "python.mncdatalayer", "frcnnroidata")
 
 
 def region_blobs(layers: Sequence[Layer]) -> set[str]:
@@ -180,7 +182,7 @@ def _suppose_images(sources: Mapping[str, Source], layers: Sequence[Layer]) -> N
     """Take images of which py-faster-rcnn's data layer does not say how large they are."""
     regions = region_blobs(layers)
     for layer in layers:
-        if layer.kind != "python.roidatalayer" or not layer.tops:
+        if layer.kind not in _FEEDING_REGIONS or not layer.tops:
             continue
         source = sources[layer.tops[0]]
         own = regions.intersection(layer.tops)
