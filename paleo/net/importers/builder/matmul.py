@@ -223,11 +223,20 @@ class Multiplier(Shaper):
         """Return the sum of products that an equation such as "bij,bjk->bik" describes."""
         left, arrow, right = equation.replace(" ", "").partition("->")
         terms = left.split(",")
-        if len(terms) != len(values) or "." in equation:
+        if len(terms) != len(values):
             raise OperatorError(f'an equation that is not understood: "{equation}"')
         if not arrow:
-            counts = {letter: left.count(letter) for letter in left if letter != ","}
+            counts = {letter: left.count(letter) for letter in left if letter.isalpha()}
             right = "".join(sorted(letter for letter, count in counts.items() if count == 1))
+            right = "..." * ("..." in left) + right
+        if "." in equation:
+            # Dots stand for as many axes as the letters leave, which are compared from the last.
+            free = [letter for letter in ascii_letters if letter not in equation]
+            ranks = [len(v.shape) - len(t) + 3 for t, v in zip(terms, values, strict=True)]
+            most = max(rank for t, rank in zip(terms, ranks, strict=True) if "..." in t)
+            dots = "".join(free[:most])
+            terms = [t.replace("...", dots[most - r :]) for t, r in zip(terms, ranks, strict=True)]
+            left, right = ",".join(terms), right.replace("...", dots)
         if any(len(set(term)) < len(term) for term in (*terms, right)):
             raise OperatorError(f'an equation that repeats a letter in a term: "{equation}"')
         pairs = list(zip(terms, values, strict=True))

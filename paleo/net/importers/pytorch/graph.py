@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import Mistakes
-from paleo.core.frozen import dataclass
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.pytorch import elementwise, experts, recurrent, regions, reshape
@@ -32,7 +31,7 @@ from paleo.net.importers.pytorch.names import (
     with_values,
     written_by,
 )
-from paleo.net.importers.pytorch.operators import OPERATORS, Call, Shape, is_value
+from paleo.net.importers.pytorch.operators import OPERATORS, Call, Empty, Shape, is_value
 
 #: They fill the table of operators.
 _TABLE = (reshape, elementwise, recurrent, experts, regions)
@@ -52,15 +51,6 @@ _SURPRISES = (
 )  # fmt: skip
 #: How far an operator is taken apart before it counts as not understood.
 _DEPTH = 4
-
-
-@dataclass(frozen=True)
-class _Empty:
-    """A tensor without elements, such as a list begins with that is then filled."""
-
-    shape: Shape
-    is_constant: bool = True
-    batched: bool = False
 
 
 #: What stands for the output of a node that failed; whatever reads it is left out.
@@ -206,7 +196,7 @@ class ProgramTranslator:
         if shape is None:
             return None
         if 0 in shape:
-            return _Empty(shape)
+            return Empty(shape)
         if self.batch not in shape:
             return self.builder.constant(shape)
         at = shape.index(self.batch)
@@ -231,7 +221,8 @@ class ProgramTranslator:
         read = [self._values.get(each) for each in nodes_of(node)]
         tensors: list[Any] = [each for each in leaves_of(read) if is_value(each)]
         outputs = outputs_of(node)
-        if is_fresh(operator) or all(each.is_constant for each in tensors):
+        is_empty = all(0 in getattr(each, "shape", ()) for each in outputs)
+        if is_fresh(operator) or is_empty or all(each.is_constant for each in tensors):
             value = as_returned(node, [self.constant(shape_of(each)) for each in outputs])
         elif all(0 in (shape_of(each) or ()) for each in outputs):
             value = as_returned(node, [_Empty(each.shape) for each in outputs])

@@ -73,6 +73,15 @@ class Call:
         return f"{self.name}/{name}"
 
 
+@dataclass(frozen=True)
+class Empty:
+    """A tensor without elements, such as a list begins with that is then filled."""
+
+    shape: Shape
+    is_constant: bool = True
+    batched: bool = False
+
+
 Handler = Callable[[Call], Any]
 
 OPERATORS: dict[str, Handler] = {}

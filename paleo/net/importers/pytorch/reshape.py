@@ -12,6 +12,7 @@ from typing import Any
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.pytorch.operators import (
     Call,
+    Empty,
     Shape,
     axes_of,
     elementwise,
@@ -141,9 +142,11 @@ def _split(call: Call) -> Any:
     x, axis = call["self"], call.get("dim", 0)
     if call.operator == "hsplit":
         axis = 1 if len(x.shape) > 1 else 0
-    sizes = [shape[axis] for shape in call.shapes if shape is not None]
-    names = [f"{call.name}_{i}" for i in range(1, len(sizes) + 1)]
-    return tuple(call.builder.split(names, x, axis, sizes))
+    shapes = [shape for shape in call.shapes if shape is not None]
+    sizes = [shape[axis] for shape in shapes]
+    names = [f"{call.name}_{i}" for i, size in enumerate(sizes, start=1) if size]
+    parts = iter(call.builder.split(names, x, axis, list(filter(None, sizes))))
+    return tuple(next(parts) if 0 not in shape else Empty(shape) for shape in shapes)
 
 
 @operator("unbind", "unbind_copy")
@@ -300,6 +303,18 @@ def _stack(call: Call) -> Any:
 )  # fmt: skip
 def _rearrange(call: Call) -> Any:
     return call.builder.rearrange(call.name, call.first, call.shape)
+
+
+@operator("_fft_c2c", "_fft_r2c", "_fft_c2r")
+def _fourier(call: Call) -> Any:
+    """Return a transform of each axis, the last in place; its arithmetic is no product."""
+    x, axes = call["self"], call["dim"]
+    if x.batch_axis is not None and x.batch_axis in axes_of(axes, len(x.shape)):
+        raise OperatorError("it transforms across the samples of the batch")
+    call.builder.note("a Fourier transform is a pass over memory for each axis, without FLOPs")
+    for axis in axes[:-1]:
+        x = call.builder.rearrange(call.part(f"axis_{axis}"), x)
+    return call.builder.rearrange(call.name, x, call.shape)
 
 
 @operator("sort", "cummax", "cummin")
