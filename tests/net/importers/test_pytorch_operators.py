@@ -227,7 +227,9 @@ ON_SEQUENCES: dict[str, Callable[[Any, Any], Any]] = {
     "tensordot": lambda m, x: torch.tensordot(m(x), m.weight, dims=([2], [0])),
     "einsum": lambda m, x: torch.einsum("b t d, b s d -> b t s", m(x), x),
     "einsum of the rest": lambda m, x: torch.einsum("...td, ...sd -> ...ts", m(x), x),
-    "einsum of weights": lambda m, x: x + torch.einsum("td,kd->tk", torch.ones(10, 16), m.weight),
+    "einsum of weights": lambda m, x: (
+        m(x) + torch.einsum("td,kd->tk", torch.ones(10, 16), m.weight)
+    ),
     "fourier": lambda m, x: torch.fft.fftn(m(x), dim=(1, 2)).real,
     "fourier of numbers": lambda m, x: torch.fft.irfft(torch.fft.rfft(m(x), dim=-1), dim=-1),
     "nothing sliced": lambda m, x: torch.cat([m(x)[..., :16], x[..., 16:] * 2], -1),

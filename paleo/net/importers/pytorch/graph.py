@@ -221,11 +221,10 @@ class ProgramTranslator:
         read = [self._values.get(each) for each in nodes_of(node)]
         tensors: list[Any] = [each for each in leaves_of(read) if is_value(each)]
         outputs = outputs_of(node)
-        is_empty = all(0 in getattr(each, "shape", ()) for each in outputs)
-        if is_fresh(operator) or is_empty or all(each.is_constant for each in tensors):
+        if is_fresh(operator) or all(each.is_constant for each in tensors):
             value = as_returned(node, [self.constant(shape_of(each)) for each in outputs])
         elif all(0 in (shape_of(each) or ()) for each in outputs):
-            value = as_returned(node, [_Empty(each.shape) for each in outputs])
+            value = as_returned(node, [Empty(each.shape) for each in outputs])
         elif not any(hasattr(each, "shape") for each in outputs):
             return None  # an assertion, or a number that nothing here depends on
         else:
