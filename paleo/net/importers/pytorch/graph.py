@@ -72,6 +72,8 @@ class ProgramTranslator:
         #: The operators that are not understood, and the layers where each stands.
         self.unknown: dict[str, list[str]] = {}
         self._values: dict[Any, Any] = {}
+        #: The nodes that each value was given to, by its identity.
+        self._holders: dict[int, list[Any]] = {}
         #: For each node of a function that is one layer, all of them.
         self._groups: dict[Any, list[Any]] = {}
         self._pointwise = importlib.import_module("torch").Tag.pointwise
@@ -146,16 +148,21 @@ class ProgramTranslator:
     # ---- Values --------------------------------------------------------------------------------
 
     def _run(self, graph: Any, given: Mapping[Any, Any]) -> list[Any]:
-        self._values.update(given)
+        for node, value in given.items():
+            self._set(node, value)
         for node in graph.nodes:
             if node.op == "output":
                 return [self._values.get(each) for each in tensors_in(node.args)]
             if node.op == "call_function":
-                self._values[node] = self._checked(node)
+                self._set(node, self._checked(node))
             elif node.op == "get_attr":
                 held = getattr(graph.owning_module, node.target, None)
-                self._values[node] = self.constant(shape_of(held))
+                self._set(node, self.constant(shape_of(held)))
         return []
+
+    def _set(self, node: Any, value: Any) -> None:
+        self._values[node] = value
+        self._holders.setdefault(id(value), []).append(node)
 
     def _checked(self, node: Any) -> Any:
         """Return the value of a node, of the shape that PyTorch says it has."""
@@ -318,10 +325,11 @@ class ProgramTranslator:
     def _write(self, node: Any, value: Any) -> None:
         """Let a node stand for another value from here on, and what it is a view of as well."""
         before = self._values.get(node)
-        for each, held in self._values.items():
-            if held is before and before is not None:
-                self._values[each] = value
-        self._values[node] = value
+        if before is not None:
+            for each in self._holders.pop(id(before), []):
+                if self._values[each] is before:
+                    self._set(each, value)
+        self._set(node, value)
         base = base_of(node)
         if not hasattr(base, "meta"):
             return

@@ -10,7 +10,6 @@ from typing import Any
 from paleo.net.importers.base import OperatorError
 
 _fx: Any = importlib.import_module("torch.fx")
-_pytree: Any = importlib.import_module("torch.utils._pytree")
 
 Shape = tuple[int, ...]
 
@@ -45,9 +44,12 @@ def qualified(node: Any) -> str:
 
 
 def leaves_of(arguments: Any) -> list[Any]:
-    """Return what is in arguments, at any depth of lists."""
-    leaves: list[Any] = _pytree.tree_leaves(arguments)
-    return leaves
+    """Return what is in arguments, at any depth of lists and dictionaries."""
+    if isinstance(arguments, dict):
+        arguments = list(arguments.values())
+    elif not isinstance(arguments, list | tuple):
+        return [arguments]
+    return [leaf for each in arguments for leaf in leaves_of(each)]
 
 
 def tensors_in(arguments: Any) -> list[Any]:
@@ -57,8 +59,10 @@ def tensors_in(arguments: Any) -> list[Any]:
 
 def nodes_of(node: Any) -> list[Any]:
     """Return the nodes that a node reads."""
-    is_shaped = operator_of(node)[0] in _SHAPED
-    return tensors_in(node.args[:1] if is_shaped else (node.args, node.kwargs))
+    if operator_of(node)[0] in _SHAPED:
+        return tensors_in(node.args[:1])
+    nodes: list[Any] = node.all_input_nodes
+    return nodes
 
 
 def with_values(arguments: Any, values: Mapping[Any, Any]) -> Any:
