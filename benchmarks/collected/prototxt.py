@@ -33,8 +33,8 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
         if kind == "detectnettransformation":
             continue  # it is fed
         if bottoms and bottoms[0] not in blobs:
-            if kind in ENDS.split():
-                continue
+            if kind in (*ENDS.split(), "slice", "split", "reshape", "flatten"):
+                continue  # of labels; a product of what comes of them cannot be counted
             raise CannotCountError(f"{bottoms[0]}, which {kind} reads, is not counted")
         layer = Layer(kind, fields, known, len(tops), counted)
         if kind in ENDS.split():

@@ -145,6 +145,7 @@ def test_two_images_of_one_layer_are_as_large(read: Read, notes: Notes, faults: 
     [
         ("{'batch_size': 2, 'im_shape': [9, 7]}", (2, 9, 7, 3)),
         ("batch_size: 4, crop_size: 8", (4, 8, 8, 3)),
+        ("{'batch':3, 'side':7, 'width': 5, 'height':6}", (3, 6, 5, 3)),
     ],
 )
 def test_text_of_a_python_layer_may_say_a_size(
@@ -157,18 +158,40 @@ def test_text_of_a_python_layer_may_say_a_size(
     assert note.startswith(f"data is taken as {n}x{c}x{h}x{w}, as param_str has it: --input ")
 
 
-def test_labels_of_several_numbers_are_asked_for(faults: Faults, read: Read) -> None:
+def test_labels_of_several_numbers_are_asked_for_where_they_matter(
+    faults: Faults, read: Read
+) -> None:
     text = (
         'layer { name: "d" type: "Data" top: "data" top: "label" data_param { batch_size: 2 }\n'
         "  transform_param { crop_size: 4 } }\n"
         + layer("Slice", 'top: "rest" slice_param { slice_point: 2 }', "first", "label")
+        + layer("Reshape", "reshape_param { shape { dim: -1 dim: 2 } }", "rows", "first")
         + product("x", "data", 2)
-        + layer("EuclideanLoss", "", "loss", "x first")
+        + layer("EuclideanLoss", "", "loss", "x rows")
     )
-    assert faults(text) == [
+    # A loss does without them.
+    assert outputs(read(text))["loss"] == (2, 1)
+    assert outputs(read(text, input=(("label", (2, 5)),)))["first_2"] == (2, 3)
+    assert faults(text + product("y", "rest", 3)) == [
         'layer "d": it does not say how large "label" is: give it with --input label=2xCxHxW'
     ]
-    assert outputs(read(text, input=(("label", (2, 5)),)))["first_2"] == (2, 3)
+
+
+def test_what_picks_samples_for_losses_passes_them_on(read: Read, faults: Faults) -> None:
+    bridge = layer(
+        "Python", 'top: "known" python_param { module: "own" layer: "Picked" }', "picked", "x label"
+    )
+    text = IMAGE + LABELS + product("x", "data", 3) + bridge
+    judged = (
+        layer("SoftmaxWithLoss", "", "loss", "picked known")
+        + layer("Accuracy", "", "right", "picked known")
+    )  # fmt: skip
+    graph = read(text + judged)
+    assert types(graph)["picked"] == "Unknown"
+    assert outputs(graph)["picked"] == (2, 3)
+    assert types(graph)["loss"] == "Loss"
+    (said,) = faults(text + judged + product("y", "picked", 3))
+    assert said.startswith("types of layers that are not understood: Python own.Picked (picked)")
 
 
 def test_images_side_by_side_are_counted(read: Read, faults: Faults) -> None:

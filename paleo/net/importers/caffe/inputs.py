@@ -84,7 +84,7 @@ def find_sources(
                         f'its top "{source.name}" is another layer\'s too', layer.name, "top"
                     )
                 sources[source.name] = source
-    read = {bottom for layer in layers for bottom in needed(layer)}
+    read = wanted(layers)
     _suppose_images(sources, layers)
     _override(sources, layers, options, mistakes)
     _find_regions(sources, layers, options, mistakes)
@@ -106,6 +106,21 @@ def find_sources(
             _ask(source, mistakes)
     _find_time(sources, layers)
     return sources
+
+
+#: Layers that cut, arrange or join what they read.
+ARRANGING = ("slice", "split", "reshape", "flatten", "concat", "power")
+
+
+def wanted(layers: Sequence[Layer]) -> set[str]:
+    """Return the blobs that must have a shape: losses do without labels, however those are cut."""
+    found: set[str] = set()
+    read = {bottom for layer in layers for bottom in layer.bottoms}
+    for layer in reversed(layers):
+        tops = found.intersection(layer.tops) or not read.intersection(layer.tops)
+        if layer.kind not in ARRANGING or tops:
+            found.update(needed(layer))
+    return found
 
 
 def _check(source: Source, mistakes: Mistakes) -> None:
@@ -348,7 +363,7 @@ def _images(layer: Layer, layers: Sequence[Layer], volumes: bool) -> Source:
     return source
 
 
-_BATCH = re.compile(r"batch_?size\W+(\d+)", re.IGNORECASE)
+_BATCH = re.compile(r"batch(?:_?size)?\W+(\d+)", re.IGNORECASE)
 _SHAPE = re.compile(
     r"(?:im|img|image|input|crop|data)_?(?:shape|size)\W+(\d+)(?:\D{1,3}?(\d+))?", re.IGNORECASE
 )
@@ -357,9 +372,13 @@ _SHAPE = re.compile(
 def _of_text(source: Source, text: str) -> None:
     """Read what a Python layer's text says of its images: how many, how high and how wide."""
     batch, size = _BATCH.search(text), _SHAPE.search(text)
+    sides = [size[1], size[2] or size[1]] if size else []
+    if not size:
+        found = (re.search(rf"{side}\W+(\d+)", text) for side in ("height", "width"))
+        sides = [side[1] for side in found if side is not None]
     source.samples = int(batch[1]) if batch else None
-    if batch and size:
-        source.shape = (int(batch[1]), 3, int(size[1]), int(size[2] or size[1]))
+    if batch and len(sides) == 2:
+        source.shape = (int(batch[1]), _COLORS, *map(int, sides))
         source.note = (
             f"{source.name} is taken as {format_shape(source.shape)}, as param_str has it: --input "
             f"{source.name}=NxCxHxW says otherwise"

@@ -457,6 +457,10 @@ LOSSES = by_word(
 )
 
 
+#: What only judges, or gives nothing on: it can do without labels.
+JUDGES = frozenset(LOSSES) | {"accuracy", "multilabelaccuracy", "segaccuracy", "silence"}
+
+
 def labels(call: Call, index: int, scores: Value) -> Value | None:
     """Return labels, if they are there and are those of these scores."""
     labels = call.optional(index)

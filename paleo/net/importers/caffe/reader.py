@@ -17,9 +17,16 @@ from paleo.net.importers.base import ImportOptions, OperatorError, file_content,
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.builder.layout import Value
 from paleo.net.importers.caffe import detection, elementwise, forks
-from paleo.net.importers.caffe.inputs import Source, feeds, find_sources, region_blobs
+from paleo.net.importers.caffe.inputs import (
+    ARRANGING,
+    Source,
+    feeds,
+    find_sources,
+    region_blobs,
+    wanted,
+)
 from paleo.net.importers.caffe.layers import Layer, layers_of_phase
-from paleo.net.importers.caffe.operators import OPERATORS, Call, labels, needed
+from paleo.net.importers.caffe.operators import JUDGES, OPERATORS, Call, labels, needed
 from paleo.net.importers.caffe.proto import (
     MAX_BYTES,
     FormatError,
@@ -114,7 +121,7 @@ class _Reader:
         #: The layer that gives a blob, for what is read before it is there.
         self.givers = {top: layer.name for layer in self.layers for top in layer.tops}
         self.left_out = {top: layer for layer in left_out for top in layer.tops}
-        read = {bottom for layer in self.layers for bottom in needed(layer)}
+        read = wanted(self.layers)
         shaped = [each for each in self.sources.values() if each.shape]
         first = min(
             shaped, key=lambda each: (each.name not in read, bool(each.regions)), default=None
@@ -125,7 +132,7 @@ class _Reader:
         #: How many elements each parameter has.
         self.parameter_sizes: dict[str, int] = {}
         self.kinds = {layer.kind for layer in self.layers}
-        #: The names of layers that are not understood, and that only such read.
+        #: The names of layers that are not understood, and that only such and losses read.
         self.ends = self._find_ends(weighted)
 
     def _find_ends(self, weighted: Container[str]) -> set[str]:
@@ -133,6 +140,8 @@ class _Reader:
         read: set[str] = set()
         for layer in reversed(self.layers):
             known = layer.kind in OPERATORS or feeds(layer)
+            if layer.kind in JUDGES:
+                continue
             if known or not read.isdisjoint(layer.tops) or _named(layer) in weighted:
                 read.update(layer.bottoms)
             else:
@@ -233,6 +242,11 @@ class _Reader:
 
     def _add(self, layer: Layer) -> None:
         """Build a layer. What depends on one that was not built is passed over in silence."""
+        first = self.blobs.get(next(iter(layer.bottoms), ""))
+        if layer.kind in ARRANGING and isinstance(first, Source) and first.shape is None:
+            # Labels that no loss needs a shape of.
+            self.blobs.update(dict.fromkeys(layer.tops, first))
+            return
         least = len(needed(layer))
         given = [
             self._is_given(layer, name) or (i >= least and isinstance(self.blobs.get(name), Source))
@@ -295,8 +309,18 @@ class _Reader:
         return values
 
     def _build_end(self, layer: Layer, call: Call) -> Sequence[Value | None]:
-        """Build what nobody reads: a loss, or what is listed as not counted."""
+        """Build what nobody reads: a loss, or what is listed as not counted.
+
+        What losses read is taken to be what it is given, as by a layer that picks samples.
+        """
         count, scores = max(1, len(layer.tops)), call.bottom()
+        if any(top in other.bottoms for top in layer.tops for other in self.layers):
+            names = [layer.name, *(f"{layer.name}_{i + 1}" for i in range(1, count))]
+            bottoms = [call.optional(i) or scores for i in range(count)]
+            return [
+                self.builder.unknown(name, _type(layer), [x], x.shape)
+                for name, x in zip(names, bottoms, strict=True)
+            ]
         if _is_loss(layer) and scores.batched:
             call.builder.note(f"{_type(layer)} is taken as a loss that reads its inputs once")
             return [call.builder.loss(layer.name, "other", scores, labels(call, 1, scores))] * count
