@@ -60,8 +60,14 @@ def picked_as_a_list(m: Any, x: Any) -> Any:
     return m.fc(x.index_select(0, torch.nonzero(x[:, 0] > 0.5).squeeze(1)))
 
 
-@pytest.mark.parametrize("pick", [picked, picked_by_indices, picked_as_a_list])
-@pytest.mark.parametrize(("options", "kept"), [({}, 300), ({"proposals": 7}, 7)])
+@pytest.mark.parametrize(
+    ("pick", "options", "kept"),
+    [
+        (picked, {}, 300),
+        (picked_by_indices, {"proposals": 7}, 7),
+        (picked_as_a_list, {"proposals": 399}, 399),
+    ],
+)
 def test_what_a_mask_picks_is_multiplied_for_as_many_as_said(
     pick: Callable[..., Any], options: dict[str, Any], kept: int
 ) -> None:
@@ -140,6 +146,63 @@ def test_a_loop_over_data_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for function in (halved, endless):
         with pytest.raises(NetSpecError, match="branches on data, which an export cannot follow"):
             imported(detector(function), IMAGES)
+
+
+@torch.library.custom_op("paleo_tests::pick", mutates_args=())
+def chosen(x: torch.Tensor) -> torch.Tensor:
+    """Return some of the rows, as a library's own kernel would."""
+    return x[x[:, 0] > 0.5]
+
+
+@chosen.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return x.new_empty(torch.library.get_ctx().new_dynamic_size(), x.shape[1])
+
+
+@pytest.mark.parametrize(("said", "kept"), [(None, 300), (40, 40)])
+def test_what_an_unknown_operator_picks_is_multiplied_for_as_many_as_said(
+    said: int | None, kept: int
+) -> None:
+    """It is refused by name; where it may cost nothing, what reads it costs what it costs."""
+    make = detector(lambda m, x: m.fc(chosen(x)))
+    with pytest.raises(NetSpecError, match=r"operator paleo_tests.pick is not understood"):
+        imported(make, IMAGES)
+    net = imported(make, IMAGES, unknown="zero", proposals=said)
+    assert flops(net)["fc"] == 2 * 2 * kept * 8 * 5
+    assert any(f"give {kept} of a sample" in note for note in net.notes)
+
+
+def test_masks_that_are_written_through() -> None:
+    """Neither a mask's zeros nor its rows change how many rows are multiplied."""
+
+    def masked(m: Any, x: Any) -> Any:
+        y = m.wide(x)
+        y[y > 1] = 0
+        rows = x[:, 0] > 0.5
+        y[rows] = x[rows]
+        return m.fc(y)
+
+    net = imported(detector(masked, wide=nn.Linear(8, 8)), IMAGES)
+    assert flops(net) == {
+        "conv": 2 * CONVOLVED,
+        "wide": 2 * 2 * PLACES * 8 * 8,
+        "fc": 2 * 2 * PLACES * 8 * 5,
+    }
+
+
+def test_overlaps_that_a_loop_finds_take_every_turn() -> None:
+    """Of 6 boxes each turn drops at least one: at most 6 are left to multiply."""
+
+    def suppressed(m: Any, x: Any) -> Any:
+        order, kept = x[:, 4].argsort(descending=True), []
+        while len(order):
+            kept.append(order[0])
+            rest = order[1:]
+            order = rest[(x[rest, :2] - x[order[0], :2]).abs().sum(1) > 0.5]
+        return m.fc(x[torch.stack(kept)])
+
+    net = imported(detector(suppressed), (2, 3, 2, 3))
+    assert flops(net)["fc"] == 2 * 2 * 6 * 8 * 5
 
 
 class Detr(nn.Module):  # type: ignore[name-defined]

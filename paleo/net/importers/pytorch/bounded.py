@@ -8,6 +8,7 @@ many as `proposals`. That holds for one sample: in a batch, masks pick across sa
 
 from __future__ import annotations
 
+import builtins
 import contextlib
 import importlib
 import re
@@ -26,6 +27,11 @@ torch: Any = importlib.import_module("torch")
 
 #: So many sizes that data decide on are no straight line of code any more, but a loop over data.
 _MOST = 1000
+#: What is said where an operator of another library leaves the size of its output open.
+_OF_LIBRARIES = (
+    "operators of other libraries are taken to give {} of a sample, where only they know how many; "
+    "--proposals says otherwise"
+)
 #: The name of non-maximum suppression among torchvision's operators.
 SUPPRESSION = "nms"
 #: Operators whose output is as long as data say.
@@ -83,6 +89,7 @@ class Bounds:
         with contextlib.ExitStack() as undo:
             undo.callback(table.update, before)
             table.update(pickers)
+            self._of_libraries(undo)
             self._of_torchvision(undo)
             yield
 
@@ -119,6 +126,20 @@ class Bounds:
             aten.masked_select.default: masked_select,
             aten._unique2.default: unique,
         }
+
+    def _of_libraries(self, undo: contextlib.ExitStack) -> None:
+        """Bound what operators of other libraries give, where only they know how many."""
+        context: Any = importlib.import_module("torch._library.fake_impl").FakeImplCtx
+
+        def size(*_: Any, min: int = 0, max: int | None = None) -> int:  # noqa: A002  # PyTorch's
+            most = PROPOSALS if self.proposals is None else self.proposals
+            count = self.of("", most if max is None else builtins.min(most, max))
+            self.said[_OF_LIBRARIES.format(count)] = None
+            return builtins.max(count, min)
+
+        for name in ("new_dynamic_size", "create_unbacked_symint"):
+            if hasattr(context, name):
+                _put(undo, context, name, size)
 
     def _of_torchvision(self, undo: contextlib.ExitStack) -> None:
         """Bound what torchvision's operators give, if the module that is exported uses it."""

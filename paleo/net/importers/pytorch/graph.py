@@ -182,7 +182,10 @@ class ProgramTranslator:
     def _failed(self, node: Any, why: str) -> Any:
         """Return what stands for a node that does not fit."""
         if self.zero and subgraph_of(node) is None:
-            return self._unknown(node)
+            try:
+                return self._unknown(node)
+            except OperatorError as fault:  # not even its size is known
+                why = str(fault)
         self.mistakes.add(f"{qualified(node)}: {why}", layer=self.names.of(node))
         return _POISON
 

@@ -183,7 +183,7 @@ class Reader:
             of_one = Mistakes(self.target)
             net = self._build(alone, of_one, note)
             # What goes wrong with a batch and with one sample is not the batch's fault.
-            mistakes.found = [m for m in mistakes.found if m in of_one.found] or mistakes.found
+            mistakes.found = [m for m in mistakes.found if m in of_one.found] or of_one.found
         if net is None and self.options.unknown == "zero":
             mistakes = Mistakes(self.target)
             net = self._build(alone or traced, mistakes, note, zero=True)

@@ -124,7 +124,8 @@ def _repeat_interleave(call: Call) -> Any:
 
 @operator("select", "select_copy")
 def _select(call: Call) -> Any:
-    return call.builder.select(call.name, call["self"], call["dim"], call["index"])
+    # One that only data know costs as much as the first.
+    return call.builder.select(call.name, call["self"], call["dim"], call.get("index", 0))
 
 
 @operator("slice", "narrow", "slice_copy")
@@ -424,6 +425,8 @@ def _index_put(call: Call) -> Any:
     if new.is_constant:
         return spread(call) if x.is_constant else b.activation(call.name, "other", x)
     axis, index = indexed[0]
+    if f"indices/{axis}" in call.truths and axis == 0 and len(indexed) == 1:
+        return _put_by_mask(call, x, index, new)
     if len(indexed) > 1 or len(index.shape) != 1 or len(new.shape) != len(x.shape):
         raise OperatorError("elements set at several indices")
     size, count = x.shape[axis], new.shape[axis]
@@ -431,6 +434,16 @@ def _index_put(call: Call) -> Any:
         return _fit(call, new, call.shape)
     rest = b.slice(call.part("others"), x, axis, count, size - count)
     return b.concat(call.part("concat"), [new, rest], axis)
+
+
+def _put_by_mask(call: Call, x: Any, mask: Any, new: Any) -> Any:
+    """Return what is there where a mask over the first axes is false, new rows where it is true."""
+    b, rest = call.builder, x.shape[len(mask.shape) :]
+    rows = b.expand(call.part("rows"), new, (new.shape[0] if new.shape else 1, *rest))
+    rows = _fit(call, rows, (math.prod(mask.shape), *rest))
+    rows = b.reshape(call.part("places"), rows, x.shape)
+    mask = b.reshape(call.part("mask"), mask, (*mask.shape, *[1] * len(rest)))
+    return elementwise(call, call.name, "where", [mask, x, rows])
 
 
 @operator("scatter", "scatter_add", "scatter_reduce", "index_copy", "index_fill",
