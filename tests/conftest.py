@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from nets_of_tests import make_net
 
 import paleo
@@ -15,6 +16,10 @@ import paleo
 # TensorFlow's own kernels for CPUs take no dilation and no groups; oneDNN's do, which it turns on
 # by itself on newer processors alone.
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+# How long examples take on a machine that does other things too is not what is tested.
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any")
 
 
 @pytest.fixture(autouse=True)

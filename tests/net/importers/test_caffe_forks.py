@@ -95,6 +95,7 @@ def test_other_ends_are_listed_as_not_counted(read: Read) -> None:
     "text",
     [
         layer("Strange", "strange_param { num_output: 5 }", "end"),
+        layer("Strange", "", "end"),
         layer("StrangeLoss", "weight_filler { type: 'xavier' }", "end"),
         layer("Strange", "", "data") + layer("ReLU"),
         layer("Strange", "", "s") + layer("Own", "", "t", "s") + product("x", "t", 3),

@@ -456,8 +456,9 @@ def _detection_output(call: Call) -> Result:
     return call.builder.unknown(call.name, kind, boxes, (call.bottom().shape[0], 7))
 
 
-@operator("DetectionEvaluate")
-def _detection_evaluate(call: Call) -> Result:
-    # It compares what was found with what is there: a row of 5 numbers for each box.
-    found = call.bottom()
-    return call.builder.unknown(call.name, "DetectionEvaluate", [found], (found.shape[0], 5))
+@operator("DetectionEvaluate", "EvalDetection", "MatWrite", needs=1)
+def _evaluation(call: Call) -> Result:
+    # It compares what was found with what is there (a row of 5 numbers for each box), or writes it.
+    found, kind = call.bottom(), call.file_layer.type
+    made = call.builder.unknown(call.name, kind, [found], (found.shape[0], 5))
+    return [made] * call.num_tops

@@ -132,14 +132,16 @@ class _Reader:
         #: How many elements each parameter has.
         self.parameter_sizes: dict[str, int] = {}
         self.kinds = {layer.kind for layer in self.layers}
-        #: The names of layers that are not understood, and that only such and losses read.
+        #: The names of losses, and of programs of the user's such as evaluations, that are not
+        #: understood, and that only such and losses read.
         self.ends = self._find_ends(weighted)
 
     def _find_ends(self, weighted: Container[str]) -> set[str]:
         found: set[str] = set()
         read: set[str] = set()
         for layer in reversed(self.layers):
-            known = layer.kind in OPERATORS or feeds(layer)
+            is_end = _is_loss(layer) or layer.type == "Python"
+            known = layer.kind in OPERATORS or feeds(layer) or not is_end
             if layer.kind in JUDGES:
                 continue
             if known or not read.isdisjoint(layer.tops) or _named(layer) in weighted:
