@@ -18,9 +18,9 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from paleo.net.importers.base import ImportOptions  # noqa: E402
 from paleo.net.importers.onnx import read  # noqa: E402
 
-__all__ = ["FLOAT", "IMAGE", "INT", "NEWEST", "Read", "last", "load", "node", "types"]
+__all__ = ["BOOL", "FLOAT", "IMAGE", "INT", "NEWEST", "Read", "last", "load", "node", "types"]
 
-FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 IMAGE = {"x": ["N", 3, 9, 8]}
 NEWEST = 25
 
@@ -70,7 +70,11 @@ def load(tmp_path: Path) -> Read:
     """Write a model and read it; options of the import have their own names."""
 
     def write_and_read(*arguments: Any, **more: Any) -> paleo.NetSpec:
-        options = {name: more.pop(name) for name in ("input", "dims", "values") if name in more}
+        options = {
+            name: more.pop(name)
+            for name in ("input", "dims", "values", "proposals")
+            if name in more
+        }
         path = tmp_path / "model.onnx"
         path.write_bytes(model(*arguments, **more).SerializeToString())
         return read(str(path), ImportOptions(**options))

@@ -82,6 +82,14 @@ def _elementwise(node: Node) -> Result:
     values = [each.value(node.builder) for each in tensors]
     if len(values) == 1:
         return values[0]
+    axis = node.integer("axis", None) if node.version < 7 else None
+    if axis is not None and node.integer("broadcast", 0):
+        # Before version 7, the second one stands at an axis of the first.
+        behind = len(tensors[0].shape) - axis_in(tensors[0].shape, axis) - len(tensors[1].shape)
+        if behind < 0:
+            raise OperatorError(f"{node.op} at axis {axis}")
+        rank = len(tensors[1].shape)
+        values[1] = node.builder.unsqueeze(node.name, values[1], list(range(rank, rank + behind)))
     return node.builder.elementwise(node.name, _ELEMENTWISE[node.op], values)
 
 

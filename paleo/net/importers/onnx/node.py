@@ -123,6 +123,8 @@ class Context(ABC):
     """What stands around a node: the Builder, the tensors by name, and who reads them."""
 
     builder: Builder
+    #: The boxes that non-maximum suppression keeps of an image, if that was said.
+    proposals: int | None = field(default=None, init=False)
     tensors: dict[str, Tensor] = field(default_factory=dict, init=False)
     #: How often each name is read.
     uses: dict[str, int] = field(default_factory=dict, init=False)

@@ -32,7 +32,7 @@ from paleo.net.spec import NetSpec
 _OPERATORS = (layers, reshape, elementwise, microsoft)
 #: Nodes of a graph, with functions written out where they are called.
 _MOST_NODES = 100_000
-_OLDEST = 7
+_OLDEST = 6
 _LISTED = 4
 
 
@@ -246,6 +246,7 @@ def _read(
         inputs.sizes,
         options.unknown,
     )
+    translator.proposals = options.proposals
     translator.declared = {each.name: each for each in (*graph.value_info, *graph.output)}
     for each in graph.input:  # what nobody needs may yet be named
         translator.tensors[each.name] = Tensor((), each.type.tensor_type.elem_type or 1)

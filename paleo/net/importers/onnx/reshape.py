@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.builder.layout import Value, axis_in
 from paleo.net.importers.onnx.node import (
+    INT64,
     Node,
-    NotUnderstoodError,
     Output,
     Result,
     Tensor,
@@ -160,6 +162,11 @@ def _gather(node: Node) -> Result:
         if not indices.shape:
             return node.builder.select(node.name, node.value(), axis, index)
         return node.builder.slice(node.name, node.value(), axis, index, 1)
+    numbers = indices.numbers() if indices.made is None else None
+    if numbers is not None and np.array_equal(numbers.reshape(-1), np.arange(data.shape[axis])):
+        # All elements in order: exporters write views that they do not know by their strides so.
+        shape = (*data.shape[:axis], *indices.shape, *data.shape[axis + 1 :])
+        return node.builder.reshape(node.name, node.value(0), shape)
     if axis == 0 and len(data.shape) == 2 and node.is_weight(0):
         table = node.weight(0) if data.trainable else node.value(0)
         return node.builder.embedding(node.name, node.value(1), table)
@@ -212,10 +219,92 @@ def _filled(node: Node) -> Result:
     return Tensor(node.output_shape(), node.inferred[0][1] or 1)
 
 
-@operator("NonZero", "Compress", "Unique", "NonMaxSuppression")
-def _found(node: Node) -> Result:
-    """How much these give depends on the data."""
-    raise NotUnderstoodError
+@operator("DFT", "STFT")
+def _fourier(node: Node) -> Result:
+    """Return a transform; its arithmetic is no product."""
+    if node.op == "DFT":
+        axis = node.integer("axis", 1 if node.version < 20 else -2)
+        if node.has(2):
+            axis = int(node.numbers(2, "its axis")[0])
+        if axis_in(node.shape(), axis) == node.value().batch_axis:
+            raise OperatorError("it transforms across the samples of the batch")
+    node.builder.note("a Fourier transform is a pass over memory for each axis, without FLOPs")
+    return node.builder.rearrange(node.name, node.value(), node.output_shape())
+
+
+# ---- As many as data say -----------------------------------------------------------------------
+
+
+def _bounded(node: Node, most: int, axis: int = 0) -> int:
+    """Return how long an axis of the output is: as the file says, or as it can be at most.
+
+    The net then says that all are counted.
+    """
+    declared = node.inferred[0][0]
+    if declared is not None and len(declared) > axis:
+        return declared[axis]
+    node.builder.note(
+        f"{node.name} gives as many elements as data say, at most {most:,}: all of them are counted"
+    )
+    return most
+
+
+@operator("Compress")
+def _compress(node: Node) -> Result:
+    axis, shape = node.integer("axis", None), node.shape()
+    x = node.value()
+    if axis is None:
+        axis, shape = 0, (node.tensor(0).size,)
+        x = node.builder.reshape(f"{node.name}_flat", x, shape)
+    at = axis_in(shape, axis)
+    condition = node.tensor(1).numbers() if node.tensor(1).is_constant else None
+    if condition is not None:
+        count = int(np.count_nonzero(condition.reshape(-1)[: shape[at]]))
+    else:
+        count = _bounded(node, shape[at], at)
+    given = (*shape[:at], count, *shape[at + 1 :])
+    return node.builder.rearrange(node.name, x, given) if count else Tensor(given)
+
+
+@operator("NonZero")
+def _non_zero(node: Node) -> Result:
+    count = _bounded(node, node.tensor(0).size, 1)
+    return node.builder.rearrange(node.name, node.value(), (max(len(node.shape()), 1), count))
+
+
+@operator("Unique")
+def _unique(node: Node) -> Result:
+    axis, shape, x = node.integer("axis", None), node.shape(), node.value()
+    if axis is None:
+        axis, shape = 0, (node.tensor(0).size,)
+        x = node.builder.reshape(f"{node.name}_flat", x, shape)
+    at = axis_in(shape, axis)
+    count = _bounded(node, shape[at], at)
+    made = node.builder.rearrange(node.name, x, (*shape[:at], count, *shape[at + 1 :]))
+    counts = [Tensor((size,), INT64) for size in (count, shape[at], count)]
+    return [made, *counts]
+
+
+@operator("NonMaxSuppression")
+def _suppression(node: Node) -> Result:
+    """Return a row for each box that is kept: its image, its class and its number."""
+    (_, boxes, _), (_, classes, _) = node.shape(0), node.shape(1)
+    most = int(node.numbers(2, "how many boxes it keeps")[0]) if node.has(2) else 0
+    most = classes * min(most, boxes)
+    if most < 1:
+        raise OperatorError("it keeps no boxes")
+    images, declared = node.builder.traced, node.inferred[0][0]
+    if declared is not None and declared[0] % images == 0:
+        count = declared[0] // images
+    else:
+        count = min(most, node.context.proposals or most)
+        node.builder.note(
+            f"{node.name} gives as many boxes as data say, at most {most:,} of an image: {count:,} "
+            "are counted, and --proposals says how many"
+        )
+    return node.builder.proposals(
+        node.name, [node.value(0), node.value(1)], count, num_values=3, num_compared=boxes
+    )
 
 
 def merge(node: Node, name: str, x: Value, heads: int) -> Value:
