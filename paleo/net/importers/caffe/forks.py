@@ -130,7 +130,12 @@ def _spatial_transformer(call: Call) -> Result:
 def _im2col(call: Call) -> Result:
     x = call.bottom()
     kernel, sizes = convolved(call, x)
-    return _uncounted(call, call.name, [x], (x.shape[0], x.shape[1] * prod(kernel), *sizes))
+    columns = x
+    for axis, (size, count) in enumerate(zip(kernel, sizes, strict=True), start=2):
+        places = call.builder.constant((size * count,))
+        columns = call.builder.gather(f"{call.name}_axis_{axis}", columns, places, axis)
+    shape = (x.shape[0], x.shape[1] * prod(kernel), *sizes)
+    return call.builder.rearrange(call.name, columns, shape)
 
 
 @operator("Transpose")

@@ -17,14 +17,8 @@ from paleo.net.importers.base import ImportOptions, OperatorError, file_content,
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.builder.layout import Value
 from paleo.net.importers.caffe import detection, elementwise, forks
-from paleo.net.importers.caffe.inputs import (
-    ARRANGING,
-    Source,
-    feeds,
-    find_sources,
-    region_blobs,
-    wanted,
-)
+from paleo.net.importers.caffe.data import Source, feeds
+from paleo.net.importers.caffe.inputs import ARRANGING, find_sources, region_blobs, wanted
 from paleo.net.importers.caffe.layers import Layer, layers_of_phase
 from paleo.net.importers.caffe.operators import JUDGES, OPERATORS, Call, labels, needed
 from paleo.net.importers.caffe.proto import (
