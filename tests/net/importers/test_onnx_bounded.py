@@ -97,3 +97,13 @@ def test_what_is_fed_decides_nothing_here(load: Read) -> None:
     inputs = {"b": ["N", 6, 4], "s": ["N", 2, 6], "most": [1]}
     with pytest.raises(paleo.NetSpecError, match=r"how many boxes it keeps.*--value most="):
         load(nodes, inputs, types={"most": INT})
+
+
+def test_classical_machine_learning_is_refused_by_name(load: Read) -> None:
+    tree = node("Binarizer", "x", name="forest", domain="ai.onnx.ml")
+    with pytest.raises(paleo.NetSpecError) as caught:
+        load([tree], {"x": ["N", 4]})
+    assert (
+        'not understood: Binarizer (ai.onnx.ml) ("forest"), of which ai.onnx.ml is no neural '
+        "network's; with --unknown=zero"
+    ) in str(caught.value)

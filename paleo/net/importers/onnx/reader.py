@@ -34,6 +34,8 @@ _OPERATORS = (layers, reshape, elementwise, microsoft)
 _MOST_NODES = 100_000
 _OLDEST = 6
 _LISTED = 4
+#: The domain of trees, encoders and support vector machines.
+_CLASSICAL = "ai.onnx.ml"
 
 
 def read(target: str, options: ImportOptions) -> NetSpec:
@@ -308,7 +310,9 @@ def _name_not_understood(translator: GraphTranslator) -> None:
     for title, nodes in translator.not_understood.items():
         listed = first_of([f'"{node}"' for node in nodes], _LISTED)
         named.append(f"{title} ({listed})")
+    learned = any(f"({_CLASSICAL})" in title for title in translator.not_understood)
+    what = f", of which {_CLASSICAL} is no neural network's" if learned else ""
     translator.mistakes.add(
-        f"not understood: {'; '.join(named)}; with --unknown=zero they cost nothing and are "
+        f"not understood: {'; '.join(named)}{what}; with --unknown=zero they cost nothing and are "
         "listed as not counted"
     )
