@@ -379,6 +379,8 @@ class Convolution(_Windowed):
 
     transposed: bool = False
     groups: int = 1
+    #: How often there are as many filters: once for all samples, or once for each.
+    filters: Quantity = 1
     kind: ClassVar[Kind] = Kind.CONVOLUTION
 
     @property
@@ -412,7 +414,7 @@ class Convolution(_Windowed):
             for axis in self.axes
         )
         images = self.batch * max(self.in_channels, self.out_channels) * spread
-        largest = max(images, self.filter_elements)
+        largest = max(images, self.filter_elements * self.filters)
         return max(self.flops, dense, self.element_size * largest)
 
     def in_order(self, input_: Quantity, filter_: Quantity, output: Quantity) -> InOrder:
@@ -426,7 +428,8 @@ class Convolution(_Windowed):
     @property
     def _tensors(self) -> InOrder:
         size = self.element_size
-        image, filters = size * self.input_elements, size * self.filter_elements
+        image = size * self.input_elements
+        filters = size * self.filter_elements * self.filters
         return self.in_order(image, filters, size * self.output_elements)
 
     @property

@@ -67,8 +67,14 @@ EXAMPLES = [
         {"filter": [1, 3, 3, 4, 8], "strides": [1, 1, 2, 2, 1], "padding": [0, 1, 1]},
         (VOLUME,),
     ),
+    Example("Convolution", over(filter=[3, 3, 2, 8], groups=2), (IMAGE, [2, 3, 3, 2, 8])),
     Example("Deconvolution", over(filter=[3, 3, 8, 4], output_shape=[-1, 12, 12, 8])),
     Example("Deconvolution", over(filter=[3, 3, 8, 4], output_shape=[2, 12, 12, 8], **DRESSED)),
+    Example(
+        "Deconvolution",
+        over(filter=[3, 3, 8, 4], output_shape=[-1, 12, 12, 8], use_bias=False),
+        (IMAGE, [2, 3, 3, 8, 4]),
+    ),
     Example(
         "Deconvolution",
         {"filter": [3, 2, -1], "strides": [1, 2, 1], "padding": [1], "output_shape": [-1, 13, 4]}

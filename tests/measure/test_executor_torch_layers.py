@@ -66,6 +66,11 @@ def test_a_filter_that_is_a_parent_does_what_its_own_would(kind: str, keys: dict
     own = filters[0].transpose(3, 2, 0, 1)
     found = run(kind, keys, x, filters, parameters=[])
     close(found, run(kind, keys, x, parameters=[own]))
+    # One for each sample: each as if it were alone.
+    both = np.concatenate([filters, normal(1, *keys["filter"])])
+    found = run(kind, keys, x, both, parameters=[])
+    alone = [run(kind, keys, x[i : i + 1], both[i : i + 1], parameters=[]) for i in (0, 1)]
+    close(found, np.concatenate(alone))
 
 
 def test_activation_and_normalization_come_after_the_bias() -> None:

@@ -27,6 +27,8 @@ tf: Any = pytest.importorskip("tensorflow", reason="needs TensorFlow")
 #: What TensorFlow has nothing for, and why.
 UNBUILT = {
     "Pooling strides padding ksize rounding dilations": "no pooling that is both dilated and",
+    "Convolution strides padding filter groups": "no convolution by a filter for each sample",
+    "Deconvolution strides padding filter output_shape use_bias": "no convolution by a filter for",
     "Sigmoid": "2x6x6x4 has other elements than 2x1",
     "Softmax num_classes": "2x6x6x4 has other elements than 2x10",
     "Unknown operator output_shape": "TensorFlow has no operator for it",

@@ -23,7 +23,6 @@ from paleo.net.layers.base import (
     ShapeError,
     bias_stream,
     image,
-    is_one,
     layer_type,
     share,
 )
@@ -153,12 +152,8 @@ class Filtered(Layer):
         self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
     ) -> Operations:
         """Return the gradient of the images, and of the filter where that is an input."""
-        found: Operations = ()
-        if needed[0]:
-            found = self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
-        if any(needed[1:]):
-            found += self.operations(Pass.WEIGHT_GRADIENT, inputs[:1], element_size)[:1]
-        return found
+        found = self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
+        return tuple(each for each, wanted in zip(found, needed, strict=True) if wanted)
 
     def _check_filter(self, inputs: Shapes, *channels: int) -> None:
         """Raise ShapeError if a filter that is an input is not as the layer says."""
@@ -167,18 +162,24 @@ class Filtered(Layer):
         if self.activation_fn or self.normalizer_fn:
             key = "activation_fn" if self.activation_fn else "normalizer_fn"
             raise ShapeError("with a filter that is a parent, it is a layer of its own", key)
-        wanted, (samples, *made) = (*self.filter[:-2], *channels), inputs[1]
-        if not is_one(samples) or wanted != tuple(made):
+        wanted, made = (*self.filter[:-2], *channels), tuple(inputs[1][1:])
+        if wanted != made:
             raise ShapeError(
-                f"its second parent must be one filter of {format_shape(wanted)}, "
-                f"got {format_shape(inputs[1])}"
+                f"its second parent must be a filter of {format_shape(wanted)}, "
+                f"got {format_shape(made)}"
             )
 
     @staticmethod
     def _own(work: ConvolutionWork, inputs: Shapes) -> Operations:
-        """Return the product of a pass; a filter that is an input has its gradient with those."""
-        is_others = work.layer_pass is Pass.WEIGHT_GRADIENT and len(inputs) > 1
-        return () if is_others else (work,)
+        """Return the products of a pass; a filter that is an input has its gradient with those."""
+        if len(inputs) == 1:
+            return (work,)
+        work = replace(work, filters=inputs[1][0])
+        if work.layer_pass is Pass.WEIGHT_GRADIENT:
+            return ()
+        if work.layer_pass is Pass.FORWARD:
+            return (work,)
+        return work, replace(work, direction=Pass.WEIGHT_GRADIENT)
 
     def _check_split(self, splits: int) -> None:
         """Raise ShapeError if it cannot be split over devices."""

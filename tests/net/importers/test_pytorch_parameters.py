@@ -83,6 +83,14 @@ def rows_and_columns(m: Any, x: Any) -> Any:
     return m.across(x.reshape(n * h, w, c))[0].reshape(n, h, w, c)
 
 
+def mixed(m: Any, x: Any) -> Any:
+    """Convolve each sample by filters of its own, which are groups of one convolution."""
+    n, c, h, w = x.shape
+    filters = m.route(x.mean((2, 3))).softmax(-1) @ m.experts
+    y = F.conv2d(x.reshape(1, n * c, h, w), filters.view(n * 8, c, 3, 3), padding=1, groups=n)
+    return y.view(n, 8, h, w)
+
+
 def with_prefix(m: Any, x: Any) -> Any:
     """Leave the first rows, of which there are none, as they are."""
     return torch.cat([x[:, :0], m.linear(x[:, 0:])], dim=1)
@@ -182,6 +190,11 @@ HELD: dict[str, tuple[Any, tuple[int, ...], int, int]] = {
         # 4 gates: twice 3 units of 6 and 3 features and two biases, then 6 of 6 and 6.
         (2, 5, 7, 6), 2 * 12 * (6 + 3 + 2) + 24 * (6 + 6 + 2),
         2 * 3 * 35 * (2 * 12 * (6 + 3) + 24 * (6 + 6)),
+    ),
+    "filters of each sample's own": (
+        lambda: Holder(mixed, experts=weight(3, 8 * 4 * 9), route=nn.Linear(4, 3)),
+        # Which filter is said by the means of channels; 3 filters are mixed for each sample.
+        (2, 4, 5, 5), 3 * 288 + 15, 2 * 3 * (4 * 3 + 3 * 288 + 25 * 288),
     ),
     "no rows": (
         lambda: Holder(with_prefix, linear=nn.Linear(6, 6)), (2, 7, 6), 42, 2 * 3 * 7 * 36

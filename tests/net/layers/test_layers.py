@@ -78,6 +78,17 @@ CONVOLUTIONS = [
         (124416, 1728 + 288, 864),
         (124416, 864 + 1728, 288),
     ),
+    # A filter for each sample: x = 2*36*4, w = 2*3*3*4*8, y = 2*36*8; its gradient is an input's.
+    Case(
+        "Convolution",
+        {"filter": [3, 3, 4, 8], **plain(2, "SAME")},
+        [[2, 6, 6, 4], [2, 3, 3, 4, 8]],
+        (2, 6, 6, 8),
+        0,
+        (41472, 288 + 576, 576),
+        (2 * 41472, (576 + 576) + (288 + 576), 288 + 576),
+        NONE,
+    ),
     # V takes 9 to floor((9 + 2 - 3) / 2) + 1 = 5; the small side 2*5*6 = 60, the large 2*9*4 =
     # 72, w = 3*2*6 = 36, as each filter gives 4 / 2 channels; 2 * 3*2 * 60 = 720 FLOPs
     Case(

@@ -10,6 +10,7 @@ from paleo.core.quantity import product
 from paleo.core.window import Axis
 from paleo.measure.executors.shapes import Window, aligned
 from paleo.measure.executors.tensorflow.builders import Call, UnbuildableError, builds
+from paleo.net.layers.base import is_one
 
 __all__: list[str] = []
 
@@ -44,6 +45,8 @@ class _Window(Window):
     def weights(self, *channels: int, summed: int) -> Any:
         """Return filters, whose sums are over so many channels; a second input is them."""
         if len(self.call.xs) > 1:
+            if not is_one(self.call.inputs[1][0]):
+                raise UnbuildableError("there is no convolution by a filter for each sample")
             return self.call.tf.reshape(self.call.xs[1], (*self.size, *channels))
         return self.call.weight(*self.size, *channels, fan_in=self.terms(summed))
 

@@ -61,17 +61,25 @@ def _filters(context: BuildContext, *shape: int, fan_in: int) -> Callable[[Built
     if len(context.inputs) == 1:
         context.hold(*shape, fan_in=fan_in)
         return lambda built: built
-    read = context.reader(1, plain(len(shape) + 1))
-    turned = (-1, -2, *range(len(shape) - 2))
+    rank = len(shape)
+    read = context.reader(1, (0, rank, rank - 1, *range(1, rank - 1)))
+    is_one_for_all, batch = is_one(context.inputs[1][0]), context.values[0].order.index(0)
 
     def handing_on(built: Built) -> Built:
         run, order = built
-        return (
-            lambda tensors, held, training: run(
-                tensors, [read(tensors)[0].permute(turned), *held], training
-            ),
-            order,
-        )
+
+        def of_all(tensors: list[Any], held: list[Any], training: bool) -> Any:
+            filters = read(tensors)
+            if is_one_for_all:
+                return run(tensors, [filters[0], *held], training)
+
+            def of_one(x: Any, own: Any) -> Any:
+                same = [each.to(own.dtype) for each in held]  # where autocast does not reach
+                return run([x.unsqueeze(batch)], [own, *same], training).squeeze(0)
+
+            return torch.vmap(of_one, (batch, 0))(tensors[0], filters)
+
+        return of_all, order
 
     return handing_on
 

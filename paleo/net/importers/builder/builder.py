@@ -110,8 +110,6 @@ class Builder(Multiplier):
         filters = []
         if not weights[0].is_parameter:
             placed = self.placed(weights[0])
-            if placed.batched:
-                raise OperatorError("each sample has filters of its own")
             order = [*range(2, len(placed.shape)), 1, 0]
             filters = [self._with_order(placed, order).source]
         layer = make(
@@ -131,8 +129,25 @@ class Builder(Multiplier):
     ) -> Value:
         """Return N x K x P x Q of N x C x H x W and a weight of K x C/groups x R x S."""
         k, seen, *taps = weight.shape
-        x, size = self._image(x, len(taps)), (*taps, seen, k)
+        x = self._image(x, len(taps))
+        windows, times = self._of_samples(x, weight, windows)
+        size = (*taps, seen, k // times)
         return self._filtered(name, "Convolution", x, (weight, bias), k, windows, filter=size)
+
+    def _of_samples(self, x: Value, weight: Value, windows: Windows) -> tuple[Windows, int]:
+        """Return the windows of one sample, and how many samples the channels are of.
+
+        Filters that are computed for each sample are applied to all at once by groups: channels
+        and filters then stand in the same axis as the samples.
+        """
+        mixed = weight.summed and not self.one_sample
+        if mixed or (x.batch_axis == 1) != (weight.batch_axis == 0):
+            raise OperatorError("it convolves samples of the batch with each other")
+        if x.batch_axis != 1:
+            return windows, 1
+        if windows.groups % self.traced:
+            raise OperatorError("it convolves samples of the batch with each other")
+        return replace(windows, groups=windows.groups // self.traced), self.traced
 
     def conv_transpose(
         self,
@@ -148,6 +163,7 @@ class Builder(Multiplier):
         channels_in, given, *taps = weight.shape
         k = given * windows.groups
         x = self._image(x, len(taps))
+        windows, times = self._of_samples(x, weight, windows)
         return self._filtered(
             name,
             "Deconvolution",
@@ -155,8 +171,8 @@ class Builder(Multiplier):
             (weight, bias),
             k,
             replace(windows, pads=self._fitting(x, taps, windows, output_shape)),
-            filter=(*taps, given, channels_in),
-            output_shape=(-1, *checked(output_shape), k),
+            filter=(*taps, given, channels_in // times),
+            output_shape=(-1, *checked(output_shape), k // times),
         )
 
     @staticmethod
