@@ -119,6 +119,85 @@ class OneHot(Mixture):
         return torch.einsum("btec,becd->btd", sent, rows)
 
 
+class Loop(nn.Module):  # type: ignore[name-defined]
+    """Experts one after another, each a module, on the rows that a mask picks."""
+
+    def __init__(self, *hidden: int) -> None:
+        super().__init__()
+        self.router = nn.Linear(16, 4)
+        sizes = hidden or (24,) * 4
+        self.experts = nn.ModuleList(
+            nn.Sequential(nn.Linear(16, size), nn.GELU(), nn.Linear(size, 16)) for size in sizes
+        )
+
+    chosen = Mixture.chosen
+
+    def turn(self, i: int, tokens: T, y: T, weights: T, experts: T) -> None:
+        token, place = torch.where(experts == i)
+        y.index_add_(0, token, self.experts[i](tokens[token]) * weights[token, place, None])
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        weights, experts = self.chosen(tokens)
+        y = torch.zeros_like(tokens)
+        for i in range(4):
+            self.turn(i, tokens, y, weights, experts)
+        return y.view_as(x)
+
+
+class OfOneHot(Loop):
+    """The same with masks as Mixtral has them, and rows set where they were."""
+
+    def turn(self, i: int, tokens: T, y: T, weights: T, experts: T) -> None:
+        mask = F.one_hot(experts, num_classes=4).permute(2, 1, 0)
+        place, token = torch.where(mask[i])
+        rows = tokens[None, token].reshape(-1, 16)
+        y[token] += self.experts[i](rows) * weights[token, place, None]
+
+
+class OfTruths(Loop):
+    """The same with truths of each token in place of indices."""
+
+    def turn(self, i: int, tokens: T, y: T, weights: T, experts: T) -> None:
+        mask = (experts == i).any(-1)
+        weight = (weights * (experts == i)).sum(-1)
+        y[mask] += self.experts[i](tokens[mask]) * weight[mask].unsqueeze(-1)
+
+
+class InParts(Loop):
+    """Rows sorted by their experts and cut where the next expert's begin."""
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        weights, experts = self.chosen(tokens)
+        counts = experts.new_zeros(len(tokens), 4).scatter_(1, experts, 1).sum(0)
+        order = experts.view(-1).argsort()
+        rows, made, begin = tokens[order // 2], [], 0
+        for i, count in enumerate(counts.tolist()):
+            made.append(self.experts[i](rows[begin : begin + count]))
+            begin += count
+        joined = torch.cat(made)
+        back = torch.empty_like(joined)
+        back[order] = joined
+        return (back.view(*experts.shape, -1) * weights.unsqueeze(-1)).sum(1).view_as(x)
+
+
+class OfSlices(Mixture):
+    """A loop whose experts are parts of one tensor, two such layers of which share a router."""
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        for _ in range(2):
+            _, experts = self.chosen(tokens)
+            y = torch.zeros_like(tokens)
+            for i in range(4):
+                token, _ = torch.where(experts == i)
+                rows = torch.relu(tokens[token] @ self.up[i])
+                y = y.index_add(0, token, F.linear(rows, self.down[i].t()))
+            tokens = tokens + y
+        return tokens.view_as(x)
+
+
 def imported(make: Any, batch: int = 2, tokens: int = 6) -> paleo.NetSpec:
     module: Any = types.ModuleType("mixture")
     module.make = make
@@ -130,7 +209,13 @@ def imported(make: Any, batch: int = 2, tokens: int = 6) -> paleo.NetSpec:
         del sys.modules["mixture"]
 
 
+LOOP = 16 * 4 + 4 + 4 * (16 * 24 + 24 + 24 * 16 + 16)
 CASES = {
+    Loop: ROUTER + 2 * MATRIX,
+    OfOneHot: ROUTER + 2 * MATRIX,
+    OfTruths: ROUTER + 2 * MATRIX,
+    InParts: ROUTER + 2 * MATRIX,
+    OfSlices: 2 * (ROUTER + 2 * MATRIX),
     Grouped: ROUTER + 2 * MATRIX,
     Added: ROUTER + 2 * MATRIX,
     OfWeights: ROUTER + 2 * MATRIX,
@@ -147,8 +232,23 @@ def test_counts(kind: Any) -> None:
     # On a processor the grouped product is of 16 bits only.
     net = imported(lambda: kind().bfloat16() if issubclass(kind, Grouped) else kind())
     params, flops, _ = counts(net, 2)
-    assert (params, flops) == (STACKED, CASES[kind])
-    assert (EVEN in net.notes) == issubclass(kind, Grouped)
+    assert (params, flops) == (LOOP if issubclass(kind, Loop) else STACKED, CASES[kind])
+    assert (EVEN in net.notes) == issubclass(kind, Grouped | Loop | OfSlices)
+
+
+def test_experts_that_differ_are_refused() -> None:
+    with pytest.raises(paleo.NetSpecError, match="rows that data pick are multiplied"):
+        imported(lambda: Loop(24, 24, 24, 32))
+
+
+def test_what_is_no_choice_of_experts_is_refused() -> None:
+    class Positive(Loop):
+        def turn(self, i: int, tokens: T, y: T, weights: T, experts: T) -> None:
+            mask = weights[:, 0] > i / 4
+            y[mask] += self.experts[i](tokens[mask])
+
+    with pytest.raises(paleo.NetSpecError, match="rows that data pick are multiplied"):
+        imported(Positive)
 
 
 def test_more_experts_than_rows_read_no_more_than_they_need() -> None:

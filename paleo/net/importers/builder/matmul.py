@@ -110,17 +110,24 @@ class Multiplier(Shaper):
         result = self.result(made, (*shape, outputs), [*axes, (first,)], x.moved)
         return result if lost is None else self._add_bias(name, result, lost, len(shape))
 
-    def experts(self, name: str, x: Value, weight: Value) -> Value:
-        """Return rows of D, the last axis, each times one of the matrices of E x D x K."""
-        number, features, k = weight.shape
+    def experts(
+        self, name: str, x: Value, weights: Sequence[Value], biases: Sequence[Value] = (), *, k: int
+    ) -> Value:
+        """Return rows of D, the last axis, each times one of several matrices of D x K.
+
+        They are tensors of their own, or one of E x D x K; its axes may be in another order.
+        """
+        features = weights[0].shape[-1] * weights[0].shape[-2] // k
+        number = prod(weights[0].shape[:-2]) * len(weights)
         x = self.placed(x)
         last = len(x.shape) - 1
-        if weight.batched or x.batch_axis == last or x.shape[last] != features:
-            both = f"{format_shape(x.shape)} and {format_shape(weight.shape)}"
+        batched = any(weight.batched for weight in weights)
+        if batched or x.batch_axis == last or x.shape[last] != features:
+            both = f"{format_shape(x.shape)} and {format_shape(weights[0].shape)}"
             raise OperatorError(f"a grouped product of {both}")
         x = self._with_order(x, [*(axis for axis in x.in_order() if axis != last), last])
-        shares, name = self.owner(name, [weight])
-        layer = make("Experts", num_experts=number, num_outputs=k, use_bias=False)
+        shares, name = self.owner(name, [*weights, *biases])
+        layer = make("Experts", num_experts=number, num_outputs=k, use_bias=bool(biases))
         made = self.add(name, layer, [x.source], shares)
         self.note("each expert of a mixture is taken to have as many rows as any other")
         return self.result(made, (*x.shape[:-1], k), x.axes, x.moved)

@@ -188,7 +188,7 @@ class Bounds:
                 continue
             operator, most = picked
             limit = PROPOSALS if self.proposals is None else self.proposals
-            if most > limit and _are_multiplied(node, most):
+            if _are_multiplied(node, most) and most > limit:
                 self.limits[operator, most] = limit
         return self.limits != before
 
@@ -270,7 +270,7 @@ def _is_mask(index: Any) -> bool:
 
 def _are_multiplied(source: Any, count: int) -> bool:
     """Say whether as many rows as data pick reach a product, nothing having cut them before."""
-    waiting, seen = deque([(source, False)]), {source}
+    waiting, seen = deque([(source, False)]), {(source, False)}
     reached = False
     while waiting:
         node, multiplied = waiting.popleft()
@@ -285,14 +285,14 @@ def _are_multiplied(source: Any, count: int) -> bool:
                 continue
             shapes = [shape_of(output) for output in outputs_of(user)]
             holds = any(count in shape for shape in shapes if shape)
-            if user in seen or not (holds or operator in _PRODUCTS):
+            if operator == SUPPRESSION or not (holds or operator in _PRODUCTS):
                 continue
-            if operator == SUPPRESSION:
-                continue
-            seen.add(user)
             is_product = operator in _PRODUCTS and any(
                 count in (shape_of(each.meta.get("val")) or ()) for each in nodes_of(user)
             )
             reached |= is_product
-            waiting.append((user, multiplied or is_product))
+            then = (user, multiplied or is_product)
+            if then not in seen:
+                seen.add(then)
+                waiting.append(then)
     return reached

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.builder.layout import BATCH
 from paleo.net.importers.pytorch.operators import Call, elementwise, operator
-from paleo.net.importers.pytorch.reshape import spread
+from paleo.net.importers.pytorch.reshape import put_back, spread
 
 __all__: list[str] = []
 
@@ -24,9 +23,15 @@ def _grouped_mm(call: Call) -> Any:
         return call.builder.matmul(call.name, rows, matrices)
     if ranks != (2, 3):
         raise OperatorError("a grouped product whose groups are of columns")
-    y = call.builder.experts(call.name, rows, matrices)
+    y = call.builder.experts(call.name, rows, [matrices], k=call.shape[-1])
     bias = call.get("bias")
     return y if bias is None else elementwise(call, call.part("sum"), "sum", [y, bias])
+
+
+@operator("paleo.experts")
+def _experts(call: Call) -> Any:
+    weights, biases = call["weights"], call["biases"]
+    return call.builder.experts(call.name, call["rows"], weights, biases, k=call.shape[-1])
 
 
 @operator("histc", "bincount")
@@ -40,16 +45,8 @@ def _histogram(call: Call) -> Any:
 
 @operator("index_add")
 def _index_add(call: Call) -> Any:
-    """Return what rows add up to where they belong: of each sample, as many rows to each place."""
-    b, x, rows, axis = call.builder, call["self"], call["source"], call["dim"]
-    axis %= len(x.shape)
-    size, each = x.shape[axis], rows.shape[axis] // x.shape[axis]
-    if rows.batch_axis != axis or rows.shape[axis] == size:
+    x, rows = call["self"], call["source"]
+    axis = call["dim"] % len(x.shape)
+    if rows.batch_axis != axis or rows.shape[axis] == x.shape[axis]:
         return spread(call)
-    if each * size == rows.shape[axis] and rows.axes[axis][0] == BATCH:
-        split = (*x.shape[:axis], size, each, *x.shape[axis + 1 :])
-        parts = b.reshape(call.part("places"), rows, split)
-        y = b.reduce(call.name, "sum", parts, [axis + 1], False)
-    else:
-        y = b.rearrange(call.name, rows, x.shape)
-    return y if x.is_constant else elementwise(call, call.part("sum"), "sum", [x, y])
+    return put_back(call, x, rows, axis)

@@ -262,6 +262,7 @@ class Reader:
     def _export(self) -> Traced:
         """Return the program of the module on a batch of a prime number, or of its own."""
         from paleo.net.importers.pytorch.export import OpenEndedError, materialized, take_lists
+        from paleo.net.importers.pytorch.mixtures import join_turns
 
         self.module = guarded(
             self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
@@ -287,6 +288,7 @@ class Reader:
             if matrices and axis == 0 and batch == prime and _steps_first(program.graph, batch):
                 tries = [(prime, 1), (self._batch(1), 1)]
                 continue
+            join_turns(program, batch)
             return Traced(program, identities, batch, axis)
         try:
             return self._one_sample(axis)

@@ -103,6 +103,8 @@ def _suppression(call: Call) -> Any:
 def first_of_all(call: Call, x: Any, count: int) -> Any:
     """Return as many of the elements of a tensor as a mask picks, in one row."""
     row = call.builder.reshape(call.part("row"), x, (math.prod(x.shape),))
+    if count > row.shape[0]:  # of a mixture, some of them several times
+        return call.builder.rearrange(call.part("several"), row, (count,))
     return call.builder.slice(call.part("first"), row, 0, 0, count)
 
 

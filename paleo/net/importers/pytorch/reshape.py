@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paleo.net.importers.base import OperatorError
+from paleo.net.importers.builder.layout import BATCH
 from paleo.net.importers.pytorch.operators import (
     Call,
     Empty,
@@ -203,7 +204,9 @@ def _index(call: Call) -> Any:
     each = indexed[0][1].is_constant and tuple(indexed[0][1].shape) == x.shape[:1]
     if axes[0] == 0 and varying and x.batched and rank > 1 and picked[0] == x.shape[0]:
         return _of_each(call, x, len(axes), varying[0], picked)
-    if axes[0] == 0 and (varying or each) and x.batched:
+    # Rows of all samples are picked below, as many of each.
+    picks_rows = any(index.batched for index in varying) and picked[0] != x.shape[0]
+    if axes[0] == 0 and (varying or each) and x.batched and not picks_rows:
         # One element of each sample, such as the state at the end of each text.
         for axis in reversed(axes[1:]):
             x = b.select(call.part(f"axis_{axis}"), x, axis, 0)
@@ -425,6 +428,9 @@ def _index_put(call: Call) -> Any:
     if new.is_constant:
         return spread(call) if x.is_constant else b.activation(call.name, "other", x)
     axis, index = indexed[0]
+    is_of_rows = len(indexed) == 1 and len(new.shape) == len(x.shape)
+    if is_of_rows and new.batch_axis == axis and new.shape[axis] != x.shape[axis]:
+        return put_back(call, x, new, axis)
     if f"indices/{axis}" in call.truths and axis == 0 and len(indexed) == 1:
         return _put_by_mask(call, x, index, new)
     if len(indexed) > 1 or len(index.shape) != 1 or len(new.shape) != len(x.shape):
@@ -457,6 +463,19 @@ def spread(call: Call) -> Any:
     if not values:
         raise OperatorError(f"cannot write {tuple(varying[0].shape)} into {call.shape}")
     return elementwise(call, call.name, "where", values)
+
+
+def put_back(call: Call, x: Any, rows: Any, axis: int) -> Any:
+    """Return what rows add up to where they belong: of each sample, as many rows to each place."""
+    b, size = call.builder, x.shape[axis]
+    each = rows.shape[axis] // size
+    if each * size == rows.shape[axis] and rows.axes[axis][0] == BATCH:
+        split = (*x.shape[:axis], size, each, *x.shape[axis + 1 :])
+        parts = b.reshape(call.part("places"), rows, split)
+        y = b.reduce(call.name, "sum", parts, [axis + 1], False)
+    else:
+        y = b.rearrange(call.name, rows, x.shape)
+    return y if x.is_constant else elementwise(call, call.part("sum"), "sum", [x, y])
 
 
 @operator("im2col")
