@@ -4,7 +4,8 @@
     python benchmarks/importing.py --check    exit with status 1 if a bound is missed
 
 The file has its weights where its format does: 100 MB in ONNX. What is not installed (protobuf,
-onnx, PyTorch) is left out. A ratio of 1 would be Paleo taking no time of its own.
+onnx, PyTorch) is left out. A ratio of 1 would be Paleo taking no time of its own, and 0 where the
+figure is ours alone.
 
 Whole collections, each of which needs a package (what is missing is said):
 
@@ -18,11 +19,13 @@ Whole collections, each of which needs a package (what is missing is said):
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +37,8 @@ from paleo.net.layers.convolution import Convolution
 from paleo.net.layers.pooling import Pooling
 
 TESTS = Path(__file__).parents[1] / "tests" / "helpers"
+#: Operators of the deep module.
+OPERATORS = 2000
 Row = tuple[str, float, float]
 
 
@@ -140,6 +145,38 @@ def onnx_and_pytorch(folder: Path) -> Iterator[Row]:
     baseline()
     ratio = best(lambda: imported("pytorch", target, options), 3) / best(baseline, 3)
     yield "ResNet-50, PyTorch module / torch.export on the meta device", ratio, 2.0
+    yield f"{OPERATORS:,} operators of a module, ours / torch.export", ours_of_export(), 0.1
+
+
+def ours_of_export() -> float:
+    """Return how long Paleo takes for a deep module beside its export, over the export.
+
+    As in timeit, no garbage is collected meanwhile: when that is done is chance.
+    """
+    import torch
+    from collected.outcome import Clock
+    from torch import nn
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.wide, self.back = nn.LayerNorm(8), nn.Linear(8, 32), nn.Linear(32, 8)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x + self.back(nn.functional.gelu(self.wide(self.norm(x))))
+
+    blocks = OPERATORS // 5  # of five operators each
+    module = nn.Sequential(*(Block() for _ in range(blocks)))
+    options = ImportOptions(input=((None, (2, 16, 8)),))
+    clock = Clock()
+    gc.disable()
+    begun = time.perf_counter()
+    with clock.around((torch.export, "export")):
+        net = paleo.load(module, options)
+    whole = time.perf_counter() - begun
+    gc.enable()
+    assert len(net.layers) == 1 + 5 * blocks
+    return (whole - clock.seconds) / clock.seconds
 
 
 def again(path: Path) -> float:
