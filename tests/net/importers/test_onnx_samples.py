@@ -36,7 +36,8 @@ def test_samples_that_are_kept_apart_need_no_note(load: Read) -> None:
 
 def test_an_open_batch_that_is_mixed_is_refused_until_it_is_given(load: Read) -> None:
     nodes = [node("Softmax", "x", axis=0)]
-    with pytest.raises(paleo.NetSpecError, match="a softmax over the samples of the batch"):
+    said = "a softmax over the samples of the batch; --input x=1x5 makes all of it one sample"
+    with pytest.raises(paleo.NetSpecError, match=said):
         load(nodes, {"x": ["N", 5]})
     net = load(nodes, {"x": ["N", 5]}, dims={"N": 7})
     assert last(net)[1] == (1, 7, 5)

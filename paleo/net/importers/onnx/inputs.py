@@ -322,12 +322,13 @@ class _Finder:
 
     def _advice(self, declared: _Declared) -> str:
         """Return the option that says a whole shape, with question marks for what is not known."""
-        sizes = [
-            "1" if axis == self.batch_axes.get(declared.name) else format_dims([dim])
-            for axis, dim in enumerate(
-                self.sizes.get(dim) if isinstance(dim, str) else dim for dim in declared.dims or ()
-            )
-        ]
+        sizes = []
+        for axis, dim in enumerate(declared.dims or ()):
+            size = self.sizes.get(dim) if isinstance(dim, str) else dim
+            is_batch = axis == self.batch_axes.get(declared.name)
+            if size is None and isinstance(dim, str) and _BATCH.match(dim):
+                is_batch = True
+            sizes.append("1" if is_batch else format_dims([size]))
         return f"--input {declared.name}={'x'.join(sizes)}"
 
 
