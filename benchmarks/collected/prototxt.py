@@ -32,8 +32,11 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
         known = [blobs[name] for name in bottoms if name in blobs]
         if kind == "detectnettransformation":
             continue  # it is fed
+        has_weights = re.search(r"'(num_output|\w*filler|blobs_lr)'", str(fields))
+        is_known = kind in (*ENDS.split(), *PLAIN.split(), *RULES)
         if bottoms and bottoms[0] not in blobs:
-            if kind in (*ENDS.split(), "slice", "split", "reshape", "flatten"):
+            arranges = (*ENDS.split(), "slice", "split", "reshape", "flatten")
+            if kind in arranges or not (is_known or has_weights):
                 continue  # of labels; a product of what comes of them cannot be counted
             raise CannotCountError(f"{bottoms[0]}, which {kind} reads, is not counted")
         layer = Layer(kind, fields, known, len(tops), counted)
@@ -43,7 +46,7 @@ def count(text: str, inputs: Mapping[str, Shape], phase: str, proposals: int) ->
             given = known[:1]
         elif kind in RULES:
             given = RULES[kind](layer)
-        elif re.search(r"'(num_output|\w*filler|blobs_lr)'", str(fields)):
+        elif has_weights:
             raise CannotCountError(f"{kind} is not counted")
         else:
             given = ()  # whoever reads it cannot be counted

@@ -295,6 +295,34 @@ def test_rows_of_several_blobs_are_rows_of_each_sample(read: Read) -> None:
     assert multiply_adds(graph) == 6 * 4 * 4 * 8 * 3 * 3 * 4
 
 
+def test_rows_of_each_sample_are_taken_apart(read: Read, faults: Faults) -> None:
+    three = 'top: "like" top: "other" slice_param { slice_dim: 0 slice_point: 2 slice_point: 4 }'
+    text = data(6, 8, 5, 5) + convolution("x", "data") + layer("Slice", three, "one", "x")
+    graph = read(text + product("fc", "like", 7))
+    # Three images a sample: six go through the convolution, two through the product.
+    assert graph.batch_size == 2
+    assert multiply_adds(graph) == 6 * 3 * 3 * 8 * 3 * 3 * 4 + 2 * 3 * 3 * 4 * 7
+    uneven = three.replace("slice_point: 4", "slice_point: 5")
+    (said,) = faults(data(6, 8, 5, 5) + layer("Slice", uneven, "one"))
+    assert said.startswith('layer "one": ')
+
+
+def test_domains_share_their_layers(read: Read) -> None:
+    other = 'input: "target" input_shape { dim: 2 dim: 8 dim: 9 dim: 9 }\n'
+    text = (
+        IMAGE
+        + other
+        + layer("Concat", "concat_param { concat_dim: 0 }", "both", "data target")
+        + convolution("x", "both")
+        + layer("Slice", 'top: "second" slice_param { slice_dim: 0 }', "first", "x")
+        + product("fc", "first", 3)
+        + layer("MMDLoss", "loss_weight: 0.3", "mmd", "first second")
+    )
+    graph = read(text)
+    assert graph.batch_size == 2
+    assert multiply_adds(graph) == 4 * 7 * 7 * 8 * 3 * 3 * 4 + 2 * 7 * 7 * 4 * 3
+
+
 def test_faces(read: Read) -> None:
     text = (
         IMAGE

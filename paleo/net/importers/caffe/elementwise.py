@@ -242,7 +242,14 @@ def _slice(call: Call) -> Result:
         raise OperatorError(f"{size} does not divide into {count} tops", key)
     else:
         sizes = [size // count] * count
-    return call.builder.split([f"{call.name}_{i + 1}" for i in range(count)], x, axis, sizes)
+    names = [f"{call.name}_{i + 1}" for i in range(count)]
+    samples = call.builder.traced
+    apart = None if axis or any(part % samples for part in sizes) else _rows(call, call.name, x)
+    if apart is None:
+        return call.builder.split(names, x, axis, sizes)
+    # As many rows of each sample.
+    parts = call.builder.split(names, apart, 1, [part // samples for part in sizes])
+    return [call.builder.flatten(name, y, 0, 1) for name, y in zip(names, parts, strict=True)]
 
 
 @operator("Flatten")

@@ -71,6 +71,7 @@ def find_sources(
             # Labels follow from their images; only if nobody reads those are they asked for.
             _ask(source, mistakes)
     _find_time(sources, layers)
+    _find_rows(sources, layers)
     return sources
 
 
@@ -216,6 +217,39 @@ def _find_regions(
 
 
 # Where the batch is
+
+
+def _axes_of(layer: Layer) -> tuple[int, int]:
+    """Return the axis that a layer joins or cuts, by its new name and its old."""
+    message = layer.message
+    if layer.kind == "concat":
+        return message.concat_param.axis, message.concat_param.concat_dim
+    return message.slice_param.axis, message.slice_param.slice_dim
+
+
+def _find_rows(sources: Mapping[str, Source], layers: Sequence[Layer]) -> None:
+    """Find inputs whose first axis has several rows of each sample, which a Slice takes apart.
+
+    They are two images that are compared, or an image beside one that is like it and one that is
+    not.
+    """
+    given = {source.shape[0] for source in sources.values() if source.shape}
+    # What was joined before is taken apart again.
+    joined = any(layer.kind == "concat" and 0 in _axes_of(layer) for layer in layers)
+    for layer in layers:
+        points, parts = list(layer.message.slice_param.slice_point), len(layer.tops)
+        if layer.kind != "slice" or 0 not in _axes_of(layer) or parts < 2:
+            continue
+        if len(points) != parts - 1 and (points or joined):
+            continue
+        for total in given:
+            part = total // parts
+            if total % parts or (points and points != [part * i for i in range(1, parts)]):
+                continue
+            for source in sources.values():
+                if source.shape and source.shape[0] == total and source.regions is None:
+                    source.regions = parts if source.steps == 1 and not source.batch_axis else None
+
 
 #: Layers through which axes pass as they are, if they work on later ones.
 _KEEPING = """
