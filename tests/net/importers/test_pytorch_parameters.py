@@ -221,6 +221,17 @@ def test_a_filter_that_is_a_buffer_is_an_input(imported: Callable[..., paleo.Net
     assert (conv.num_params, filters.output) == (0, (1, 3, 3, 1, 8))
 
 
+def test_more_parameters_than_there_are_is_an_error(
+    imported: Callable[..., paleo.NetSpec],
+) -> None:
+    def both(m: Any, x: Any) -> Any:
+        return F.linear(x, m.w[:4]) + F.linear(x, m.w[2:])
+
+    # Each is counted as a matrix of 4x6 of its own, though they have two rows in common.
+    with pytest.raises(paleo.PaleoError, match="48 parameters would be counted of 36 that it"):
+        imported(Holder(both, w=weight(6, 6)), 2, 7, 6)
+
+
 def test_weights_of_steps_that_are_computed_are_no_layer(
     imported: Callable[..., paleo.NetSpec],
 ) -> None:

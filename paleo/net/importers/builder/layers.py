@@ -308,6 +308,18 @@ class Placer:
         )
         return NetSpec(self.name, layers, self.file, notes=tuple(self._notes))
 
+    def num_params(self, net: NetSpec) -> int:
+        """Return how many parameters a net has that was made here, shared ones counted once."""
+
+        def own(name: str) -> int:
+            entry = self._entries[name]
+            return entry.layer.num_params(tuple(self._entries[p].shape for p in entry.parents))
+
+        return sum(
+            own(spec.name) - (min(own(spec.name), own(spec.shares)) if spec.shares else 0)
+            for spec in net.layers
+        )
+
 
 def checked(shape: Sequence[int]) -> tuple[int, ...]:
     """Return a shape as Python integers; raises OperatorError unless all are sizes."""

@@ -15,6 +15,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 from paleo.core.errors import Mistakes, NetSpecError, near
@@ -359,6 +360,10 @@ class Reader:
         if note and traced.is_alone:
             builder.note(note)
         net = builder.finish(kept)
+        counted, most = builder.num_params(net), _num_params(program, traced.identities)
+        if counted > most:
+            mistakes.add(f"{counted:,} parameters would be counted of {most:,} that it reads")
+            return None
         return net.with_batch(self._batch(axis)) if traced.is_alone else net
 
     def _input(self, builder: Any, label: str, shape: Shape, traced: Traced) -> Any:
@@ -371,6 +376,21 @@ class Reader:
             return builder.input(label, shape, axis if has_batch else None)
         except OperatorError as fault:
             raise self._fail(f"input {label}: {fault}") from None
+
+
+def _num_params(program: Any, identities: Mapping[str, str]) -> int:
+    """Return how many parameters are read by anything, tied ones counted once."""
+    from paleo.net.importers.pytorch.export import PREFIX
+    from paleo.net.importers.pytorch.names import placeholders
+
+    nodes = {node.name: node for node in placeholders(program.graph)}
+    sizes = {}
+    for spec in program.graph_signature.input_specs:
+        node = nodes[spec.arg.name]
+        if spec.kind.name == "PARAMETER" and node.users:
+            key = spec.target.removeprefix(f"{PREFIX}.")
+            sizes[identities.get(key, key)] = prod(node.meta["val"].shape)
+    return sum(sizes.values())
 
 
 def _steps_first(graph: Any, batch: int) -> bool:
