@@ -56,7 +56,7 @@ def construct(factory: Callable[[], Any]) -> Any:
         try:
             with mode():
                 return factory()
-        except RuntimeError:  # what PyTorch raises where data is missing
+        except (RuntimeError, AssertionError):  # what PyTorch raises where data is missing
             continue
     return factory()
 

@@ -123,6 +123,8 @@ class Reader:
         self.names: list[str | None] = []
         #: What each input is called in the net.
         self.labels: list[str] = []
+        #: What is to be said of the module itself.
+        self.said = ""
         self._assign_inputs()
 
     def _fail(self, message: str) -> NetSpecError:
@@ -264,7 +266,9 @@ class Reader:
         """Return the program of the module on a batch of a prime number, or of its own."""
         from paleo.net.importers.pytorch.export import OpenEndedError, materialized, take_lists
         from paleo.net.importers.pytorch.mixtures import join_turns
+        from paleo.net.importers.pytorch.quantized import plain
 
+        self.module, self.said = guarded(self.target, "its forward", lambda: plain(self.module))
         self.module = guarded(
             self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
         )
@@ -357,8 +361,9 @@ class Reader:
             mistakes.add("nothing that it returns depends on its input")
         if mistakes:
             return None
-        if note and traced.is_alone:
-            builder.note(note)
+        for text in (note if traced.is_alone else "", self.said):
+            if text:
+                builder.note(text)
         net = builder.finish(kept)
         counted, most = builder.num_params(net), _num_params(program, traced.identities)
         if counted > most:
