@@ -179,7 +179,7 @@ def _without_experts(net: Any) -> Iterator[None]:
     torch: Any = importlib.import_module("torch")
 
     def passing(part: Any) -> Any:
-        def forward(hidden: Any, *_: Any) -> Any:
+        def forward(hidden: Any, *_: Any, **__: Any) -> Any:
             for parameter in part.parameters():
                 torch.sum(parameter)  # it counts as read
             return hidden
@@ -200,7 +200,9 @@ def _without_experts(net: Any) -> Iterator[None]:
 
 def experts_flops(net: Any) -> int:
     """Return the FLOPs of all experts: two for each weight of a matrix and row that meets it."""
-    rows = BATCH * TOKENS * (getattr(net.config, "num_experts_per_tok", None) or 1)
+    keys = ("num_experts_per_tok", "moe_topk")
+    chosen = (getattr(net.config, key, None) for key in keys)
+    rows = BATCH * TOKENS * next(filter(None, chosen), 1)
     weights = 0
     for part in _experts_of(net):
         named = part.named_parameters()

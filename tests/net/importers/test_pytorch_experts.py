@@ -164,8 +164,22 @@ class OfTruths(Loop):
         y[mask] += self.experts[i](tokens[mask]) * weight[mask].unsqueeze(-1)
 
 
+class Asked(Loop):
+    """The same where an expert without rows is left out, in two ways."""
+
+    def turn(self, i: int, tokens: T, y: T, weights: T, experts: T) -> None:
+        mask = experts == i
+        if mask.any():
+            token, place = torch.where(mask)
+            if token.numel() == 0:
+                return
+            y.index_add_(0, token, self.experts[i](tokens[token]) * weights[token, place, None])
+
+
 class InParts(Loop):
     """Rows sorted by their experts and cut where the next expert's begin."""
+
+    asks = False
 
     def forward(self, x: T) -> T:
         tokens = x.reshape(-1, 16)
@@ -174,12 +188,20 @@ class InParts(Loop):
         order = experts.view(-1).argsort()
         rows, made, begin = tokens[order // 2], [], 0
         for i, count in enumerate(counts.tolist()):
+            if self.asks and count == 0:
+                continue
             made.append(self.experts[i](rows[begin : begin + count]))
             begin += count
         joined = torch.cat(made)
         back = torch.empty_like(joined)
         back[order] = joined
         return (back.view(*experts.shape, -1) * weights.unsqueeze(-1)).sum(1).view_as(x)
+
+
+class InPartsThatAre(InParts):
+    """The same where there is nothing to cut for an expert without rows."""
+
+    asks = True
 
 
 class OfSlices(Mixture):
@@ -215,6 +237,8 @@ CASES = {
     OfOneHot: ROUTER + 2 * MATRIX,
     OfTruths: ROUTER + 2 * MATRIX,
     InParts: ROUTER + 2 * MATRIX,
+    Asked: ROUTER + 2 * MATRIX,
+    InPartsThatAre: ROUTER + 2 * MATRIX,
     OfSlices: 2 * (ROUTER + 2 * MATRIX),
     Grouped: ROUTER + 2 * MATRIX,
     Added: ROUTER + 2 * MATRIX,
@@ -239,6 +263,16 @@ def test_counts(kind: Any) -> None:
 def test_experts_that_differ_are_refused() -> None:
     with pytest.raises(paleo.NetSpecError, match="rows that data pick are multiplied"):
         imported(lambda: Loop(24, 24, 24, 32))
+
+
+def test_other_questions_of_data_are_refused() -> None:
+    class Large(Loop):
+        def forward(self, x: T) -> T:
+            y = super().forward(x)
+            return self.router(y) if y.sum() > 0 else y
+
+    with pytest.raises(paleo.NetSpecError, match="branches on data"):
+        imported(Large)
 
 
 def test_what_is_no_choice_of_experts_is_refused() -> None:

@@ -9,10 +9,11 @@ spread evenly over what it chooses from, which says how many rows that is.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -351,3 +352,57 @@ def _settle(nodes: Sequence[Any], known: Mapping[Any, int]) -> None:
 
 def _number(size: Any, known: Mapping[Any, int]) -> int:
     return int(size.node.expr.subs(known)) if hasattr(size, "node") else int(size)
+
+
+# ---- What loops ask ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def evenly() -> Iterator[None]:
+    """Let a module that asks whether an expert has any rows have the answer of even choices.
+
+    That is for what is known to follow from a router's choices alone: whatever else a module asks
+    of data stays without an answer.
+    """
+    fakes = importlib.import_module("torch._subclasses.fake_impls")
+    proxies: Any = importlib.import_module("torch.fx.experimental.proxy_tensor")
+    table: dict[Any, Any] = fakes.op_implementations_dict
+    aten = torch.ops.aten
+
+    kind = proxies.ProxyTorchDispatchMode
+    dispatch, tracers = kind.__torch_dispatch__, list[Any]()
+
+    def dispatched(self: Any, *args: Any, **kwargs: Any) -> Any:
+        tracers.append(self.tracer)
+        try:
+            return dispatch(self, *args, **kwargs)
+        finally:
+            tracers.pop()
+
+    def node_of(x: Any) -> Any:
+        held = tracers and proxies.get_proxy_slot(x, tracers[-1], None)
+        return held.proxy.node if held else None
+
+    def answered(function: Any) -> Any:
+        def run(mode: Any, operator: Any, x: Any, *rest: Any) -> Any:
+            result = function(mode, operator, x, *rest)
+            node = node_of(x)
+            mean = node is not None and _mean(node)
+            number = result.shape[0] if hasattr(result, "shape") else result
+            if mean and hasattr(number, "node"):
+                rows = mean[0] * (x.numel() if hasattr(result, "shape") else 1)
+                for symbol in number.node.expr.free_symbols:
+                    mode.shape_env.set_real_tensor_prop_unbacked_vals(symbol, max(1, round(rows)))
+            return result
+
+        return run
+
+    operators = (aten.nonzero.default, aten.item.default, aten._local_scalar_dense.default)
+    before = {operator: table[operator] for operator in operators if operator in table}
+    try:
+        kind.__torch_dispatch__ = dispatched
+        table.update({operator: answered(function) for operator, function in before.items()})
+        yield
+    finally:
+        table.update(before)
+        kind.__torch_dispatch__ = dispatch

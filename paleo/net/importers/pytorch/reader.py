@@ -282,6 +282,9 @@ class Reader:
             try:
                 program, identities = self._run(batch, axis)
             except OpenEndedError:
+                mixture = self._as_mixture(batch, axis)
+                if mixture is not None:
+                    return mixture
                 break
             except (Exception, SystemExit) as error:
                 if tries:
@@ -299,6 +302,17 @@ class Reader:
             return self._one_sample(axis)
         except (Exception, SystemExit) as error:
             raise self._failure(error) from error
+
+    def _as_mixture(self, batch: int, axis: int) -> Traced | None:
+        """Return the trace where all that the module asks of data is how many rows experts have."""
+        from paleo.net.importers.pytorch.mixtures import evenly, join_turns
+
+        try:
+            program, identities = self._run(batch, axis, evenly)
+        except (Exception, SystemExit):  # noqa: BLE001  # it asks for more
+            return None
+        joined = join_turns(program, batch)
+        return Traced(program, identities, batch, axis) if joined else None
 
     def _failure(self, error: BaseException) -> NetSpecError:
         """Return what to say of an error in the module's forward."""
