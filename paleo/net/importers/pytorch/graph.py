@@ -268,6 +268,8 @@ class ProgramTranslator:
         for key, value in arguments.items():
             if not is_value(value) or self.batch not in value.shape:
                 continue
+            if value.is_constant and call.operator in _TABLES:
+                continue  # the table is read once for all
             at = value.shape.index(self.batch)
             if value.axes[at] == ():
                 ones = [1] * len(value.shape)
