@@ -19,7 +19,7 @@ from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import read_bytes
 from paleo.core.registry import unknown
 from paleo.net.graph import build, infer_nodes
-from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
+from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object, weights
 from paleo.net.spec import NetSpec, parse
 from paleo.net.writer import dumps
 
@@ -112,7 +112,7 @@ def load(
     if importer is not None:
         return _imported(importer, target, importing or ImportOptions())
     path = net_path(target)
-    if (instead := hint(target)) is not None:
+    if (instead := weights.hint(target) or hint(target)) is not None:
         raise NetSpecError(f"{target}: {instead}")
     try:
         text = read_bytes(path)

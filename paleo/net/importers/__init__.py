@@ -84,8 +84,9 @@ _NO_NETS = {
         (".pt", ".pth", ".ckpt", ".safetensors", ".bin"),
         "weights: name the PyTorch module that they are for, as in python:models:Net",
     ),
+    ".keras": "not understood: export the model as ONNX, by its export(file, format='onnx')",
     **dict.fromkeys(
-        (".h5", ".keras", ".pb", ".tflite", ".mlmodel"), "not understood: export the net as ONNX"
+        (".h5", ".pb", ".tflite", ".mlmodel"), "not understood: export the net as ONNX"
     ),
 }
 
