@@ -108,6 +108,20 @@ def test_loops_that_cannot_be_followed(load: Read, turns: int | None, message: s
         load([loop], inputs, weights, types={"n": INT})
 
 
+@pytest.mark.parametrize("op", ["Loop", "Scan", "SequenceMap"])
+def test_a_turn_that_gives_too_little(load: Read, op: str) -> None:
+    step = graph([node("Relu", "a", "b")], "a", "b")
+    nodes = [node("SequenceConstruct", "x", "s")]
+    if op == "Loop":
+        nodes = [node("Loop", "n - x", "y z w", body=step)]
+    elif op == "Scan":
+        nodes = [node("Scan", "x", "y z", body=step, num_scan_inputs=1, scan_input_axes=[1])]
+    else:
+        nodes.append(node("SequenceMap", "s", "y z", body=step))
+    with pytest.raises(paleo.NetSpecError, match=f"a turn of {op} gives (1 tensors, not|too few)"):
+        load(nodes, {"x": ["N", 4]}, {"n": 3}, outputs="y")
+
+
 def test_what_is_wrong_in_a_loop_is_said_once(load: Read) -> None:
     step = body(node("Foo", "v", "v2", name="odd", domain="com.example"))
     with pytest.raises(paleo.NetSpecError) as caught:

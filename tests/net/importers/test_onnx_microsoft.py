@@ -105,12 +105,20 @@ def test_a_convolution_with_its_activation(load: Read) -> None:
         ([own("QLinearGlobalAveragePool", "x s z s z", channels_last=1)], "channels last"),
         ([own("MultiHeadAttention", "x", num_heads=2)], "in one tensor is not read"),
         ([own("MatMulNBits", "x w s", N=5, K=7)], "2x3x8x8 times a weight of 5x7"),
+        (
+            [own("Attention", "x w", num_heads=2)],
+            "2x3x8x8 where a tensor of 3 dimensions should be",
+        ),
+        ([own("GroupQueryAttention", "s", num_heads=2)], "a number where a tensor of 3 dimensions"),
+        ([own("QLinearConcat", "x")], "QLinearConcat has no input 2"),
+        ([node("Split", "x", "y z", num_outputs=3)], "Split in 3, not in 2"),
+        ([node("NonMaxSuppression", "x x")], "2x3x8x8 where a tensor of 3 dimensions should be"),
     ],
 )
 def test_what_is_not_read_of_them(load: Read, nodes: list[Any], message: str) -> None:
     weights = {"w": (4, 3, 3, 3), "s": SCALE, "z": ZERO}
     with pytest.raises(paleo.NetSpecError, match=message):
-        load(nodes, {"x": [2, 3, 8, 8]}, weights)
+        load(nodes, {"x": [2, 3, 8, 8]}, weights, opset=18)
 
 
 # Quantized nets

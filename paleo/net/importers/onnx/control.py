@@ -38,6 +38,14 @@ def _graph(node: Node, name: str) -> Any:
     return found.g
 
 
+def _turn(node: Node, body: Any, name: str, inputs: Sequence[Tensor], count: int) -> list[Tensor]:
+    """Return the tensors that a graph gives in one turn, so many."""
+    given = node.context.inside(body, name, inputs)
+    if len(given) != count:
+        raise OperatorError(f"a turn of {node.op} gives {len(given)} tensors, not {count}")
+    return given
+
+
 def _number(value: int | bool) -> Tensor:
     kind = np.bool_ if isinstance(value, bool) else np.int64
     return Tensor((), _BOOL if isinstance(value, bool) else INT64, array=np.asarray(value, kind))
@@ -99,13 +107,16 @@ def _loop(node: Node) -> Sequence[Output]:
     while (turns is None or turn < turns) and _goes_on(node, more, turns):
         _check_turns(node, turn + 1, body)
         name = f"{node.name}/{turn}"
-        more, *given = node.context.inside(body, name, [_number(turn), _number(True), *state])
+        inputs = [_number(turn), _number(True), *state]
+        more, *given = _turn(node, body, name, inputs, 1 + len(state) + len(scans))
         state = given[: len(state)]
         for scan, part in zip(scans, given[len(state) :], strict=True):
             scan.append(part)
         turn += 1
     outputs: list[Output] = [*state]
-    declared = body.output[1 + len(state) :]
+    declared = list(body.output)[1 + len(state) :]
+    if len(declared) < len(scans):
+        raise OperatorError(f"a turn of {node.op} gives too few tensors")
     for index, (scan, proto) in enumerate(zip(scans, declared, strict=True)):
         outputs.append(_stacked(node, f"{node.name}/outputs_{index}", scan, 0, proto))
     return outputs
@@ -144,7 +155,7 @@ def _scan(node: Node) -> Sequence[Output]:
     (length,) = lengths
     _check_turns(node, length, body)
     backwards = node.integers("scan_input_directions", [0] * count, count)
-    outputs = len(node.proto.output) - states
+    outputs = max(len(node.proto.output) - states, 0)
     scans: list[list[Tensor]] = [[] for _ in range(outputs)]
     for turn in range(length):
         name = f"{node.name}/{turn}"
@@ -152,7 +163,7 @@ def _scan(node: Node) -> Sequence[Output]:
             _element(node, f"{name}/input_{index}", each, axis, length - 1 - turn if back else turn)
             for index, (each, axis, back) in enumerate(zip(scanned, axes, backwards, strict=True))
         ]
-        given = node.context.inside(body, name, [*state, *parts])
+        given = _turn(node, body, name, [*state, *parts], states + outputs)
         state = list(given[:states])
         for scan, part in zip(scans, given[states:], strict=True):
             scan.append(part)
@@ -303,7 +314,7 @@ def _map(node: Node) -> Sequence[Output]:
     given: list[list[Tensor]] = [[] for _ in node.proto.output]
     for turn, item in enumerate(items):
         beside = [each if each.items is None else each.items[turn] for each in others]
-        parts = node.context.inside(body, f"{node.name}/{turn}", [item, *beside])
+        parts = _turn(node, body, f"{node.name}/{turn}", [item, *beside], len(given))
         for held, part in zip(given, parts, strict=True):
             held.append(part)
     return [_sequence(held) for held in given]

@@ -70,7 +70,7 @@ def fold(node: Node, budget: Budget) -> dict[str, Array] | None:
 
 def _elements(node: Node, inputs: list[Array]) -> int:
     """Return how large an output becomes, before it is made."""
-    if node.op == "Range":
+    if node.op == "Range" and len(inputs) == 3:
         start, limit, delta = (float(x.reshape(-1)[0]) if x.size else 0.0 for x in inputs)
         steps = (limit - start) / delta if delta else float("inf")
         return int(min(max(steps, 0), LARGEST + 1)) + 1 if steps == steps else LARGEST + 1

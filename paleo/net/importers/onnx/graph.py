@@ -370,6 +370,10 @@ class GraphTranslator(Context):
         return result
 
     def _ask(self, schema: Any, node: Node) -> dict[str, Any]:
+        given = len(node.proto.output)
+        if node.op == "Split" and node.integer("num_outputs", given) != given:
+            # onnx's inference would end the whole process.
+            raise OperatorError(f"Split in {node.integer('num_outputs', given)}, not in {given}")
         types, data = {}, {}
         for name, tensor in zip(node.proto.input, node.inputs, strict=True):
             if tensor is None:

@@ -57,7 +57,7 @@ def _quantized_softmax(node: Node) -> Result:
 
 @_own("QLinearConcat")
 def _quantized_concat(node: Node) -> Result:
-    values = [node.value(index) for index in range(2, len(node.inputs), 3)]
+    values = [node.value(index) for index in range(2, max(len(node.inputs), 3), 3)]
     return node.builder.concat(node.name, values, node.integer("axis", 1))
 
 
@@ -154,7 +154,7 @@ def _quantized_product(node: Node) -> Result:
 def _few_bits(node: Node) -> Result:
     """The weight is N x K numbers of a few bits, packed; its scales are no parameters."""
     outputs, features = node.integer("N", 0), node.integer("K", 0)
-    if outputs < 1 or node.shape()[-1] != features:
+    if outputs < 1 or node.shape()[-1:] != (features,):
         raise OperatorError(f"{format_shape(node.shape())} times a weight of {outputs}x{features}")
     bits = node.integer("bits", 4)
     node.builder.note(f"weights of {bits} bits count as any others, and are read as such")
@@ -185,7 +185,8 @@ def _skip_norm(node: Node) -> Result:
 def _embed(node: Node) -> Result:
     """Words, positions and segments are looked up, added up and normalized."""
     builder, ids = node.builder, node.value(0)
-    steps = node.shape()[-1]
+    steps = node.shape_of(0, 2)[-1]
+    node.shape_of(3, 2)
     found = [builder.embedding(f"{node.name}_words", ids, node.weight(2))]
     positions = node.value(8) if node.has(8) else builder.constant((1, steps))
     found.append(builder.gather(f"{node.name}_positions", node.weight(3), positions, 0))
@@ -220,6 +221,8 @@ def _attend(
 
 
 def _three(node: Node, x: Value, sizes: Sequence[int]) -> list[Value]:
+    if sum(sizes) != x.shape[-1]:
+        raise OperatorError(f"{x.shape[-1]} features in {' + '.join(map(str, sizes))}")
     names = [f"{node.name}_{part}" for part in ("q", "k", "v")]
     return node.builder.split(names, x, 2, sizes)
 
@@ -228,7 +231,8 @@ def _three(node: Node, x: Value, sizes: Sequence[int]) -> list[Value]:
 def _attention(node: Node) -> Result:
     """Queries, keys and values come of one product; the one behind attention is apart."""
     heads = node.integer("num_heads", 0)
-    features, outputs = node.shape(1)
+    node.shape_of(0, 3)
+    features, outputs = node.shape_of(1, 2)
     sizes = node.integers("qkv_hidden_sizes", [outputs // 3] * 3, 3)
     weight = node.weight(1, (outputs, features))
     made = node.builder.linear(f"{node.name}_qkv", node.value(), weight, node.optional(2))
@@ -245,9 +249,12 @@ def _multi_head(node: Node) -> Result:
     if not (node.has(1) and node.has(2)) or len(node.shape()) != 3:
         raise OperatorError(f"{node.op} of queries, keys and values in one tensor is not read")
     heads = node.integer("num_heads", 0)
+    for index in (1, 2):
+        node.shape_of(index, 3, 4)
     parts = [node.value(index) for index in range(3)]
     if node.has(3):
         sizes = [x.shape[-1] if len(x.shape) == 3 else 0 for x in parts]
+        node.shape_of(3, 1)
         bias = node.weight(3)
         if sum(sizes) != bias.shape[0]:
             raise OperatorError(f"a bias of {bias.shape[0]} for {' + '.join(map(str, sizes))}")
@@ -265,7 +272,10 @@ def _multi_head(node: Node) -> Result:
 @_own("GroupQueryAttention")
 def _group_query(node: Node) -> Result:
     heads, kv_heads = node.integer("num_heads", 0), node.integer("kv_num_heads", 0)
+    node.shape_of(0, 3)
     if node.has(1):
+        for index in (1, 2):
+            node.shape_of(index, 3, 4)
         parts = [node.value(index) for index in range(3)]
     else:
         size = node.shape()[-1] // max(heads + 2 * kv_heads, 1)

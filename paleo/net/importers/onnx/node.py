@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError, register
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.builder.layout import Value
@@ -221,6 +222,17 @@ class Node:
     def shape(self, index: int = 0) -> Shape:
         """Return the shape of an input."""
         return self.tensor(index).shape
+
+    def shape_of(self, index: int, *ranks: int) -> Shape:
+        """Return the shape of an input, which has one of these numbers of dimensions."""
+        shape = self.shape(index)
+        if len(shape) not in ranks:
+            many = " or ".join(map(str, ranks))
+            raise OperatorError(
+                f"{self.op} reads {format_shape(shape) or 'a number'} where a tensor of {many} "
+                "dimensions should be"
+            )
+        return shape
 
     def value(self, index: int = 0) -> Value:
         """Return an input as the Builder knows it."""

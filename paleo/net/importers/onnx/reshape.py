@@ -288,7 +288,7 @@ def _unique(node: Node) -> Result:
 @operator("NonMaxSuppression")
 def _suppression(node: Node) -> Result:
     """Return a row for each box that is kept: its image, its class and its number."""
-    (_, boxes, _), (_, classes, _) = node.shape(0), node.shape(1)
+    (_, boxes, _), (_, classes, _) = node.shape_of(0, 3), node.shape_of(1, 3)
     most = int(node.numbers(2, "how many boxes it keeps")[0]) if node.has(2) else 0
     most = classes * min(most, boxes)
     if most < 1:
