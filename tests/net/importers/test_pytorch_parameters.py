@@ -91,6 +91,16 @@ def mixed(m: Any, x: Any) -> Any:
     return y.view(n, 8, h, w)
 
 
+def modulated(m: Any, x: Any) -> Any:
+    """Scale the filters of a transposed convolution for each sample by what it is like."""
+    n, c, h, w = x.shape
+    filters = m.filters[None] * m.style(x.mean((2, 3)))[:, :, None, None, None]
+    y = F.conv_transpose2d(
+        x.reshape(1, n * c, h, w), filters.reshape(n * c, 6, 3, 3), stride=2, groups=n
+    )
+    return y.view(n, 6, 2 * h + 1, 2 * w + 1)
+
+
 def with_prefix(m: Any, x: Any) -> Any:
     """Leave the first rows, of which there are none, as they are."""
     return torch.cat([x[:, :0], m.linear(x[:, 0:])], dim=1)
@@ -195,6 +205,24 @@ HELD: dict[str, tuple[Any, tuple[int, ...], int, int]] = {
         lambda: Holder(mixed, experts=weight(3, 8 * 4 * 9), route=nn.Linear(4, 3)),
         # Which filter is said by the means of channels; 3 filters are mixed for each sample.
         (2, 4, 5, 5), 3 * 288 + 15, 2 * 3 * (4 * 3 + 3 * 288 + 25 * 288),
+    ),
+    "filters of each sample's own, transposed": (
+        lambda: Holder(modulated, filters=weight(4, 6, 3, 3), style=nn.Linear(4, 4)),
+        (2, 4, 5, 5), 4 * 6 * 9 + 20, 2 * 3 * (4 * 4 + 25 * 4 * 6 * 9),
+    ),
+    "a scale that two norms have, with shifts of their own": (
+        lambda: Holder(
+            lambda m, x: F.layer_norm(F.layer_norm(x, (6,), m.g, m.b), (6,), m.g, m.c),
+            g=weight(6), b=weight(6), c=weight(6),
+        ),
+        (2, 7, 6), 18, 0,
+    ),
+    "filters of 1x1 that are a matrix too": (
+        lambda: Holder(
+            lambda m, x: m.conv(x) + F.linear(x.mT, m.conv.weight[:, :, 0], m.conv.bias).mT,
+            conv=nn.Conv1d(4, 6, 1),
+        ),
+        (2, 4, 7), 4 * 6 + 6, 2 * (2 * 3 * 7 * 24),
     ),
     "no rows": (
         lambda: Holder(with_prefix, linear=nn.Linear(6, 6)), (2, 7, 6), 42, 2 * 3 * 7 * 36
