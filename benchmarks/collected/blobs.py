@@ -412,6 +412,18 @@ def _center_loss(layer: Layer) -> Sequence[Shape]:
     return [(1,)] * layer.num_tops
 
 
+@_of("denseblock")
+def _dense_block(layer: Layer) -> Sequence[Shape]:
+    param, x = layer.param("denseblock_param"), layer.bottoms[0]
+    growth, channels = int(param("growthRate")), x[1]
+    for _ in range(int(param("numTransition"))):
+        for index, shape in enumerate([(channels,), (channels,), (growth, channels, 3, 3)]):
+            layer.weigh(100 + index, *shape)
+        layer.count.multiply_adds += prod(x[2:]) * x[0] * growth * channels * 9
+        channels += growth
+    return [(x[0], channels, *x[2:])]
+
+
 @_of("correlation")
 def _correlation(layer: Layer) -> Sequence[Shape]:
     param, x = layer.param("correlation_param"), layer.bottoms[0]

@@ -97,6 +97,7 @@ def test_other_ends_are_listed_as_not_counted(read: Read) -> None:
         layer("Strange", "strange_param { num_output: 5 }", "end"),
         layer("Strange", "", "end"),
         layer("StrangeLoss", "weight_filler { type: 'xavier' }", "end"),
+        layer("Strange", "strange_param { Filter_Filler { value: 1 } }", "end"),
         layer("Strange", "", "data") + layer("ReLU"),
         layer("Strange", "", "s") + layer("Own", "", "t", "s") + product("x", "t", 3),
     ],
@@ -343,6 +344,20 @@ def test_faces(read: Read) -> None:
     assert outputs(graph)["less"] == (2, 10)
 
 
+@pytest.mark.parametrize("bottleneck", [False, True])
+def test_a_dense_block_in_one_layer(read: Read, bottleneck: bool) -> None:
+    body = f"numTransition: 2 growthRate: 3 use_BC: {str(bottleneck).lower()}"
+    graph = read(IMAGE + layer("DenseBlock", f"denseblock_param {{ {body} initChannel: 8 }}"))
+    assert outputs(graph)["x_2"] == (2, 9, 9, 14)
+    expected = 0
+    for channels in (8, 8 + 3):
+        if bottleneck:  # 1 x 1 to 12 channels, with a scale and a shift of each that it reads
+            expected += 2 * channels + channels * 12
+            channels = 12
+        expected += 2 * channels + 3 * 3 * channels * 3
+    assert sum(params(graph).values()) == expected
+
+
 def test_flow(read: Read, faults: Faults) -> None:
     pair = data(1, 8, 20, 30) + 'input: "other" input_shape { dim: 1 dim: 8 dim: 20 dim: 30 }\n'
     body = "pad: 4 kernel_size: 3 max_displacement: 5 stride_1: 2 stride_2: 2"
@@ -403,6 +418,7 @@ def test_windows_of_each_place_and_what_reads_them(read: Read) -> None:
         ("HSigmoid", "", (2, 9, 9, 8), 0),
         ("L2Normalize", "", (2, 9, 9, 8), 0),
         ("Yolov3DetectionOutput", "", (2, 7), 0),
+        ("CTCGreedyDecoder", "", (2, 5), 0),
     ],
 )  # fmt: skip
 def test_types_of_forks(

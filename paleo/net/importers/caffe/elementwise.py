@@ -463,7 +463,10 @@ def _detection_output(call: Call) -> Result:
     return call.builder.unknown(call.name, kind, boxes, (call.bottom().shape[0], 7))
 
 
-@operator("DetectionEvaluate", "EvalDetection", "MatWrite", needs=1)
+@operator(
+    "DetectionEvaluate", "EvalDetection", "YoloEvalDetection", "MatWrite", "FLOWriter", "IMGWriter",
+    "CTCGreedyDecoder", "CTCDecoder", needs=1,
+)  # fmt: skip
 def _evaluation(call: Call) -> Result:
     # It compares what was found with what is there (a row of 5 numbers for each box), or writes it.
     found, kind = call.bottom(), call.file_layer.type

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import prod
 
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.builder.layout import Value
+from paleo.net.importers.builder.layout import Value, Windows, symmetric
 from paleo.net.importers.caffe.operators import (
     Call,
     Result,
@@ -19,6 +19,9 @@ from paleo.net.importers.caffe.operators import (
     positive,
     rank_of,
 )
+
+#: How many convolutions a block may have.
+_MOST_CONVOLUTIONS = 1000
 
 
 def _uncounted(call: Call, name: str, values: Sequence[Value], shape: Sequence[int]) -> Value:
@@ -60,6 +63,37 @@ def _center_loss(call: Call) -> Result:
     rows = call.builder.embedding(f"{call.name}_centers", labels, centers)
     own = call.builder.reshape(f"{call.name}_own", rows, x.shape)
     return [call.builder.loss(call.name, "squared_error", x, own)] * max(1, call.num_tops)
+
+
+# Blocks in one layer
+
+
+@operator("DenseBlock")
+def _dense_block(call: Call) -> Result:
+    """Convolve all that came before, several times, each time with some channels more."""
+    builder, x, param = call.builder, call.bottom(), call.layer.denseblock_param
+    rank_of(x, 2)
+    growth, count = positive(param, "growthRate"), positive(param, "numTransition")
+    if count > _MOST_CONVOLUTIONS:
+        raise OperatorError(f"expected up to {_MOST_CONVOLUTIONS}, got {count}", "numTransition")
+    # `initChannel` is not asked: files leave it as it was, and later versions take the input's.
+
+    def convolved_after(name: str, y: Value, outputs: int, size: int) -> Value:
+        channels = y.shape[1]
+        scale, shift = (call.parameter(0, (channels,), f"{name}_{what}") for what in ("s", "b"))
+        normal = builder.batch_norm(f"{call.name}_{name}_bn", y, scale, shift)
+        active = builder.activation(f"{call.name}_{name}_relu", "relu", normal)
+        weight = call.parameter(0, (outputs, channels, size, size), f"{name}_w")
+        windows = Windows([1, 1], symmetric([size // 2] * 2), [1, 1])
+        return builder.convolution(f"{call.name}_{name}", active, weight, None, windows=windows)
+
+    for i in range(1, count + 1):
+        new = x
+        if param.use_BC:  # a bottleneck of four times as many channels
+            new = convolved_after(f"{i}_1x1", new, 4 * growth, 1)
+        new = convolved_after(f"{i}_3x3", new, growth, 3)
+        x = builder.concat(f"{call.name}_{i}", [x, new], 1)
+    return x
 
 
 # Optical flow

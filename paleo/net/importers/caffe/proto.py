@@ -140,7 +140,7 @@ def parse(text: str) -> Any:
 
 
 #: What says of a layer that it has parameters of its own, in fields that are not read here.
-_WEIGHTED = re.compile(r"\bnum_output|filler\b|\bblobs_lr\b")
+_WEIGHTED = re.compile(r"\bnum_output|filler\b|\bblobs_lr\b", re.IGNORECASE)
 
 
 def weighted_types(text: str) -> set[str]:
