@@ -204,6 +204,22 @@ class InPartsThatAre(InParts):
     asks = True
 
 
+class Split(Mixture):
+    """Sorted rows split into those of each expert, twice."""
+
+    def forward(self, x: T) -> T:
+        tokens = x.reshape(-1, 16)
+        weights, experts = self.chosen(tokens)
+        counts = torch.zeros(len(tokens), 4).scatter(1, experts, 1).long().sum(0).tolist()
+        order = experts.flatten().sort(0)[1]
+        rows = tokens[order // 2]
+        for weight in (self.up, self.down):
+            parts = rows.split(counts, dim=0)
+            rows = torch.cat([part @ weight[i] for i, part in enumerate(parts)])
+        rows = rows * weights.flatten()[order, None]
+        return torch.zeros_like(tokens).index_add(0, order // 2, rows).view_as(x)
+
+
 class OfSlices(Mixture):
     """A loop whose experts are parts of one tensor, two such layers of which share a router."""
 
@@ -239,6 +255,7 @@ CASES = {
     InParts: ROUTER + 2 * MATRIX,
     Asked: ROUTER + 2 * MATRIX,
     InPartsThatAre: ROUTER + 2 * MATRIX,
+    Split: ROUTER + 2 * MATRIX,
     OfSlices: 2 * (ROUTER + 2 * MATRIX),
     Grouped: ROUTER + 2 * MATRIX,
     Added: ROUTER + 2 * MATRIX,
@@ -257,7 +274,7 @@ def test_counts(kind: Any) -> None:
     net = imported(lambda: kind().bfloat16() if issubclass(kind, Grouped) else kind())
     params, flops, _ = counts(net, 2)
     assert (params, flops) == (LOOP if issubclass(kind, Loop) else STACKED, CASES[kind])
-    assert (EVEN in net.notes) == issubclass(kind, Grouped | Loop | OfSlices)
+    assert (EVEN in net.notes) == issubclass(kind, Grouped | Loop | OfSlices | Split)
 
 
 def test_experts_that_differ_are_refused() -> None:

@@ -399,6 +399,11 @@ MODULES: dict[str, tuple[Callable[..., Any], Callable[[], Any], tuple[int, ...]]
         (2, 6, 8, 8),
     ),
     "signal": (CALL, lambda: nn.ConvTranspose1d(16, 4, 3, 2, 1, 1), (16, 10)),
+    "no tokens of its own": (
+        lambda m, x: torch.cat([x * 2, m.weight.expand(len(x), 0, 16)], 1),
+        lambda: nn.Embedding(0, 16),
+        SEQUENCE,
+    ),
 }
 
 

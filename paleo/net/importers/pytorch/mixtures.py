@@ -212,7 +212,7 @@ def _form(turn: _Turn) -> tuple[Any, ...]:
             return argument
         if argument in places:
             return ("row", places[argument])
-        return tuple(getattr(argument.meta.get("val"), "shape", ()))
+        return tuple(map(str, getattr(argument.meta.get("val"), "shape", ())))
 
     found = []
     for node in (*turn.nodes, *turn.ends):
@@ -232,6 +232,7 @@ def join_turns(program: Any, batch: int) -> bool:
     differ, or turns that have more weights than those of products.
     """
     graph, known = program.graph, dict[Any, int]()
+    _cut(graph)
     turns = _turns(graph, known)
     if not turns and not known:
         return False
@@ -248,6 +249,24 @@ def join_turns(program: Any, batch: int) -> bool:
         _join(graph, loop, known)
     _settle([node for node in graph.nodes if _is_tensor(node)], known)
     return True
+
+
+def _cut(graph: Any) -> None:
+    """Make a slice of each part of rows that are split by how many each expert has."""
+    for node in list(graph.nodes):
+        source = node.args[0] if _name(node) == "getitem" else None
+        if source is None or _name(source) != "split_with_sizes" or not _symbols(node):
+            continue
+        x, sizes, axis = (*source.args, 0)[:3]
+        with graph.inserting_before(node):
+            part = graph.call_function(
+                torch.ops.aten.slice.Tensor, (x, axis, 0, sizes[node.args[1]])
+            )
+        part.meta = {**source.meta, "val": node.meta["val"]}
+        node.replace_all_uses_with(part)
+        graph.erase_node(node)
+        if not source.users:
+            graph.erase_node(source)
 
 
 def _fixed(graph: Any, inputs: set[str]) -> set[Any]:

@@ -354,7 +354,7 @@ class Reader:
             held = nodes[spec.arg.name].meta.get("val")
             if spec.kind.name == "USER_INPUT":
                 values.append(self._input(builder, next(labels), next(shapes), traced))
-            elif spec.kind.name == "PARAMETER":
+            elif spec.kind.name == "PARAMETER" and held.numel():
                 key = spec.target.removeprefix(f"{PREFIX}.")
                 key = traced.identities.get(key, key)
                 # A frozen one counts as any other: a net-spec does not know frozen layers.
