@@ -382,6 +382,13 @@ def test_flow(read: Read, faults: Faults) -> None:
     assert said == 'layer "corr": key "max_displacement": nothing is left of its output'
 
 
+@pytest.mark.parametrize("kind", ["Resample", "Downsample", "SpatialTransformer"])
+def test_resampling_needs_the_shapes_of_all_that_it_reads(faults: Faults, kind: str) -> None:
+    other = 'layer { name: "other" type: "HDF5Data" top: "other" }\n'
+    (said,) = faults(IMAGE + other + layer(kind, "", "x", "data other"))
+    assert "--input other=" in said
+
+
 def test_scores_refined_by_their_neighbours(read: Read) -> None:
     body = "multi_stage_meanfield_param { num_iterations: 2 }"
     text = data(1, 5, 6, 7) + layer("MultiStageMeanfield", body, "crf", "data data data")

@@ -130,7 +130,7 @@ def _channel_norm(call: Call) -> Result:
     return call.builder.reduce(call.name, "norm", call.bottom(), [1], True)
 
 
-@operator("Resample", "Downsample", needs=1)
+@operator("Resample", "Downsample")
 def _resample(call: Call) -> Result:
     x, layer = call.bottom(), call.layer
     rank_of(x, 2)
@@ -146,7 +146,7 @@ def _resample(call: Call) -> Result:
     return call.builder.resize(call.name, x, (*x.shape[:2], *sizes), mode)
 
 
-@operator("SpatialTransformer", needs=1)
+@operator("SpatialTransformer")
 def _spatial_transformer(call: Call) -> Result:
     x, param = call.bottom(), call.layer.st_param
     rank_of(x, 2)
