@@ -245,6 +245,23 @@ def test_a_detector_of_learnt_queries() -> None:
     assert paleo.summarize(net).num_params == sum(p.numel() for p in Detr().parameters())
 
 
+class DetrOfOne(Detr):
+    """As its authors show it on a page: queries for one image, and no other number of them."""
+
+    def forward(self, images: Any) -> Any:
+        x = self.conv(self.backbone(images))
+        return self.classes(self.transformer(x.flatten(2).permute(2, 0, 1), self.queries[:, None]))
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+def test_a_module_that_takes_one_image_alone() -> None:
+    """The heads' FLOPs: 6 queries of 16 features, 5 classes."""
+    net = imported(DetrOfOne, (1, 3, 20, 24))
+    assert flops(net, 1)["classes"] == 2 * 6 * 16 * 5
+    assert flops(net, 3)["classes"] == 3 * 2 * 6 * 16 * 5
+    assert "each sample is read by itself" in net.notes[0]
+
+
 # ---- torchvision's operators ---------------------------------------------------------------------
 
 

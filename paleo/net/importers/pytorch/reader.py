@@ -199,8 +199,8 @@ class Reader:
         """Return the trace of one sample; None unless a batch is as much work as its samples."""
         from paleo.net.importers.pytorch.export import OpenEndedError, work_of
 
-        if traced.batch == 1:
-            return None
+        if traced.batch == 1:  # the module takes no other: it is one sample as it is
+            return None if traced.is_alone else replace(traced, is_alone=True)
         try:
             alone = self._one_sample(traced.axis)
             if alone.bounds is not None:  # its sizes are known for one sample only
