@@ -6,6 +6,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,6 +119,24 @@ def test_a_module_is_a_net() -> None:
         paleo.load(Small())
     with pytest.raises(NetSpecError, match="expected a name or a file"):
         paleo.load(torch.zeros(3))
+
+
+class Elsewhere(nn.Module):  # type: ignore[name-defined]
+    """A product and a scale, whose numbers the forward pass reads from objects of another kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weights = nn.ParameterList([nn.Parameter(torch.zeros(4, 3)) for _ in range(2)])
+        self.variables = SimpleNamespace(of=list(self.weights), scale=torch.ones(4))
+
+    def forward(self, x: Any) -> Any:
+        first, second = self.variables.of
+        return (x @ first.T + x @ second.T) * self.variables.scale
+
+
+def test_parameters_that_are_read_from_elsewhere_are_parameters() -> None:
+    net = paleo.load(Elsewhere(), ImportOptions(input=((None, (2, 3)),)))
+    assert paleo.build(net).num_params == 2 * 4 * 3
 
 
 def rewritten(path: Path, change: Callable[[Any], None]) -> Path:

@@ -10,6 +10,7 @@ of so many samples.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import inspect
 import sys
@@ -354,8 +355,7 @@ class Reader:
             held = nodes[spec.arg.name].meta.get("val")
             if spec.kind.name == "USER_INPUT":
                 values.append(self._input(builder, next(labels), next(shapes), traced))
-            elif spec.kind.name == "PARAMETER" and held.numel():
-                key = spec.target.removeprefix(f"{PREFIX}.")
+            elif (key := self._parameter(program, spec)) and held.numel():
                 key = traced.identities.get(key, key)
                 # A frozen one counts as any other: a net-spec does not know frozen layers.
                 values.append(builder.parameter(key.replace(".", "/"), tuple(held.shape)))
@@ -379,11 +379,44 @@ class Reader:
             if text:
                 builder.note(text)
         net = builder.finish(kept)
-        counted, most = builder.num_params(net), _num_params(program, traced.identities)
+        counted, most = builder.num_params(net), self._num_params(program, traced.identities)
         if counted > most:
             mistakes.add(f"{counted:,} parameters would be counted of {most:,} that it reads")
             return None
         return net.with_batch(self._batch(axis)) if traced.is_alone else net
+
+    def _parameter(self, program: Any, spec: Any) -> str:
+        """Return the name of the parameter that an input of a program is, "" if it is none.
+
+        Objects that are no modules may hold a module's parameters too, as Keras's variables do; the
+        export finds nothing but a constant there.
+        """
+        from paleo.net.importers.pytorch.export import PREFIX
+
+        if spec.kind.name == "PARAMETER":
+            return str(spec.target.removeprefix(f"{PREFIX}."))
+        found = getattr(program, "constants", {}).get(spec.target)
+        if spec.kind.name != "CONSTANT_TENSOR" or found is None:
+            return ""
+        return self._places.get((found.untyped_storage()._cdata, found.shape), "")
+
+    @functools.cached_property
+    def _places(self) -> Mapping[tuple[int, Any], str]:
+        """The names of the module's parameters, by where their numbers are and their shapes."""
+        named = [*self.module.named_parameters()]
+        return {(p.untyped_storage()._cdata, p.shape): name for name, p in reversed(named)}
+
+    def _num_params(self, program: Any, identities: Mapping[str, str]) -> int:
+        """Return how many parameters are read by anything, tied ones counted once."""
+        from paleo.net.importers.pytorch.names import placeholders
+
+        nodes = {node.name: node for node in placeholders(program.graph)}
+        sizes = {}
+        for spec in program.graph_signature.input_specs:
+            node = nodes[spec.arg.name]
+            if node.users and (key := self._parameter(program, spec)):
+                sizes[identities.get(key, key)] = prod(node.meta["val"].shape)
+        return sum(sizes.values())
 
     def _input(self, builder: Any, label: str, shape: Shape, traced: Traced) -> Any:
         """Return an input; one without the batch is data that costs nothing to have."""
@@ -395,21 +428,6 @@ class Reader:
             return builder.input(label, shape, axis if has_batch else None)
         except OperatorError as fault:
             raise self._fail(f"input {label}: {fault}") from None
-
-
-def _num_params(program: Any, identities: Mapping[str, str]) -> int:
-    """Return how many parameters are read by anything, tied ones counted once."""
-    from paleo.net.importers.pytorch.export import PREFIX
-    from paleo.net.importers.pytorch.names import placeholders
-
-    nodes = {node.name: node for node in placeholders(program.graph)}
-    sizes = {}
-    for spec in program.graph_signature.input_specs:
-        node = nodes[spec.arg.name]
-        if spec.kind.name == "PARAMETER" and node.users:
-            key = spec.target.removeprefix(f"{PREFIX}.")
-            sizes[identities.get(key, key)] = prod(node.meta["val"].shape)
-    return sum(sizes.values())
 
 
 def _steps_first(graph: Any, batch: int) -> bool:
