@@ -187,7 +187,7 @@ LAYERS: list[tuple[Any, str]] = [
     (conv(parents=["data"] * 3), "parents: Convolution takes 1 to 2 parents, got 3"),
     (
         conv(parents=["data", "data"]),
-        "its second parent must be a filter of 3x3x3x4, got 8x8x3",
+        "parents: its second parent must be a filter of 3x3x3x4, got 8x8x3",
     ),
     (flat("dato"), "parents: there is no layer \"dato\" (did you mean 'data'?)"),
     (flat("ä"), 'parents: there is no layer "ä"'),

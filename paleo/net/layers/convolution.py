@@ -166,7 +166,8 @@ class Filtered(Layer):
         if wanted != made:
             raise ShapeError(
                 f"its second parent must be a filter of {format_shape(wanted)}, "
-                f"got {format_shape(made)}"
+                f"got {format_shape(made)}",
+                "parents",
             )
 
     @staticmethod
