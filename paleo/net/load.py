@@ -1,7 +1,7 @@
 """Finding and reading nets: by the name of a predefined one, by path, or from text.
 
-A path may be that of a Caffe prototxt or an ONNX file, "python:package.module:name" a PyTorch
-module, "timm:name" and "torchvision:name" nets of these packages: an importer reads those.
+A path may be that of a Caffe prototxt, a Keras or an ONNX file, "python:package.module:name" a
+PyTorch module, "timm:name" and "torchvision:name" nets of these packages: an importer reads those.
 
 Predefined nets are installed with the package; in a checkout or an editable install they
 are in the folder `nets` beside it.
@@ -85,7 +85,7 @@ def load(
 ) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
-    A file that ends in .prototxt, .onnx or .pt2 is read by an importer, and so is
+    A file that ends in .prototxt, .keras, .onnx or .pt2 is read by an importer, and so is
     "python:package.module:name", a PyTorch module or a function that returns one, and
     "timm:name" or "torchvision:name", a net that the installed package makes without weights.
     `importing` has what those do not say themselves. Only such targets ever run code. A
@@ -120,6 +120,9 @@ def load(
         raise NetSpecError(f"{target}: a directory, not a net file") from None
     except OSError as error:
         raise NetSpecError(f"{target}: {error.strerror or error}") from None
+    if b'"class_name"' in text and b'"config"' in text and b'"parents"' not in text:
+        name = f"{path.stem}.keras.json"
+        raise NetSpecError(f"{target}: the configuration of a Keras model: name it {name}")
     return loads(text, file=target)
 
 

@@ -40,6 +40,7 @@ __all__ = [
 #: What each importer reads: the ends of file names, or how a target begins.
 IMPORTERS = {
     "caffe": (".prototxt", ".pbtxt", ".prototext"),
+    "keras": (".keras",),
     "onnx": (".onnx",),
     "pytorch": (*CODE, ".pt2"),
 }
@@ -51,6 +52,8 @@ def importer_of(target: str) -> str | None:
     """Return the importer that a file or target is for, None if it is no net of another kind."""
     if target.startswith(CODE):
         return "pytorch"
+    if target.lower().endswith(".keras.json"):  # what to_json() gives, under a name that says so
+        return "keras"
     suffix = PurePath(target).suffix.lower()
     if suffix in ("", ".json"):
         return None
@@ -84,7 +87,6 @@ _NO_NETS = {
         (".pt", ".pth", ".ckpt", ".safetensors", ".bin"),
         "weights: name the PyTorch module that they are for, as in python:models:Net",
     ),
-    ".keras": "not understood: export the model as ONNX, by its export(file, format='onnx')",
     **dict.fromkeys(
         (".h5", ".pb", ".tflite", ".mlmodel"), "not understood: export the net as ONNX"
     ),

@@ -18,6 +18,7 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path, PurePath
 
@@ -31,7 +32,12 @@ VARIABLE = "PALEO_CACHE"
 MOST = 256 << 20
 
 #: What each importer reads with.
-_LIBRARIES = {"caffe": ("protobuf",), "onnx": ("onnx", "numpy"), "pytorch": ("torch",)}
+_LIBRARIES: Mapping[str, tuple[str, ...]] = {
+    "caffe": ("protobuf",),
+    "keras": (),
+    "onnx": ("onnx", "numpy"),
+    "pytorch": ("torch",),
+}
 #: Where the code is that reads nets.
 _NET = Path(__file__).parents[1]
 _ENDING = ".net"

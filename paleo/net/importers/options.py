@@ -14,10 +14,10 @@ from paleo.net.importers.base import PHASES, UNKNOWN, ImportOptions
 #: Which importers look at an option, and what their nets are. One of another package may look at
 #: all of them.
 LOOKED_AT = {
-    "input": (("caffe", "onnx", "pytorch"), "of another framework"),
+    "input": (("caffe", "keras", "onnx", "pytorch"), "of another framework"),
     "dim": (("onnx",), "an ONNX file"),
     "phase": (("caffe", "pytorch"), "a prototxt or PyTorch module"),
-    "unknown": (("caffe", "onnx", "pytorch"), "of another framework"),
+    "unknown": (("caffe", "keras", "onnx", "pytorch"), "of another framework"),
     "proposals": (("caffe", "onnx", "pytorch"), "of another framework"),
     "value": (("onnx",), "an ONNX file"),
 }

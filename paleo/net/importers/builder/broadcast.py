@@ -56,6 +56,10 @@ class Aligner(Placer):
         placed = self.result(source, x.shape, groups)
         return placed if placed.natural else replace(placed, moved=x.moved)
 
+    def in_order(self, x: Value) -> Value:
+        """Return the value with its elements in the order of its axes: transpositions are done."""
+        return x if x.moved is None else self._with_order(self.placed(x), range(len(x.shape)))
+
     def _image(self, x: Value, rank: int | None = None) -> Value:
         """Return the value in a layer with channels, axis 1, last."""
         x = self.placed(x)
