@@ -19,6 +19,12 @@ IMPORTERS = {
     "torchvision": ["torchvision>=0.22"],
 }
 
+#: What runs nets on TensorFlow, and what reads SavedModels.
+TENSORFLOW = [
+    "tensorflow>=2.16; python_version < '3.14'",
+    "tf2onnx>=1.17; python_version < '3.14'",
+    *IMPORTERS["onnx"],
+]
 #: What draws pictures.
 PLOT = ["matplotlib>=3.10"]
 #: What results need for their tables in notebooks, besides pictures.
@@ -88,7 +94,7 @@ setup(
     install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],
     extras_require={
         **IMPORTERS,
-        "tensorflow": ["tensorflow>=2.16; python_version < '3.14'"],
+        "tensorflow": TENSORFLOW,
         "plot": PLOT,
         "notebook": NOTEBOOK,
         "web": WEB,

@@ -17,6 +17,7 @@ from tensorflow_layers import PERCEPTRON, graph_of, one, run_all
 import paleo
 from paleo.core.errors import ExecutorError, SettingError
 from paleo.core.operations import LAYER_PASSES, Pass
+from paleo.core.quiet import no_stderr
 from paleo.measure.executors import Executor, find_executor, measure
 from paleo.measure.executors.tensorflow import runtime
 from paleo.measure.executors.tensorflow.builders import BUILDERS, Scene
@@ -423,7 +424,7 @@ def test_what_runs_leaves_no_trace_in_the_process(executor: Any) -> None:
 
 def test_while_it_is_imported_nothing_is_said(capfd: pytest.CaptureFixture[str]) -> None:
     os.write(2, b"before ")
-    with runtime._quiet():
+    with no_stderr():
         os.write(2, b"while ")
     os.write(2, b"after")
     assert capfd.readouterr().err == "before after"

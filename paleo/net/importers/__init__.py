@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -43,6 +44,7 @@ IMPORTERS = {
     "keras": (".keras",),
     "onnx": (".onnx",),
     "pytorch": (*CODE, ".pt2"),
+    "tensorflow": ("saved_model.pb",),
 }
 #: The word for an importer of another package in messages.
 _KIND = "importer of files that end in"
@@ -54,11 +56,19 @@ def importer_of(target: str) -> str | None:
         return "pytorch"
     if target.lower().endswith(".keras.json"):  # what to_json() gives, under a name that says so
         return "keras"
+    if _is_saved_model(target):
+        return "tensorflow"
     suffix = PurePath(target).suffix.lower()
     if suffix in ("", ".json"):
         return None
     built_in = next((name for name, ends in IMPORTERS.items() if suffix in ends), None)
     return built_in or (suffix[1:] if suffix[1:] in _plugins() else None)
+
+
+def _is_saved_model(target: str) -> bool:
+    """Tell whether a target is the folder of a SavedModel, or the file in it that has its graph."""
+    (name,) = IMPORTERS["tensorflow"]
+    return PurePath(target).name == name or os.path.isfile(os.path.join(target, name))  # noqa: PTH113, PTH118  # False for what cannot be a path
 
 
 @functools.cache
@@ -126,6 +136,7 @@ def read_bytes(importer: str, data: bytes, target: str, options: ImportOptions) 
     """
     module = _module(importer)
     if not hasattr(module, "read_bytes"):
-        raise NetSpecError(f"{target}: names code, not a file")
+        said = "names code, not a file" if target.startswith(CODE) else "only commands read it"
+        raise NetSpecError(f"{target}: {said}")
     net: NetSpec = module.read_bytes(data, target, options)
     return net

@@ -14,12 +14,12 @@ from paleo.net.importers.base import PHASES, UNKNOWN, ImportOptions
 #: Which importers look at an option, and what their nets are. One of another package may look at
 #: all of them.
 LOOKED_AT = {
-    "input": (("caffe", "keras", "onnx", "pytorch"), "of another framework"),
+    "input": (("caffe", "keras", "onnx", "pytorch", "tensorflow"), "of another framework"),
     "dim": (("onnx",), "an ONNX file"),
     "phase": (("caffe", "pytorch"), "a prototxt or PyTorch module"),
-    "unknown": (("caffe", "keras", "onnx", "pytorch"), "of another framework"),
-    "proposals": (("caffe", "onnx", "pytorch"), "of another framework"),
-    "value": (("onnx",), "an ONNX file"),
+    "unknown": (("caffe", "keras", "onnx", "pytorch", "tensorflow"), "of another framework"),
+    "proposals": (("caffe", "onnx", "pytorch", "tensorflow"), "of another framework"),
+    "value": (("onnx", "tensorflow"), "an ONNX file or SavedModel"),
 }
 #: The options that are said once, and the field of ImportOptions of those that are not, or of
 #: another name.

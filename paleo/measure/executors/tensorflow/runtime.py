@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from paleo.core.errors import ExecutorError, Mistake
+from paleo.core.quiet import no_stderr
 from paleo.measure.executors.framework import DRAWN, SEED, Framework
 from paleo.measure.executors.tensorflow.builders import Parameter, UnbuildableError
 from paleo.net.graph import Node
 
 #: How far apart among the numbers that are drawn different tensors begin.
 _STRIDE = 99_991
-#: The file of standard error.
-_STDERR = 2
 _DEVICES = {"cpu": "/CPU:0", "cuda": "/GPU:0"}
 
 
@@ -43,7 +40,7 @@ class TensorFlowRuntime(Framework):
                     self.tf.config.experimental.set_memory_growth(gpu, True)
 
     def _imported(self) -> Any:
-        with _quiet():
+        with no_stderr():
             return super()._imported()
 
     def _places(self) -> list[str]:
@@ -124,29 +121,6 @@ class TensorFlowRuntime(Framework):
         count, begin = math.prod(shape), seed * _STRIDE % DRAWN
         flat = self.tf.tile(self._pool, [-(-(begin + count) // DRAWN)])
         return self.tf.reshape(flat[begin : begin + count], shape)
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Drop what is written to standard error for a while.
-
-    When TensorFlow is imported, its libraries say there that they use oneDNN, and no setting keeps
-    them from it.
-    """
-    if sys.stderr is not None:
-        sys.stderr.flush()
-    try:
-        kept = os.dup(_STDERR)
-    except OSError:  # there is none
-        yield
-        return
-    try:
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), _STDERR)
-        yield
-    finally:
-        os.dup2(kept, _STDERR)
-        os.close(kept)
 
 
 #: Of an error's text: which operator and function it is of, and where in a program.
