@@ -127,9 +127,9 @@ def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
     """Predict how long a deep neural network takes to train or to run, without the hardware.
 
     A NET is a predefined one by its name (`paleo nets` lists them), a net file (JSON), a Caffe
-    prototxt, an ONNX, .pt2 or .keras file, timm:NAME or torchvision:NAME for a net of these
-    packages, or python:package.module:name for a PyTorch module or a function that returns one.
-    Only python: and packages run code; files are just read.
+    prototxt, an ONNX, .pt2 or .keras file, the folder of a TensorFlow SavedModel, timm:NAME or
+    torchvision:NAME for a net of these packages, or python:package.module:name for a PyTorch module
+    or a function that returns one. Only python: and packages run code; files are just read.
 
     Devices and networks are names (`paleo devices`, `paleo networks`) or your own TOML files.
     Options may be written with hyphens or underscores.

@@ -85,9 +85,10 @@ def load(
 ) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
-    A file that ends in .prototxt, .keras, .onnx or .pt2 is read by an importer, and so is
-    "python:package.module:name", a PyTorch module or a function that returns one, and
-    "timm:name" or "torchvision:name", a net that the installed package makes without weights.
+    A file that ends in .prototxt, .keras, .onnx or .pt2 is read by an importer, and so is the
+    folder of a TensorFlow SavedModel, "python:package.module:name", a PyTorch module or a function
+    that returns one, and "timm:name" or "torchvision:name", a net that the installed package makes
+    without weights.
     `importing` has what those do not say themselves. Only such targets ever run code. A
     torch.nn.Module (a torch.fx.GraphModule is one) and a torch.export.ExportedProgram may be given
     themselves, with the shapes that a module takes in `importing`: `input=((None, (1, 8)),)`.

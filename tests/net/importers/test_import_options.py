@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+import sys
+from pathlib import Path
 
 import pytest
 
 import paleo
-from paleo.net.importers import ImportOptions
+from paleo.core.errors import NetSpecError
+from paleo.net.importers import ImportOptions, importer_of, read_bytes
 from paleo.net.importers.options import LOOKED_AT, option_words, parse_options
 
 LINES = [
@@ -76,3 +79,23 @@ def test_an_importer_has_the_options_alone_that_it_looks_at() -> None:
     assert option_words(options, "caffe") == ["--input=1x3", "--phase=test", "--unknown=zero"]
     assert option_words(options, "onnx") == ["--input=1x3", "--dim=N=2", "--unknown=zero"]
     assert option_words(options, None) == []
+
+
+def test_a_saved_model_is_a_folder_or_its_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = tmp_path / "saved_model.pb"
+    assert importer_of(str(tmp_path)) is None
+    assert importer_of(str(graph)) == "tensorflow"
+    with pytest.raises(NetSpecError, match=r"saved_model\.pb: no such file"):
+        paleo.load(graph)
+    graph.write_bytes(b"")
+    assert importer_of(str(tmp_path)) == "tensorflow"
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    said = r'reading it needs tensorflow; install it with: pip install "paleo\[tensorflow\]"'
+    for target in (tmp_path, graph):
+        with pytest.raises(NetSpecError, match=said):
+            paleo.load(target)
+    # What is uploaded is not given to TensorFlow.
+    with pytest.raises(NetSpecError, match="only commands read it"):
+        read_bytes("tensorflow", b"", graph.name, ImportOptions())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -157,7 +158,6 @@ def test_what_is_not_understood_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(paleo.NetSpecError, match=r"not understood: Betainc") as caught:
         paleo.load(folder)
     assert "\n" not in str(caught.value)
-    assert layers_of(folder, "InnerProduct", unknown="zero") == [(4 * 6, 2 * 4 * 6)]
     # An operator that no library here has, as those of a user's own.
     file = folder / "saved_model.pb"
     file.write_bytes(file.read_bytes().replace(b"Betainc", b"Batainc"))
@@ -166,11 +166,36 @@ def test_what_is_not_understood_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_more_weights_than_a_graph_can_have(tmp_path: Path) -> None:
+    folder = save(tmp_path / "large", serving_default=lambda x, weight: x @ weight)
+    file = folder / "saved_model.pb"
+    message = importlib.import_module("tensorflow.core.protobuf.saved_model_pb2").SavedModel()
+    message.ParseFromString(file.read_bytes())
+    for node in message.meta_graphs[0].graph_def.node:
+        if node.op == "VarHandleOp":
+            node.attr["shape"].shape.dim[1].size = 2**28
+    file.write_bytes(message.SerializeToString())
+    with pytest.raises(paleo.NetSpecError, match=r"it has 4\.0 GiB of variables"):
+        paleo.load(folder)
+
+
 @pytest.mark.parametrize("data", [b"", b"no message of protobuf", b"\x08\x01"])
 def test_damaged_files(data: bytes, tmp_path: Path) -> None:
     (tmp_path / "saved_model.pb").write_bytes(data)
     with pytest.raises(paleo.NetSpecError, match="not a SavedModel, or not all of one"):
         paleo.load(tmp_path)
+
+
+def test_variables_of_tensorflow_1(tmp_path: Path) -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, [None, 4], name="x")
+        weight = v1.get_variable("weight", [4, 6], use_resource=False)
+        bias = v1.get_variable("bias", [6], use_resource=True)
+        y = tf.matmul(x, weight) + bias
+        session.run(v1.global_variables_initializer())
+        v1.saved_model.simple_save(session, str(tmp_path / "old"), {"x": x}, {"y": y})
+    assert layers_of(tmp_path / "old", "InnerProduct") == [(4 * 6 + 6, 2 * 4 * 6)]
 
 
 def test_without_tf2onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

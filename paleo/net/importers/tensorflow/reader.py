@@ -36,6 +36,8 @@ _FIRST = 2
 _STEP = 2**-10
 #: What has loops taken apart into jumps, which tf2onnx does not know as loops.
 _TAKEN_APART = "_lower_using_switch_merge"
+#: Bytes that the message of a graph with its constants cannot have.
+_MOST = 2**31
 #: The tag of the graph to run a model by, and the signature that callers use who name none.
 _SERVE = "serve"
 _DEFAULT = "serving_default"
@@ -66,8 +68,9 @@ def read(target: str, options: ImportOptions) -> NetSpec:
     with no_stderr(), quietly():
         _require(target)
         model = guarded(target, "tf2onnx", lambda: _converted(data, target))
-    model.graph.name = PurePath(file.absolute().parent).name
-    net = onnx.read_bytes(model.SerializeToString(), target, options)
+        model.graph.name = PurePath(file.absolute().parent).name
+        written = guarded(target, "tf2onnx", model.SerializeToString)
+    net = onnx.read_bytes(written, target, options)
     recurrent = [node for node in model.graph.node if node.op_type in ("LSTM", "GRU", "RNN")]
     twice = any(len(node.input) > _BIASES and node.input[_BIASES] for node in recurrent)
     return replace(net, notes=(*net.notes, _TWICE)) if twice else net
@@ -90,7 +93,7 @@ def _converted(data: bytes, target: str) -> Any:
     inputs = {each.name: name for name, each in signature.inputs.items()}
     outputs = {each.name: name for name, each in signature.outputs.items()}
     variables = _variables(graph_def, target)
-    frozen = _frozen(tf, graph_def, variables, outputs)
+    frozen = _frozen(tf, graph_def, variables, outputs, target)
     frozen = _with_weights(tf, _inlined(tf, frozen, [*inputs, *outputs]), variables)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
@@ -161,9 +164,10 @@ def _listed(names: Iterable[str]) -> str:
 class _Numbers:
     """Stands where a session is expected, of which the values of variables are asked by name."""
 
-    def __init__(self, tf: Any, variables: Mapping[str, Any]) -> None:
+    def __init__(self, tf: Any, variables: Mapping[str, Any], target: str) -> None:
         self._tf = tf
         self._variables = variables
+        self._target = target
 
     def run(self, names: Iterable[str]) -> list[Any]:
         """Return zeros of the shapes of variables, by the names of their values."""
@@ -173,6 +177,11 @@ class _Numbers:
             dtype = self._tf.as_dtype(each.attr["dtype"].type).as_numpy_dtype
             sizes = [dim.size for dim in each.attr["shape"].shape.dim]
             found.append(np.broadcast_to(np.zeros((), dtype), sizes))
+        if (total := sum(each.nbytes for each in found)) >= _MOST:
+            raise NetSpecError(
+                f"{self._target}: it has {total / 2**30:.1f} GiB of variables, and a graph of "
+                "constants in TensorFlow and ONNX is less than 2 GiB"
+            )
         return found
 
 
@@ -189,14 +198,16 @@ def _variables(graph_def: Any, target: str) -> dict[str, Any]:
     return found
 
 
-def _frozen(tf: Any, graph_def: Any, variables: Mapping[str, Any], outputs: Iterable[str]) -> Any:
+def _frozen(
+    tf: Any, graph_def: Any, variables: Mapping[str, Any], outputs: Iterable[str], target: str
+) -> Any:
     """Return what outputs need of a graph, with its variables as placeholders."""
     functions = graph_def.library.function
     for node in (*graph_def.node, *(node for each in functions for node in each.node_def)):
         node.attr.pop(_TAKEN_APART, None)
     names = [output.partition(":")[0] for output in outputs]
     freeze = tf.compat.v1.graph_util.convert_variables_to_constants
-    frozen = freeze(_Numbers(tf, variables), graph_def, names)
+    frozen = freeze(_Numbers(tf, variables, target), graph_def, names)
     for node in frozen.node:
         if node.name in variables:
             node.op = "Placeholder"
