@@ -166,6 +166,16 @@ def test_what_is_not_understood_is_one_line(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_outside_of_a_graph_is_left_alone(tmp_path: Path) -> None:
+    def reading(x: Any, weight: Any) -> Any:
+        length = tf.strings.length(tf.io.read_file(str(tmp_path / "secret")))
+        return x @ weight * tf.cast(length, tf.float32)
+
+    folder = save(tmp_path / "curious", serving_default=reading)
+    with pytest.raises(paleo.NetSpecError, match=r"is a ReadFile, which opens files or calls Py"):
+        paleo.load(folder)
+
+
 def test_more_weights_than_a_graph_can_have(tmp_path: Path) -> None:
     folder = save(tmp_path / "large", serving_default=lambda x, weight: x @ weight)
     file = folder / "saved_model.pb"

@@ -36,6 +36,9 @@ _FIRST = 2
 _STEP = 2**-10
 #: What has loops taken apart into jumps, which tf2onnx does not know as loops.
 _TAKEN_APART = "_lower_using_switch_merge"
+#: Operators that deal with what is outside of a graph. tf2onnx has TensorFlow compute each operator
+#: whose inputs are all constants, and of these none is to run.
+_OUTSIDE = re.compile("File|Restore|Save|Checkpoint|Reader|Dataset|PyFunc")
 #: Bytes that the message of a graph with its constants cannot have.
 _MOST = 2**31
 #: The tag of the graph to run a model by, and the signature that callers use who name none.
@@ -44,8 +47,7 @@ _DEFAULT = "serving_default"
 #: What a signature is called that is run when a model is loaded.
 _AT_LOADING = "__saved_model"
 _LISTED = 8
-#: What grappler is to do: write functions out where they are called. It folds no constants, for
-#: which it would run operators of the file.
+#: What grappler is to do: write functions out where they are called, and nothing else.
 _INLINING = ("function", "dependency")
 #: How the names begin of what functions do that are written out.
 _CALLS = re.compile(r"((Stateful)?PartitionedCall(_\d+)?/)+")
@@ -94,7 +96,9 @@ def _converted(data: bytes, target: str) -> Any:
     outputs = {each.name: name for name, each in signature.outputs.items()}
     variables = _variables(graph_def, target)
     frozen = _frozen(tf, graph_def, variables, outputs, target)
-    frozen = _with_weights(tf, _inlined(tf, frozen, [*inputs, *outputs]), variables)
+    inlined = _inlined(tf, frozen, [*inputs, *outputs])
+    _check_inside(inlined, target)
+    frozen = _with_weights(tf, inlined, variables)
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(frozen, name="")
         made = tfonnx.process_tf_graph(
@@ -215,6 +219,17 @@ def _frozen(
             for key in ("dtype", "shape"):
                 node.attr[key].CopyFrom(variables[node.name].attr[key])
     return frozen
+
+
+def _check_inside(graph_def: Any, target: str) -> None:
+    """Raise NetSpecError for operators that deal with what is outside of a graph."""
+    inside = (node for each in graph_def.library.function for node in each.node_def)
+    for node in (*graph_def.node, *inside):
+        if _OUTSIDE.search(node.op):
+            raise NetSpecError(
+                f'{target}: "{printable(node.name)}" is a {printable(node.op)}, which opens files '
+                "or calls Python: it is not read"
+            )
 
 
 def _inlined(tf: Any, graph_def: Any, ends: Iterable[str]) -> Any:
