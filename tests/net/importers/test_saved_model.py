@@ -108,6 +108,16 @@ def test_a_loop_over_steps_is_a_recurrent_layer(tmp_path: Path) -> None:
     assert any("a bias for the input and another" in note for note in paleo.load(folder).notes)
 
 
+def test_any_other_loop_is_followed_step_by_step(tmp_path: Path) -> None:
+    layers = keras.layers
+    net = keras.Sequential(
+        [layers.Input((3,), dtype="int32"), layers.Embedding(100, 8), layers.GRU(16)]
+    )
+    read = paleo.load(saved(net, tmp_path / "steps"))
+    # Three gates of weights and two biases, once for all of the steps.
+    assert paleo.summarize(read).num_params == 100 * 8 + 3 * 16 * (8 + 16 + 2)
+
+
 SHAPE = tf.TensorSpec([None, 4], tf.float32, name="x")
 
 

@@ -91,6 +91,8 @@ def _converted(data: bytes, target: str) -> Any:
     """Return the ONNX model of the graph in a file saved_model.pb."""
     tf: Any = importlib.import_module("tensorflow")
     tfonnx: Any = importlib.import_module("tf2onnx.tfonnx")
+    optimizer: Any = importlib.import_module("tf2onnx.optimizer")
+    identity: Any = importlib.import_module("tf2onnx.optimizer.identity_optimizer")
     graph_def, signature = _signature(data, target)
     inputs = {each.name: name for name, each in signature.inputs.items()}
     outputs = {each.name: name for name, each in signature.outputs.items()}
@@ -108,8 +110,10 @@ def _converted(data: bytes, target: str) -> Any:
             tensors_to_rename=inputs | outputs,
             opset=_OPSET,
         )
-        # tf2onnx would also optimize what it makes, and with that fold scales into weights.
-        model = made.make_model("")
+        # All of tf2onnx's optimizers would fold scales into weights; nodes that only pass on what
+        # they get are not right without this one.
+        steps = {"remove_identity": identity.IdentityOptimizer}
+        model = optimizer.optimize_graph(made, optimizers=steps).make_model("")
     for node in model.graph.node:
         node.name = _CALLS.sub("", node.name)
     # Names of open sizes that are made up anew each time name nothing.
