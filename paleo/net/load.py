@@ -19,7 +19,7 @@ from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import read_bytes
 from paleo.core.registry import unknown
 from paleo.net.graph import build, infer_nodes
-from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object, weights
+from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
 from paleo.net.spec import NetSpec, parse
 from paleo.net.writer import dumps
 
@@ -113,7 +113,7 @@ def load(
     if importer is not None:
         return _imported(importer, target, importing or ImportOptions())
     path = net_path(target)
-    if (instead := weights.hint(target) or hint(target)) is not None:
+    if (instead := _of_weights(target) or hint(target)) is not None:
         raise NetSpecError(f"{target}: {instead}")
     try:
         text = read_bytes(path)
@@ -125,6 +125,15 @@ def load(
         name = f"{path.stem}.keras.json"
         raise NetSpecError(f"{target}: the configuration of a Keras model: name it {name}")
     return loads(text, file=target)
+
+
+def _of_weights(target: str) -> str | None:
+    """Return what to give instead of weights or what stands beside them; None for others."""
+    if not target.endswith((".safetensors", ".json")):
+        return None
+    from paleo.net.importers import weights  # here: predefined nets do without
+
+    return weights.hint(target)
 
 
 def _imported(importer: str, target: str, options: ImportOptions) -> NetSpec:
