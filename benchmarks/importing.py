@@ -102,7 +102,10 @@ def caffe(folder: Path) -> Row:
     def baseline() -> object:
         return text_format.Parse(path.read_text("utf-8"), message())
 
-    ratio = best(lambda: imported("caffe", str(path))) / best(baseline)
+    # A cold processor is slower for whoever comes first: both warm up, and take turns.
+    turns = [(best(lambda: imported("caffe", str(path))), best(baseline)) for _ in range(3)]
+    ours, theirs = map(min, zip(*turns, strict=True))
+    ratio = ours / theirs
     return "ResNet-50, prototxt / google.protobuf.text_format.Parse", ratio, 3.0
 
 
@@ -133,7 +136,7 @@ def onnx_and_pytorch(folder: Path) -> Iterator[Row]:
         yield (
             "a command with that file the second time / with resnet50 by its name",
             again(path),
-            3.0,
+            2.0,
         )
 
     def baseline() -> object:
@@ -145,8 +148,8 @@ def onnx_and_pytorch(folder: Path) -> Iterator[Row]:
     baseline()
     ratio = best(lambda: imported("pytorch", target, options), 3) / best(baseline, 3)
     yield "ResNet-50, PyTorch module / torch.export on the meta device", ratio, 2.0
-    # A tenth is what is aimed at; a machine that does other things moves it by half.
-    yield f"{OPERATORS:,} operators of a module, ours / torch.export", ours_of_export(), 0.15
+    ratio = min(ours_of_export() for _ in range(3))  # the quietest
+    yield f"{OPERATORS:,} operators of a module, ours / torch.export", ratio, 0.1
 
 
 def ours_of_export() -> float:

@@ -41,7 +41,7 @@ _PRODUCTS = {
 def plain(module: Any) -> tuple[Any, str]:
     """Return a module without quantized parts, and what is to be said of it; itself if it has none.
 
-    Raises NotImplementedError for a quantized module that is no known one.
+    Raises TypeError for a quantized module that is no known one.
     """
     parts = list(module.modules())
     if not any(map(_is_quantized, parts)):
@@ -99,7 +99,7 @@ def _ordinary(part: Any) -> Any:
         return made if following is None else nn.Sequential(made, following())
     base = next((each for each in kind.__mro__ if each.__module__.startswith("torch.nn.mod")), None)
     if base in (None, nn.Module):
-        raise NotImplementedError(f"{kind.__name__} is quantized in a way that is not understood")
+        raise TypeError(f"{kind.__name__} is quantized in a way that is not understood")
     copy: Any = object.__new__(base)
     copy.__dict__ = dict(part.__dict__)
     return copy
