@@ -52,6 +52,11 @@ class Operation(ABC):
         """What it computes: what a pass gives, or an update."""
 
     @property
+    def dtype(self) -> str:
+        """The element type that it is computed in, "" for that of the net."""
+        return ""
+
+    @property
     def layer_pass(self) -> Pass:
         """The pass of its layer in which it is done."""
         return self.direction
@@ -118,6 +123,7 @@ class MatMul(Operation):
     element_size: int
     output_size: int = 0
     direction: Pass = Pass.FORWARD
+    dtype: str = ""
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -155,6 +161,7 @@ class BatchMatMul(Operation):
     dependent: bool = False
     direction: Pass = Pass.FORWARD
     roles: tuple[Role, ...] = ()
+    dtype: str = ""
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -201,6 +208,7 @@ class GroupedMatMul(Operation):
     k: Quantity
     element_size: int
     direction: Pass = Pass.FORWARD
+    dtype: str = ""
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -210,7 +218,7 @@ class GroupedMatMul(Operation):
         m, k = (self.k, rows) if self.direction is Pass.WEIGHT_GRADIENT else (rows, self.k)
         return BatchMatMul(
             self.name, self.groups, m, self.n, k, self.element_size,
-            direction=self.direction, roles=READ_WITH_WEIGHTS[self.direction],
+            direction=self.direction, roles=READ_WITH_WEIGHTS[self.direction], dtype=self.dtype,
         )  # fmt: skip
 
     @property
@@ -268,6 +276,7 @@ class Attention(Operation):
     causal: bool = False
     window: Quantity = 0
     kv_size: Quantity = 0
+    dtype: str = ""
     kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
@@ -381,6 +390,7 @@ class Convolution(_Windowed):
     groups: int = 1
     #: How often there are as many filters: once for all samples, or once for each.
     filters: Quantity = 1
+    dtype: str = ""
     kind: ClassVar[Kind] = Kind.CONVOLUTION
 
     @property
@@ -560,6 +570,10 @@ class Fused(Operation):
     @property
     def direction(self) -> Pass:
         return self.head.direction
+
+    @property
+    def dtype(self) -> str:
+        return self.head.dtype
 
     @property
     def layer_pass(self) -> Pass:

@@ -55,6 +55,11 @@ class Target:
     #: Whether what is written is kept for a backward pass; else, its memory is used again soon.
     training: bool = True
 
+    def of(self, operation: Operation) -> Target:
+        """Return the target of this operation, which may have an element type of its own."""
+        dtype = operation.dtype
+        return replace(self, dtype=dtype) if dtype and dtype != self.dtype else self
+
 
 #: What went into a time: a name, a value, and its SI unit ("" for a count, a share or a text).
 Detail: TypeAlias = "tuple[str, Quantity | str, str]"

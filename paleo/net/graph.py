@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.operations import Operation, Pass, Unpriced, Work, total_work
+from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
-from paleo.core.tensor import Precision, Shape, Shapes, find_precision, num_elements
+from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.spec import LayerSpec, NetSpec
 
@@ -49,6 +49,8 @@ class Node:
     shared_params: int = 0
     #: The index of that layer.
     owner: int | None = None
+    #: The element type that its forward pass is computed in, "" for that of the graph.
+    dtype: str = ""
 
     @property
     def type_name(self) -> str:
@@ -139,6 +141,12 @@ def _operations(
         return node.layer.input_gradient(node.inputs, graph.element_size, needed)
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
+    if direction is Pass.FORWARD and node.dtype:
+        found = node.layer.operations(direction, node.inputs, DTYPES[node.dtype])
+        return tuple(
+            replace(each, dtype=node.dtype) if isinstance(each, PRODUCTS) else each
+            for each in found
+        )
     return node.layer.operations(direction, node.inputs, graph.element_size)
 
 
@@ -245,7 +253,7 @@ class _Inferred:
             nodes.append(
                 Node(
                     old.index, old.name, layer, old.shard, old.parents, inputs, output,
-                    like, old.shared_params, old.owner,
+                    like, old.shared_params, old.owner, old.dtype,
                 )
             )  # fmt: skip
         return tuple(nodes)
@@ -329,7 +337,7 @@ def _infer(
             continue
         layer = adapt(spec.layer) if adapt else spec.layer
         inputs = tuple([parent.output for parent in parents])
-        key = (layer, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
+        key = (layer, spec.dtype, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
         like = known.get(key)
         try:
             output = like.output if like else layer.infer_shape(inputs)
@@ -347,7 +355,7 @@ def _infer(
         index = len(nodes)
         node = Node(
             index, spec.name, layer, spec.shard, indices, inputs, output,
-            like.index if like else index,
+            like.index if like else index, dtype=spec.dtype,
         )  # fmt: skip
         if not like:
             known[key] = node

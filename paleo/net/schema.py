@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from paleo.core.tensor import DTYPES
 from paleo.net.layers import LAYERS, Layer
 from paleo.net.layers.fields import Whole
 from paleo.net.spec import BLOCKS, LAYER_KEYS, MAX_SPLITS, ROOT_KEYS
@@ -37,6 +38,7 @@ def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
         "type": {"const": name},
         "parents": _PARENTS,
         "shares": {"description": LAYER_KEYS["shares"], "type": ["string", "null"]},
+        "dtype": {"description": LAYER_KEYS["dtype"], "enum": [*DTYPES, "", None]},
     }
     required = ["type"] if source else ["type", "parents"]
     for key, declared in layer.keys.items():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from six import ensure_str
 from paleo.core.checks import shown, whole_number
 from paleo.core.errors import Mistake, Mistakes, NetSpecError
 from paleo.core.frozen import dataclass
+from paleo.core.tensor import DTYPES
 from paleo.net.layers import LAYERS, Layer, ShapeError
 
 #: The keys of a net file, and what each is.
@@ -35,6 +36,8 @@ LAYER_KEYS = {
     "type": "the layer's type",
     "parents": "the layers that feed this one",
     "shares": "a layer whose parameters this one uses too; they are counted there",
+    "dtype": "the element type that the forward pass of this layer is computed in, whatever that "
+    "of the net is, where the device can",
 }
 #: The container types, and their keys.
 BLOCKS = {
@@ -52,7 +55,8 @@ class LayerSpec:
 
     `name` is full, such as "block/conv1" or "block/conv1@0"; `parents` are such names in
     the order of the file; `shard` is the slice's index, or None for an unsplit layer. The
-    layer uses the parameters of the one named by `shares` too, as far as both have them.
+    layer uses the parameters of the one named by `shares` too, as far as both have them. Its
+    forward pass is computed in `dtype`, "" for that of the net.
     """
 
     name: str
@@ -60,6 +64,7 @@ class LayerSpec:
     parents: tuple[str, ...]
     shard: int | None = None
     shares: str | None = None
+    dtype: str = ""
 
     @property
     def origin(self) -> str:
@@ -96,6 +101,28 @@ class NetSpec:
         """The different numbers of slices that its layers are split into, none if unsplit."""
         slices = Counter(spec.origin for spec in self.layers if spec.shard is not None)
         return tuple(sorted(set(slices.values())))
+
+    @functools.cached_property
+    def dtypes(self) -> frozenset[str]:
+        """The element types that layers of it are computed in, whatever that of the net is."""
+        return frozenset(spec.dtype for spec in self.layers if spec.dtype)
+
+    def without_dtypes(self, dtypes: Collection[str]) -> NetSpec:
+        """Return this net with layers of these element types computed in the net's own."""
+        if not dtypes:
+            return self
+        known = self._without_dtypes
+        key = frozenset(dtypes)
+        if key not in known:
+            layers = tuple(
+                replace(spec, dtype="") if spec.dtype in dtypes else spec for spec in self.layers
+            )
+            known[key] = replace(self, layers=layers)
+        return known[key]
+
+    @functools.cached_property
+    def _without_dtypes(self) -> dict[frozenset[str], NetSpec]:
+        return {}
 
     def with_batch(self, batch_size: int) -> NetSpec:
         """Return this net with another batch size of its own."""
@@ -146,6 +173,7 @@ class _Leaf:
     is_source: bool = False
     parents: list[str] | None = None
     shares: str | None = None
+    dtype: str = ""
 
 
 def parse(text: str | bytes, file: str | None, mistakes: Mistakes) -> NetSpec:
@@ -280,6 +308,15 @@ class _Reader:
             leaf.layer = self._layer(cls, body, full)
             if body.get("shares") is not None:
                 leaf.shares = self._text(body, "shares", "the name of a layer", full)
+            leaf.dtype = self._dtype(body, full)
+
+    def _dtype(self, body: _Object, full: str) -> str:
+        dtype = body.get("dtype") or ""
+        if dtype == "" or (isinstance(dtype, str) and dtype in DTYPES):
+            return dtype
+        hint = self._guess(dtype, list(DTYPES)) if isinstance(dtype, str) else ""
+        self.mistakes.add(f"expected an element type, got {shown(dtype)}{hint}", full, "dtype")
+        return ""
 
     def _parents(self, body: _Object, full: str, required: bool = True) -> list[str] | None:
         if "parents" not in body and not required:
@@ -367,7 +404,7 @@ class _Reader:
                     break
                 if layer:
                     name = leaf.name if shard is None else f"{leaf.name}@{shard}"
-                    yield LayerSpec(name, layer, parents, shard, shares)
+                    yield LayerSpec(name, layer, parents, shard, shares, leaf.dtype)
 
     def _resolved_shares(self, leaf: _Leaf) -> str | None:
         """Return the full name of the layer whose parameters a layer uses too."""

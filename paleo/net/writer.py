@@ -107,6 +107,8 @@ def _layer(spec: LayerSpec, block: _Block, reads: tuple[str, ...]) -> dict[str, 
     }
     if spec.shares is not None:
         body["shares"] = _reference(spec.shares, block)
+    if spec.dtype:
+        body["dtype"] = spec.dtype
     for name, key in layer.keys.items():
         value = getattr(layer, name)
         if key.required or value != key.default:

@@ -259,13 +259,27 @@ def estimate_pass(
         [each for _, each in own if not isinstance(each, Unpriced)] for own in distinct.values()
     ]
     target = replace(target, training=training)
-    prices = cost_model.price_all(list(itertools.chain(*priced)), target)
+    prices = _prices(list(itertools.chain(*priced)), target, cost_model)
     times = prices.sums(list(map(len, priced)))
     where = {which: place for place, which in enumerate(distinct)}
     places = [where[id(own)] for own in found.of]
     seconds = cost_model.pipelined if use_pipeline else attrgetter("total")
     passed = PassTime(graph, times, places, seconds, found)
     return passed.fetching(fetches) if fetches else passed
+
+
+def _prices(operations: Sequence[Operation], target: Target, cost_model: CostModel) -> Times:
+    """Return the time of each operation, in its own element type."""
+    if not any(each.dtype for each in operations):
+        return cost_model.price_all(operations, target)
+    times: dict[int, Time] = {}
+    for dtype in dict.fromkeys(each.dtype for each in operations):
+        alike = [i for i, each in enumerate(operations) if each.dtype == dtype]
+        prices = cost_model.price_all(
+            [operations[i] for i in alike], target.of(operations[alike[0]])
+        )
+        times |= zip(alike, prices, strict=True)
+    return Times([times[i] for i in range(len(operations))])
 
 
 def update_time(

@@ -167,7 +167,36 @@ class Plan:
 
     def graph(self, net: NetSpec, batch_size: Quantity | None) -> Graph:
         """Return the graph of a net as the cost model sees it; None takes the file's batch."""
-        return build(net, batch_size, self.dtype, self.adapt)
+        return build(self.computable(net), batch_size, self.dtype, self.adapt)
+
+    def computable(self, net: NetSpec) -> NetSpec:
+        """Return the net with layers computed in types of their own only as far as they can be."""
+        return net.without_dtypes(self.unknown_dtypes(net))
+
+    def unknown_dtypes(self, net: NetSpec) -> tuple[str, ...]:
+        """Return the element types of a net's layers that device or cost model do not have."""
+        known = self.cost_model.dtypes
+        return tuple(
+            dtype
+            for dtype in sorted(net.dtypes)
+            if not self.device.peaks.get(dtype) or not (known is None or dtype in known)
+        )
+
+    def notes_on(self, net: NetSpec) -> tuple[str, ...]:
+        """What a reader should know of how this net is priced on the device."""
+        unknown = self.unknown_dtypes(net)
+        if not unknown:
+            return self.notes
+        of_model = f"cost model {self.cost_model.name} does not know"
+        who = (
+            f"device {self.device.name} has no peak for"
+            if self.cost_model.dtypes is None
+            else of_model
+        )
+        count = sum(spec.dtype in unknown for spec in net.layers)
+        computing = find_precision(self.dtype).computing
+        said = f"{who} {', '.join(unknown)}: layers of it ({count}) are priced in {computing}"
+        return (*self.notes, said)
 
     def kernels(
         self, graph: Graph, directions: tuple[Pass, ...], *, training: bool = True

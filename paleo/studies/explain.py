@@ -141,7 +141,7 @@ def explain_layers(graph: Graph, names: Sequence[str], plan: Plan) -> tuple[Expl
 def _explained(direction: Pass, operation: Operation, plan: Plan) -> ExplainedOperation:
     if isinstance(operation, Unpriced):
         return ExplainedOperation(direction, operation, Explanation("", Time()), False)
-    kind, target, cost_model = kind_of(operation), plan.target, plan.cost_model
+    kind, target, cost_model = kind_of(operation), plan.target.of(operation), plan.cost_model
     # Errors were of predictions at the peak, of convolutions by the device's own library.
     as_measured = target.share == 1 and (kind != "convolution" or target.convolutions == DEFAULT)
     return ExplainedOperation(

@@ -125,7 +125,7 @@ class _Case:
         notes, left_out = [*scenario.net.notes, *found.notes], computations.left_out
         if plan.convolution_note and scenario.has_convolutions:
             notes = [plan.convolution_note, *notes]
-        notes += plan.notes
+        notes += plan.notes_on(scenario.net)
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(

@@ -115,7 +115,7 @@ class TimedOn:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of the settings."""
         said = self.plan.convolution_note if self.scenario.has_convolutions else ""
-        return (*filter(None, [said]), *self.plan.notes)
+        return (*filter(None, [said]), *self.plan.notes_on(self.scenario.net))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""

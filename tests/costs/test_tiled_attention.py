@@ -268,7 +268,9 @@ def test_arrays_of_shapes_give_what_each_gives_alone(operations: list[Attention]
     alike = [each for each in operations if each.causal == first.causal]
     alike = [each for each in alike if each.direction == first.direction]
     names = ("heads", "sharing", "queries", "keys", "depth", "value_depth", "window", "kv_size")
-    stacked = {name: np.array([getattr(each, name) for each in alike]) for name in names}
+    stacked: dict[str, Any] = {
+        name: np.array([getattr(each, name) for each in alike]) for name in names
+    }
     together = TILED.price(
         Attention(first.direction, element_size=2, causal=first.causal, **stacked), target
     )

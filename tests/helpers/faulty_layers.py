@@ -162,6 +162,8 @@ LAYERS: list[tuple[Any, str]] = [
         "shape: 1x1x1x1x1x1x1x1x1 has 9 dimensions, 8 are the most",
     ),
     (flat("data") | {"shares": 3}, "shares: expected the name of a layer, got 3"),
+    (flat("data") | {"dtype": "int9"}, 'dtype: expected an element type, got "int9"'),
+    (flat("data") | {"dtype": 8}, "dtype: expected an element type, got 8"),
     (
         flat("data") | {"shares": "dato"},
         "shares: there is no layer \"dato\" (did you mean 'data'?)",

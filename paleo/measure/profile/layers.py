@@ -364,7 +364,7 @@ def _algorithm(operations: Sequence[Operation], plan: Plan) -> str:
         if isinstance(operation, Unpriced) or not model.counts(operation):
             continue
         head = operation.head if isinstance(operation, Fused) else operation
-        why = model.explain(operation, plan.target)
+        why = model.explain(operation, plan.target.of(operation))
         key = (isinstance(head, PRODUCTS), float(why.time.total))
         if key > longest:
             longest, algorithm = key, why.algorithm

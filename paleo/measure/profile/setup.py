@@ -7,6 +7,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Annotated, Any, Generic, TypeVar
 
 from paleo.cluster import Device, device_names
@@ -138,6 +139,7 @@ class NetGraphs:
             notes.append(setting.plan.convolution_note)
         if left_out := not_counted(self.graph, model):
             notes.append(f"not counted by {model.name}: {', '.join(left_out)}")
+        notes += setting.plan.notes_on(self.spec)
         return tuple(filter(None, notes))
 
     def to_dict(self) -> dict[str, Any]:
@@ -190,6 +192,10 @@ def prepare(
     names = [executors] if isinstance(executors, str) else list(dict.fromkeys(executors))
     dtype = values["dtype"] or "fp32"  # to find more mistakes
     running = mistakes.check_all(lambda name: find_executor(name, values["place"], dtype), names)
+    if executors:  # which compute every layer in the net's element type
+        scenarios = [
+            replace(each, net=each.net.without_dtypes(each.net.dtypes)) for each in scenarios
+        ]
     graphs = mistakes.check_all(lambda scenario: scenario.graph(), scenarios)
     real = graphs
     if executors:

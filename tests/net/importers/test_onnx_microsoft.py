@@ -140,12 +140,13 @@ STORED = [
 
 def test_products_of_stored_integers_are_said(load: Read) -> None:
     net = load(STORED, {"x": ["N", 3, 8, 8]}, QUANTIZED)
-    assert net.notes == (
-        (
-            "it is quantized: 2 of its 3 products are of int8 numbers; --dtype=int8 prices them "
-            "so, and all else"
-        ),
-    )
+    assert net.notes == (("it is quantized: 2 of its 3 products are of int8 numbers, forward"),)
+    # They are computed so, and what makes integers at once.
+    computing = [spec for spec in net.layers if not spec.layer.is_view]
+    assert [(spec.layer.type_name, spec.dtype) for spec in computing] == [
+        ("Input", ""), ("Convolution", "int8"), ("GlobalPooling", ""), ("InnerProduct", "int8"),
+        ("InnerProduct", ""),
+    ]  # fmt: skip
     # Their weights are stored as integers, and stand for parameters.
     assert counted(net) == (108 + 20 + 35, 2 * (27 * 36 * 4 + 20 + 35))
 
@@ -167,5 +168,6 @@ def test_operators_of_integers_are_quantized(load: Read) -> None:
     ]
     net = load(nodes, {"x": ["N", 3, 8, 8]}, QUANTIZED)
     assert "1 of its 1 products are of int8 numbers" in net.notes[0]
+    assert all(spec.dtype == "int8" for spec in net.layers[1:])
     assert last(net)[1] == (1, 1, 1, 8)
     assert counted(net) == (108, 2 * 27 * 36 * 4)

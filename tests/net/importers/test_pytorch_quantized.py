@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(
     torch.backends.quantized.engine == "none", reason="PyTorch has no quantized kernels here"
 )
 
+PRODUCTS = ("Convolution", "InnerProduct")
+
 
 def test_a_net_that_was_converted() -> None:
     """A convolution with a rectifier, a sum, an activation and a product, between two borders."""
@@ -46,9 +48,7 @@ def test_a_net_that_was_converted() -> None:
     layers = {layer.name: layer for layer in paleo.summarize(net, batch_size=2).layers}
     places = 6 * 6
     products = {
-        name: layer.forward_flops
-        for name, layer in layers.items()
-        if layer.type_name in ("Convolution", "InnerProduct")
+        name: layer.forward_flops for name, layer in layers.items() if layer.type_name in PRODUCTS
     }
     assert sorted(products.values()) == sorted(
         [2 * 2 * 27 * 8 * places, 2 * 2 * 9 * 2 * 8 * places, 2 * 2 * 8 * 5]
@@ -56,11 +56,11 @@ def test_a_net_that_was_converted() -> None:
     assert sum(layer.type_name == "Activation" for layer in layers.values()) == 2
     params = (27 * 8 + 8) + 9 * 2 * 8 + (8 * 5 + 5)
     assert paleo.summarize(net).num_params == params
+    assert {spec.dtype for spec in net.layers if spec.layer.type_name in PRODUCTS} == {"int8"}
+    (mean,) = [spec for spec in net.layers if "mean" in spec.name]
+    assert mean.dtype == ""
     (note,) = net.notes
-    assert note == (
-        "it is quantized: 3 of its 3 products are of int8 numbers; --dtype=int8 prices them so, "
-        "and all else"
-    )
+    assert note == ("it is quantized: 3 of its 3 products are of int8 numbers, forward")
 
 
 @pytest.mark.filterwarnings("ignore")

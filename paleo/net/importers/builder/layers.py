@@ -35,6 +35,7 @@ class _Entry:
     shape: Shape
     batched: bool
     shares: str | None = None
+    dtype: str = ""
     consumers: int = 0
     #: Where the dimensions are that values of version 0 know, once they were reordered.
     moved_to: tuple[int, ...] | None = None
@@ -62,6 +63,8 @@ class Placer:
         self._tensors: dict[tuple[object, ...], Value] = {}
         self._keys = 0
         self._notes: dict[str, None] = {}
+        #: The element type in which layers are computed that are made now, "" for the net's.
+        self.dtype = ""
 
     # Layers
 
@@ -83,7 +86,8 @@ class Placer:
         for parent in parents:
             self._entries[parent].consumers += 1
         name = self.unique(name)
-        self._entries[name] = _Entry(layer, tuple(parents), shape, batched, shares)
+        dtype = "" if layer.is_input else self.dtype
+        self._entries[name] = _Entry(layer, tuple(parents), shape, batched, shares, dtype)
         return name
 
     def mark(self) -> int:
@@ -100,7 +104,7 @@ class Placer:
             inputs = tuple(self._entries[parent].shape for parent in entry.parents)
             owner = (entry.shares or name) if entry.layer.num_params(inputs) else None
             if not entry.layer.is_view:
-                made.append(repr((entry.layer, inputs, owner)))
+                made.append(repr((entry.layer, inputs, owner, entry.dtype)))
         return sorted(made)
 
     def dims(self, layer: str) -> tuple[int, ...]:
@@ -302,7 +306,7 @@ class Placer:
                     waiting += [*entry.parents, *([entry.shares] if entry.shares else [])]
             names = [name for name in names if name in needed]
         layers = tuple(
-            LayerSpec(name, entry.layer, entry.parents, shares=entry.shares)
+            LayerSpec(name, entry.layer, entry.parents, None, entry.shares, entry.dtype)
             for name in names
             for entry in [self._entries[name]]
         )

@@ -38,7 +38,7 @@ from paleo.net.importers.onnx.node import (
     one_line,
     plain_domain,
 )
-from paleo.net.importers.onnx.quantized import product_type
+from paleo.net.importers.onnx.quantized import element_type, product_type
 from paleo.net.importers.onnx.tied_weights import find_copies
 
 #: Elements of a tensor that is handed to onnx's shape inference: shapes, axes, scales.
@@ -46,6 +46,8 @@ _FEW = 64
 #: TensorProto's numbers of the element types that can be weights: float, float16, double,
 #: bfloat16 and those of 8 bits and fewer.
 _FLOATS = frozenset({1, 10, 11, 16, 17, 18, 19, 20, 23, 24})
+#: What a tensor is stored as that a file says no type of.
+_UINT8 = 2
 #: What a mask adds to a score to hide it; e to the power of it is nothing.
 _HIDDEN = -50.0
 #: Operators that hand weights on as they are, or with their dimensions in another order.
@@ -71,6 +73,8 @@ class GraphTranslator(Context):
     not_understood: dict[str, list[str]] = field(default_factory=dict)
     #: How many products are of each element type of few bits, or of "".
     products: Counter[str] = field(default_factory=Counter)
+    #: As what number of TensorProto tensors between nodes are stored that nothing else reads.
+    stored_after: dict[str, int] = field(default_factory=dict)
     #: What the file itself says of tensors between nodes, for operators unknown to onnx.
     declared: dict[str, Any] = field(default_factory=dict)
 
@@ -198,7 +202,15 @@ class GraphTranslator(Context):
         live.reverse()
         self.uses.update(uses)
         self._find_biases(live, uses)
+        self._find_stored(live, uses)
         return live
+
+    def _find_stored(self, live: list[tuple[int, Any]], uses: dict[str, int]) -> None:
+        """Note tensors that are made into integers at once, and read by nothing else."""
+        for _, proto in live:
+            if proto.op_type == "QuantizeLinear" and uses[proto.input[0]] == 1:
+                zero = self.tensors.get(proto.input[2]) if len(proto.input) > 2 else None
+                self.stored_after[proto.input[0]] = zero.dtype if zero else _UINT8
 
     def _find_biases(self, live: list[tuple[int, Any]], uses: dict[str, int]) -> None:
         products = {
@@ -300,6 +312,7 @@ class GraphTranslator(Context):
         function = OPERATORS.get((node.domain, node.op))
         if function is None:
             raise NotUnderstoodError
+        self.builder.dtype = element_type(node, self.stored_after)
         result = function(node)
         self._give(node, result if isinstance(result, Sequence) else [result])
 

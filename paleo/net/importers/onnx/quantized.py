@@ -1,12 +1,14 @@
-"""Which products of an ONNX graph are of few bits: of int8 or fp8 numbers.
+"""Which operators of an ONNX graph compute with few bits: with int8 or fp8 numbers.
 
 A quantized file has operators of integers (QLinearConv, MatMulInteger), or says before an operator
-what its inputs are stored as (DequantizeLinear): a device then multiplies the stored numbers.
+what its inputs are stored as (DequantizeLinear): a device then multiplies the stored numbers. What
+else is done to numbers that are stored so before or after is done as they are stored.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from paleo.net.importers.onnx.node import Node
 
@@ -36,6 +38,23 @@ def product_type(node: Node) -> str | None:
     return stored.pop() if len(stored) == 1 else ""
 
 
+def element_type(node: Node, stored_after: Mapping[str, int]) -> str:
+    """Return the element type of few bits that an operator computes in, "" if it is none.
+
+    `stored_after` says as what number of TensorProto tensors are stored that nothing else reads.
+    """
+    product = product_type(node)
+    if product is not None:
+        return product
+    if node.domain and node.op.startswith("QLinear"):
+        return "int8"
+    made = [each for each in node.inputs if each is not None and each.made is not None]
+    stored = {_TYPES.get(each.stored or 0, "") for each in made}
+    if len(stored) == 1 and all(stored):
+        return stored.pop()
+    return _TYPES.get(stored_after.get(node.proto.output[0], 0), "")
+
+
 def note(products: Counter[str]) -> str:
     """Return what a net says of its products, "" if all of them are of ordinary numbers."""
     few = {kind: number for kind, number in products.items() if kind}
@@ -43,6 +62,6 @@ def note(products: Counter[str]) -> str:
         return ""
     kind = max(few, key=lambda each: few[each])
     return (
-        f"it is quantized: {few[kind]} of its {products.total()} products are of {kind} numbers; "
-        f"--dtype={kind} prices them so, and all else"
+        f"it is quantized: {few[kind]} of its {products.total()} products are of {kind} numbers, "
+        "forward"
     )

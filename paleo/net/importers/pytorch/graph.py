@@ -80,6 +80,8 @@ class ProgramTranslator:
         self._depth = 0
         #: An input, if there is one.
         self._sample: Any = None
+        #: The modules that compute with integers of 8 bits, by their names.
+        self.quantized: frozenset[str] = frozenset()
 
     def run(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
         """Return the values of a graph's outputs, given those of its placeholders."""
@@ -238,6 +240,8 @@ class ProgramTranslator:
         elif not any(hasattr(each, "shape") for each in outputs):
             return None  # an assertion, or a number that nothing here depends on
         else:
+            is_quantized = self.quantized and self.names.is_within(node, self.quantized)
+            self.builder.dtype = "int8" if is_quantized else ""
             value = self._operator(node, operator, overload)
         if operator.endswith("_") and not operator.endswith("__"):
             self._write(node.args[0], value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from paleo.net.importers.base import OperatorError
@@ -184,6 +184,11 @@ class Names:
             block = f"{block}/{name}" if block else name
             last = path
         return block
+
+    def is_within(self, node: Any, modules: Container[str]) -> bool:
+        """Tell whether a node was seen in the `forward` of one of these modules."""
+        stack = node.meta.get("nn_module_stack") or {}
+        return any(path.removeprefix(f"{self._prefix}.") in modules for path, _ in stack.values())
 
     def add(self, node: Any, path: str, operator: str, is_layer: bool) -> None:
         """Note a node in a block."""

@@ -38,20 +38,23 @@ _PRODUCTS = {
 }
 
 
-def plain(module: Any) -> tuple[Any, str]:
-    """Return a module without quantized parts, and what is to be said of it; itself if it has none.
+def plain(module: Any) -> tuple[Any, str, frozenset[str]]:
+    """Return a module without quantized parts, what is to be said of it, and which parts were.
+
+    Without any it is the module itself. Parts are those of integers, by their names in the module.
 
     Raises TypeError for a quantized module that is no known one.
     """
     parts = list(module.modules())
-    if not any(map(_is_quantized, parts)):
-        return module, ""
+    names = frozenset(name for name, part in module.named_modules() if _is_quantized(part))
+    if not names:
+        return module, "", names
     products = Counter(
         "int8" if _is_quantized(part) else "" for part in parts if _product_of(type(part))
     )
     few, every = products["int8"], products.total()
-    note = f"it is quantized: {few} of its {every} products are of int8 numbers; --dtype=int8 "
-    return _replaced(module), f"{note}prices them so, and all else" if few else ""
+    note = f"it is quantized: {few} of its {every} products are of int8 numbers, forward"
+    return _replaced(module), note if few else "", names
 
 
 def _is_quantized(part: Any) -> bool:

@@ -126,6 +126,8 @@ class Reader:
         self.labels: list[str] = []
         #: What is to be said of the module itself.
         self.said = ""
+        #: Which of the module's parts are quantized.
+        self.quantized: frozenset[str] = frozenset()
         self._assign_inputs()
 
     def _fail(self, message: str) -> NetSpecError:
@@ -269,7 +271,9 @@ class Reader:
         from paleo.net.importers.pytorch.mixtures import join_turns
         from paleo.net.importers.pytorch.quantized import plain
 
-        self.module, self.said = guarded(self.target, "its forward", lambda: plain(self.module))
+        self.module, self.said, self.quantized = guarded(
+            self.target, "its forward", lambda: plain(self.module)
+        )
         self.module = guarded(
             self.target, "its forward", lambda: materialized(self.module, self.names, self.shapes)
         )
@@ -347,6 +351,7 @@ class Reader:
         builder = Builder(self.name, self.target, self._batch(axis))
         known = traced.batch if traced.batch in PRIMES else None
         translator = ProgramTranslator(builder, PREFIX, known, mistakes, zero)
+        translator.quantized = self.quantized
         values = []
         shapes = iter(self._traced(traced.batch, axis))
         labels = iter(self.labels)
