@@ -296,7 +296,7 @@ def test_a_type_or_key_that_resembles_none_is_told_all(said: Any) -> None:
     kind, key = said(net(a=layer("Foo"), b=layer("Flatten", zzz=1)))
     assert kind.startswith('layer "a": key "type": unknown layer type "Foo"; there are: ')
     assert {*paleo.LAYERS, "Block", "ModelParallel"} == set(kind.split(": ")[-1].split(", "))
-    assert key == 'layer "b": key "zzz": unknown key; there are: type, parents, shares'
+    assert key == 'layer "b": key "zzz": unknown key; there are: type, parents, shares, dtype'
 
 
 def test_a_net_without_an_input_says_so(said: Any) -> None:
