@@ -40,6 +40,7 @@ class MatMul(Operation):
     """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs.
 
     `output_size` is the bytes of an element of C where they are others than those of A and B.
+    `kernel` is a name of the cost model `tiled` for kernels that are not the vendor library's.
     """
 
     m: Quantity
@@ -49,6 +50,7 @@ class MatMul(Operation):
     output_size: int = 0
     direction: Pass = Pass.FORWARD
     dtype: str = ""
+    kernel: str = ""
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property

@@ -64,7 +64,7 @@ def test_rows_become_cases_of_their_system(tables: Path) -> None:
     assert set(found.labels["device"]) == {"H100_SXM"}
     assert set(found.labels["library_version"]) == {"0.5.14"}
     shapes = [f"M={m} N=4096 K=4096" for m in (1, 256, 256)]
-    assert found.shapes() == [*shapes[:2], f"{shapes[2]} quantized=1"]
+    assert found.shapes() == [*shapes[:2], f"{shapes[2]} backend=sglang"]
     assert reasons(found) == {"gemm in fp8_block is not modelled": 1}
     # By the data sheet of the registry: the first is bound by memory, the weights and two rows.
     # The last reads its input as 2 bytes an element and writes 1, before it reads that and the

@@ -69,6 +69,15 @@ CONSTANTS: dict[str, Constant] = {
     "scratch": Constant(
         "first-level cache and shared memory of a multiprocessor", "bytes", 16e3, 2e6, 128e3
     ),
+    "prologue": Constant(
+        "start of a product that shows behind kernels that are none",
+        "s", 0.0, 5e-6, 0.0,
+    ),
+    "atomic": Constant(
+        "time of an atomic operation on a number that all blocks of lanes share",
+        "s", 0.0, 50e-9, 6.4e-9,
+    ),
+    "threads": Constant("threads that a multiprocessor has under way", "1", 256, 4096, 2048),
     "convolution_share": Constant(
         "share of a product's speed in a convolution", "1", 0.2, 2.0, 0.85
     ),

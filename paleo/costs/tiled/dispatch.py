@@ -18,9 +18,10 @@ from paleo.core.operations import (
     Pooling,
 )
 from paleo.core.quantity import maximum, where_positive
+from paleo.core.quantization import Quantize
 from paleo.costs.batching import price_stacked
 from paleo.costs.model import CostModel, Explanation, Target
-from paleo.costs.tiled import attention, convolution, cpu, gemm, recurrent, stream
+from paleo.costs.tiled import attention, convolution, cpu, gemm, quantize, recurrent, stream
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.costs.times import Time, Times
 
@@ -30,6 +31,7 @@ _KINDS: tuple[tuple[type[Operation], Any], ...] = (
     (BatchMatMul, recurrent),
     (Convolution, convolution),
     (Attention, attention),
+    (Quantize, quantize),
 )
 
 

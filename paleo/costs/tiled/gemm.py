@@ -21,6 +21,7 @@ from paleo.core.operations import MatMul
 from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, root, where_positive
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
 from paleo.costs.tiled.stream import missed
 from paleo.costs.times import Time
 
@@ -55,8 +56,13 @@ _VECTOR = _Unit(
     8,
     2,
 )
-#: Elements of K that the constant `latency` is of.
+#: Elements of K that the constant `latency` is of, and of halves of their size.
 _LATENCY_STEP = 64
+#: Bytes of the elements that the constant `load_share` was measured with.
+_LOADED_SIZE = 2
+#: Types that only devices have which copy operands to shared memory past the registers (from Ada
+#: on): bytes decide there how long elements take. Elsewhere those of one byte come no faster.
+_COPIED = ("fp8",)
 #: Writing a tile takes as long as loading this many times its bytes: nothing else goes on then.
 _WRITING = 2
 #: How many sets of operands pass before one is used again: a set is found in the cache if as
@@ -71,8 +77,6 @@ _BURST = 1.2
 #: Matrix units take rows of operands in pieces of so many bytes; others take several loads.
 _ALIGNMENT = 16
 _UNALIGNED = 0.5
-#: Bytes of the elements that the constant `load_share` was measured with.
-_LOADED_SIZE = 2
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -105,13 +109,15 @@ def choose(
     share: Quantity = 1.0,
     stored: tuple[Quantity, Quantity] | None = None,
     splits: tuple[int, ...] | None = None,
+    tile: tuple[Quantity, Quantity] | None = None,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
     `sizes` are bytes an element of A, B, C. `share` is the share of a plain product's speed that
     the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
     together, where they are fewer than M K and K N elements, as the images of a convolution.
-    `splits` are those of K that the library has.
+    `splits` are those of K that the library has. `tile` are the rows and columns of a tile where
+    the library does not choose, and then it does not split K either.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
@@ -128,8 +134,8 @@ def choose(
     # together from memory.
     side = max(unit.tiles[0])
     fed = maximum(size_a * rate / side, machine.bandwidth / machine.multiprocessors)
-    # Elements of one byte come no faster than those of two.
-    load_rate = maximum(machine.load_rate * min(1.0, size_a / _LOADED_SIZE), fed)
+    slower = 1.0 if machine.dtype in _COPIED else min(1.0, size_a / _LOADED_SIZE)
+    load_rate = maximum(machine.load_rate * slower, fed)
     if unit is _MATRIX:
         load_rate = load_rate * _aligned(k, size_a, n, size_b)
     a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
@@ -140,14 +146,14 @@ def choose(
         0.0 if unit is _MATRIX else 1.0 * ((m <= 1) | (n <= 1)),
         m * n * count / machine.bandwidth,
     )  # fmt: skip
-    rows, columns, parts = products.quickest(splits or unit.splits)
+    rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
     total, busy, waves = products.timed(tiling, split)
-    slower: Quantity = 1.0
+    longer: Quantity = 1.0
     if unit is _MATRIX:
-        slower = _slowed_by_power(2 * m * n * k * count, total, machine)
+        longer = _slowed_by_power(2 * m * n * k * count, total, machine)
     overhead = machine.launch + split.again
-    time = Time(busy * slower, memory, overhead, total * slower + machine.launch)
+    time = Time(busy * longer, memory, overhead, total * longer + machine.launch)
     return Choice(time, rows, columns, parts, tiling.number * parts, waves, num_bytes, unit.name)
 
 
@@ -197,7 +203,8 @@ class _Products(NamedTuple):
         size_a, size_b, size_c = self.sizes
         in_rows, in_columns = minimum(self.m, rows), minimum(self.n, columns)
         loaded = (size_a * in_rows + size_b * in_columns) / self.load_rate
-        wait = maximum(loaded, self.machine.latency / _LATENCY_STEP)
+        step = _LATENCY_STEP * (2 if self.machine.dtype in _COPIED else 1)
+        wait = maximum(loaded, self.machine.latency / step)
         vectors = self.vectors
         computed = rows * columns * (1 - vectors) + in_rows * in_columns * vectors
         return _Tiling(
@@ -308,17 +315,23 @@ def price(operation: MatMul, machine: Machine) -> Time:
 
 
 def _chosen(operation: MatMul, machine: Machine) -> Choice:
-    size = operation.element_size
+    m, n, k, size = operation.m, operation.n, operation.k, operation.element_size
+    sizes = (size, size, operation.output_size or size)
+    if not operation.kernel:
+        return choose(m, n, k, machine, sizes=sizes)
+    kernel = PRODUCT_KERNELS[operation.kernel]
+    tile = kernel.tile(m, n, machine)
     return choose(
-        operation.m, operation.n, operation.k, machine,
-        sizes=(size, size, operation.output_size or size),
+        m, n, k, machine, sizes=sizes, tile=tile, share=kernel.share.get(machine.architecture, 1.0),
+        stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
 
 
 def explain(operation: MatMul, machine: Machine) -> Explanation:
     """Return why it takes what `price` says."""
     chosen = _chosen(operation, machine)
-    return explained("product", chosen, (operation.m, operation.n, operation.k), machine)
+    name = f"product ({operation.kernel})" if operation.kernel else "product"
+    return explained(name, chosen, (operation.m, operation.n, operation.k), machine)
 
 
 def explained(

@@ -56,11 +56,15 @@ class Machine:
     attention_fill: Quantity
     exponentials: Quantity
     scratch: Quantity
+    prologue: Quantity
+    atomic: Quantity
+    threads: Quantity
     convolution_share: Quantity
     library: Quantity
     scalar: Quantity
     step: Quantity
     dtype: str = "fp32"
+    architecture: str = ""
     is_cpu: bool = False
     training: bool = True
     convolutions: ConvolutionChoice = CHOICE
@@ -115,6 +119,7 @@ def machine_for(target: Target) -> Machine:
         element_size(target.dtype),
         **constants,
         dtype=target.dtype,
+        architecture=device.architecture,
         is_cpu=device.kind == "cpu",
         training=target.training,
         convolutions=target.convolutions,

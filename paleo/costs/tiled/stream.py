@@ -32,7 +32,7 @@ _KEPT, _DECAY = 0.65, 0.35
 #: Accesses to memory that a multiprocessor has under way, a clock: its lanes wait for each. (Of
 #: vLLM's kernels of 2023, which moved 2 bytes at a time, on an A100: silu_and_mul moved 1.02 TB/s,
 #: 3.35 accesses a clock on each of 108 multiprocessors at 1.41 GHz, and rms_norm 3.4.)
-_ACCESSES = 3.4
+ACCESSES = 3.4
 #: Bytes that a lane moves at once where a library has seen to it.
 _WIDTH = 16
 #: Lanes that walk over a row together where each moves less, and the seconds from one of their
@@ -100,7 +100,7 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
 
 def _narrow(operation: Stream, num_bytes: Quantity, machine: Machine) -> Quantity:
     """Return the least seconds of lanes that move few bytes at a time."""
-    rate = _ACCESSES * minimum(operation.width, _WIDTH) * machine.clock * machine.multiprocessors
+    rate = ACCESSES * minimum(operation.width, _WIDTH) * machine.clock * machine.multiprocessors
     return maximum(num_bytes / rate, ceil_div(operation.row, _LANES * operation.width) * _WAIT)
 
 

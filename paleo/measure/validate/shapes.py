@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, shown
-from paleo.core.errors import near
+from paleo.core.errors import near, near_or_known
 from paleo.core.frozen import dataclass
 from paleo.core.operations import (
     Attention,
@@ -26,6 +26,7 @@ from paleo.core.operations import (
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import element_size
 from paleo.core.window import axes
+from paleo.costs.tiled.backends import BACKENDS
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
 #: Letters by name, each a whole number or an array of them.
@@ -37,13 +38,15 @@ Operations = tuple[Operation, ...]
 class Letter:
     """One letter of a shape: what it counts, its default (None: it must be given), its least.
 
-    A 0 of one that is `like` another letter stands for that one's number.
+    A 0 of one that is `like` another letter stands for that one's number. One with `names` is a
+    text, one of them, or 0 for none.
     """
 
     meaning: str
     default: int | None = None
     least: int = 1
     like: str = ""
+    names: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -75,6 +78,9 @@ def _gemm(letters: Letters, direction: str, dtype: str) -> Operations:
     # Integer and 8-bit products are written wider than they are read.
     size = element_size(dtype)
     output = {"int8": 4, "fp8": 2}.get(dtype, 0)
+    if letters["backend"]:
+        backend = BACKENDS[letters["backend"]]
+        return backend.product(letters["M"], letters["N"], letters["K"], dtype, size, output)
     product = MatMul(letters["M"], letters["N"], letters["K"], size, output)
     elements = letters["M"] * letters["K"]
     found: Operations = (Stream(Kind.COPY, (), (), label="plan"),) * letters["kernels"]
@@ -86,7 +92,13 @@ def _gemm(letters: Letters, direction: str, dtype: str) -> Operations:
 
 
 def _linear(letters: Letters, direction: str, dtype: str) -> Operations:
-    plain = {**letters, "M": letters["B"] * letters["M"], "quantized": 0, "kernels": 0}
+    plain = {
+        **letters,
+        "M": letters["B"] * letters["M"],
+        "quantized": 0,
+        "kernels": 0,
+        "backend": 0,
+    }
     return _gemm(plain, direction, dtype)
 
 
@@ -247,6 +259,7 @@ _MNK = {
     "N": Letter("columns of B and C"),
     "K": Letter("columns of A, rows of B"),
 }
+_BACKEND = Letter("the serving backend whose kernels run", 0, 0, names=BACKENDS)
 _KERNELS = Letter("further kernels, which do nothing to speak of", 0, 0)
 _ROPE = "1 if queries and keys are first rotated, and keys and values stored, in one kernel"
 
@@ -260,9 +273,10 @@ OPERATORS: dict[str, Operator] = {
                 "1 if A comes with 2 bytes and is quantized, 2 with its scale", 0, 0
             ),
             "kernels": _KERNELS,
+            "backend": _BACKEND,
         },
         _gemm,
-        scalars=("quantized", "kernels"),
+        scalars=("quantized", "kernels", "backend"),
         ignored=("tA", "tB"),
         describe="C = A B",
     ),
@@ -357,7 +371,14 @@ def read_shape(name: str, shape: Mapping[str, Any], complaints: list[str]) -> di
             hint = near(letter, known) or f"; {name} has: {', '.join(known)}"
             complaints.append(f"unknown letter {letter!r}{hint}")
             continue
-        if problem := _wrong(value, min(operator.letters[each].least for each in names)):
+        choices = operator.letters[names[0]].names
+        if choices is not None and value != 0:
+            if value in choices:
+                given[letter] = value
+            else:
+                hint = near_or_known(str(value), choices)
+                complaints.append(f"{letter}: unknown name {shown(value)}{hint}")
+        elif problem := _wrong(value, min(operator.letters[each].least for each in names)):
             complaints.append(f"{letter}: {problem}")
         else:
             given |= dict.fromkeys(names, int(value))

@@ -21,6 +21,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.optional import extra, package_folders
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
+from paleo.costs.tiled.backends import BACKENDS
 from paleo.measure.validate.cases import KEYS, CaseGroup, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.spellings import UnmappedError, device_of
 
@@ -84,19 +85,17 @@ class _Family:
 
 
 # What a latency covers is in the package's repository, collector/*/collect_gemm.py and
-# collect_attn.py: products in fp8 quantize their bf16 input first, in trtllm with a scale that is
-# found in the input; attention is called as a server does, which stores new keys and values in
+# collect_attn.py: products in fp8 quantize their bf16 input first, each backend with its own
+# kernels; attention is called as a server does, which stores new keys and values in
 # the cache and, with a cache in fp8, casts the queries. Some launch further kernels, as many as
 # the shortest latencies show.
 
 
 def _gemm(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Letters:
-    letters: _Letters = {"M": columns["m"], "N": columns["n"], "K": columns["k"]}
-    if dtype != "fp8":
-        return letters | {"quantized": 0, "kernels": 0}
-    if framework == "trtllm":
-        return letters | {"quantized": 2, "kernels": 2}
-    return letters | {"quantized": 1, "kernels": 0}
+    letters: _Letters = {"M": columns["m"], "N": columns["n"], "K": columns["k"], "kernels": 0}
+    runs = BACKENDS[framework].products if framework in BACKENDS else {}
+    known = framework if dtype in runs else 0
+    return letters | {"quantized": int(dtype == "fp8" and not known), "backend": known}
 
 
 def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
