@@ -48,6 +48,17 @@ CONSTANTS: dict[str, Constant] = {
         "energy of a 16-bit operation of the matrix units at full load; others by their size",
         "J", 0.0, 10e-12, 0.0,
     ),
+    "lane_energy": Constant(
+        "energy of an fp32 operation of the vector lanes at full load; others by their size",
+        "J", 0.0, 100e-12, 0.0,
+    ),
+    "filling": Constant(
+        "warps of a product with which 64 lanes reach half of what they do with any number",
+        "1", 0.0, 16.0, 2.0,
+    ),
+    "batched_tile": Constant(
+        "least rows and columns of a tile of batched products on the lanes", "1", 1.0, 128.0, 64.0
+    ),
     "memory_share": Constant("share of the memory bandwidth in a long stream", "1", 0.4, 1.0, 0.82),
     "operand_share": Constant(
         "share of that rate at which the operands of products come", "1", 0.5, 1.1, 0.88

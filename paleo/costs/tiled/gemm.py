@@ -15,12 +15,22 @@ have.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from paleo.core.operations import MatMul
-from paleo.core.quantity import Quantity, is_array, maximum, minimum, np, root, where_positive
+from paleo.core.quantity import (
+    Quantity,
+    is_array,
+    maximum,
+    minimum,
+    np,
+    root,
+    smallest,
+    where_positive,
+)
 from paleo.costs.model import Detail, Explanation
-from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.machine import LANES, RESIDENT, Machine
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
 from paleo.costs.tiled.stream import missed
 from paleo.costs.times import Time
@@ -37,6 +47,14 @@ class _Unit(NamedTuple):
     splits: tuple[int, ...]
     step: int
     extra_steps: int
+
+    @property
+    def is_matrix(self) -> bool:
+        return self.name == _MATRIX.name
+
+    def without_tiles_below(self, least: Quantity) -> _Unit:
+        """Return the unit with those tiles only that have so many rows and columns."""
+        return self._replace(tiles=tuple(tile for tile in self.tiles if min(tile) >= least))
 
 
 _MATRIX = _Unit(
@@ -56,6 +74,8 @@ _VECTOR = _Unit(
     8,
     2,
 )
+#: Elements of C of one warp on the lanes: 8 x 8 a thread.
+_WARP = 2048
 #: Elements of K that the constant `latency` is of, and of halves of their size.
 _LATENCY_STEP = 64
 #: Bytes of the elements that the constant `load_share` was measured with.
@@ -77,6 +97,8 @@ _BURST = 1.2
 #: Matrix units take rows of operands in pieces of so many bytes; others take several loads.
 _ALIGNMENT = 16
 _UNALIGNED = 0.5
+#: The generation from which on the library for products has the matrix units multiply bytes.
+_MATRIX_BYTES = 8
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -110,25 +132,27 @@ def choose(
     stored: tuple[Quantity, Quantity] | None = None,
     splits: tuple[int, ...] | None = None,
     tile: tuple[Quantity, Quantity] | None = None,
+    least_tile: Quantity = 1,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
     `sizes` are bytes an element of A, B, C. `share` is the share of a plain product's speed that
     the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
     together, where they are fewer than M K and K N elements, as the images of a convolution.
-    `splits` are those of K that the library has. `tile` are the rows and columns of a tile where
-    the library does not choose, and then it does not split K either.
+    `splits` are those of K that the library has, `least_tile` the least rows and columns of a tile
+    on the lanes. `tile` are the rows and columns of a tile where the library does not choose, and
+    then it does not split K either.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
-    unit, peak, reached = _MATRIX, machine.matrix_peak, machine.matrix_share
-    if peak is None:
-        unit, peak, reached = _VECTOR, machine.vector_peak, machine.vector_share
-    assert peak is not None
-    size_a, size_b, size_c = sizes
-    rate = peak * reached
-    if unit is _MATRIX:
+    unit = _MATRIX
+    if machine.matrix_peak is None:
+        unit = _VECTOR.without_tiles_below(smallest(least_tile))
+        rate = machine.filled_rate
+    else:
+        rate = machine.matrix_peak * machine.matrix_share
         rate = minimum(rate, _BURST * machine.powered_rate)
+    size_a, size_b, size_c = sizes
     rate = rate / machine.multiprocessors
     # Whatever a device calls its multiprocessors, they can be fed: in their largest tiles, and
     # together from memory.
@@ -136,21 +160,23 @@ def choose(
     fed = maximum(size_a * rate / side, machine.bandwidth / machine.multiprocessors)
     slower = 1.0 if machine.dtype in _COPIED else min(1.0, size_a / _LOADED_SIZE)
     load_rate = maximum(machine.load_rate * slower, fed)
-    if unit is _MATRIX:
+    if unit.is_matrix:
         load_rate = load_rate * _aligned(k, size_a, n, size_b)
     a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
     memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine)
     products = _Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
         # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
-        0.0 if unit is _MATRIX else 1.0 * ((m <= 1) | (n <= 1)),
+        0.0 if unit.is_matrix else 1.0 * ((m <= 1) | (n <= 1)),
         m * n * count / machine.bandwidth,
+        machine.filling * machine.lanes / LANES,
+        machine.powered_lanes / machine.multiprocessors,
     )  # fmt: skip
     rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
     total, busy, waves = products.timed(tiling, split)
     longer: Quantity = 1.0
-    if unit is _MATRIX:
+    if unit.is_matrix:
         longer = _slowed_by_power(2 * m * n * k * count, total, machine)
     overhead = machine.launch + split.again
     time = Time(busy * longer, memory, overhead, total * longer + machine.launch)
@@ -158,11 +184,19 @@ def choose(
 
 
 class _Tiling(NamedTuple):
-    """Seconds of an element of K in a tile and of writing it, and how many tiles there are."""
+    """Seconds of an element of K in a tile and of writing it, and how many tiles there are.
+
+    On the lanes `element` is of a multiprocessor that is full, and without the fourth power
+    `wait_4` of the seconds in which loads come; power allows it in `powered` seconds. A tile is the
+    work of `warps`.
+    """
 
     element: Quantity
     written: Quantity
     number: Quantity
+    warps: Quantity = 0.0
+    wait_4: Quantity = 0.0
+    powered: Quantity = 0.0
 
 
 class _Split(NamedTuple):
@@ -178,7 +212,8 @@ class _Products(NamedTuple):
 
     There are `times` of them. `rate` is FLOP/s and `load_rate` bytes/s of a multiprocessor,
     `memory_4` the fourth power of the seconds of memory traffic, `pass_over_c` the seconds of one
-    pass over all of C. `vectors` is 1 where one of the operands is a vector, else 0.
+    pass over all of C. `vectors` is 1 where one of the operands is a vector, else 0. With `filling`
+    warps the lanes reach half of what they do with any number.
     """
 
     m: Quantity
@@ -193,6 +228,8 @@ class _Products(NamedTuple):
     memory_4: Quantity
     vectors: Quantity
     pass_over_c: Quantity
+    filling: Quantity
+    powered: Quantity
 
     def tiled(self, rows: Any, columns: Any) -> _Tiling:
         """Return the products in tiles of this size.
@@ -207,10 +244,20 @@ class _Products(NamedTuple):
         wait = maximum(loaded, self.machine.latency / step)
         vectors = self.vectors
         computed = rows * columns * (1 - vectors) + in_rows * in_columns * vectors
-        return _Tiling(
-            _fourth_root(_fourth(2 * computed / self.rate) + _fourth(wait)),
-            _WRITING * size_c * in_rows * in_columns / self.load_rate,
+        seconds, number = (
+            2 * computed / self.rate,
             self.times * _ceil(self.m / rows) * _ceil(self.n / columns),
+        )
+        if not self.unit.is_matrix:
+            # Another tile multiplies while one is written.
+            return _Tiling(
+                seconds, 0.0, number, rows * columns / _WARP, _fourth(wait),
+                2 * computed / self.powered,
+            )  # fmt: skip
+        return _Tiling(
+            _fourth_root(_fourth(seconds) + _fourth(wait)),
+            _WRITING * size_c * in_rows * in_columns / self.load_rate,
+            number,
         )
 
     def split(self, parts: Any) -> _Split:
@@ -225,7 +272,13 @@ class _Products(NamedTuple):
     def timed(self, tiling: _Tiling, split: _Split) -> tuple[Quantity, Quantity, Quantity]:
         """Return the seconds but for the launch, those of computing and loading, and the waves."""
         waves = _ceil(tiling.number * split.parts / self.machine.multiprocessors)
-        busy = waves * (split.depth * tiling.element + tiling.written)
+        element = tiling.element
+        if not self.unit.is_matrix:
+            warps = minimum(waves * tiling.warps, RESIDENT)
+            slower = (1 + self.filling / warps) / (1 + self.filling / RESIDENT)
+            element = maximum(element * slower, tiling.powered)
+            element = _fourth_root(_fourth(element) + tiling.wait_4)
+        busy = waves * (split.depth * element + tiling.written)
         return _fourth_root(_fourth(busy) + self.memory_4) + split.again, busy, waves
 
     def quickest(self, splits: tuple[int, ...]) -> tuple[Quantity, Quantity, Quantity]:
@@ -235,7 +288,7 @@ class _Products(NamedTuple):
         """
         machine = self.machine
         varied = (
-            *self[:4], self.rate, self.load_rate, self.memory_4,
+            *self[:4], self.rate, self.load_rate, self.memory_4, self.filling,
             machine.multiprocessors, machine.launch, machine.latency,
         )  # fmt: skip
         if any(map(is_array, varied)):
@@ -314,6 +367,18 @@ def price(operation: MatMul, machine: Machine) -> Time:
     return _chosen(operation, machine).time
 
 
+def on_units_of_library(machine: Machine) -> Machine:
+    """Return the machine with the units that the library for products computes on.
+
+    Before cuBLAS 11, of the time of cuDNN 8, it multiplies bytes on the lanes, four at a time
+    (DP4A): the matrix units are for operands in layouts of their own (CUBLASLT_ORDER_COL32).
+    """
+    old = machine.dtype == "int8" and smallest(machine.library) < _MATRIX_BYTES
+    if old and machine.vector_peak is not None:
+        return replace(machine, matrix_peak=None)
+    return machine
+
+
 def _chosen(operation: MatMul, machine: Machine) -> Choice:
     m, n, k, size = operation.m, operation.n, operation.k, operation.element_size
     sizes = (size, size, operation.output_size or size)
@@ -322,7 +387,8 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     kernel = PRODUCT_KERNELS[operation.kernel]
     tile = kernel.tile(m, n, machine)
     return choose(
-        m, n, k, machine, sizes=sizes, tile=tile, share=kernel.share.get(machine.architecture, 1.0),
+        m, n, k, on_units_of_library(machine), sizes=sizes, tile=tile,
+        share=kernel.share.get(machine.architecture, 1.0),
         stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
 

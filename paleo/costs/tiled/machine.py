@@ -22,6 +22,13 @@ _LOADED = 64
 #: No operation takes less, in J: the constant is 0 where nothing is known.
 _LEAST_ENERGY = 1e-30
 _HALVES = ("fp16", "bf16")
+#: fp32 lanes of a multiprocessor that the constant `filling` is of.
+LANES = 64
+#: Warps of a product's kernel that the registers of a multiprocessor hold, of 128 a thread.
+RESIDENT = 16
+#: Energy of an instruction that multiplies four pairs of bytes, of one that multiplies one of fp32:
+#: in 70 W a T4 does 23.4 TOP/s of the one in DeepBench (CUDA 10.1), and 4.0 TFLOP/s of the other.
+_INTEGERS = 0.69
 #: Hz where the data sheet has no clock.
 _CLOCK = 1.5e9
 
@@ -31,7 +38,8 @@ class Machine:
     """Rates in SI units, already times `ppp_comp`; constants as in `CONSTANTS`.
 
     `matrix_peak` is None where the device has no matrix units for the type, `vector_peak`
-    where it has no figure for its lanes. Any of them but `library` may be an array.
+    where it has no figure for its lanes. `lanes` are those of fp32 in a multiprocessor. Any of
+    them but `library` and `batched_tile` may be an array.
     """
 
     multiprocessors: Quantity
@@ -49,6 +57,9 @@ class Machine:
     memory_share: Quantity
     operand_share: Quantity
     energy: Quantity
+    lane_energy: Quantity
+    filling: Quantity
+    batched_tile: Quantity
     cache_ratio: Quantity
     load_share: Quantity
     latency: Quantity
@@ -64,16 +75,37 @@ class Machine:
     scalar: Quantity
     step: Quantity
     dtype: str = "fp32"
+<<<<<<< HEAD
     architecture: str = ""
+=======
+    lanes: Quantity = LANES
+>>>>>>> 6a13678 (wip)
     is_cpu: bool = False
     training: bool = True
     convolutions: ConvolutionChoice = CHOICE
 
     @property
+    def filled_rate(self) -> Quantity:
+        """FLOP/s of the lanes in a long loop of as many warps as there may be, if power suffices.
+
+        The more lanes a multiprocessor has, the less of them these warps fill.
+        """
+        assert self.vector_peak is not None
+        filled = (1 + self.filling / RESIDENT) / (1 + self.filling * self.lanes / LANES / RESIDENT)
+        return self.vector_peak * self.vector_share * filled
+
+    @property
+    def powered_lanes(self) -> Quantity:
+        """FLOP/s of the lanes for which the power suffices."""
+        joules = self.lane_energy * (self.element_size / 4)
+        if self.dtype == "int8":
+            joules = joules * _INTEGERS
+        return self.power / maximum(joules, _LEAST_ENERGY)
+
+    @property
     def vector_rate(self) -> Quantity:
         """FLOP/s of the lanes in a long loop, where the device has a figure for them."""
-        assert self.vector_peak is not None
-        return self.vector_peak * self.vector_share
+        return minimum(self.filled_rate, self.powered_lanes)
 
     @property
     def product_rate(self) -> Quantity:
@@ -119,11 +151,24 @@ def machine_for(target: Target) -> Machine:
         element_size(target.dtype),
         **constants,
         dtype=target.dtype,
+<<<<<<< HEAD
         architecture=device.architecture,
+=======
+        lanes=_lane_count(device, multiprocessors),
+>>>>>>> 6a13678 (wip)
         is_cpu=device.kind == "cpu",
         training=target.training,
         convolutions=target.convolutions,
     )
+
+
+def _lane_count(device: Device, multiprocessors: Quantity) -> Quantity:
+    """Return the fp32 lanes of a multiprocessor, each of which does two FLOPs a clock."""
+    single = device.peaks.get("fp32", {}).get("vector")
+    clock = device.figures.get("boost_clock", device.figures.get("base_clock"))
+    if single is None or clock is None:
+        return LANES
+    return single.value / (2 * clock.value * multiprocessors)
 
 
 def _lanes(device: Device, dtype: str) -> Quantity:

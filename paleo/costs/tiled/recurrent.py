@@ -12,11 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paleo.core.operations import BatchMatMul
+from paleo.core.quantity import smallest
 from paleo.costs.model import Explanation
 from paleo.costs.tiled.algorithm import repeated
-from paleo.costs.tiled.gemm import Choice, choose, explained
+from paleo.costs.tiled.gemm import Choice, choose, explained, on_units_of_library
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.times import Time
+
+#: The generation from which on the library splits the sums of a step in halves.
+_SPLIT_HALVES = 7
 
 
 def price(operation: BatchMatMul, machine: Machine) -> Time:
@@ -27,10 +31,17 @@ def price(operation: BatchMatMul, machine: Machine) -> Time:
 def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
     """Return how one step, or all independent products, are computed."""
     size = operation.element_size
-    count = 1 if operation.dependent else operation.count
+    machine = on_units_of_library(machine)
+    if not operation.dependent:
+        return choose(
+            operation.m, operation.n, operation.k, machine, sizes=(size, size, size),
+            count=operation.count, least_tile=machine.batched_tile,
+        )  # fmt: skip
+    whole = machine.dtype == "fp16" and smallest(machine.library) < _SPLIT_HALVES
     return choose(
-        operation.m, operation.n, operation.k, machine, sizes=(size, size, size), count=count
-    )
+        operation.m, operation.n, operation.k, machine, sizes=(size, size, size),
+        splits=(1,) if whole and machine.matrix_peak is None else None,
+    )  # fmt: skip
 
 
 def _time(operation: BatchMatMul, chosen: Choice, machine: Machine) -> Time:

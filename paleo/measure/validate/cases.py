@@ -267,7 +267,7 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     if name:
         direction, operator = _operator_direction(row), OPERATORS[name]
         seconds, kind = row.value * row.quantity.scale, operator.kind
-        letters = {**row.shape, **protocol.letters.get(name, {})}
+        letters = protocol.read(name, row.shape)
         what = (name, direction, _fixed(operator, letters))
     elif not row.quantity.part:
         raise UnmappedError(f"{row.quantity.name} is not modelled")

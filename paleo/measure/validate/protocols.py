@@ -28,6 +28,14 @@ class Protocol:
     optimizer: bool | None = None
     #: Letters of operators that the rows do not say.
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    #: What a letter of an operator stands for there, where it is another one.
+    means: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def read(self, operator: str, shape: Mapping[str, int]) -> dict[str, int]:
+        """Return the letters of a row's shape as they are called here, with those it leaves out."""
+        other = self.means.get(operator, {})
+        named = {other.get(letter, letter): value for letter, value in shape.items()}
+        return {**named, **self.letters.get(operator, {})}
 
 
 PLAIN = Protocol()
@@ -42,6 +50,11 @@ PROTOCOLS: dict[str, Protocol] = {
         optimizer=False,
     ),
     "u39kun": Protocol("forward and backward without the optimizer", optimizer=False),
+    # Its script times torch.bmm of B x M x N by B x N x K; rows of linear layers are named alike.
+    "neusight_ops": Protocol(
+        "N is what products sum over, K are their columns",
+        means=dict.fromkeys(("bmm", "linear"), {"N": "K", "K": "N"}),
+    ),
     "neusight_e2e": Protocol("forward and backward without the optimizer", optimizer=False),
     "deepbench": Protocol("recurrent layers skip the product with the inputs"),
     "llmcompass": Protocol("times from the host, with its launch and its wait"),
