@@ -388,7 +388,7 @@ def rows(device: str, precision: str) -> Iterator[tuple[Convolution, float]]:
     [
         ("M40", "fp32", "M40", "fp32", (0.18, 0.19, 0.19)),
         ("TitanX-Maxwell", "fp32", "TITAN_X", "fp32", (0.17, 0.17, 0.2)),
-        ("P100", "fp32", "P100_SXM2", "fp32", (0.15, 0.17, 0.19)),
+        ("P100", "fp32", "P100_PCIE", "fp32", (0.15, 0.17, 0.19)),
         ("V100-SXM2-16GB(DGX-1)", "fp32", "V100_SXM2_16GB", "fp32", (0.15, 0.15, 0.19)),
         ("V100-SXM2-16GB(DGX-1)", "fp16_in_fp32_acc", "V100_SXM2_16GB", "fp16", (0.19, 0.22, 0.3)),
         ("T4", "fp32", "T4", "fp32", (0.17, 0.19, 0.2)),

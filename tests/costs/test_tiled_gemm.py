@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import paleo
-from paleo.core.operations import MatMul
+from paleo.core.operations import BatchMatMul, MatMul
 from paleo.costs import COST_MODELS, Target
-from paleo.costs.tiled import gemm
+from paleo.costs.tiled import gemm, recurrent
 from paleo.costs.tiled.constants import CONSTANTS
 from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine, machine_for
@@ -246,3 +247,98 @@ def test_trials_of_constants_over_many_products_are_rows() -> None:
         MatMul(9_000, 512, 1024, 2), Target(device, "bf16", constants={"memory_share": 0.8})
     )
     assert found.total[1, 8_999] == alone.total  # type: ignore[index]
+
+
+#: Lanes of 10 TFLOP/s on ten multiprocessors, 1 TFLOP/s each, which load 1 TB/s each.
+LANES: dict[str, Any] = {"matrix_peak": None, "multiprocessors": 10, "clock": 1e12 / 64}
+
+
+def test_lanes_are_full_with_as_many_warps_as_registers_hold() -> None:
+    # A tile of 128 x 128 is 8 warps of 32 threads with 8 x 8 elements, registers hold 16. With a
+    # `filling` of 4 warps, 8 reach 8 / (8 + 4) and 16 reach 16 / (16 + 4) of the lanes: a tile
+    # alone takes (12 / 8) / (20 / 16) = 1.2 times as long as each of two.
+    own = machine(**LANES, filling=4.0)
+    (alone, two, four) = (
+        choose(1280, n, 8000, own, sizes=(4, 4, 4), tile=(128, 128)).time.compute
+        for n in (128, 256, 512)
+    )
+    # 2 x 128 x 128 FLOP for each of 8,000 + 16 elements of K at 1 TFLOP/s; loads take 1 / 32.
+    assert two == pytest.approx(2 * 8016 * 2 * 128 * 128 / 1e12, rel=1e-5)
+    assert alone == pytest.approx(1.2 * two / 2, rel=1e-5)
+    assert four == pytest.approx(2 * two)
+    # Tiles of 64 x 64 are 2 warps: alone (6 / 2) / (20 / 16) = 2.4 times as long.
+    small = choose(640, 64, 8000, own, sizes=(4, 4, 4), tile=(64, 64)).time.compute
+    assert small == pytest.approx(2.4 * 8016 * 2 * 64 * 64 / 1e12, rel=1e-4)
+
+
+def test_twice_the_lanes_take_twice_the_warps() -> None:
+    # 16 warps reach 16 / (16 + 4) of 64 lanes and 16 / (16 + 8) of 128.
+    few = machine(**LANES, filling=4.0)
+    many = machine(**LANES, filling=4.0, lanes=128)
+    assert few.filled_rate == 10e12
+    assert many.filled_rate == pytest.approx(10e12 * 20 / 24)
+    alone, two = (
+        choose(1280, n, 8000, many, sizes=(4, 4, 4), tile=(128, 128)).time.compute
+        for n in (128, 256)
+    )
+    # A tile alone: (8 + 8) / 8 of the time of endless warps, where two take (16 + 8) / 16.
+    assert 2 * alone / two == pytest.approx(2 / 1.5, rel=1e-4)
+
+
+def test_the_lanes_of_a_small_board_are_held_back_by_its_power() -> None:
+    # 40 W at 10 pJ are 4 TFLOP/s of the 10, however short the product is: a loop of short ones
+    # takes the same power as a long one.
+    own = machine(**LANES, power=40.0, lane_energy=10e-12, element_size=4)
+    assert own.vector_rate == pytest.approx(4e12)
+    for k in (800, 80_000):
+        chosen = choose(1280, 1280, k, own, sizes=(4, 4, 4), tile=(128, 128))
+        by_hand = 2 * 1280 * 1280 * (k + 16) / 4e12
+        assert chosen.time.compute == pytest.approx(by_hand, rel=1e-3)
+    # Lanes that are not full take less power: 10 / 2.4 TFLOP/s are within 5.
+    rich = machine(**LANES, power=50.0, lane_energy=10e-12, element_size=4, filling=4.0)
+    free = machine(**LANES, filling=4.0)
+    small = [
+        choose(640, 64, 8000, each, sizes=(4, 4, 4), tile=(64, 64)).time.compute
+        for each in (rich, free)
+    ]
+    assert small[0] == small[1]
+    # Elements of two bytes take half, integers of one 0.69 of an instruction for four of them.
+    assert replace(own, element_size=2).powered_lanes == pytest.approx(8e12)
+    bytes_ = replace(own, element_size=1, dtype="int8")
+    assert bytes_.powered_lanes == pytest.approx(40 / (0.69 * 2.5e-12))
+
+
+def test_batched_products_fill_up_the_tiles_that_the_library_has() -> None:
+    # 1,000 products of 64 x 128: a tile of 128 x 128 for each is 100 waves of ten. Tiles of
+    # 64 x 128 would have half the work; with a `batched_tile` of 128 there are none.
+    free = machine(**LANES, filling=0.0)
+    only = replace(free, batched_tile=128)
+    batch = BatchMatMul("matmul", 1000, 64, 128, 512, 4)
+    half, whole = (recurrent.price(batch, each).compute for each in (free, only))
+    assert whole == pytest.approx(100 * (512 + 16) * 2 * 128 * 128 / 1e12, rel=1e-4)
+    assert whole == pytest.approx(2 * half, rel=1e-4)
+    # A product alone is not batched.
+    alone = MatMul(64, 128, 512, 4)
+    assert gemm.price(alone, only) == gemm.price(alone, free)
+
+
+def test_bytes_are_multiplied_on_the_lanes_before_the_library_has_matrix_units_do_it() -> None:
+    own = machine(dtype="int8", element_size=1, vector_peak=40e12, library=7, filling=0.0)
+    old, new = (
+        gemm.price(MatMul(25600, 25600, 6400, 1, 4), replace(own, library=generation)).compute
+        for generation in (7, 8)
+    )
+    # 40 TOP/s of the lanes, 100 of the matrix units.
+    assert old == pytest.approx(2 * 25600**2 * 6400 / 40e12, rel=0.03)
+    assert new == pytest.approx(2 * 25600**2 * 6400 / 100e12, rel=0.06)
+    # What has no lanes for bytes has matrix units for them.
+    none = replace(own, vector_peak=None)
+    assert gemm.price(MatMul(256, 256, 256, 1, 4), none).compute > 0
+
+
+def test_the_power_of_a_t4_and_an_l4_follows_from_their_boards() -> None:
+    # NeuSight's longest fp32 products: 3.7 to 4.1 TFLOP/s in 70 W of a peak of 8.1.
+    for name, low, high in (("T4", 3.7e12, 4.2e12), ("L4", 9e12, 11e12)):
+        target = Target(paleo.find_device(name))
+        product = MatMul(16384, 8192, 8192, 4)
+        assert low < product.flops / TILED.price(product, target).total < high

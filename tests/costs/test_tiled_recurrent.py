@@ -47,6 +47,34 @@ def test_steps_that_wait_for_one_another_add_up() -> None:
     assert found.compute == pytest.approx(50 * one.compute)
 
 
+def test_a_single_product_is_no_batch_alone_and_among_others() -> None:
+    # On the A100 batched products have tiles of 128 x 128 only: 64 rows cost as much as 128.
+    own = machine("A100_PCIE_40GB")
+    count = np.array([1, 5000])
+    together = recurrent.price(BatchMatMul("matmul", count, 64, 128, 512, 4), own).compute
+    alone, batch = (
+        recurrent.price(BatchMatMul("matmul", each, 64, 128, 512, 4), own).compute
+        for each in count.tolist()
+    )
+    assert np.asarray(together).tolist() == [alone, batch]
+    assert alone == choose(64, 128, 512, own, sizes=(4, 4, 4)).time.compute
+    full = recurrent.price(BatchMatMul("matmul", 5000, 128, 128, 512, 4), own).compute
+    assert batch == pytest.approx(full, rel=1e-3)
+
+
+def test_old_libraries_split_no_sum_of_halves_in_a_step() -> None:
+    # cuDNN 6 on the P100: 16 tiles of 128 x 32 for 56 multiprocessors walk along all of K.
+    op = BatchMatMul("lstm", 50, 32, 2048, 8192, 2, dependent=True)
+    old, new = (machine("P100_PCIE", "fp16", library=generation) for generation in (6.0, 7.0))
+    assert dict(each[:2] for each in recurrent.explain(op, old).details)["split of K"] == 1
+    assert dict(each[:2] for each in recurrent.explain(op, new).details)["split of K"] > 1
+    assert recurrent.price(op, old).total > 2 * recurrent.price(op, new).total
+    single = replace(op, element_size=4)
+    assert recurrent.price(single, machine("P100_PCIE", library=6.0)) == recurrent.price(
+        single, machine("P100_PCIE", library=7.0)
+    )
+
+
 def test_waiting_costs() -> None:
     op = BatchMatMul("lstm", 50, 16, 4096, 1024, 4)
     waiting = replace(op, dependent=True)
@@ -171,7 +199,11 @@ def test_deepbench(measured: str, device: str, bound: float) -> None:
 @pytest.mark.skipif(not NEUSIGHT.exists(), reason="the measurements of NeuSight are not here")
 @pytest.mark.parametrize(
     ("measured", "device", "bound"),
-    [("V100-PCIe-32GB", "V100_PCIE_32GB", 0.1), ("T4", "T4", 0.18)],
+    [
+        ("A100-PCIe-40GB", "A100_PCIE_40GB", 0.08),
+        ("V100-PCIe-32GB", "V100_PCIE_32GB", 0.08),
+        ("T4", "T4", 0.14),
+    ],
 )
 def test_batched_products_of_neusight(measured: str, device: str, bound: float) -> None:
     target = Target(find_device(device), "fp32")
@@ -183,7 +215,8 @@ def test_batched_products_of_neusight(measured: str, device: str, bound: float) 
             for row in csv.DictReader(file)
             if (row["network"], row["device"]) == ("op:bmm", measured)
         ]
-    b, m, n, k = (np.array([shape[letter] for shape, _ in found]) for letter in "BMNK")
+    # Of B x M x N by B x N x K: N is what is summed over.
+    b, m, k, n = (np.array([shape[letter] for shape, _ in found]) for letter in "BMNK")
     priced = recurrent.price(BatchMatMul("matmul", b, m, n, k, 4), machine_for(target))
     errors = np.abs(priced.total / np.array([seconds for _, seconds in found]) - 1)
     assert np.median(errors) <= bound

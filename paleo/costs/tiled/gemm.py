@@ -47,14 +47,7 @@ class _Unit(NamedTuple):
     splits: tuple[int, ...]
     step: int
     extra_steps: int
-
-    @property
-    def is_matrix(self) -> bool:
-        return self.name == _MATRIX.name
-
-    def without_tiles_below(self, least: Quantity) -> _Unit:
-        """Return the unit with those tiles only that have so many rows and columns."""
-        return self._replace(tiles=tuple(tile for tile in self.tiles if min(tile) >= least))
+    is_matrix: bool
 
 
 _MATRIX = _Unit(
@@ -66,6 +59,7 @@ _MATRIX = _Unit(
     (1, 2, 4, 8, 16),
     64,
     1,
+    True,
 )  # fmt: skip
 _VECTOR = _Unit(
     "vector",
@@ -73,6 +67,7 @@ _VECTOR = _Unit(
     (1, 2, 4, 8, 16, 32),
     8,
     2,
+    False,
 )
 #: Elements of C of one warp on the lanes: 8 x 8 a thread.
 _WARP = 2048
@@ -132,7 +127,7 @@ def choose(
     stored: tuple[Quantity, Quantity] | None = None,
     splits: tuple[int, ...] | None = None,
     tile: tuple[Quantity, Quantity] | None = None,
-    least_tile: Quantity = 1,
+    least_tile: Quantity = 0,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
@@ -145,13 +140,15 @@ def choose(
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
-    unit = _MATRIX
+    filling: Quantity = 0.0
+    powered: Quantity = math.inf
     if machine.matrix_peak is None:
-        unit = _VECTOR.without_tiles_below(smallest(least_tile))
-        rate = machine.filled_rate
+        unit = _VECTOR
+        rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
+        powered = machine.powered_lanes / machine.multiprocessors
     else:
-        rate = machine.matrix_peak * machine.matrix_share
-        rate = minimum(rate, _BURST * machine.powered_rate)
+        unit, least_tile = _MATRIX, 0
+        rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)
     size_a, size_b, size_c = sizes
     rate = rate / machine.multiprocessors
     # Whatever a device calls its multiprocessors, they can be fed: in their largest tiles, and
@@ -168,9 +165,7 @@ def choose(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
         # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
         0.0 if unit.is_matrix else 1.0 * ((m <= 1) | (n <= 1)),
-        m * n * count / machine.bandwidth,
-        machine.filling * machine.lanes / LANES,
-        machine.powered_lanes / machine.multiprocessors,
+        m * n * count / machine.bandwidth, filling, powered, least_tile,
     )  # fmt: skip
     rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
@@ -213,7 +208,8 @@ class _Products(NamedTuple):
     There are `times` of them. `rate` is FLOP/s and `load_rate` bytes/s of a multiprocessor,
     `memory_4` the fourth power of the seconds of memory traffic, `pass_over_c` the seconds of one
     pass over all of C. `vectors` is 1 where one of the operands is a vector, else 0. With `filling`
-    warps the lanes reach half of what they do with any number.
+    warps the lanes reach half of what they do with any number, for `powered` FLOP/s of which the
+    power suffices. Tiles have `least_tile` rows and columns at least.
     """
 
     m: Quantity
@@ -230,6 +226,7 @@ class _Products(NamedTuple):
     pass_over_c: Quantity
     filling: Quantity
     powered: Quantity
+    least_tile: Quantity
 
     def tiled(self, rows: Any, columns: Any) -> _Tiling:
         """Return the products in tiles of this size.
@@ -288,7 +285,8 @@ class _Products(NamedTuple):
         """
         machine = self.machine
         varied = (
-            *self[:4], self.rate, self.load_rate, self.memory_4, self.filling,
+            *self[:4], self.rate, self.load_rate, self.memory_4,
+            self.filling, self.powered, self.least_tile,
             machine.multiprocessors, machine.launch, machine.latency,
         )  # fmt: skip
         if any(map(is_array, varied)):
@@ -296,6 +294,8 @@ class _Products(NamedTuple):
         along_k = list(map(self.split, splits))
         best, found = math.inf, (*self.unit.tiles[0], splits[0])
         for tile in self.unit.tiles:
+            if min(tile) < self.least_tile:
+                continue
             tiling = self.tiled(*tile)
             for split in along_k:
                 seconds, _, _ = self.timed(tiling, split)
@@ -317,6 +317,9 @@ class _Products(NamedTuple):
         for first in range(0, len(tiles), at_once):
             rows, columns = tiles[first : first + at_once].T.reshape(2, -1, 1, *in_front)
             seconds, _, _ = self.timed(self.tiled(rows, columns), split)
+            if not self.unit.is_matrix:
+                too_small = np.minimum(rows, columns) < self.least_tile
+                seconds = np.where(too_small, np.inf, seconds)
             seconds = np.asarray(seconds).reshape(-1, *trailing.shape)
             least = seconds.min(axis=0)
             which = np.where(least < best, seconds.argmin(axis=0) + first * len(splits), which)
@@ -383,12 +386,11 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     m, n, k, size = operation.m, operation.n, operation.k, operation.element_size
     sizes = (size, size, operation.output_size or size)
     if not operation.kernel:
-        return choose(m, n, k, machine, sizes=sizes)
+        return choose(m, n, k, on_units_of_library(machine), sizes=sizes)
     kernel = PRODUCT_KERNELS[operation.kernel]
     tile = kernel.tile(m, n, machine)
     return choose(
-        m, n, k, on_units_of_library(machine), sizes=sizes, tile=tile,
-        share=kernel.share.get(machine.architecture, 1.0),
+        m, n, k, machine, sizes=sizes, tile=tile, share=kernel.share.get(machine.architecture, 1.0),
         stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
 

@@ -39,7 +39,7 @@ class Machine:
 
     `matrix_peak` is None where the device has no matrix units for the type, `vector_peak`
     where it has no figure for its lanes. `lanes` are those of fp32 in a multiprocessor. Any of
-    them but `library` and `batched_tile` may be an array.
+    them but `library` may be an array.
     """
 
     multiprocessors: Quantity
@@ -75,11 +75,8 @@ class Machine:
     scalar: Quantity
     step: Quantity
     dtype: str = "fp32"
-<<<<<<< HEAD
     architecture: str = ""
-=======
     lanes: Quantity = LANES
->>>>>>> 6a13678 (wip)
     is_cpu: bool = False
     training: bool = True
     convolutions: ConvolutionChoice = CHOICE
@@ -151,11 +148,8 @@ def machine_for(target: Target) -> Machine:
         element_size(target.dtype),
         **constants,
         dtype=target.dtype,
-<<<<<<< HEAD
         architecture=device.architecture,
-=======
         lanes=_lane_count(device, multiprocessors),
->>>>>>> 6a13678 (wip)
         is_cpu=device.kind == "cpu",
         training=target.training,
         convolutions=target.convolutions,
@@ -164,9 +158,9 @@ def machine_for(target: Target) -> Machine:
 
 def _lane_count(device: Device, multiprocessors: Quantity) -> Quantity:
     """Return the fp32 lanes of a multiprocessor, each of which does two FLOPs a clock."""
-    single = device.peaks.get("fp32", {}).get("vector")
-    clock = device.figures.get("boost_clock", device.figures.get("base_clock"))
-    if single is None or clock is None:
+    single, figures = device.peaks.get("fp32", {}).get("vector"), device.figures
+    clock = figures.get("boost_clock", figures.get("base_clock"))
+    if single is None or clock is None or "multiprocessors" not in figures:
         return LANES
     return single.value / (2 * clock.value * multiprocessors)
 

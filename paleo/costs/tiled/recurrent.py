@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paleo.core.operations import BatchMatMul
-from paleo.core.quantity import smallest
+from paleo.core.quantity import smallest, where_positive
 from paleo.costs.model import Explanation
 from paleo.costs.tiled.algorithm import repeated
 from paleo.costs.tiled.gemm import Choice, choose, explained, on_units_of_library
@@ -31,17 +31,15 @@ def price(operation: BatchMatMul, machine: Machine) -> Time:
 def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
     """Return how one step, or all independent products, are computed."""
     size = operation.element_size
-    machine = on_units_of_library(machine)
+    machine, shape = on_units_of_library(machine), (operation.m, operation.n, operation.k)
     if not operation.dependent:
+        least = where_positive(operation.count - 1, machine.batched_tile)
         return choose(
-            operation.m, operation.n, operation.k, machine, sizes=(size, size, size),
-            count=operation.count, least_tile=machine.batched_tile,
-        )  # fmt: skip
-    whole = machine.dtype == "fp16" and smallest(machine.library) < _SPLIT_HALVES
-    return choose(
-        operation.m, operation.n, operation.k, machine, sizes=(size, size, size),
-        splits=(1,) if whole and machine.matrix_peak is None else None,
-    )  # fmt: skip
+            *shape, machine, sizes=(size, size, size), count=operation.count, least_tile=least
+        )
+    halves = machine.dtype == "fp16" and machine.matrix_peak is None
+    splits = (1,) if halves and smallest(machine.library) < _SPLIT_HALVES else None
+    return choose(*shape, machine, sizes=(size, size, size), splits=splits)
 
 
 def _time(operation: BatchMatMul, chosen: Choice, machine: Machine) -> Time:

@@ -53,7 +53,7 @@ PROTOCOLS: dict[str, Protocol] = {
     # Its script times torch.bmm of B x M x N by B x N x K; rows of linear layers are named alike.
     "neusight_ops": Protocol(
         "N is what products sum over, K are their columns",
-        means=dict.fromkeys(("bmm", "linear"), {"N": "K", "K": "N"}),
+        means={name: {"N": "K", "K": "N"} for name in ("bmm", "linear")},
     ),
     "neusight_e2e": Protocol("forward and backward without the optimizer", optimizer=False),
     "deepbench": Protocol("recurrent layers skip the product with the inputs"),
