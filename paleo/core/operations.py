@@ -189,7 +189,8 @@ class Attention(Operation):
 
     The queries of a `causal` one are the last of the keys: one query and all keys are a step of
     decoding. With a `window`, each query sees that many keys at most, up to its own place.
-    `kv_size` is the bytes of an element of keys and values where they are kept in another type.
+    `kv_size` is the bytes of an element of keys and values where they are kept in another type,
+    `kernel` a name of the cost model `tiled` for the kernel that computes it, if one is asked for.
     """
 
     direction: Pass = field()
@@ -203,6 +204,7 @@ class Attention(Operation):
     causal: bool = False
     window: Quantity = 0
     kv_size: Quantity = 0
+    kernel: str = ""
     dtype: str = ""
     kind: ClassVar[Kind] = Kind.ATTENTION
 

@@ -67,7 +67,7 @@ def test_old_libraries_split_no_sum_of_halves_in_a_step() -> None:
     op = BatchMatMul("lstm", 50, 32, 2048, 8192, 2, dependent=True)
     old, new = (machine("P100_PCIE", "fp16", library=generation) for generation in (6.0, 7.0))
     assert dict(each[:2] for each in recurrent.explain(op, old).details)["split of K"] == 1
-    assert dict(each[:2] for each in recurrent.explain(op, new).details)["split of K"] > 1
+    assert dict(each[:2] for each in recurrent.explain(op, new).details)["split of K"] != 1
     assert recurrent.price(op, old).total > 2 * recurrent.price(op, new).total
     single = replace(op, element_size=4)
     assert recurrent.price(single, machine("P100_PCIE", library=6.0)) == recurrent.price(

@@ -160,13 +160,55 @@ def test_attention_has_the_letters_of_its_columns(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "context", "generation"),
+    ("framework", "source", "expected"),
     [
-        ("sglang", "stored=1 kernels=1", "stored=1"),
-        ("vllm", "stored=1 kernels=1", "stored=1 kernels=1"),
-        ("trtllm", "rotated=1 kernels=2", "stored=1"),
+        ("sglang", "triton", "triton_extend_sm90"),
+        ("vllm", "vllm_triton_attn", 0),  # nothing is known of it on Hopper
+        ("vllm", "vllm_flash_attn_fa3", "fa3_prefill"),
+        ("vllm", "vllm_flash_attn_fa4", 0),
+        ("trtllm", "torch_flow", "trtllm_fmha"),
+        ("someone", "", 0),
+        ("someone", "fa3", "fa3_prefill"),
     ],
 )
+def test_the_kernel_of_attention_is_that_of_the_row(
+    framework: str, source: str, expected: str | int, tmp_path: Path
+) -> None:
+    place = f"h100_sxm/attention/{framework}/1/context_attention_perf.parquet"
+    table(tmp_path, place, ATTENTION | {"kernel_source": [source] * 4})
+    found = operator_cases(tmp_path, Selection(frameworks=(framework,)))
+    assert {part.letters["kernel"] for part in found.parts} == {expected}  # type: ignore[attr-defined]
+
+
+def test_heads_that_share_too_many_keys_fall_back(tmp_path: Path) -> None:
+    many = ATTENTION | {"isl": [1] * 4, "step": [9] * 4, "num_heads": [8, 64, 64, 64]}
+    many |= {"num_key_value_heads": [8, 8, 2, 1], "kernel_source": ["torch_flow"] * 4}
+    table(tmp_path, "h100_sxm/attention/trtllm/1/generation_attention_perf.parquet", many)
+    found = operator_cases(tmp_path, Selection(frameworks=("trtllm",)))
+    kernels = [""] * 4
+    for part in found.parts:
+        for place in part.index.tolist():
+            kernels[place] = part.letters["kernel"]  # type: ignore[attr-defined]
+    assert kernels == [*["trtllm_xqa"] * 3, "trtllm_mmha"]
+
+
+@pytest.mark.parametrize(
+    ("framework", "context", "generation"),
+    [
+        (
+            "sglang", "kernel=fa3_prefill stored=1 kernels=2",
+            "kernel=fa3_decode stored=1 kernels=3",
+        ),
+        (
+            "vllm", "kernel=fa3_prefill stored=1 kernels=3",
+            "kernel=fa3_decode stored=1 kernels=4",
+        ),
+        (
+            "trtllm", "kernel=trtllm_fmha rotated=1 kernels=3",
+            "kernel=trtllm_xqa stored=1 kernels=3",
+        ),
+    ],
+)  # fmt: skip
 def test_a_latency_covers_what_its_framework_does(
     framework: str, context: str, generation: str, tmp_path: Path
 ) -> None:

@@ -13,11 +13,15 @@ computes nothing; in between, it computes and loads keys and values at the same 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
 
 from paleo.core.operations import Attention, Pass
 from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, minimum, np, rounded_up
 from paleo.costs.model import Detail, Explanation, quicker
+from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, AttentionKernel
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
 from paleo.costs.times import Time
@@ -93,6 +97,117 @@ def _tiling(operation: Attention, sharing: Quantity) -> _Tiling:
     rising = minimum(maximum(longest * sharing - before, 0), tiles)
     blocks = _stairs(rising + before, sharing) - _stairs(before, sharing)
     return _Tiling(groups, tiles, blocks + (tiles - rising) * longest, longest)
+
+
+def _tiling_of(operation: Attention, sharing: Quantity, rows: Any, keys: Any) -> _Tiling:
+    """Return the tiles of so many rows, each a walk over blocks of so many `keys`.
+
+    Where a tile has fewer queries than a block keys, several tiles end in the same block; where it
+    has more, a tile has several blocks more than the one before.
+    """
+    tiles = ceil_div(operation.queries * sharing, rows)
+    in_tile = minimum(operation.queries, maximum(rows // sharing, 1))
+    longest = minimum(ceil_div(operation.keys, keys), ceil_div(operation.reach + in_tile - 1, keys))
+    groups = operation.heads // sharing
+    if not operation.causal:
+        return _Tiling(groups, tiles, tiles * longest, longest)
+    width, rise = maximum(sharing * keys // rows, 1), maximum(rows // (sharing * keys), 1)
+    before = maximum(operation.keys - operation.queries, 0) // keys
+    rising = minimum(maximum(longest - before, 0) * width // rise, tiles)
+    blocks = rise * _stairs(rising, width) + rising * before + (tiles - rising) * longest
+    return _Tiling(groups, tiles, minimum(blocks, tiles * longest), longest)
+
+
+class _OnKernel(NamedTuple):
+    """A kernel on a machine: its constants, and its tile for the heads at hand."""
+
+    kernel: AttentionKernel
+    machine: Machine
+    constants: Mapping[str, float]
+    rows: Any
+    keys: Any
+
+
+def _by_kernel(operation: Attention, machine: Machine) -> _Way:
+    """Return how the kernel that the operation names computes it."""
+    kernel = ATTENTION_KERNELS[operation.kernel]
+    if not kernel.skips_window:
+        operation = replace(operation, window=0 * operation.window)
+    constants = kernel.constants(machine.architecture)
+    last = kernel.tiles[-1]
+    rows: Any = last.rows
+    keys: Any = last.keys
+    for tile in reversed(kernel.tiles[:-1]):
+        fits = 1 * (operation.depth <= tile.features)
+        rows = fits * tile.rows + (1 - fits) * rows
+        keys = fits * tile.keys + (1 - fits) * keys
+    chosen = _OnKernel(kernel, machine, constants, rows, keys)
+    ways = [
+        _split_way(operation, chosen, packed, split)
+        for packed in kernel.packed
+        for split in kernel.splits
+    ]
+    return functools.reduce(_quicker, ways)
+
+
+def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> _Way:
+    """Return the pass by a kernel that packs heads, or not, and splits keys in so many parts."""
+    kernel, machine, constant = on.kernel, on.machine, on.constants
+    queries, keys, values = operation.reads
+    (output,) = operation.writes
+    held = queries + keys + values + output
+    alone = 1 * (operation.window > 0) if kernel.window_alone else 0
+    sharing = (1 - alone) * operation.sharing + alone if packed else 1
+    tiling = _tiling_of(operation, sharing, on.rows, on.keys)
+    may_split = 1 if kernel.splits_tiles else 1 * (tiling.tiles == 1)
+    parts = 1 + (minimum(split, tiling.longest) - 1) * may_split * (1 - alone)
+    is_split = 1 * (parts > 1)
+    units = tiling.groups * tiling.tiles * parts
+    length = ceil_div(tiling.longest, parts)
+    # Equal tiles run in waves. Of others the longest come first, and the short ones fill gaps.
+    equal: Quantity = 1 * (tiling.blocks == tiling.tiles * tiling.longest)
+    equal = equal * (1 - is_split * (tiling.tiles > 1))
+    waves = ceil_div(units, machine.multiprocessors)
+    gaps = maximum(length, tiling.groups * tiling.blocks / machine.multiprocessors)
+    blocks = equal * (waves * length) + (1 - equal) * gaps
+    rows = rounded_up(minimum(operation.queries * sharing, on.rows), kernel.rows_at_once)
+    filled = minimum(rows, on.rows) / on.rows
+    compute = blocks * _block_of(operation, on) * filled
+    partial = _PARTIAL * parts * operation.heads * operation.queries * operation.value_depth
+    ends = queries + output + is_split * partial
+    share = minimum(1.0, constant["drawn"] * units / machine.multiprocessors)
+    outside = moved(ends, machine, among=held, share=share)
+    inside = moved(keys + values, machine, among=held, share=share) / constant["memory"]
+    if kernel.lanes:
+        each = (keys + values) / operation.key_size * operation.sharing / (tiling.groups * parts)
+        inside = maximum(inside, waves * each / (kernel.lanes * machine.clock))
+    overhead = (
+        constant["start"]
+        + constant["combine"] * is_split
+        + constant["fill"]
+        + constant["again"] * maximum(units / machine.multiprocessors - 1, 0.0)
+        + constant["step"] * length
+        + constant["head"] * operation.heads / machine.multiprocessors
+    )
+    total = overhead + outside + maximum(compute, inside)
+    time = Time(compute, outside + inside, overhead, total)
+    num_bytes = ends + keys + values
+    return _Way(
+        time, 1 * (sharing > 1), parts, units, waves, tiling.groups * tiling.blocks, num_bytes
+    )
+
+
+def _block_of(operation: Attention, on: _OnKernel) -> Quantity:
+    """Return the seconds of one block of a kernel's scores."""
+    machine, constant = on.machine, on.constants
+    rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
+    rate = rate * constant["share"] / machine.multiprocessors
+    features = _padded(operation.depth) + _padded(operation.value_depth)
+    exponential = constant["exponentials"] / (machine.exponentials * machine.clock)
+    block = on.rows * on.keys * (2 * features / rate + exponential)
+    is_narrow = 1 * (operation.key_size < operation.element_size)
+    slower: Quantity = 1.0 + (on.kernel.narrow.get(machine.architecture, 1.0) - 1.0) * is_narrow
+    return cast(Quantity, block * slower)
 
 
 def _rate(machine: Machine) -> Quantity:
@@ -201,7 +316,7 @@ def _quicker(a: _Way, b: _Way) -> _Way:
 
 def _chosen(operation: Attention, machine: Machine) -> _Way:
     if operation.direction is Pass.FORWARD:
-        return _forward(operation, machine)
+        return (_by_kernel if operation.kernel else _forward)(operation, machine)
     return _backward(operation, machine)
 
 
@@ -216,8 +331,14 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
     kind = "prefill" if operation.direction is Pass.FORWARD else "backward"
     if kind == "prefill" and operation.queries == 1:
         kind = "split decode" if way.split > 1 else "decode"
+    rows, keys = _TILE, _TILE
+    algorithm = f"fused attention, {kind}"
+    if operation.kernel:
+        kernel = ATTENTION_KERNELS[operation.kernel]
+        algorithm = f"fused attention, {kernel.summary}"
+        rows, keys, _ = next(each for each in kernel.tiles if operation.depth <= each.features)
     details: list[Detail] = [
-        ("tile", f"{_TILE} rows of queries by blocks of {_TILE} keys", ""),
+        ("tile", f"{rows} rows of queries by blocks of {keys} keys", ""),
         ("heads in a tile", operation.sharing if way.packed else 1, ""),
         ("tiles", way.tiles, ""),
         ("waves", way.waves, ""),
@@ -232,4 +353,4 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
         "compute": "products and exponentials of the blocks of scores take longest",
         "overhead": "kernels start, and tiles start and end, for longer than all else",
     }[way.time.bound]
-    return Explanation(f"fused attention, {kind}", way.time, tuple(details), why)
+    return Explanation(algorithm, way.time, tuple(details), why)

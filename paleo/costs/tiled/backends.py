@@ -1,4 +1,4 @@
-"""Which kernels serving backends run: of products by element type, each with its source.
+"""Which kernels serving backends run, of products and of attention, each with its source.
 
 A backend is a program that serves language models. What it runs before and for a product is its
 own code, so a measured operator of it is these operations and no others.
@@ -27,12 +27,47 @@ class Product(NamedTuple):
     source: str
 
 
+class Launches(NamedTuple):
+    """Kernels that a backend launches around one of attention, which move next to nothing.
+
+    They prepare what it reads: plans, casts, scales. With keys of 2 bytes, and of 1. (As many as
+    the shortest operators of aiconfigurator-core 0.12.0 show.)
+    """
+
+    wide: int
+    narrow: int
+
+
 class Backend(NamedTuple):
-    """A serving program: its products by element type, of versions from `since` on."""
+    """A serving program: its products by element type, of versions from `since` on.
+
+    `prompt` and `step` are its kernels of attention by architecture, for a prompt and for one
+    query: those for keys of 2 bytes, and of 1. `launches` are the further kernels by kernel.
+    `lone_heads` is how many heads may share keys before it falls back to `fallback`.
+    """
 
     name: str
     since: str
     products: Mapping[str, Product]
+    prompt: Mapping[str, tuple[str, str]]
+    step: Mapping[str, tuple[str, str]]
+    launches: Mapping[str, Launches]
+    lone_heads: int = 2**31
+    fallback: str = ""
+
+    def attention(
+        self, architecture: str, *, is_step: bool, is_narrow: bool, sharing: int = 1
+    ) -> str:
+        """Return the kernel of attention that it runs on an architecture, "" if none is known."""
+        found = (self.step if is_step else self.prompt).get(architecture)
+        if found is None:
+            return ""
+        if is_step and sharing > self.lone_heads:
+            return self.fallback
+        # TensorRT-LLM's kernel for Hopper is for keys of 1 byte that several heads share.
+        if sharing == 1 and found[1] == "trtllm_xqa_sm90":
+            return found[0]
+        return found[is_narrow]
 
     def product(
         self, m: Quantity, n: Quantity, k: Quantity, dtype: str, size: int, output_size: int
@@ -45,6 +80,12 @@ class Backend(NamedTuple):
             Quantize(m, k, size, how.quantizer),
             MatMul(m, n, k, size, output_size, kernel=how.kernel),
         )
+
+
+def _same(RTX: str = "", **kernels: str) -> dict[str, tuple[str, str]]:  # noqa: N803
+    """Return kernels by architecture, the same for keys of any size."""
+    given = {**kernels, **({"Blackwell RTX": RTX} if RTX else {})}
+    return {architecture: (kernel, kernel) for architecture, kernel in given.items()}
 
 
 BACKENDS: Registry[Backend] = Registry("serving backend")
@@ -61,6 +102,34 @@ for _each in (
                 "sgl_per_token_quant_fp8 and fp8_scaled_mm of sgl-kernel",
             )
         },
+        # python/sglang/srt/server_args.py and layers/attention.
+        _same(
+            Ampere="fa2_prefill",
+            Ada="flashinfer_prefill",
+            Hopper="fa3_prefill",
+            Blackwell="trtllm_gen_context",
+            RTX="flashinfer_prefill",
+        ),
+        _same(
+            Ampere="fa2_decode",
+            Ada="flashinfer_decode",
+            Hopper="fa3_decode",
+            Blackwell="trtllm_gen_generation",
+            RTX="flashinfer_decode",
+        ),
+        {
+            "fa2_prefill": Launches(3, 3),
+            "fa2_decode": Launches(4, 4),
+            "fa3_prefill": Launches(2, 2),
+            "fa3_decode": Launches(3, 4),
+            "flashinfer_prefill": Launches(0, 2),
+            "flashinfer_decode": Launches(0, 2),
+            "triton_extend": Launches(3, 5),
+            "triton_extend_sm90": Launches(3, 5),
+            "triton_decode": Launches(1, 2),
+            "trtllm_gen_context": Launches(3, 3),
+            "trtllm_gen_generation": Launches(4, 7),
+        },
     ),
     Backend(
         "vllm",
@@ -72,6 +141,29 @@ for _each in (
                 "vllm-project/vllm, CutlassFP8ScaledMMLinearKernel of "
                 "vllm/model_executor/kernels/linear; one scale of the input, found in it",
             )
+        },
+        # vllm/platforms/cuda.py and vllm/v1/attention/backends.
+        {
+            **_same(Ampere="fa2_prefill", Hopper="fa3_prefill", Blackwell="trtllm_gen_context"),
+            "Ada": ("fa2_prefill", "flashinfer_prefill"),
+            "Blackwell RTX": ("fa2_prefill", "flashinfer_prefill"),
+        },
+        {
+            **_same(Ampere="fa2_decode", Hopper="fa3_decode", Blackwell="trtllm_gen_generation"),
+            "Ada": ("fa2_decode", "flashinfer_decode"),
+            "Blackwell RTX": ("fa2_decode", "flashinfer_decode"),
+        },
+        {
+            "fa2_prefill": Launches(2, 2),
+            "fa2_decode": Launches(4, 4),
+            "fa3_prefill": Launches(3, 3),
+            "fa3_decode": Launches(4, 4),
+            "flashinfer_prefill": Launches(2, 2),
+            "flashinfer_decode": Launches(4, 4),
+            "triton_unified_prefill": Launches(0, 0),
+            "triton_unified_decode": Launches(2, 2),
+            "trtllm_gen_context": Launches(4, 4),
+            "trtllm_gen_generation": Launches(4, 3),
         },
     ),
     Backend(
@@ -85,6 +177,35 @@ for _each in (
                 "quantize_e4m3_per_tensor and cublas_scaled_mm",
             )
         },
+        # cpp/tensorrt_llm/common/attentionOp.cpp and kernels/fmhaDispatcher.cpp.
+        _same(
+            Ampere="trtllm_fmha",
+            Ada="trtllm_fmha",
+            Hopper="trtllm_fmha",
+            Blackwell="trtllm_gen_context",
+            RTX="trtllm_fmha",
+        ),
+        {
+            **_same(
+                Ampere="trtllm_xqa",
+                Ada="trtllm_xqa",
+                Blackwell="trtllm_gen_generation",
+                RTX="trtllm_xqa",
+            ),
+            "Hopper": ("trtllm_xqa", "trtllm_xqa_sm90"),
+        },
+        {
+            "trtllm_fmha": Launches(3, 3),
+            "trtllm_xqa": Launches(3, 5),
+            "trtllm_xqa_sm90": Launches(3, 3),
+            "trtllm_mmha": Launches(2, 3),
+            "trtllm_gen_context": Launches(7, 6),
+            "trtllm_gen_generation": Launches(5, 6),
+            "flashinfer_prefill": Launches(0, 1),
+            "flashinfer_decode": Launches(0, 3),
+        },
+        32,
+        "trtllm_mmha",
     ),
 ):
     BACKENDS.add(_each.name, _each)

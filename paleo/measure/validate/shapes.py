@@ -26,6 +26,7 @@ from paleo.core.operations import (
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import element_size
 from paleo.core.window import axes
+from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
@@ -241,7 +242,7 @@ def _attention(letters: Letters, direction: str, dtype: str) -> Operations:
     attention = Attention(
         Pass.FORWARD, heads, letters["heads"] // letters["kv_heads"], letters["queries"],
         letters["keys"], depth, value_depth, size, bool(letters["causal"]), letters["window"],
-        kept_size,
+        kept_size, kernel=letters["kernel"] or "",
     )  # fmt: skip
     return (*found, attention)
 
@@ -344,9 +345,10 @@ OPERATORS: dict[str, Operator] = {
             "rotated": Letter(_ROPE, 0, 0),
             "cast": Letter("1 if queries of 2 bytes are first cast to 1", 0, 0),
             "kernels": _KERNELS,
+            "kernel": Letter("the kernel that computes it", 0, 0, names=ATTENTION_KERNELS),
         },
         _attention,
-        scalars=("causal", "kv_bytes", "stored", "rotated", "cast", "kernels"),
+        scalars=("causal", "kv_bytes", "stored", "rotated", "cast", "kernels", "kernel"),
         check=_check_attention,
         describe="fused attention",
     ),

@@ -24,6 +24,7 @@ from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.measure.validate.cases import KEYS, CaseGroup, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.spellings import UnmappedError, device_of
+from paleo.measure.validate.table_kernels import KERNEL, kernels_of, launches_of
 
 #: The framework whose tables are taken unless told otherwise.
 _FRAMEWORK = "sglang"
@@ -110,6 +111,7 @@ def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
         "value_dim": values,
         "window": columns.get("window_size", 0),
         "kv_bytes": kv_bytes,
+        "kernel": 0,
         "causal": 1,
         "stored": 1,
         "rotated": 0,
@@ -326,7 +328,7 @@ def _columns(table: _Table, family: _Family, file: Any) -> dict[str, Array]:
     needed += [family.cache_dtype] if family.cache_dtype else []
     if missing := [name for name in needed if name not in names]:
         raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
-    wanted = [*needed, *family.also, "device", "framework", "version", "kernel_source"]
+    wanted = [*needed, *family.also, "device", "framework", "version", KERNEL]
     read = file.read([name for name in wanted if name in names])
     return {name: _column(read.column(name)) for name in read.column_names}
 
@@ -338,7 +340,11 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
     framework = (table.framework or _one(own, "framework")).lower()
     dtypes = np.array([_DTYPES[word] for word in own[family.dtype].tolist()], object)
     parts: list[CaseGroup] = []
-    kinds = dtypes + " " + sizes
+    kernels: Array = np.zeros(len(kept), object)
+    if family.cache_dtype:
+        is_narrow = np.array([element_size(_DTYPES[word]) == 1 for word in sizes.tolist()], bool)
+        kernels = kernels_of(own, framework, device.architecture, is_narrow)
+    kinds = dtypes + " " + sizes + " " + kernels.astype(str)
     for kind in np.unique(kinds):
         places = (kinds == kind).nonzero()[0]
         numbers = {
@@ -349,6 +355,9 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
         dtype = str(dtypes[places[0]])
         size = element_size(_DTYPES[sizes[places[0]]])
         letters = family.letters(numbers, framework, dtype, size == 1)
+        if kernel := kernels[places[0]]:
+            launched = launches_of(framework, kernel, size == 1)
+            letters |= {"kernel": kernel} | ({} if launched is None else {"kernels": launched})
         parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {
         "source": rows.system,
@@ -361,7 +370,7 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
         "dtype": dtypes,
         "framework": framework,
         "library_version": table.version or _one(own, "version"),
-        "kernel": own.get("kernel_source", ""),
+        "kernel": own.get(KERNEL, ""),
         "quantity": "op_ms",
         "direction": "forward",
         "n_devices": "1",

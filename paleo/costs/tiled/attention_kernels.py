@@ -1,0 +1,217 @@
+"""Kernels of attention that libraries have: what each does, and its constants by architecture.
+
+A kernel is its tile of queries and keys, whether heads that share keys stand in one tile, when it
+splits keys, and what it does with a window, as its code says. How quick each of that is on an
+architecture is in `kernels/`, fitted to measured rows of that kernel there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from paleo.cluster.figures import FileReader
+from paleo.core.errors import HardwareError, Mistakes, near_or_known
+from paleo.core.frozen import dataclass
+from paleo.core.registry import Registry
+
+_FOLDER = Path(__file__).parent / "kernels"
+#: Architectures of which no row was fitted, and those whose kernels are built from the same code.
+_RELATIVES = {"Ada": "Blackwell RTX"}
+_FEATURES = 2**31
+_SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Constant(NamedTuple):
+    """What a constant of a kernel means, its bounds, and its value where a file has none."""
+
+    meaning: str
+    low: float
+    high: float
+    value: float
+
+
+#: All of them, in SI units; shares have none.
+CONSTANTS: dict[str, Constant] = {
+    "start": Constant("fixed time of the kernel", 0.0, 40e-6, 0.0),
+    "fill": Constant("time in which a first tile starts and ends", 0.0, 10e-6, 0.0),
+    "again": Constant("time that each further wave of tiles adds to that", 0.0, 10e-6, 0.0),
+    "step": Constant("time from one block of keys to the next that hides nothing", 0.0, 10e-6, 0.0),
+    "combine": Constant("fixed time of adding up split keys", 0.0, 50e-6, 0.0),
+    "head": Constant("time of a head of queries on one multiprocessor", 0.0, 1e-6, 0.0),
+    "share": Constant("share of a product's speed", 0.01, 2.0, 0.9),
+    "exponentials": Constant("share of the exponentials that products do not hide", 0.0, 5.0, 0.5),
+    "memory": Constant("share of a stream's rate at which keys and values come", 0.2, 2.0, 1.0),
+    "drawn": Constant(
+        "share of the bandwidth that a multiprocessor can draw, times their number", 0.1, 10.0, 2.0
+    ),
+}
+
+
+class Tile(NamedTuple):
+    """Rows of queries in a tile and keys in a block, for heads of up to `features`."""
+
+    rows: int
+    keys: int
+    features: int = _FEATURES
+
+
+@dataclass(frozen=True)
+class AttentionKernel:
+    """A kernel of fused attention; see the module.
+
+    Rows are computed in multiples of `rows_at_once`. `packed` says whether the heads that share
+    keys stand in one tile: always (1), never (0) or what is quicker. `splits` are those of the
+    keys, of tiles that have all queries or, with `splits_tiles`, of any. With `window_alone`, where
+    there is a window heads are not packed and keys not split. `skips_window` says whether keys
+    outside it are left alone. `narrow` is, by architecture, the time of a block with keys of one
+    byte beside that of keys of the queries' size, `lanes` the elements of keys and values a clock
+    where lanes, not matrix units, multiply.
+    """
+
+    name: str
+    summary: str
+    source: str
+    tiles: tuple[Tile, ...] = (Tile(128, 128),)
+    rows_at_once: int = 64
+    packed: tuple[int, ...] = (1, 0)
+    splits: tuple[int, ...] = (1,)
+    splits_tiles: bool = False
+    window_alone: bool = False
+    skips_window: bool = True
+    narrow: Mapping[str, float] = field(default_factory=dict)
+    lanes: float = 0.0
+
+    def runs_on(self, architecture: str) -> bool:
+        """Tell whether its constants are known for an architecture."""
+        return _RELATIVES.get(architecture, architecture) in _read(self.name)
+
+    def constants(self, architecture: str) -> Mapping[str, float]:
+        """Return the constants for an architecture; raises HardwareError if it is not for it."""
+        by_architecture = _read(self.name)
+        relative = _RELATIVES.get(architecture, architecture)
+        if relative not in by_architecture:
+            twins = {twin for twin, other in _RELATIVES.items() if other in by_architecture}
+            known = ", ".join(sorted({*by_architecture, *twins}))
+            raise HardwareError(
+                f"nothing is known of the attention kernel {self.name} on "
+                f"{architecture or 'this device'}; it is for {known}"
+            )
+        return by_architecture[relative]
+
+
+@cache
+def _read(name: str) -> Mapping[str, Mapping[str, float]]:
+    """Return the constants of a kernel by architecture."""
+    path = _FOLDER / f"{name}.toml"
+    architectures = ("Ampere", "Hopper", "Blackwell", "Blackwell RTX")
+    root = FileReader(path, ("name", "sources", *architectures))
+    root.text("name", name)
+    found: dict[str, dict[str, float]] = {}
+    mistakes = Mistakes(path.name)
+    for architecture in architectures:
+        given = {
+            key: float(figure.value) for key, figure in root.table(architecture).constants().items()
+        }
+        for key, value in given.items():
+            constant = CONSTANTS.get(key)
+            place = f"{architecture}.{key}"
+            if constant is None:
+                mistakes.add(f"unknown constant{near_or_known(key, CONSTANTS)}", key=place)
+            elif not constant.low <= value <= constant.high:
+                limits = f"{constant.low:g} to {constant.high:g}"
+                mistakes.add(f"expected {limits} ({constant.meaning}), got {value:g}", key=place)
+        if given:
+            known = {key: each.value for key, each in CONSTANTS.items()}
+            found[architecture] = {**known, **given}
+    root.finish()
+    mistakes.raise_as(HardwareError)
+    return found
+
+
+ATTENTION_KERNELS: Registry[AttentionKernel] = Registry("attention kernel")
+
+_FLASH = "Dao-AILab/flash-attention"
+_FLASHINFER = "flashinfer-ai/flashinfer, include/flashinfer/attention"
+_TRTLLM = "NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels"
+_SMALL = (Tile(32, 64),)
+for _each in (
+    AttentionKernel(
+        "fa2_prefill", "FlashAttention-2, prompts", f"{_FLASH}, csrc/flash_attn/src",
+        (Tile(128, 128, 64), Tile(128, 64, 128), Tile(64, 64)), packed=(0,),
+    ),
+    AttentionKernel(
+        "fa2_decode", "FlashAttention-2, one query: split keys, heads packed but with a window",
+        f"{_FLASH}, csrc/flash_attn/flash_api.cpp: seqlenq_ngroups_swapped", (Tile(64, 64),), 16,
+        splits=_SPLITS, window_alone=True,
+    ),
+    AttentionKernel("fa3_prefill", "FlashAttention-3, prompts", f"{_FLASH}, hopper"),
+    AttentionKernel(
+        "fa3_decode", "FlashAttention-3, one query: split keys, packed heads", f"{_FLASH}, hopper",
+        packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "flashinfer_prefill", "FlashInfer, prompts: packed heads, keys split where tiles are few",
+        f"{_FLASHINFER}/prefill.cuh, scheduler.cuh", (Tile(128, 32, 128), Tile(64, 32)), 16,
+        (1,), _SPLITS[:6], splits_tiles=True,
+    ),
+    AttentionKernel(
+        "flashinfer_decode", "FlashInfer, one query: split keys, packed heads",
+        f"{_FLASHINFER}/decode.cuh, scheduler.cuh", packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "triton_extend", "SGLang's Triton kernel, prompts: all keys whatever the window",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/extend_attention.py",
+        (Tile(64, 128, 128), Tile(64, 64, 256), Tile(32, 32)), 16, (0,), skips_window=False,
+    ),
+    AttentionKernel(
+        "triton_extend_sm90", "SGLang's Triton kernel, prompts, on Hopper and Blackwell",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/extend_attention.py",
+        packed=(0,), skips_window=False,
+    ),
+    AttentionKernel(
+        "triton_decode", "SGLang's Triton kernels, one query: keys in up to 8 parts",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/decode_attention.py",
+        (Tile(16, 32),), 16, (1,), _SPLITS[:4],
+    ),
+    AttentionKernel(
+        "triton_unified_prefill", "vLLM's Triton kernel, prompts: tiles of 16 rows, packed heads",
+        "vllm-project/vllm, vllm/v1/attention/ops/triton_unified_attention.py", (Tile(16, 32),),
+        16, (1,),
+    ),
+    AttentionKernel(
+        "triton_unified_decode", "vLLM's Triton kernel, one query: keys in one part or 16",
+        "vllm-project/vllm, vllm/v1/attention/ops/triton_unified_attention.py", (Tile(16, 32),),
+        16, (1,), (1, 16),
+    ),
+    AttentionKernel(
+        "trtllm_fmha", "TensorRT-LLM's FMHA, prompts; on Hopper in keys' type where it is narrow",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention", (Tile(64, 128),), packed=(0,),
+        narrow={"Hopper": 0.7},
+    ),
+    AttentionKernel(
+        "trtllm_xqa", "TensorRT-LLM's XQA, one query: split keys, packed heads",
+        "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mha.cu", _SMALL, 16, (1,), _SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_xqa_sm90", "TensorRT-LLM's XQA for Hopper, one query, keys of 1 byte",
+        "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mha_sm90.cu", _SMALL, 16, (1,), _SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_mmha", "TensorRT-LLM's masked attention on lanes, one query: each head by itself",
+        f"{_TRTLLM}/decoderMaskedMultiheadAttention", packed=(0,), lanes=13.5,
+    ),
+    AttentionKernel(
+        "trtllm_gen_context", "TensorRT-LLM's kernels for Blackwell, prompts",
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha", packed=(0,),
+    ),
+    AttentionKernel(
+        "trtllm_gen_generation", "TensorRT-LLM's kernels for Blackwell, one query",
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha", packed=(1,),
+        splits=_SPLITS,
+    ),
+):  # fmt: skip
+    ATTENTION_KERNELS.add(_each.name, _each)

@@ -1,0 +1,245 @@
+"""Kernels of attention that libraries have: tiles, packed heads, windows, splits; by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import paleo
+from paleo.core.operations import Attention, Pass
+from paleo.costs import COST_MODELS, Target
+from paleo.costs.tiled import attention, attention_kernels
+from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, CONSTANTS, AttentionKernel, Tile
+from paleo.costs.tiled.backends import BACKENDS
+from paleo.costs.tiled.constants import CONSTANTS as MACHINE_CONSTANTS
+from paleo.costs.tiled.machine import Machine
+
+TILED = COST_MODELS["tiled"]
+#: 100 multiprocessors of 1 TFLOP/s, exponentials for nothing, memory for nothing.
+ROUND: dict[str, Any] = {
+    "multiprocessors": 100,
+    "matrix_peak": 100e12,
+    "vector_peak": 10e12,
+    "bandwidth": 1e30,
+    "cache": 1.0,
+    "clock": 1e9,
+    "power": math.inf,
+    "element_size": 2,
+    **{name: 1.0 if each.unit == "1" else 0.0 for name, each in MACHINE_CONSTANTS.items()},
+    "exponentials": 1e30,
+    "architecture": "Hopper",
+}
+#: 128 x 128 scores over 128 + 128 features: 8.389 MFLOP.
+BLOCK = 2 * 128 * 128 * 256 / 1e12
+#: 1 of every constant that is a share, 0 of those that are times.
+PLAIN = {name: 0.0 if each.high < 1e-3 else 1.0 for name, each in CONSTANTS.items()}
+
+
+def machine(**changes: Any) -> Machine:
+    return Machine(**{**ROUND, **changes})
+
+
+@pytest.fixture
+def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that makes a kernel "ours" of some form, with some constants."""
+
+    def make(constants: Mapping[str, float] | None = None, **form: Any) -> None:
+        kernel = AttentionKernel("ours", "ours", "nowhere", **form)
+        kernels = {**ATTENTION_KERNELS, "ours": kernel}
+        monkeypatch.setattr(attention, "ATTENTION_KERNELS", kernels)
+        known = {"Hopper": {**PLAIN, **(constants or {})}}
+        monkeypatch.setattr(attention_kernels, "_read", lambda name: known)
+
+    return make
+
+
+def prefill(heads: int, length: int, sharing: int = 1, **changes: Any) -> Attention:
+    fields: dict[str, Any] = {"causal": True, "kernel": "ours", **changes}
+    return Attention(Pass.FORWARD, heads, sharing, length, length, 128, 128, 2, **fields)
+
+
+def decode(heads: int, keys: int, sharing: int = 1, **changes: Any) -> Attention:
+    fields: dict[str, Any] = {"causal": True, "kernel": "ours", **changes}
+    return Attention(Pass.FORWARD, heads, sharing, 1, keys, 128, 128, 2, **fields)
+
+
+def seconds(operation: Attention, **changes: Any) -> float:
+    return float(attention.price(operation, machine(**changes)).total)
+
+
+def test_tiles_have_the_kernels_own_size(a_kernel: Any) -> None:
+    # 512 queries in tiles of 128 see 1, 2, 3 and 4 blocks of 128 keys: 1,000 heads have 10,000
+    # blocks, 100 for each multiprocessor.
+    a_kernel(packed=(0,))
+    assert seconds(prefill(1000, 512)) == pytest.approx(100 * BLOCK)
+    # Tiles of 64 queries: 1, 1, 2, 2, 3, 3, 4, 4 of half a block each, as long together.
+    a_kernel(tiles=(Tile(64, 128),), packed=(0,))
+    assert seconds(prefill(1000, 512)) == pytest.approx(100 * BLOCK)
+    # Tiles of 128 queries by 64 keys: 2, 4, 6 and 8 of half a block.
+    a_kernel(tiles=(Tile(128, 64),), packed=(0,))
+    assert seconds(prefill(1000, 512)) == pytest.approx(100 * BLOCK)
+    # One head: a tile's multiprocessor has at most 4 blocks, of 64 queries 4 half ones.
+    assert seconds(prefill(1, 512)) == pytest.approx(8 * BLOCK / 2)
+    a_kernel(tiles=(Tile(64, 128),), packed=(0,))
+    assert seconds(prefill(1, 512)) == pytest.approx(4 * BLOCK / 2)
+
+
+def test_the_tile_follows_from_the_features(a_kernel: Any) -> None:
+    a_kernel(tiles=(Tile(128, 128, 64), Tile(64, 64)), packed=(0,))
+    # 128 features: tiles of 64 x 64, of which one head of 128 queries has 1 and 2.
+    assert seconds(prefill(1, 128)) == pytest.approx(2 * BLOCK / 4)
+    # 64 features: one tile of 128 x 128 with half the FLOPs.
+    few = Attention(Pass.FORWARD, 1, 1, 128, 128, 64, 64, 2, causal=True, kernel="ours")
+    assert seconds(few) == pytest.approx(BLOCK / 2)
+
+
+def test_heads_that_share_keys_are_packed_or_not(a_kernel: Any) -> None:
+    # Eight heads of one query each are one tile of 16 rows, or eight, as many rows each.
+    tile = {"tiles": (Tile(16, 128),), "rows_at_once": 16}
+    half = {"again": 1e-6}
+    a_kernel(half, packed=(1,), **tile)
+    together = seconds(decode(800, 128, 8))
+    a_kernel(half, packed=(0,), **tile)
+    alone = seconds(decode(800, 128, 8))
+    # 100 tiles are one wave; 800 are eight, of which seven add 1 us each.
+    assert together == pytest.approx(BLOCK / 8)
+    assert alone == pytest.approx(8 * BLOCK / 8 + 7e-6)
+
+
+def test_keys_are_split_where_that_is_quicker(a_kernel: Any) -> None:
+    # 12,800 keys are 100 blocks of one tile; in four parts, 25 and 1 us to add them up.
+    a_kernel({"combine": 1e-6}, splits=(1, 4), rows_at_once=128)
+    assert seconds(decode(1, 12800)) == pytest.approx(25 * BLOCK + 1e-6)
+    # That does not pay for two blocks. Tiles of a prompt are not split unless the kernel does.
+    assert seconds(decode(1, 256), matrix_peak=100e15) == pytest.approx(2 * BLOCK / 1000)
+    long = prefill(1, 256, causal=False, kernel="ours")
+    assert seconds(long) == pytest.approx(2 * BLOCK)
+    a_kernel({}, splits=(1, 2), splits_tiles=True)
+    assert seconds(long) == pytest.approx(BLOCK)
+
+
+def test_a_window_is_left_alone_or_computed(a_kernel: Any) -> None:
+    windowed = prefill(1000, 1280, window=128)
+    # Ten tiles see 1, 2, 2, ... 2 blocks through a window, 19; and 55 without.
+    a_kernel(packed=(0,))
+    assert seconds(windowed) == pytest.approx(190 * BLOCK)
+    a_kernel(packed=(0,), skips_window=False)
+    assert seconds(windowed) == pytest.approx(550 * BLOCK)
+    # With a window, some kernels neither pack heads nor split keys: eight heads are eight tiles
+    # that walk over the ten blocks of their window each.
+    a_kernel(packed=(1,), splits=(1, 10), rows_at_once=128, window_alone=True)
+    assert seconds(decode(8, 12800, 8)) == pytest.approx(10 * BLOCK)
+    assert seconds(decode(8, 12800, 8, window=1280)) == pytest.approx(10 * BLOCK)
+    assert seconds(decode(800, 12800, 8, window=1280)) == pytest.approx(80 * BLOCK)
+
+
+def test_times_of_tiles_and_blocks_add_up(a_kernel: Any) -> None:
+    constants = {"start": 1e-6, "fill": 2e-6, "again": 3e-6, "step": 1e-7, "head": 1e-8}
+    a_kernel(constants, packed=(0,), rows_at_once=128)
+    # 300 heads of one query and 256 keys: three waves of two blocks.
+    expected = 1e-6 + 2e-6 + 2 * 3e-6 + 2 * 1e-7 + 3 * 1e-8 + 6 * BLOCK
+    assert seconds(decode(300, 256)) == pytest.approx(expected)
+    # Half the speed, or half the rate of memory: 2 x 2 x 256 x 128 x 300 bytes at 1 TB/s.
+    a_kernel({"share": 0.5}, packed=(0,), rows_at_once=128)
+    assert seconds(decode(300, 256)) == pytest.approx(12 * BLOCK)
+    a_kernel({"memory": 0.5, "drawn": 1.0}, packed=(0,))
+    small = 2 * 2 * 300 * 128 / 1e12
+    slow = seconds(decode(300, 256), bandwidth=1e12, matrix_peak=1e30)
+    assert slow == pytest.approx(2 * 2 * 2 * 256 * 128 * 300 / 1e12 + small)
+
+
+def test_lanes_read_the_keys_of_each_head(a_kernel: Any) -> None:
+    a_kernel(packed=(0,), lanes=10.0)
+    # A head has 2 x 1,000 x 128 elements, 10 a ns; 200 heads are two waves, whoever shares keys.
+    for sharing in (1, 50):
+        operation = decode(200, 1000, sharing)
+        found = seconds(operation, matrix_peak=1e30)
+        assert found == pytest.approx(2 * 2 * 1000 * 128 / 10 * 1e-9)
+
+
+def test_kernels_are_for_architectures() -> None:
+    query = Attention(Pass.FORWARD, 8, 1, 1, 100, 128, 128, 2, causal=True, kernel="fa3_decode")
+    with pytest.raises(paleo.PaleoError) as caught:
+        TILED.price(query, Target(paleo.find_device("B200_SXM"), "bf16"))
+    assert str(caught.value) == (
+        "nothing is known of the attention kernel fa3_decode on Blackwell; it is for Hopper"
+    )
+    other = Attention(Pass.FORWARD, 8, 1, 1, 100, 128, 128, 2, causal=True, kernel="fa3")
+    with pytest.raises(paleo.PaleoError, match="unknown attention kernel 'fa3'"):
+        TILED.price(other, Target(paleo.find_device("H100_SXM"), "bf16"))
+    # What was fitted on the RTX PRO 6000 stands for Ada.
+    assert ATTENTION_KERNELS["fa2_decode"].runs_on("Ada")
+
+
+def test_constants_are_read_and_bounded(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kernel in ATTENTION_KERNELS.values():
+        assert any(map(kernel.runs_on, ("Ampere", "Ada", "Hopper", "Blackwell")))
+    monkeypatch.setattr(attention_kernels, "_FOLDER", tmp_path)
+    (tmp_path / "odd.toml").write_text(
+        'name = "odd"\n[sources]\nus = "here"\n[Hopper]\nstrat = { value = 1, source = "us" }\n'
+        'share = { value = 7, source = "us" }\n'
+    )
+    with pytest.raises(paleo.PaleoError) as caught:
+        AttentionKernel("odd", "", "").constants("Hopper")
+    assert [str(mistake) for mistake in caught.value.mistakes] == [
+        "odd.toml: key \"Hopper.strat\": unknown constant (did you mean 'start'?)",
+        'odd.toml: key "Hopper.share": expected 0.01 to 2 (share of a product\'s speed), got 7',
+    ]
+
+
+def test_backends_run_what_their_architecture_has() -> None:
+    def runs(name: str, architecture: str, **what: Any) -> str:
+        return BACKENDS[name].attention(architecture, **{"is_narrow": False, **what})
+
+    assert runs("sglang", "Hopper", is_step=False) == "fa3_prefill"
+    assert runs("vllm", "Blackwell", is_step=True) == "trtllm_gen_generation"
+    # vLLM has FlashAttention-2 for keys of 2 bytes and FlashInfer for those of 1.
+    assert runs("vllm", "Ada", is_step=True) == "fa2_decode"
+    assert runs("vllm", "Ada", is_step=True, is_narrow=True) == "flashinfer_decode"
+    # TensorRT-LLM's XQA is for up to 32 heads that share keys.
+    assert runs("trtllm", "Hopper", is_step=True, sharing=32) == "trtllm_xqa"
+    assert runs("trtllm", "Hopper", is_step=True, sharing=64) == "trtllm_mmha"
+    shared = {"is_step": True, "is_narrow": True}
+    assert runs("trtllm", "Hopper", sharing=8, **shared) == "trtllm_xqa_sm90"
+    assert runs("trtllm", "Hopper", sharing=1, **shared) == "trtllm_xqa"
+    assert runs("sglang", "Kepler", is_step=True) == ""
+    for backend in BACKENDS.values():
+        for kernels in (backend.prompt, backend.step):
+            for architecture, pair in kernels.items():
+                assert all(ATTENTION_KERNELS[name].runs_on(architecture) for name in pair)
+        assert backend.launches.keys() <= ATTENTION_KERNELS.keys()
+
+
+SIZES = st.tuples(
+    st.sampled_from([1, 3, 64]), st.sampled_from([1, 2, 8, 48]), st.sampled_from([1, 2, 100, 600]),
+    st.sampled_from([0, 1, 5000]), st.sampled_from([64, 128, 192, 256]), st.sampled_from([0, 128]),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(sorted(ATTENTION_KERNELS)), st.lists(SIZES, min_size=1, max_size=4))
+def test_arrays_have_the_numbers_of_one_by_one(kernel: str, sizes: list[tuple[int, ...]]) -> None:
+    devices = ("A100_SXM_80GB", "H100_SXM", "B200_SXM", "L40S", "RTX_PRO_6000")
+    found = [paleo.find_device(name) for name in devices]
+    device = next(each for each in found if ATTENTION_KERNELS[kernel].runs_on(each.architecture))
+    target = Target(device, "bf16")
+
+    def operation(
+        groups: Any, sharing: Any, queries: Any, more: Any, depth: Any, window: Any
+    ) -> Attention:
+        return Attention(
+            Pass.FORWARD, groups * sharing, sharing, queries, queries + more, depth, depth, 2,
+            True, window, 1, kernel,
+        )  # fmt: skip
+
+    columns = [np.array(column) for column in zip(*sizes, strict=True)]
+    together = np.broadcast_to(TILED.price(operation(*columns), target).total, len(sizes))
+    for size, time in zip(sizes, together, strict=True):
+        assert TILED.price(operation(*size), target).total == time
+        assert TILED.explain(operation(*size), target).time.total == time
