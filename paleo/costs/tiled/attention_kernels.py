@@ -206,7 +206,8 @@ for _each in (
     ),
     AttentionKernel(
         "trtllm_gen_context", "TensorRT-LLM's kernels for Blackwell, prompts",
-        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha", packed=(0,),
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
+        (Tile(128, 128, 128), Tile(128, 64)), packed=(0,),
     ),
     AttentionKernel(
         "trtllm_gen_generation", "TensorRT-LLM's kernels for Blackwell, one query",

@@ -162,7 +162,7 @@ for _each in (
             "flashinfer_decode": Launches(4, 4),
             "triton_unified_prefill": Launches(0, 0),
             "triton_unified_decode": Launches(2, 2),
-            "trtllm_gen_context": Launches(4, 4),
+            "trtllm_gen_context": Launches(4, 3),
             "trtllm_gen_generation": Launches(4, 3),
         },
     ),

@@ -237,6 +237,11 @@ def _attention(letters: Letters, direction: str, dtype: str) -> Operations:
         found += (Stream(Kind.ELEMENTWISE, read, written, label="rotary"),)
     if letters["stored"]:
         found += (_copy("cache", size * new, kept_size * new),)
+    if letters["widened"]:
+        # Two elements at a time, so that an access reads 2 bytes or writes 4.
+        kept = shared * letters["keys"] * (depth + value_depth)
+        widened = Stream(Kind.COPY, (kept,), (size * kept,), width=3, label="widen")
+        found, kept_size = (*found, widened), size
     if letters["cast"]:
         found += (_copy("cast", 2 * queries, queries),)
     attention = Attention(
@@ -344,11 +349,12 @@ OPERATORS: dict[str, Operator] = {
             "stored": Letter("1 if keys and values are first stored in a cache", 0, 0),
             "rotated": Letter(_ROPE, 0, 0),
             "cast": Letter("1 if queries of 2 bytes are first cast to 1", 0, 0),
+            "widened": Letter("1 if keys and values of 1 byte are first turned into 2", 0, 0),
             "kernels": _KERNELS,
             "kernel": Letter("the kernel that computes it", 0, 0, names=ATTENTION_KERNELS),
         },
         _attention,
-        scalars=("causal", "kv_bytes", "stored", "rotated", "cast", "kernels", "kernel"),
+        scalars=("causal", "kv_bytes", "stored", "rotated", "cast", "widened", "kernels", "kernel"),
         check=_check_attention,
         describe="fused attention",
     ),

@@ -112,6 +112,7 @@ def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
         "window": columns.get("window_size", 0),
         "kv_bytes": kv_bytes,
         "kernel": 0,
+        "widened": 0,
         "causal": 1,
         "stored": 1,
         "rotated": 0,
@@ -357,6 +358,9 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
         letters = family.letters(numbers, framework, dtype, size == 1)
         if kernel := kernels[places[0]]:
             launched = launches_of(framework, kernel, size == 1)
+            if framework == "vllm" and kernel == "trtllm_gen_context" and size == 1:
+                # vllm/v1/attention/backends/flashinfer.py: trtllm_prefill_attn_kvfp8_dequant
+                letters |= {"widened": 1, "cast": 0}
             letters |= {"kernel": kernel} | ({} if launched is None else {"kernels": launched})
         parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {
