@@ -168,7 +168,7 @@ def test_kernels_are_for_architectures() -> None:
     with pytest.raises(paleo.PaleoError) as caught:
         TILED.price(query, Target(paleo.find_device("B200_SXM"), "bf16"))
     assert str(caught.value) == (
-        "nothing is known of the attention kernel fa3_decode on Blackwell; it is for Hopper"
+        "nothing is known of the attention kernel fa3_decode on Blackwell; it is for Ampere, Hopper"
     )
     other = Attention(Pass.FORWARD, 8, 1, 1, 100, 128, 128, 2, causal=True, kernel="fa3")
     with pytest.raises(paleo.PaleoError, match="unknown attention kernel 'fa3'"):

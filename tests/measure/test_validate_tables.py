@@ -11,6 +11,7 @@ from validation import call, hide, reasons
 
 import paleo
 from paleo.measure.validate import Selection, operator_cases, predict, validate
+from paleo.measure.validate.shapes import OPERATORS
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="needs pyarrow")
 pyarrow = pytest.importorskip("pyarrow", reason="needs pyarrow")
@@ -275,3 +276,24 @@ def test_without_pyarrow_the_extra_is_named(tables: Path, monkeypatch: pytest.Mo
     result = call(f"--operators={tables}", "--operator=gemm", status=1)
     said = 'reading operator tables needs pyarrow; install it with: pip install "paleo[validate]"'
     assert result.stderr == f"paleo: {said}\n"
+
+
+def test_keys_of_one_byte_are_widened_where_the_backend_does_so(tmp_path: Path) -> None:
+    narrow = ATTENTION | {"kv_cache_dtype": ["fp8"] * 4}
+    narrow |= {"kernel_source": ["vllm_flashinfer_trtllmprefill"] * 4}
+    for framework in ("vllm", "sglang"):
+        place = f"b200_sxm/attention/{framework}/1/context_attention_perf.parquet"
+        table(tmp_path, place, narrow)
+    for framework, widened in (("vllm", 1), ("sglang", 0)):
+        found = operator_cases(tmp_path, Selection(frameworks=(framework,)))
+        assert {part.letters["widened"] for part in found.parts} == {widened}  # type: ignore[attr-defined]
+    # 2 samples of 128 keys, 8 heads, 64 + 64 features: 1 byte read and 2 written of each.
+    shape = {"batch": 2, "heads": 32, "window": 0, "kv_bytes": 1, "causal": 1, "kernel": 0}
+    letters = dict.fromkeys(OPERATORS["attention"].letters, 0) | shape | {"widened": 1}
+    letters |= {"kv_heads": 8, "queries": 128, "keys": 128, "head_dim": 64, "value_dim": 64}
+    operations = OPERATORS["attention"].make(letters, "forward", "bf16")
+    (widen,) = (each for each in operations if each.name == "widen")
+    elements = 2 * 8 * 128 * (64 + 64)
+    assert (widen.reads, widen.writes) == ((elements,), (2 * elements,))
+    # The kernel then reads 2 bytes.
+    assert operations[-1].reads[1] == 2 * elements // 2

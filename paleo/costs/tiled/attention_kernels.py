@@ -148,7 +148,10 @@ for _each in (
         f"{_FLASH}, csrc/flash_attn/flash_api.cpp: seqlenq_ngroups_swapped", (Tile(64, 64),), 16,
         splits=_SPLITS, window_alone=True,
     ),
-    AttentionKernel("fa3_prefill", "FlashAttention-3, prompts", f"{_FLASH}, hopper"),
+    AttentionKernel(
+        "fa3_prefill", "FlashAttention-3, prompts; SGLang builds it for Ampere too",
+        f"{_FLASH}, hopper; sgl-project/sglang, sgl-kernel/CMakeLists.txt",
+    ),
     AttentionKernel(
         "fa3_decode", "FlashAttention-3, one query: split keys, packed heads", f"{_FLASH}, hopper",
         packed=(1,), splits=_SPLITS,
@@ -194,6 +197,10 @@ for _each in (
     ),
     AttentionKernel(
         "trtllm_xqa", "TensorRT-LLM's XQA, one query: split keys, packed heads",
+        "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mha.cu", _SMALL, 16, (1,), _SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_xqa_fp8", "TensorRT-LLM's XQA but for Hopper, one query, keys of 1 byte",
         "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mha.cu", _SMALL, 16, (1,), _SPLITS,
     ),
     AttentionKernel(

@@ -104,22 +104,20 @@ for _each in (
         },
         # python/sglang/srt/server_args.py and layers/attention.
         _same(
-            Ampere="fa2_prefill",
+            Ampere="fa3_prefill",
             Ada="flashinfer_prefill",
             Hopper="fa3_prefill",
             Blackwell="trtllm_gen_context",
             RTX="flashinfer_prefill",
         ),
         _same(
-            Ampere="fa2_decode",
+            Ampere="fa3_decode",
             Ada="flashinfer_decode",
             Hopper="fa3_decode",
             Blackwell="trtllm_gen_generation",
             RTX="flashinfer_decode",
         ),
         {
-            "fa2_prefill": Launches(3, 3),
-            "fa2_decode": Launches(4, 4),
             "fa3_prefill": Launches(2, 2),
             "fa3_decode": Launches(3, 4),
             "flashinfer_prefill": Launches(0, 2),
@@ -186,17 +184,15 @@ for _each in (
             RTX="trtllm_fmha",
         ),
         {
-            **_same(
-                Ampere="trtllm_xqa",
-                Ada="trtllm_xqa",
-                Blackwell="trtllm_gen_generation",
-                RTX="trtllm_xqa",
-            ),
+            **_same(Ampere="trtllm_xqa", Blackwell="trtllm_gen_generation"),
+            "Ada": ("trtllm_xqa", "trtllm_xqa_fp8"),
             "Hopper": ("trtllm_xqa", "trtllm_xqa_sm90"),
+            "Blackwell RTX": ("trtllm_xqa", "trtllm_xqa_fp8"),
         },
         {
             "trtllm_fmha": Launches(3, 3),
             "trtllm_xqa": Launches(3, 5),
+            "trtllm_xqa_fp8": Launches(3, 5),
             "trtllm_xqa_sm90": Launches(3, 3),
             "trtllm_mmha": Launches(2, 3),
             "trtllm_gen_context": Launches(7, 6),

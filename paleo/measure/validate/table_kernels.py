@@ -21,7 +21,7 @@ _FA3 = ("fa3_prefill", "fa3_decode")
 _FLASHINFER = ("flashinfer_prefill", "flashinfer_decode")
 _GEN = ("trtllm_gen_context", "trtllm_gen_generation")
 _NAMED: Mapping[str, tuple[str, str]] = {
-    "flash_attention": _FA2,
+    "flash_attention": _FA3,
     "vllm_flash_attn": _FA2,
     "vllm_flash_attn_fa2": _FA2,
     "fa3": _FA3,
