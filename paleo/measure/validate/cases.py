@@ -30,7 +30,8 @@ from paleo.step.passes import checked_target
 #: What cases can be grouped by.
 KEYS = (
     "source", "stratum", "kind", "operator", "network", "device", "precision", "dtype",
-    "framework", "library_version", "kernel", "quantity", "direction", "n_devices", "file",
+    "framework", "library_version", "memory_format", "compiled", "kernel", "quantity", "direction",
+    "n_devices", "file",
 )  # fmt: skip
 
 
@@ -246,7 +247,7 @@ class _Case(NamedTuple):
     @property
     def labels(self) -> dict[str, str]:
         """The text under every key of KEYS."""
-        row = self.row
+        row, net = self.row, self.what if isinstance(self.what, NetCase) else None
         found = {
             "source": row.source_id,
             "kind": self.kind,
@@ -255,12 +256,16 @@ class _Case(NamedTuple):
             "kernel": "",
             "quantity": row.quantity.name,
             "n_devices": str(row.n_devices),
+            "memory_format": net.memory_format if net else "",
+            "compiled": ("yes" if net.compiled else "no") if net else "",
         }
         return {key: found[key] if key in found else getattr(row, key) for key in KEYS}
 
 
 def _case(row: Measurement, on: Device | None) -> _Case:
     """Return what to predict for a row; raises UnmappedError or a PaleoError."""
+    if row.quantity.kind == "unknown":
+        raise UnmappedError(row.quantity.problem)
     device, protocol, name = _device(row, on), protocol_of(row.source_id), row.operator
     letters: Mapping[str, int] = {}
     what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]

@@ -16,19 +16,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from paleo.core.checks import MAX_COUNT, shown
+from paleo.core.checks import MAX_COUNT, MAX_SIZE, is_number, shown
 from paleo.core.errors import MeasurementError, Mistakes, near
 from paleo.core.files import read_bytes
 from paleo.core.frozen import dataclass
 from paleo.measure.validate.quantities import Measured, find_quantity, unit_problem
 from paleo.measure.validate.shapes import OPERATORS, read_shape
+from paleo.measure.validate.spellings import memory_format_of
 
 #: Columns that a file must have.
 REQUIRED = ("quantity", "value", "network", "device")
 #: Columns of texts that a Measurement has as they are.
 _TEXTS = (
     "interconnect", "precision", "framework", "library_version", "parallelism", "direction",
-    "verified", "stratum",
+    "verified", "stratum", "memory_format", "notes",
 )  # fmt: skip
 #: Columns of numbers, and whether they have to be whole.
 _NUMBERS = {
@@ -41,7 +42,7 @@ _NUMBERS = {
 }
 #: Every column that is looked at.
 COLUMNS = (
-    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "source", "unit", "notes",
+    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "source", "unit",
 )  # fmt: skip
 
 #: So many mistakes of a file are shown.
@@ -54,7 +55,8 @@ _LEAST, _MOST = 1e-12, 1e15
 class Measurement:
     """One row of a file. Numbers are None, and texts "", where the file does not say.
 
-    `shape` has the letters of an operator that can be predicted, defaults filled in.
+    `shape` has the letters of an operator that can be predicted, defaults filled in. Of a net,
+    `image` is the height and width of its images, and `parameters` how many it has, in millions.
     """
 
     file: str
@@ -80,6 +82,10 @@ class Measurement:
     direction: str = ""
     verified: str = ""
     stratum: str = ""
+    memory_format: str = ""
+    notes: str = ""
+    image: int | None = None
+    parameters: float | None = None
 
     @property
     def operator(self) -> str:
@@ -161,6 +167,26 @@ def _shape(operator: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
     return letters, tuple(complaints)
 
 
+@functools.lru_cache(maxsize=4096)
+def _net_shape(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what Measurement has of the shape of a net, and what is wrong with it."""
+    try:
+        found: Any = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        return {}, (f"expected a JSON object, got {shown(text)}",)
+    complaints = []
+    image, parameters = found.get("image"), found.get("params_m")
+    if image is not None and not (is_number(image) and image in range(1, MAX_SIZE)):
+        complaints.append(f"image: expected a whole number above 0, got {shown(image)}")
+    if parameters is not None and not (is_number(parameters) and 0 < parameters < MAX_SIZE):
+        complaints.append(f"params_m: expected a number above 0, got {shown(parameters)}")
+    if complaints:
+        return {}, tuple(complaints)
+    return {"image": image and int(image), "parameters": parameters}, ()
+
+
 def _row(entry: dict[str, str], file: str, line: int, mistakes: Mistakes) -> Measurement | None:
     """Return a row; None, with its mistakes noted, if it has any."""
     before = len(mistakes.found)
@@ -169,8 +195,8 @@ def _row(entry: dict[str, str], file: str, line: int, mistakes: Mistakes) -> Mea
         mistakes.add(f"line {line}, column {column}: {message}")
 
     quantity = find_quantity(entry["quantity"])
-    if isinstance(quantity, str):
-        add(quantity, "quantity")
+    if quantity is None:
+        add("missing: what was measured, such as step_ms", "quantity")
     elif problem := unit_problem(quantity, entry.get("unit", "")):
         add(problem, "unit")
     value = _number(entry["value"], "value", add, _LEAST, _MOST)
@@ -183,13 +209,18 @@ def _row(entry: dict[str, str], file: str, line: int, mistakes: Mistakes) -> Mea
         if not entry[column]:
             add("missing", column)
     network = entry["network"]
-    letters, complaints = _shape(operator_of(network), entry.get("op_shape", ""))
-    for complaint in complaints:
+    stated = entry.get("memory_format", "")
+    if stated and not memory_format_of(stated):
+        add(f"expected contiguous or channels_last, got {shown(stated)}", "memory_format")
+    operator, shape = operator_of(network), entry.get("op_shape", "")
+    letters, complaints = _shape(operator, shape) if operator else ({}, ())
+    of_net, wrong = ({}, ()) if operator else _net_shape(shape)
+    for complaint in (*complaints, *wrong):
         add(complaint, "op_shape")
     if len(mistakes.found) > before:
         return None
     assert isinstance(quantity, Measured)
-    texts: dict[str, Any] = {name: entry.get(name, "") for name in _TEXTS}
+    texts: dict[str, Any] = {name: entry.get(name, "") for name in _TEXTS} | of_net
     stem = Path(file).stem
     return Measurement(
         file, line, entry.get("row_id") or f"{stem}:{line}",

@@ -2,15 +2,20 @@
 
 A name is compared by its letters and digits, in one case, what is in brackets left out; the names
 of predefined nets stand for themselves. Where a source means another net by a name than the rest,
-the entry is "source_id: name".
+the entry is "source_id: name". Nets of installed packages go by "timm:name", and take images of the
+size that a row says.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.util
 
-from paleo.core.errors import near
+from paleo.core.errors import PaleoError, near
 from paleo.measure.validate.spellings import UnmappedError, plain
+from paleo.net.graph import build
+from paleo.net.importers import ImportOptions
+from paleo.net.importers.base import PACKAGES
 from paleo.net.load import load, net_names
 from paleo.net.spec import NetSpec
 
@@ -66,11 +71,40 @@ def _known() -> dict[str, str]:
 
 
 @functools.cache
-def net_of(name: str, source_id: str) -> NetSpec:
-    """Return the net that a row is of: a predefined one, or the file of that name.
+def net_of(name: str, source_id: str, image: int | None = None) -> NetSpec:
+    """Return the net that a row is of: a predefined one, a package's, or the file of that name.
 
-    Raises UnmappedError if there is none, NetSpecError if the file is wrong.
+    `image` is the height and width of its images, None for its own. Raises UnmappedError if there
+    is no such net, NetSpecError if the file is wrong.
     """
+    if name.startswith(PACKAGES):
+        net = _of_package(name, image)
+        if isinstance(net, str):
+            raise UnmappedError(net)
+        return net
+    net = _own(name, source_id)
+    sizes = {size for node in build(net).nodes if node.layer.is_input for size in node.output[1:3]}
+    if image is not None and image not in sizes:
+        raise UnmappedError(f"net {name!r} takes no images of {image} x {image}")
+    return net
+
+
+@functools.cache
+def _of_package(target: str, image: int | None) -> NetSpec | str:
+    """Return a net of an installed package, or why there is none: to try takes seconds."""
+    package = target.partition(":")[0]
+    missing = [name for name in (package, "torch") if importlib.util.find_spec(name) is None]
+    if missing:
+        needs = " and ".join(missing)
+        return f'nets of {package} need {needs}: pip install "paleo[{package}]"'
+    shapes = () if image is None else ((None, (1, 3, image, image)),)
+    try:
+        return load(target, ImportOptions(input=shapes))
+    except PaleoError as error:
+        return str(error.mistakes[0])
+
+
+def _own(name: str, source_id: str) -> NetSpec:
     known = _known()
     form = plain(name)
     stem = known.get(f"{source_id}:{form}") or known.get(form)

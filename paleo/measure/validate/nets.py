@@ -18,7 +18,12 @@ from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import net_of
 from paleo.measure.validate.protocols import protocol_of
 from paleo.measure.validate.sequences import with_length
-from paleo.measure.validate.spellings import UnmappedError, link_of
+from paleo.measure.validate.spellings import (
+    UnmappedError,
+    is_compiled,
+    link_of,
+    memory_format_of,
+)
 from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
@@ -32,7 +37,9 @@ class NetCase:
 
     `parts` are of "forward", "backward", "update", "exchange"; the passes are done `passes` times
     over `batch` samples each. The network `link` connects the `workers`; the batch comes over
-    `input_link`. Both are names, "" for none.
+    `input_link`. Both are names, "" for none. `image` is the height and width of images, None for
+    the net's own. `memory_format` is that of image tensors, "contiguous" or "channels_last", ""
+    where nothing is said; `compiled` tells whether the framework compiled the net.
     """
 
     net: str
@@ -44,6 +51,9 @@ class NetCase:
     workers: int = 1
     link: str = ""
     input_link: str = ""
+    image: int | None = None
+    memory_format: str = ""
+    compiled: bool = False
 
     @property
     def samples(self) -> int:
@@ -59,7 +69,7 @@ class NetCase:
     ) -> Quantity:
         """Return the predicted seconds."""
         model = remembering.model
-        spec = _spec(self.net, self.source_id, self.sequence)
+        spec = _spec(self.net, self.source_id, self.sequence, self.image)
         graph = _graph(spec, self.batch, dtype, adapter(model))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
         target = replace(target, constants=constants)
@@ -130,9 +140,9 @@ def _graph(spec: NetSpec, batch: int, dtype: str, adapt: Callable[[Layer], Layer
 
 
 @functools.cache
-def _spec(net: str, source_id: str, sequence: int | None) -> NetSpec:
-    """Return the net, of sequences of that length."""
-    spec = net_of(net, source_id)
+def _spec(net: str, source_id: str, sequence: int | None, image: int | None) -> NetSpec:
+    """Return the net, of sequences of that length and images of that size."""
+    spec = net_of(net, source_id, image)
     return spec if sequence is None else with_length(spec, sequence)
 
 
@@ -162,7 +172,9 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     if "/layer:" in row.network or " layer:" in row.network:
         raise UnmappedError("single layers of nets")
     sequence = None if row.seq_len is None else _whole(row.seq_len, "seq_len")
-    _spec(row.network, row.source_id, sequence)
+    spec = _spec(row.network, row.source_id, sequence, row.image)
+    if row.parameters is not None:
+        _check_parameters(spec, row)
     protocol = protocol_of(row.source_id)
     parts = _parts(row)
     if protocol.optimizer is False and row.quantity.kind == "time":
@@ -177,7 +189,8 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
         row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        protocol.input_link,
+        protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
+        is_compiled(row.framework),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -185,6 +198,16 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     if row.quantity.things == "tokens" and sequence is None:
         raise UnmappedError("tokens_per_s without seq_len")
     return case, counted / row.value
+
+
+def _check_parameters(net: NetSpec, row: Measurement) -> None:
+    """Raise UnmappedError unless a net has as many parameters as the row says, as it rounds."""
+    assert row.parameters is not None
+    _, _, decimals = str(row.parameters).partition(".")
+    if abs(build(net).num_params / 1e6 - row.parameters) > 0.51 * 10.0 ** -len(decimals):
+        package, mark, _ = row.network.partition(":")
+        builder = f"{package} as installed builds" if mark else "Paleo has"
+        raise UnmappedError(f"{builder} another net by this name, of other parameters")
 
 
 def _parts(row: Measurement) -> tuple[str, ...]:

@@ -22,6 +22,8 @@ _WORDS = {
 class Measured:
     """A quantity: its name, whether it is a time or a rate, and what is predicted for it.
 
+    Of a name that is not known, of kind "unknown", `problem` says so.
+
     A time is `scale` seconds a unit. A rate counts `things` a second. `part` is "" where
     nothing is predicted: "forward", "backward", "step" of a net, "op" of an operator, "run"
     for rates of a net, which are of training or inference as the row says.
@@ -32,6 +34,7 @@ class Measured:
     part: str = ""
     scale: float = 1.0
     things: str = ""
+    problem: str = ""
 
 
 #: The words for times, each of the part of that name; a latency is of the forward pass.
@@ -75,21 +78,21 @@ _THINGS = {
 _THINGS["samples"] = (*_THINGS["images"], *_THINGS["sequences"], "items", "records")
 
 
-def find_quantity(name: str) -> Measured | str:
-    """Return a quantity by name; a text that says what is wrong if there is no such quantity."""
+def find_quantity(name: str) -> Measured | None:
+    """Return a quantity by name, of kind "unknown" where nothing is called so; None for ""."""
     if name in QUANTITIES:
         return QUANTITIES[name]
     if _OTHERS.fullmatch(name):
         return Measured(name, "other")
     if not name:
-        return "missing: what was measured, such as step_ms"
+        return None
     hint = near(name, QUANTITIES) or "; such as step_ms, forward_ms, op_ms, images_per_s"
-    return f"unknown quantity {name!r}{hint}"
+    return Measured(name, "unknown", problem=f"unknown quantity {name!r}{hint}")
 
 
 def unit_problem(quantity: Measured, unit: str) -> str:
     """Return what is wrong with the unit of a row, "" if nothing is. It may be left out."""
-    if not unit or quantity.kind == "other":
+    if not unit or quantity.kind in ("other", "unknown"):
         return ""
     if quantity.kind == "time":
         own = quantity.name.rpartition("_")[2]

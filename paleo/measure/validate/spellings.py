@@ -92,6 +92,27 @@ def device_of(text: str) -> Device:
     raise UnmappedError(f"unknown device {text!r}{near(text, device_names())}")
 
 
+#: Words for the order of an image tensor's elements in memory.
+_FORMATS = {
+    "channels_last": re.compile(r"\bchannels[ _-]last\b|\bNHWC\b", re.IGNORECASE),
+    "contiguous": re.compile(r"\bcontiguous\b|\bchannels[ _-]first\b|\bNCHW\b", re.IGNORECASE),
+}
+
+
+def memory_format_of(*texts: str) -> str:
+    """Return the memory format of images that the first of these texts says, "" if none does."""
+    for text in texts:
+        found = [name for name, words in _FORMATS.items() if words.search(text)]
+        if len(found) == 1:
+            return found[0]
+    return ""
+
+
+def is_compiled(framework: str) -> bool:
+    """Tell whether a framework compiled the net, as in "PyTorch 2.4 torch.compile"."""
+    return re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE) is not None
+
+
 _WORDS = {
     "fp64": ("fp64", "float64", "double", "f64"),
     "fp32": ("fp32", "float32", "single", "f32", "float"),

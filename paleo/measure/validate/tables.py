@@ -378,6 +378,8 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
         "quantity": "op_ms",
         "direction": "forward",
         "n_devices": "1",
+        "memory_format": "",
+        "compiled": "",
         "file": os.fspath(table.path),
     }
     labels = {key: np.full(len(kept), texts[key], object) for key in KEYS}

@@ -28,10 +28,12 @@ _FRAMES = 16
 class _Package:
     """What a package has: its nets, how it makes one, and the shapes that one takes.
 
-    Each is given the package, and where it is about one net its name, and the net.
+    Each is given the package, and where it is about one net its name, and the net. `names` are
+    those that people are told of; `has` knows others too, such as older ones.
     """
 
     names: Callable[[Any], list[str]]
+    has: Callable[[Any, str], bool]
     make: Callable[[Any, str], Any]
     shapes: Callable[[Any, str, Any, int], list[Shape]]
 
@@ -68,10 +70,16 @@ def _torchvision_shapes(torchvision: Any, name: str, net: Any, batch: int) -> li
 
 _PACKAGES: Mapping[str, _Package] = {
     "timm": _Package(
-        lambda timm: timm.list_models(), lambda timm, name: timm.create_model(name), _timm_shapes
+        lambda timm: timm.list_models(),
+        # It makes nets by the names that they once had, too. What it has behind a dot says which
+        # weights, and with them which configuration.
+        lambda timm, name: timm.is_model(name),
+        lambda timm, name: timm.create_model(name),
+        _timm_shapes,
     ),
     "torchvision": _Package(
         lambda torchvision: torchvision.models.list_models(),
+        lambda torchvision, name: name in torchvision.models.list_models(),
         _make_torchvision,
         _torchvision_shapes,
     ),
@@ -94,9 +102,8 @@ def find(target: str, batch: int = 1) -> tuple[str, Any, list[Shape]]:
     title, _, name = target.partition(":")
     package = _PACKAGES[title]
     module = _imported(title, target)
-    known = guarded(target, f"importing {title}", lambda: package.names(module))
-    # What timm has behind a dot says which weights, and with them which configuration.
-    if name.partition(".")[0] not in known or (title != "timm" and name not in known):
+    if not guarded(target, f"importing {title}", lambda: package.has(module, name)):
+        known = package.names(module)
         hint = near(name, known) or f"; {title}'s list_models() has the names of its {len(known)}"
         raise UnknownNameError(f"{target}: {title} has no net {name!r}{hint}")
     net = guarded(target, "making it", lambda: construct(lambda: package.make(module, name)))
