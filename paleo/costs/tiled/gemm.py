@@ -61,6 +61,13 @@ _MATRIX = _Unit(
     1,
     True,
 )  # fmt: skip
+#: Where warps keep the sums of a tile in registers, which 256 x 256 would fill, and the library
+#: has no kernel of 192 rows or columns; its kernels for these split K more finely.
+_OF_WARPS = ("Volta", "Turing", "Ampere", "Ada", "Blackwell RTX")
+_WARPS = _MATRIX._replace(
+    tiles=tuple(tile for tile in _MATRIX.tiles if tile != (256, 256) and 192 not in tile),
+    splits=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32),
+)
 _VECTOR = _Unit(
     "vector",
     ((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128)),
@@ -147,7 +154,7 @@ def choose(
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
         powered = machine.powered_lanes / machine.multiprocessors
     else:
-        unit, least_tile = _MATRIX, 0
+        unit, least_tile = _WARPS if machine.architecture in _OF_WARPS else _MATRIX, 0
         rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)
     size_a, size_b, size_c = sizes
     rate = rate / machine.multiprocessors
