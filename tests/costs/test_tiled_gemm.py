@@ -342,3 +342,38 @@ def test_the_power_of_a_t4_and_an_l4_follows_from_their_boards() -> None:
         target = Target(paleo.find_device(name))
         product = MatMul(16384, 8192, 8192, 4)
         assert low < product.flops / TILED.price(product, target).total < high
+
+
+def test_warps_keep_no_tile_that_fills_their_registers() -> None:
+    # 256 x 256 sums of 4 bytes are the 256 KiB of registers of a multiprocessor. Where tensor
+    # cores read operands from shared memory (Hopper), two multiprocessors have such a tile.
+    product = (25600, 25600, 6400)
+    for architecture, tile in (
+        ("Hopper", (256, 256)),
+        ("Ampere", (256, 128)),
+        ("Volta", (256, 128)),
+    ):
+        chosen = choose(*product, machine(architecture=architecture), sizes=HALVES)
+        assert (chosen.rows, chosen.columns) == tile
+    # 192 x 128 x 100 products of one tile each, a wave: no kernel of the older ones has 192 rows.
+    odd = {
+        architecture: choose(
+            192, 128, 6400, machine(architecture=architecture), sizes=HALVES, count=100
+        )
+        for architecture in ("Hopper", "Ampere")
+    }
+    assert (odd["Hopper"].rows, odd["Hopper"].columns) == (192, 128)
+    assert 192 not in (odd["Ampere"].rows, odd["Ampere"].columns)
+    # A sum may be split in three there: 33 tiles on 100 multiprocessors.
+    split = choose(33 * 128, 128, 64_000, machine(architecture="Ampere"), sizes=HALVES)
+    assert split.split % 3 == 0
+
+
+def test_arrays_choose_among_the_tiles_and_splits_of_warps_as_numbers_do() -> None:
+    n = np.array([1, 31, 192, 700, 5000])
+    own = machine(architecture="Ampere")
+    together = choose(384, n, 9000, own, sizes=HALVES)
+    for i, each in enumerate(n.tolist()):
+        alone = choose(384, each, 9000, own, sizes=HALVES)
+        assert together.time.total[i] == alone.time.total  # type: ignore[index]
+        assert (together.rows[i], together.split[i]) == (alone.rows, alone.split)  # type: ignore[index]
