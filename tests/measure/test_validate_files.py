@@ -180,7 +180,15 @@ def test_files_may_have_a_mark_other_ends_blank_lines_and_more_columns(tmp_path:
     path.write_bytes(f"\ufeff{HEADER},mine\r\n{row},x\r\n\r\n{row},y\r\n".encode())
     rows = read_measurements(path)
     assert [each.line for each in rows] == [2, 4]
-    assert rows[0].shape == {"M": 1, "N": 1, "K": 1, "quantized": 0, "kernels": 0, "backend": 0}
+    assert rows[0].shape == {
+        "M": 1,
+        "N": 1,
+        "K": 1,
+        "quantized": 0,
+        "kernels": 0,
+        "backend": 0,
+        "blocks": 0,
+    }
 
 
 def test_whole_numbers_may_have_a_point(tmp_path: Path) -> None:

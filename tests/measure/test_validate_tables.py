@@ -106,7 +106,7 @@ def test_selections_pick_tables_and_rows(tables: Path) -> None:
     assert [str(mistake) for mistake in caught.value.mistakes] == [
         "system: there are no operator tables of 'h10_sxm' (did you mean 'h100_sxm'?)",
         "operator: there are no operator tables of 'gem' (did you mean 'gemm'?)",
-        "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8",
+        "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8, fp8_block",
     ]
     with pytest.raises(paleo.PaleoError, match="no operator table has all that was selected"):
         operator_cases(tables, Selection(systems=("b60",), versions=("0.5.14",)))
@@ -297,3 +297,23 @@ def test_keys_of_one_byte_are_widened_where_the_backend_does_so(tmp_path: Path) 
     assert (widen.reads, widen.writes) == ((elements,), (2 * elements,))
     # The kernel then reads 2 bytes.
     assert operations[-1].reads[1] == 2 * elements // 2
+
+
+def test_products_with_scales_of_blocks_are_those_of_the_kernel_that_is_known(
+    tmp_path: Path,
+) -> None:
+    sources = ["", "", "sglang_sgl_kernel_fp8_scaled_mm", "sglang_deepgemm_gemm_nt_f8f8bf16"]
+    rows = GEMM | {"kernel_source": sources}
+    table(tmp_path, "h100_sxm/gemm/sglang/1/gemm_perf.parquet", rows)
+    table(tmp_path, "h100_sxm/gemm/vllm/1/gemm_perf.parquet", rows)
+    found = operator_cases(tmp_path)
+    assert found.shapes()[3] == "M=256 N=4096 K=4096 backend=sglang blocks=1"
+    assert found.labels["stratum"].tolist()[2:] == ["gemm fp8", "gemm fp8_block"]
+    assert found.labels["dtype"].tolist()[2:] == ["fp8", "fp8"]
+    # Asked for one of the two types, there is no other.
+    for dtype in ("fp8", "fp8_block"):
+        chosen = operator_cases(tmp_path, Selection(dtypes=(dtype,)))
+        assert chosen.labels["precision"].tolist() == [dtype]
+    # What vLLM launches around it is not known.
+    vllm = operator_cases(tmp_path, Selection(frameworks=("vllm",)))
+    assert reasons(vllm) == {"gemm in fp8_block is not modelled": 1}

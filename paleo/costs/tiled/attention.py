@@ -22,6 +22,7 @@ from paleo.core.operations import Attention, Pass
 from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, minimum, np, rounded_up
 from paleo.costs.model import Detail, Explanation, quicker
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, AttentionKernel
+from paleo.costs.tiled.gemm import slowed_by_power
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
 from paleo.costs.times import Time
@@ -190,7 +191,10 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> 
         + constant["head"] * operation.heads / machine.multiprocessors
     )
     total = overhead + outside + maximum(compute, inside)
-    time = Time(compute, outside + inside, overhead, total)
+    features = _padded(operation.depth) + _padded(operation.value_depth)
+    flops = 2 * features * tiling.groups * tiling.blocks * on.rows * on.keys * filled
+    longer = slowed_by_power(flops, total, machine)
+    time = Time(compute * longer, outside + inside, overhead, total * longer)
     num_bytes = ends + keys + values
     return _Way(
         time, 1 * (sharing > 1), parts, units, waves, tiling.groups * tiling.blocks, num_bytes

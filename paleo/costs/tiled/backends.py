@@ -100,7 +100,12 @@ for _each in (
                 "cutlass_sglang",
                 "sgl-project/sglang, python/sglang/srt/layers/quantization/fp8_utils.py: "
                 "sgl_per_token_quant_fp8 and fp8_scaled_mm of sgl-kernel",
-            )
+            ),
+            "fp8_block": Product(
+                "group",
+                "deepgemm",
+                "sgl-project/sglang, python/sglang/srt/layers/deep_gemm_wrapper",
+            ),
         },
         # python/sglang/srt/server_args.py and layers/attention.
         _same(
@@ -173,7 +178,13 @@ for _each in (
                 "",
                 "NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/modules/linear.py: "
                 "quantize_e4m3_per_tensor and cublas_scaled_mm",
-            )
+            ),
+            "fp8_block": Product(
+                "group",
+                "deepgemm",
+                "NVIDIA/TensorRT-LLM, tensorrt_llm/_torch/modules/linear.py: fp8_swap_ab_gemm, "
+                "on Blackwell",
+            ),
         },
         # cpp/tensorrt_llm/common/attentionOp.cpp and kernels/fmhaDispatcher.cpp.
         _same(

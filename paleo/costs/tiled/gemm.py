@@ -179,7 +179,7 @@ def choose(
     total, busy, waves = products.timed(tiling, split)
     longer: Quantity = 1.0
     if unit.is_matrix:
-        longer = _slowed_by_power(2 * m * n * k * count, total, machine)
+        longer = slowed_by_power(2 * m * n * k * count, total, machine)
     overhead = machine.launch + split.again
     time = Time(busy * longer, memory, overhead, total * longer + machine.launch)
     return Choice(time, rows, columns, parts, tiling.number * parts, waves, num_bytes, unit.name)
@@ -358,7 +358,7 @@ def _memory(read: Quantity, written: Quantity, machine: Machine) -> tuple[Quanti
     return (out + hit / machine.cache_ratio) / rate, out
 
 
-def _slowed_by_power(flops: Quantity, seconds: Quantity, machine: Machine) -> Quantity:
+def slowed_by_power(flops: Quantity, seconds: Quantity, machine: Machine) -> Quantity:
     """Return how many times longer a kernel takes that the power limit slows down."""
     over = (seconds - _BURST_UNTIL) / (_BURST_GONE - _BURST_UNTIL)
     long = minimum(maximum(over, 0.0), 1.0)
@@ -395,9 +395,12 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     if not operation.kernel:
         return choose(m, n, k, on_units_of_library(machine), sizes=sizes)
     kernel = PRODUCT_KERNELS[operation.kernel]
+    share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)
+    if tile is None:
+        return choose(m, n, k, machine, sizes=sizes, share=share, splits=(1,))
     return choose(
-        m, n, k, machine, sizes=sizes, tile=tile, share=kernel.share.get(machine.architecture, 1.0),
+        m, n, k, machine, sizes=sizes, tile=tile, share=share,
         stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
 

@@ -35,10 +35,10 @@ class Rule(NamedTuple):
 class ProductKernel:
     """Products by a library: for each architecture its rules, in order.
 
-    `order` says in which order multiprocessors take tiles, by architecture: down the rows of C
-    ("rows"), along its shorter side ("short"), or in patches that read little again (not there).
-    `share` is the share of a product's speed that the sums allow where they are not the matrix
-    units' own.
+    Without rules it takes the quickest of the vendor library's tiles. `order` says in which order
+    multiprocessors take tiles, by architecture: down the rows of C ("rows"), along its shorter side
+    ("short"), or in patches that read little again (not there). `share` is the share of a product's
+    speed that the sums allow where they are not the matrix units' own.
     """
 
     name: str
@@ -57,9 +57,11 @@ class ProductKernel:
             )
         return self.tiles[architecture]
 
-    def tile(self, m: Quantity, n: Quantity, machine: Machine) -> tuple[Quantity, Quantity]:
-        """Return the rows and columns of the tile for C[m, n]."""
+    def tile(self, m: Quantity, n: Quantity, machine: Machine) -> tuple[Quantity, Quantity] | None:
+        """Return the rows and columns of the tile for C[m, n], None where it has no rules."""
         rules = self.rules(machine.architecture)
+        if not rules:
+            return None
         if not (is_array(m) or is_array(n)):
             rule = next(rule for rule in rules if m <= rule.m and n <= rule.n)
             return 1.0 * rule.rows, 1.0 * rule.columns
@@ -163,5 +165,14 @@ _VLLM = ProductKernel(
     {},
 )  # fmt: skip
 
-for _each in (_SGLANG, _VLLM):
+#: deepseek-ai/DeepGEMM: scales of 128 numbers each, sums of as many added on the lanes of Hopper.
+_DEEPGEMM = ProductKernel(
+    "deepgemm",
+    "DeepGEMM: a scale for each 128 numbers of a row, and 128 x 128 of the weights",
+    {"Hopper": (), "Blackwell": ()},
+    {},
+    {"Hopper": 0.85},
+)
+
+for _each in (_SGLANG, _VLLM, _DEEPGEMM):
     PRODUCT_KERNELS.add(_each.name, _each)

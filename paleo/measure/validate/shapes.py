@@ -81,7 +81,8 @@ def _gemm(letters: Letters, direction: str, dtype: str) -> Operations:
     output = {"int8": 4, "fp8": 2}.get(dtype, 0)
     if letters["backend"]:
         backend = BACKENDS[letters["backend"]]
-        return backend.product(letters["M"], letters["N"], letters["K"], dtype, size, output)
+        scheme = f"{dtype}_block" if letters["blocks"] else dtype
+        return backend.product(letters["M"], letters["N"], letters["K"], scheme, size, output)
     product = MatMul(letters["M"], letters["N"], letters["K"], size, output)
     elements = letters["M"] * letters["K"]
     found: Operations = (Stream(Kind.COPY, (), (), label="plan"),) * letters["kernels"]
@@ -99,6 +100,7 @@ def _linear(letters: Letters, direction: str, dtype: str) -> Operations:
         "quantized": 0,
         "kernels": 0,
         "backend": 0,
+        "blocks": 0,
     }
     return _gemm(plain, direction, dtype)
 
@@ -280,9 +282,10 @@ OPERATORS: dict[str, Operator] = {
             ),
             "kernels": _KERNELS,
             "backend": _BACKEND,
+            "blocks": Letter("1 if its scales are of blocks of 128 numbers, not of rows", 0, 0),
         },
         _gemm,
-        scalars=("quantized", "kernels", "backend"),
+        scalars=("quantized", "kernels", "backend", "blocks"),
         ignored=("tA", "tB"),
         describe="C = A B",
     ),

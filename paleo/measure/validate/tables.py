@@ -30,6 +30,9 @@ from paleo.measure.validate.table_kernels import KERNEL, kernels_of, launches_of
 _FRAMEWORK = "sglang"
 #: Element types of tables.
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8"}
+#: Types whose scales are of blocks, and what rows of them say in the column of the kernel if they
+#: are modelled; those of other kernels are not.
+_BLOCKS = {"fp8_block": ("fp8", "deepgemm")}
 
 _Columns: TypeAlias = Mapping[str, Array]
 _Letters: TypeAlias = dict[str, Any]
@@ -96,7 +99,8 @@ def _gemm(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Le
     letters: _Letters = {"M": columns["m"], "N": columns["n"], "K": columns["k"], "kernels": 0}
     runs = BACKENDS[framework].products if framework in BACKENDS else {}
     known = framework if dtype in runs else 0
-    return letters | {"quantized": int(dtype == "fp8" and not known), "backend": known}
+    letters |= {"quantized": int(dtype == "fp8" and not known), "backend": known}
+    return letters | {"blocks": int(dtype in _BLOCKS)}
 
 
 def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
@@ -229,8 +233,8 @@ def _chosen(tables: list[_Table], selection: Selection) -> list[_Table]:
                 known = near_or_known(name, sorted(names - {""}))
                 mistakes.add(f"{option}: there are no operator tables of {name!r}{known}")
     for dtype in selection.dtypes:
-        if dtype not in _DTYPES.values():
-            known = ", ".join(sorted(set(_DTYPES.values())))
+        if dtype not in (*_DTYPES.values(), *_BLOCKS):
+            known = ", ".join(sorted({*_DTYPES.values(), *_BLOCKS}))
             mistakes.add(f"dtype: no operator tables of {dtype!r} are modelled; there are: {known}")
     mistakes.raise_as(SettingError)
     if not selection.frameworks and any(table.framework == _FRAMEWORK for table in tables):
@@ -281,9 +285,11 @@ def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
     rows = _Rows(len(columns["latency"]), system)
     words = columns[family.dtype]
     for word in sorted(set(words.tolist())):
-        dtype = _DTYPES.get(word)
+        dtype = word if word in _BLOCKS else _DTYPES.get(word)
         if dtypes and dtype not in dtypes:
             rows.left &= words != word
+        elif dtype in _BLOCKS:
+            _leave_out_blocks(table, columns, rows, word)
         elif dtype is None:
             rows.leave_out(f"{table.operator} in {word} is not modelled", words == word)
     if family.cache_dtype:
@@ -300,7 +306,7 @@ def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
         return _none(rows.reasons)
     for word in sorted(set(words[rows.left].tolist())):
         try:
-            device.peak(_DTYPES[word])  # says which types it has
+            device.peak(_dtype(word))  # says which types it has
         except HardwareError as error:
             rows.leave_out(str(error.mistakes[0]), words == word)
     if not rows.left.any():
@@ -339,11 +345,12 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
     own = {name: values[kept] for name, values in columns.items()}
     sizes = own[family.cache_dtype or family.dtype]
     framework = (table.framework or _one(own, "framework")).lower()
-    dtypes = np.array([_DTYPES[word] for word in own[family.dtype].tolist()], object)
+    words = own[family.dtype]
+    dtypes = np.array([_dtype(word) for word in words.tolist()], object)
     parts: list[CaseGroup] = []
     kernels: Array = np.zeros(len(kept), object)
     if family.cache_dtype:
-        is_narrow = np.array([element_size(_DTYPES[word]) == 1 for word in sizes.tolist()], bool)
+        is_narrow = np.array([element_size(_dtype(word)) == 1 for word in sizes.tolist()], bool)
         kernels = kernels_of(own, framework, device.architecture, is_narrow)
     kinds = dtypes + " " + sizes + " " + kernels.astype(str)
     for kind in np.unique(kinds):
@@ -354,8 +361,10 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
             if name in (*family.columns, *family.also)
         }
         dtype = str(dtypes[places[0]])
-        size = element_size(_DTYPES[sizes[places[0]]])
-        letters = family.letters(numbers, framework, dtype, size == 1)
+        size = element_size(_dtype(sizes[places[0]]))
+        word = str(words[places[0]])
+        scheme = word if word in _BLOCKS else dtype
+        letters = family.letters(numbers, framework, scheme, size == 1)
         if kernel := kernels[places[0]]:
             launched = launches_of(framework, kernel, size == 1)
             if framework == "vllm" and kernel == "trtllm_gen_context" and size == 1:
@@ -365,12 +374,18 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
         parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {
         "source": rows.system,
-        "stratum": np.array([f"{family.kind} {dtype}" for dtype in dtypes], object),
+        "stratum": np.array(
+            [
+                f"{family.kind} {word if word in _BLOCKS else dtype}"
+                for word, dtype in zip(words.tolist(), dtypes, strict=True)
+            ],
+            object,
+        ),
         "kind": family.kind,
         "operator": table.operator,
         "network": f"op:{family.operator}",
         "device": device.name,
-        "precision": own[family.dtype],
+        "precision": words,
         "dtype": dtypes,
         "framework": framework,
         "library_version": table.version or _one(own, "version"),
@@ -386,6 +401,22 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
     where = table.where or table.path.stem
     ids = np.array([f"{where}/{table.operator}:{row}" for row in kept.tolist()], object)
     return Cases(own["latency"] * 1e-3, ids, labels, tuple(parts), tuple(rows.reasons))
+
+
+def _dtype(word: str) -> str:
+    """Return the element type that a table's word stands for."""
+    return _BLOCKS[word][0] if word in _BLOCKS else _DTYPES[word]
+
+
+def _leave_out_blocks(table: _Table, columns: _Columns, rows: _Rows, word: str) -> None:
+    """Leave out the rows whose scales are of blocks but for those of the kernel that is known."""
+    _, kernel = _BLOCKS[word]
+    texts = columns.get(KERNEL, np.full(len(rows.left), "", object)).tolist()
+    backend = (table.framework or _one(columns, "framework")).lower()
+    runs = BACKENDS[backend].products if backend in BACKENDS else {}
+    is_known = np.array([word in runs and kernel in text.lower() for text in texts], bool)
+    others = (columns[OPERATORS[table.operator].dtype] == word) & ~is_known
+    rows.leave_out(f"{table.operator} in {word} is not modelled", others)
 
 
 def _one(columns: _Columns, name: str) -> str:
