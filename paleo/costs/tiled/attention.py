@@ -80,31 +80,14 @@ def _stairs(number: Any, width: Any) -> Any:
     return width * whole * (whole + 1) // 2 + (number - whole * width) * (whole + 1)
 
 
-def _tiling(operation: Attention, sharing: Quantity) -> _Tiling:
-    """Return the tiles where so many heads of queries stand in one.
+def _tiling(
+    operation: Attention, sharing: Quantity, rows: Any = _TILE, keys: Any = _TILE
+) -> _Tiling:
+    """Return the tiles of so many rows where so many heads of queries stand in one.
 
-    A tile has `_TILE` / sharing queries of each; so the first `sharing` tiles end in the first
-    block of keys on the diagonal, the next in the second, and so on.
-    """
-    tiles = ceil_div(operation.queries * sharing, _TILE)
-    in_tile = minimum(operation.queries, maximum(_TILE // sharing, 1))
-    longest = minimum(
-        ceil_div(operation.keys, _TILE), ceil_div(operation.reach + in_tile - 1, _TILE)
-    )
-    groups = operation.heads // sharing
-    if not operation.causal:
-        return _Tiling(groups, tiles, tiles * longest, longest)
-    before = maximum(operation.keys - operation.queries, 0) * sharing // _TILE
-    rising = minimum(maximum(longest * sharing - before, 0), tiles)
-    blocks = _stairs(rising + before, sharing) - _stairs(before, sharing)
-    return _Tiling(groups, tiles, blocks + (tiles - rising) * longest, longest)
-
-
-def _tiling_of(operation: Attention, sharing: Quantity, rows: Any, keys: Any) -> _Tiling:
-    """Return the tiles of so many rows, each a walk over blocks of so many `keys`.
-
-    Where a tile has fewer queries than a block keys, several tiles end in the same block; where it
-    has more, a tile has several blocks more than the one before.
+    Each walks over blocks of so many `keys`. A tile has rows / sharing queries of each head; where
+    that is less than a block, several tiles end in the first block of keys on the diagonal, as many
+    in the second, and so on; where it is more, each tile ends several blocks behind the one before.
     """
     tiles = ceil_div(operation.queries * sharing, rows)
     in_tile = minimum(operation.queries, maximum(rows // sharing, 1))
@@ -113,10 +96,11 @@ def _tiling_of(operation: Attention, sharing: Quantity, rows: Any, keys: Any) ->
     if not operation.causal:
         return _Tiling(groups, tiles, tiles * longest, longest)
     width, rise = maximum(sharing * keys // rows, 1), maximum(rows // (sharing * keys), 1)
-    before = maximum(operation.keys - operation.queries, 0) // keys
-    rising = minimum(maximum(longest - before, 0) * width // rise, tiles)
-    blocks = rise * _stairs(rising, width) + rising * before + (tiles - rising) * longest
-    return _Tiling(groups, tiles, minimum(blocks, tiles * longest), longest)
+    before = maximum(operation.keys - operation.queries, 0) * sharing // rows
+    rising = minimum(maximum(longest * width // rise - before, 0), tiles)
+    blocks = rise * (_stairs(rising + before, width) - _stairs(before, width))
+    blocks = minimum(blocks + (tiles - rising) * longest, tiles * longest)
+    return _Tiling(groups, tiles, blocks, longest)
 
 
 class _OnKernel(NamedTuple):
@@ -159,7 +143,7 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> 
     held = queries + keys + values + output
     alone = 1 * (operation.window > 0) if kernel.window_alone else 0
     sharing = (1 - alone) * operation.sharing + alone if packed else 1
-    tiling = _tiling_of(operation, sharing, on.rows, on.keys)
+    tiling = _tiling(operation, sharing, on.rows, on.keys)
     may_split = 1 if kernel.splits_tiles else 1 * (tiling.tiles == 1)
     parts = 1 + (minimum(split, tiling.longest) - 1) * may_split * (1 - alone)
     is_split = 1 * (parts > 1)
