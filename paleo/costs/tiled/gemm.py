@@ -135,6 +135,7 @@ def choose(
     splits: tuple[int, ...] | None = None,
     tile: tuple[Quantity, Quantity] | None = None,
     least_tile: Quantity = 0,
+    whole: Quantity = 0,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
@@ -142,8 +143,8 @@ def choose(
     the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
     together, where they are fewer than M K and K N elements, as the images of a convolution.
     `splits` are those of K that the library has, `least_tile` the least rows and columns of a tile
-    on the lanes. `tile` are the rows and columns of a tile where the library does not choose, and
-    then it does not split K either.
+    on the lanes; where `whole` is 1 no kernel on the lanes splits K. `tile` are the rows and
+    columns of a tile where the library does not choose, and then it does not split K either.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
@@ -154,7 +155,8 @@ def choose(
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
         powered = machine.powered_lanes / machine.multiprocessors
     else:
-        unit, least_tile = _WARPS if machine.architecture in _OF_WARPS else _MATRIX, 0
+        unit = _WARPS if machine.architecture in _OF_WARPS else _MATRIX
+        least_tile = whole = 0
         rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)
     size_a, size_b, size_c = sizes
     rate = rate / machine.multiprocessors
@@ -172,7 +174,7 @@ def choose(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
         # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
         0.0 if unit.is_matrix else 1.0 * ((m <= 1) | (n <= 1)),
-        m * n * count / machine.bandwidth, filling, powered, least_tile,
+        m * n * count / machine.bandwidth, filling, powered, least_tile, whole,
     )  # fmt: skip
     rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
@@ -216,7 +218,8 @@ class _Products(NamedTuple):
     `memory_4` the fourth power of the seconds of memory traffic, `pass_over_c` the seconds of one
     pass over all of C. `vectors` is 1 where one of the operands is a vector, else 0. With `filling`
     warps the lanes reach half of what they do with any number, for `powered` FLOP/s of which the
-    power suffices. Tiles have `least_tile` rows and columns at least.
+    power suffices. Tiles have `least_tile` rows and columns at least; where `whole` is 1, K is not
+    split.
     """
 
     m: Quantity
@@ -234,6 +237,7 @@ class _Products(NamedTuple):
     filling: Quantity
     powered: Quantity
     least_tile: Quantity
+    whole: Quantity
 
     def tiled(self, rows: Any, columns: Any) -> _Tiling:
         """Return the products in tiles of this size.
@@ -293,12 +297,12 @@ class _Products(NamedTuple):
         machine = self.machine
         varied = (
             *self[:4], self.rate, self.load_rate, self.memory_4,
-            self.filling, self.powered, self.least_tile,
+            self.filling, self.powered, self.least_tile, self.whole,
             machine.multiprocessors, machine.launch, machine.latency,
         )  # fmt: skip
         if any(map(is_array, varied)):
             return self._quickest_of_arrays(varied, splits)
-        along_k = list(map(self.split, splits))
+        along_k = [self.split(parts) for parts in splits if parts == 1 or not self.whole]
         best, found = math.inf, (*self.unit.tiles[0], splits[0])
         for tile in self.unit.tiles:
             if min(tile) < self.least_tile:
@@ -325,8 +329,9 @@ class _Products(NamedTuple):
             rows, columns = tiles[first : first + at_once].T.reshape(2, -1, 1, *in_front)
             seconds, _, _ = self.timed(self.tiled(rows, columns), split)
             if not self.unit.is_matrix:
-                too_small = np.minimum(rows, columns) < self.least_tile
-                seconds = np.where(too_small, np.inf, seconds)
+                small = np.minimum(rows, columns) < self.least_tile
+                split_up = (split.parts > 1) & np.asarray(self.whole, bool)
+                seconds = np.where(small | split_up, np.inf, seconds)
             seconds = np.asarray(seconds).reshape(-1, *trailing.shape)
             least = seconds.min(axis=0)
             which = np.where(least < best, seconds.argmin(axis=0) + first * len(splits), which)
