@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from paleo.net.importers.onnx.node import (
 
 #: Operators that pass over what they read once and write what they give, whatever the order.
 _MOVES = """
-    AffineGrid CenterCropPad Col2Im CumProd CumSum DepthToSpace GatherElements GatherND GridSample
+    AffineGrid CenterCropPad Col2Im CumProd CumSum DepthToSpace GatherElements GridSample
     MaxRoiPool MaxUnpool OneHot ReverseSequence RoiAlign RotaryEmbedding Scatter ScatterElements
     ScatterND SpaceToDepth TensorScatter TopK Trilu"""
 
@@ -171,6 +172,23 @@ def _gather(node: Node) -> Result:
         table = node.weight(0) if data.trainable else node.value(0)
         return node.builder.embedding(node.name, node.value(1), table)
     return node.builder.gather(node.name, node.value(0), node.value(1), axis)
+
+
+@operator("GatherND")
+def _gather_nd(node: Node) -> Result:
+    """Return rows picked by several indices each: by one, over their axes taken together."""
+    data, indices = node.tensor(0), node.tensor(1)
+    index = node.value(1)
+    picks = index.batched and not node.integer("batch_dims", 0)
+    if not picks or (data.made is not None and data.made.batch_axis not in (None, 0)):
+        return _one_pass(node)
+    count = indices.shape[-1]
+    x = node.weight(0) if data.trainable else node.value(0)
+    if count > 1:
+        merged = (prod(data.shape[:count]), *data.shape[count:])
+        x = node.builder.reshape(f"{node.name}_rows", x, merged)
+    index = node.builder.select(f"{node.name}_index", index, len(indices.shape) - 1, 0)
+    return node.builder.gather(node.name, x, index, 0)
 
 
 @operator("Expand")
