@@ -334,6 +334,9 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
         ("traffic", way.num_bytes, "bytes"),
         ("rate", way.num_bytes / way.time.memory, "bytes/s"),
     ]
+    if operation.kernel:
+        constants = kernel.constants(machine.architecture)
+        details.insert(1, ("share of a product's speed", constants["share"], ""))
     if way.split > 1:
         details.insert(2, ("parts of the keys", way.split, ""))
     why = {
