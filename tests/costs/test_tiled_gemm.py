@@ -78,7 +78,7 @@ def test_a_long_k_over_few_tiles_is_split() -> None:
     # than the multiplications: at least 163.84 us.
     assert one.time.total < 163.84e-6 / 4
     # A split costs another kernel, so that it does not pay where a kernel takes long to start.
-    slow = choose(64, 64, 64_000, machine(launch=1.0), sizes=HALVES)
+    slow = choose(64, 64, 64_000, machine(launch=1.0, reduction=1.0), sizes=HALVES)
     assert slow.split == 1
     assert slow.time.overhead == 1.0
 
@@ -377,3 +377,16 @@ def test_arrays_choose_among_the_tiles_and_splits_of_warps_as_numbers_do() -> No
         alone = choose(384, each, 9000, own, sizes=HALVES)
         assert together.time.total[i] == alone.time.total  # type: ignore[index]
         assert (together.rows[i], together.split[i]) == (alone.rows, alone.split)  # type: ignore[index]
+
+
+def test_what_adds_up_the_parts_of_a_sum_takes_its_own_time() -> None:
+    # The same split with a kernel of 3 us more behind it, whatever a product takes to start.
+    tile, shape = (64, 64), (64, 64, 64_000)
+    whole = choose(*shape, machine(), sizes=HALVES, tile=tile)
+    quick = choose(*shape, machine(), sizes=HALVES, splits=(16,))
+    slow = choose(*shape, machine(reduction=3e-6, launch=1e-6), sizes=HALVES, splits=(16,))
+    assert slow.time.overhead == pytest.approx(quick.time.overhead + 3e-6 + 1e-6)
+    assert slow.time.total == pytest.approx(quick.time.total + 3e-6 + 1e-6)
+    # 16 parts of 64 x 64 sums, a byte of each in the time that memory takes.
+    assert quick.time.overhead == pytest.approx(16 * 64 * 64 / 1e12)
+    assert whole.time.overhead == 0

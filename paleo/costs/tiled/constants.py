@@ -59,6 +59,9 @@ CONSTANTS: dict[str, Constant] = {
     "batched_tile": Constant(
         "least rows and columns of a tile of batched products on the lanes", "1", 1.0, 128.0, 64.0
     ),
+    "reduction": Constant(
+        "fixed time of the kernel that adds up the parts of a sum", "s", 0.5e-6, 40e-6, 2.6e-6
+    ),
     "memory_share": Constant("share of the memory bandwidth in a long stream", "1", 0.4, 1.0, 0.82),
     "operand_share": Constant(
         "share of that rate at which the operands of products come", "1", 0.5, 1.1, 0.88

@@ -274,7 +274,7 @@ class _Products(NamedTuple):
         return _Split(
             parts,
             self.unit.step * (steps + self.unit.extra_steps),
-            where_positive(parts - 1, self.machine.launch + parts * self.pass_over_c),
+            where_positive(parts - 1, self.machine.reduction + parts * self.pass_over_c),
         )
 
     def timed(self, tiling: _Tiling, split: _Split) -> tuple[Quantity, Quantity, Quantity]:
@@ -298,7 +298,7 @@ class _Products(NamedTuple):
         varied = (
             *self[:4], self.rate, self.load_rate, self.memory_4,
             self.filling, self.powered, self.least_tile, self.whole,
-            machine.multiprocessors, machine.launch, machine.latency,
+            machine.multiprocessors, machine.reduction, machine.latency,
         )  # fmt: skip
         if any(map(is_array, varied)):
             return self._quickest_of_arrays(varied, splits)

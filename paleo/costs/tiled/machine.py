@@ -60,6 +60,7 @@ class Machine:
     lane_energy: Quantity
     filling: Quantity
     batched_tile: Quantity
+    reduction: Quantity
     cache_ratio: Quantity
     load_share: Quantity
     latency: Quantity
