@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 ARCHITECTURES = (
     *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
     "Blackwell RTX",
-    *("CDNA", "TPU", "Apple"),
+    *("GCN", "CDNA", "Xe2", "TPU", "Apple"),
 )
 
 #: The figures a device can have, and their dimensions.

@@ -214,7 +214,8 @@ def test_a_die_of_a_k80_is_half_a_board() -> None:
 def test_a_type_that_a_device_lacks_is_an_error_that_says_which_it_has() -> None:
     with pytest.raises(paleo.HardwareError) as caught:
         paleo.find_device("GTX_1080").peak("bf16")
-    assert str(caught.value) == ("device GTX_1080 has no peak for bf16; it has: fp64, fp32, int8")
+    known = "fp64, fp32, fp16, int8"
+    assert str(caught.value) == f"device GTX_1080 has no peak for bf16; it has: {known}"
 
 
 def test_without_a_base_clock_the_2017_model_takes_the_boost_clock() -> None:

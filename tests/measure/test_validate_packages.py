@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,12 @@ from validation import call, cases, device_file, reasons, write
 
 from paleo.measure.validate import predict
 from paleo.measure.validate.names import _of_package
-from paleo.measure.validate.spellings import is_compiled, memory_format_of
+from paleo.measure.validate.spellings import (
+    as_seen,
+    device_of,
+    is_compiled,
+    memory_format_of,
+)
 
 #: One convolution of 3 x 3 from 3 to 1,000 channels: 27,000 weights, 1,000 biases.
 TIMM = """
@@ -157,6 +163,50 @@ def test_groups_may_be_by_memory_format(tmp_path: Path) -> None:
     result = call(write(tmp_path, rows), "--by=memory_format,compiled", "--format=csv")
     assert "channels_last,no" in result.stdout
     assert "contiguous,no" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "framework", "name"),
+    [
+        ("NVIDIA V100-SXM2-16GB (300W)", "", "V100_SXM2_16GB"),
+        ("Core i7-12700H", "", "CORE_I7_12700H"),
+        ("NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition", "", "RTX_PRO_6000_MAX_Q"),
+        ("MI250", "PyTorch 2.1", "MI250_DIE"),
+        ("MI250X", "PyTorch 2.1", "MI250X_DIE"),
+        ("MI250", "", "MI250"),
+    ],
+)
+def test_devices_go_by_what_sources_and_frameworks_call_them(
+    text: str, framework: str, name: str
+) -> None:
+    assert as_seen(device_of(text), framework).name == name
+
+
+def test_rows_of_mlperf_are_of_a_tuned_stack_in_mixed_precision(tmp_path: Path) -> None:
+    row = ROW | {"network": "lenet5", "device": "A100_SXM_80GB"}
+    tuned = row | {"source_id": "mlperf_training_v3.1"}
+    found = cases(tmp_path, row, tuned, tuned | {"precision": "bf16"})
+    assert found.labels["dtype"].tolist() == ["fp32", "mixed_fp16", "mixed_bf16"]
+    assert found.labels["stack"].tolist() == ["", "tuned", "tuned"]
+
+
+def test_prefill_and_decode_are_attention_in_its_letters(tmp_path: Path) -> None:
+    heads = {"batch": 2, "heads": 4, "head_dim": 64}
+    shapes = (
+        ("attention_prefill", heads | {"queries": 128}),
+        ("attention", heads | {"queries": 128, "causal": 1}),
+        ("attention_decode", heads | {"keys": 128}),
+        ("attention", heads | {"queries": 1, "keys": 128, "causal": 0}),
+    )
+    found = cases(
+        tmp_path,
+        *({"network": f"op:{name}", "op_shape": json.dumps(shape)} for name, shape in shapes),
+    )
+    assert reasons(found) == {}
+    prefill, causal, decode, one = predict(found, "roofline").tolist()
+    assert prefill == causal
+    assert decode == one
+    assert decode < prefill
 
 
 def test_rows_of_an_unknown_quantity_leave_the_others(tmp_path: Path) -> None:

@@ -24,14 +24,20 @@ from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.nets import NetCase, Remembering, net_case
 from paleo.measure.validate.protocols import protocol_of
 from paleo.measure.validate.shapes import OPERATORS, Operator
-from paleo.measure.validate.spellings import UnmappedError, device_of, dtype_of, library_of
+from paleo.measure.validate.spellings import (
+    UnmappedError,
+    as_seen,
+    device_of,
+    dtype_of,
+    library_of,
+)
 from paleo.step.passes import checked_target
 
 #: What cases can be grouped by.
 KEYS = (
     "source", "stratum", "kind", "operator", "network", "device", "precision", "dtype",
     "framework", "library_version", "memory_format", "compiled", "kernel", "quantity", "direction",
-    "n_devices", "file",
+    "n_devices", "stack", "file",
 )  # fmt: skip
 
 
@@ -256,6 +262,7 @@ class _Case(NamedTuple):
             "kernel": "",
             "quantity": row.quantity.name,
             "n_devices": str(row.n_devices),
+            "stack": "tuned" if protocol_of(row.source_id).is_tuned else "",
             "memory_format": net.memory_format if net else "",
             "compiled": ("yes" if net.compiled else "no") if net else "",
         }
@@ -280,7 +287,10 @@ def _case(row: Measurement, on: Device | None) -> _Case:
         what, seconds = net_case(row, device)
         passes = "+".join(part for part in what.parts if part in ("forward", "backward"))
         kind = f"net {'step' if 'update' in what.parts else passes}"
-    dtype = dtype_of(row.precision, device, is_net=not name, tf32=protocol.tf32)
+    precision = row.precision or protocol.unstated
+    if protocol.mixed and not name:
+        precision += " mixed"
+    dtype = dtype_of(precision, device, is_net=not name, tf32=protocol.tf32)
     device.peak(find_precision(dtype).computing)  # says which types it has
     return _Case(row, device, dtype, _stated(row), kind, seconds, what, letters)
 
@@ -354,7 +364,7 @@ def _device(row: Measurement, on: Device | None) -> Device:
     if on is not None:
         return on
     named = protocol_of(row.source_id).devices.get(row.device)
-    return find_device(named) if named else device_of(row.device)
+    return find_device(named) if named else as_seen(device_of(row.device), row.framework)
 
 
 def _operator_direction(row: Measurement) -> str:

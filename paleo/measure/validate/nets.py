@@ -256,4 +256,4 @@ def _link(row: Measurement, device: Device) -> str:
         raise UnmappedError("nn.DataParallel, one process for all devices")
     if row.quantity.part != "step" and row.direction.casefold() in (*_FORWARD, *_BOTH):
         raise UnmappedError(f"{row.direction} on several devices")
-    return link_of(row.interconnect, device.architecture, row.n_devices, row.devices_per_node).name
+    return link_of(row.interconnect, device, row.n_devices, row.devices_per_node).name

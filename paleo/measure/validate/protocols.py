@@ -18,7 +18,9 @@ class Protocol:
     `input_link` is the network over which the timed region copies the batch to the device.
     `tf32`: fp32 was computed as TF32 on devices that can. `devices` says which device a name
     stands for there. `optimizer`: whether a time of a step has the update of the parameters in
-    it; None: as the row's direction says.
+    it; None: as the row's direction says. `unstated` is the element type of rows that say none;
+    with `mixed`, nets in halves have parameters in fp32. `is_tuned`: its stacks are as tuned as
+    there are: fused, channels last, the host hidden.
     """
 
     note: str = ""
@@ -26,6 +28,9 @@ class Protocol:
     tf32: bool = False
     devices: Mapping[str, str] = field(default_factory=dict)
     optimizer: bool | None = None
+    unstated: str = ""
+    mixed: bool = False
+    is_tuned: bool = False
     #: Letters of operators that the rows do not say.
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
@@ -39,6 +44,22 @@ class Protocol:
 
 
 PLAIN = Protocol()
+#: The rounds of MLPerf Training.
+_MLPERF = [
+    "0.5",
+    "0.6",
+    "0.7",
+    "1.0",
+    "1.1",
+    "2.0",
+    "2.1",
+    "3.0",
+    "3.1",
+    "4.0",
+    "4.1",
+    "5.0",
+    "5.1",
+]
 
 PROTOCOLS: dict[str, Protocol] = {
     "convnet_benchmarks": Protocol(
@@ -69,6 +90,16 @@ PROTOCOLS: dict[str, Protocol] = {
         "kernel times of vLLM's operators of 2023",
         letters={"rmsnorm": {"width": 2}, "silu_mul_act": {"width": 2}},
     ),
+    **{
+        f"mlperf_training_v{version}": Protocol(
+            "times of whole epochs without evaluation, of the most tuned stacks; rows that say no "
+            "element type are taken to compute in halves, as these stacks nearly always do",
+            unstated="fp16",
+            mixed=True,
+            is_tuned=True,
+        )
+        for version in _MLPERF
+    },
     "lambda": Protocol("the container computes fp32 as TF32 where it can", tf32=True),
 }
 

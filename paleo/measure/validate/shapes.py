@@ -363,6 +363,18 @@ OPERATORS: dict[str, Operator] = {
     ),
 }
 
+#: The two phases of serving, in the same letters: the prompt at once, then one token after others.
+OPERATORS["attention_prefill"] = OPERATORS["attention"]
+OPERATORS["attention_decode"] = replace(
+    OPERATORS["attention"],
+    letters={
+        **OPERATORS["attention"].letters,
+        "queries": Letter("queries of a sample", 1),
+        "keys": Letter("keys of a sample"),
+        "causal": Letter("1 if a query sees no later keys, else 0", 0, 0),
+    },
+)
+
 
 def read_shape(name: str, shape: Mapping[str, Any], complaints: list[str]) -> dict[str, int]:
     """Return the letters of one shape of the operator `name`, defaults filled in.

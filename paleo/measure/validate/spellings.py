@@ -78,11 +78,12 @@ def device_of(text: str) -> Device:
             names = _devices(bare).get(form, set())
             if len(names) == 1:
                 return find_device(next(iter(names)))
-    short = _MAKERS.sub("", _letters(sized))
     alike: set[str] = set()
-    for form, names in _devices(True).items():
-        if short and _MAKERS.sub("", form) == short:
-            alike |= names
+    short = ""
+    for each in (outside, sized):
+        short = _MAKERS.sub("", _letters(each))
+        same = (names for form, names in _devices(True).items() if _MAKERS.sub("", form) == short)
+        alike = alike or set().union(*same if short else ())
     if not alike and len(short) > 1:
         alike = {name for name in device_names() if _letters(name).startswith(short)}
     if len(alike) == 1:
@@ -90,6 +91,15 @@ def device_of(text: str) -> Device:
     if alike:
         raise UnmappedError(f"device {text!r} may be any of {', '.join(sorted(alike))}")
     raise UnmappedError(f"unknown device {text!r}{near(text, device_names())}")
+
+
+#: Modules of two dies, each of which is a device to ROCm and so to frameworks.
+_DIES = {"MI250": "MI250_DIE", "MI250X": "MI250X_DIE"}
+
+
+def as_seen(device: Device, framework: str) -> Device:
+    """Return what a framework calls a device: of AMD's modules of two dies one."""
+    return find_device(_DIES[device.name]) if framework and device.name in _DIES else device
 
 
 #: Words for the order of an image tensor's elements in memory.
@@ -163,18 +173,42 @@ def _links() -> dict[str, str]:
 
 
 _NVLINK = {"Pascal": 1, "Volta": 2, "Ampere": 3, "Hopper": 4, "Blackwell": 5}
+#: The generation of PCIe that came with an architecture.
+_PCIE = {
+    **dict.fromkeys(("Kepler", "Maxwell", "Pascal", "Volta", "Turing"), 3),
+    **dict.fromkeys(("Ampere", "Ada"), 4),
+    **dict.fromkeys(("Hopper", "Blackwell", "Blackwell RTX"), 5),
+}
+#: What stands where a source says nothing.
+_UNSAID = re.compile(r"(n/a|todo|unknown|none|-)?", re.IGNORECASE)
+_PART = re.compile(r"(?:^|;) *(accelerator|host|topology): *([^;]*)")
 
 
-@functools.cache
-def link_of(text: str, architecture: str, n_devices: int, devices_per_node: int | None) -> Network:
+def link_of(
+    text: str, device: Device, n_devices: int, devices_per_node: int | None = None
+) -> Network:
     """Return the link that a row's interconnect stands for; raises UnmappedError if none does.
 
     Of a text with a part for links inside a node and one for links between, separated by ";" or
-    "+", the one counts that the devices need. NVLink without a generation is the architecture's.
+    "+", or named "accelerator: ...; host: ...", the one counts that the devices need. NVLink and
+    PCIe without a generation are those of the architecture. Where nothing is said of a node, an
+    SXM board has NVLink and a PCIe board PCIe.
     """
+    nodes = devices_per_node is not None and n_devices > devices_per_node
+    if named := dict(_PART.findall(text)):
+        text = named.get("host" if nodes else "accelerator", "").strip()
+        if _UNSAID.fullmatch(text):
+            text = "" if nodes else {"SXM": "nvlink", "PCIe": "pcie"}.get(device.board, "")
     if not text:
         raise UnmappedError("several devices without an interconnect")
-    nodes = devices_per_node is not None and n_devices > devices_per_node
+    found = _link_of(text, device.architecture, n_devices, nodes)
+    if found is None:
+        raise UnmappedError(f"interconnect {text!r} names no link of the registry")
+    return found
+
+
+@functools.cache
+def _link_of(text: str, architecture: str, n_devices: int, nodes: bool) -> Network | None:
     parts = [part.strip() for part in re.split(r"[;+]|, (?=inter|intra)", text)]
     if len(parts) > 1:
         inter = [part for part in parts if re.search(r"\binter\b|between", part)]
@@ -184,9 +218,12 @@ def link_of(text: str, architecture: str, n_devices: int, devices_per_node: int 
         words = re.sub(r"\b(intra|inter|node|between|inside|the)\b-?:?", " ", part.casefold())
         if name := known.get(plain(words)) or known.get(_letters(words)):
             return find_network(name)
-        if match := re.search(r"\b(nvlink|nvswitch|pcie)[ -]?(?:gen ?)?(\d)?", words):
-            kind = "pcie" if match[1] == "pcie" else "nvlink"
-            generation = match[2] or (_NVLINK.get(architecture, "") if kind == "nvlink" else "")
+        if match := re.search(r"\b(nvlink|nvswitch|pcie)[ ,-]*(?:gen ?)?(\d)?", words):
+            # A bridge joins two cards; more of them exchange over PCIe.
+            bridged = "bridge" in words and n_devices > 2
+            kind = "pcie" if match[1] == "pcie" or bridged else "nvlink"
+            own = (_PCIE if kind == "pcie" else _NVLINK).get(architecture, "")
+            generation = own if bridged else match[2] or own
             if name := known.get(f"{kind}{generation}"):
                 return find_network(name)
-    raise UnmappedError(f"interconnect {text!r} names no link of the registry")
+    return None

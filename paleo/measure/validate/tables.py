@@ -393,6 +393,7 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
         "quantity": "op_ms",
         "direction": "forward",
         "n_devices": "1",
+        "stack": "",
         "memory_format": "",
         "compiled": "",
         "file": os.fspath(table.path),
