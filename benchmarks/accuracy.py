@@ -344,6 +344,74 @@ def nets(data: Data) -> Iterator[Table | Bound]:
     )  # fmt: skip
 
 
+def timm(data: Data) -> Iterator[Table | Bound]:
+    """Image nets of timm, by card, memory format and compilation, and by family."""
+    cases = data.file("more/timm")
+    if not len(cases):
+        return
+    labels = {key: cases.labels[key].astype(str) for key in cases.labels}
+    ways = np.where(labels["compiled"] == "yes", "compiled", labels["memory_format"])
+    families = np.array([_family(name) for name in labels["network"]])
+    predicted = predict(cases, "tiled")
+
+    def found(keep: Any) -> Statistics:
+        return statistics(predicted[keep], cases.measured[keep])
+
+    rows, of_families = [], []
+    kinds = {*zip(labels["direction"], labels["device"], ways, strict=True)}
+    for direction, device, way in sorted(kinds):
+        keep = (labels["direction"] == direction) & (labels["device"] == device) & (ways == way)
+        nets = str(len(set(labels["network"][keep])))
+        rows.append((direction, device, way, nets, *errors(found(keep))))
+        most = 9 if direction == "train" else 11
+        yield _bound(f"timm, {direction}, {device}, {way}", found(keep), (most, None, None))
+    grouped = {*zip(labels["direction"], ways, families, strict=True)}
+    for direction, way, family in sorted(grouped):
+        keep = (labels["direction"] == direction) & (ways == way) & (families == family)
+        nets = len(set(labels["network"][keep]))
+        if nets >= 5:
+            of_families.append((direction, way, family, str(nets), *errors(found(keep))))
+    yield Table(
+        "Image nets of timm",
+        ("", "device", "memory format, or compiled", "nets", *ERRORS),
+        rows,
+        "Rows of the nets that the installed timm builds with as many parameters, as shipped.",
+    )
+    yield Table(
+        "Image nets of timm by family",
+        ("", "memory format, or compiled", "family", "nets", *ERRORS),
+        of_families,
+        "A family is a module of `timm.models`, with five nets or more.",
+    )
+
+
+def _family(network: str) -> str:
+    """Return the module of timm that has a net, under the name that it has today."""
+    from timm.models import _registry as registry
+
+    name = network.removeprefix("timm:")
+    now = registry._deprecated_models.get(name, name) or name
+    return str(registry._model_to_module.get(now.partition(".")[0], ""))
+
+
+def mlperf(data: Data) -> Iterator[Table | Bound]:
+    """Image nets of MLPerf Training on one node: a device's share of the most tuned stacks."""
+    cases = data.file("more/mlperf").where(network="resnet50_v1_5", stack="tuned")
+    eight = cases.labels["n_devices"].astype(int) <= 8
+    cases = cases.select(eight)
+    devices = _values(cases, "device")
+    rows = [(device, *errors(error(cases.where(device=device)))) for device in devices]
+    rows.append(("all", *errors(error(cases))))
+    yield _bound("MLPerf, ResNet-50 on one node", error(cases), (12, None, None))
+    yield Table(
+        "ResNet-50 of MLPerf Training, up to eight devices",
+        ("device", *ERRORS),
+        rows,
+        "Fused, channels last, the host hidden: predictions are of a framework's plain kernels. "
+        "Rows that say no element type are taken to compute in halves.",
+    )
+
+
 def _grid(cases: Cases) -> Any:
     """Return predictions for every point of GRID, points x cases."""
     points = itertools.product(*GRID.values())
@@ -608,9 +676,10 @@ def _bound(name: str, found: Statistics, wanted: tuple[float | None, ...]) -> Bo
 def unpredicted(data: Data) -> Table:
     """Which rows of the published measurements are not predicted, and why."""
     rows = []
-    for path in sorted(data.measured.glob("*.csv")):
+    for path in sorted(data.measured.rglob("*.csv")):
+        name = path.relative_to(data.measured).with_suffix("").as_posix()
         try:
-            cases = data.file(path.stem)
+            cases = data.file(name)
         except PaleoError:
             continue
         counts: dict[str, int] = {}
@@ -621,7 +690,7 @@ def unpredicted(data: Data) -> Table:
         more = len(reasons) - 3
         rows.append(
             (
-                path.stem,
+                name,
                 str(len(cases)),
                 str(sum(counts.values())),
                 said + (f"; {more} more" if more > 0 else ""),
@@ -638,11 +707,11 @@ def unpredicted(data: Data) -> Table:
 Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
 TABLES: tuple[Section, ...] = (products, serving)
-PUBLISHED: tuple[Section, ...] = (operators, held_out, nets, peers, models)
+PUBLISHED: tuple[Section, ...] = (operators, held_out, nets, timm, mlperf, peers, models)
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed, and said so on the page: parts of the names.
 MISSED = (
-    "B200", "L40S", "P100", "convnet_benchmarks", "u39kun", "ryujaehun",
+    "B200", "L40S", "P100", "convnet_benchmarks", "u39kun", "ryujaehun", "timm", "MLPerf",
 )  # fmt: skip
 
 
