@@ -3,13 +3,13 @@
 The whole in three calls, each taking names, paths or objects and returning frozen values
 in SI units:
 
-    paleo.load("alex_v2")                            a net, checked; also .onnx, .prototxt
+    paleo.load("alex_v2")                            a net, checked; also a file or module
     paleo.summarize("alex_v2")                       its layers: shapes, parameters, FLOPs
     paleo.simulate("alex_v2", device="K40", ...)     training steps at many worker counts
 
 Nets        `load`, `loads`, `net_names`; `edit` with `Edits`, and `series` of them; `build` makes
             the `Graph` of a `NetSpec`; `LAYERS` has the types of layers, each a `Layer`;
-            `ImportOptions` are for files of other frameworks
+            `ImportOptions` are for nets of other frameworks
 Clusters    `find_device`, `device_names`, `Device`, its `Price`, `prices` of all; `find_network`,
             `network_names`, `Network`; `COLLECTIVES`
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`

@@ -109,9 +109,8 @@ def net_options(function: _F) -> _F:
         "--input",
         type=Parsed("[NAME=]SHAPE", parse_input),
         multiple=True,
-        help="Shape of an input, where a prototxt, an ONNX file or a PyTorch module does not say "
-        "it, "
-        "in the framework's own order: 1x3x224x224. May be repeated, with names.",
+        help="Shape of an input, where a net of another framework does not say it, in the "
+        "framework's own order: 1x3x224x224. May be repeated, with names.",
     )
     @click.option(
         "--dim",

@@ -13,8 +13,8 @@ from paleo.cli.options import Output
 from paleo.cli.plotting import Plot
 from paleo.cli.printing import say
 from paleo.core.errors import SettingError
+from paleo.net.load import NetLike
 from paleo.step.results import Run
-from paleo.step.scenario import NetLike
 from paleo.views.charts.numbers import counted
 from paleo.views.table import in_unit
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import json
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,13 +24,11 @@ from paleo.core.tensor import Shape, Shapes
 from paleo.net.graph import Node, infer_nodes
 from paleo.net.importers import ImportOptions
 from paleo.net.layers import Layer, ShapeError
-from paleo.net.load import load
+from paleo.net.load import NetLike, load
 from paleo.net.spec import LayerSpec, NetSpec
 
 #: The most nets that one series may have.
 MAX_SERIES = 1000
-
-NetLike = str | os.PathLike[str] | NetSpec
 
 _PLACE = re.compile(r"\[\s*(-?\d{1,9})?\s*(:)?\s*(-?\d{1,9})?\s*\]")
 _TARGET = re.compile(rf"(?P<layer>.+)\.(?P<key>\w+)(?P<places>({_PLACE.pattern})*)", re.DOTALL)

@@ -1,7 +1,8 @@
 """Finding and reading nets: by the name of a predefined one, by path, or from text.
 
-A path may be that of a Caffe prototxt, a Keras or an ONNX file, "python:package.module:name" a
-PyTorch module, "timm:name" and "torchvision:name" nets of these packages: an importer reads those.
+A path may be that of a Caffe prototxt, a Keras, ONNX or .pt2 file or a folder of TensorFlow's,
+"python:package.module:name" a PyTorch module, "timm:name" and "torchvision:name" nets of these
+packages: an importer reads those.
 
 Predefined nets are installed with the package; in a checkout or an editable install they
 are in the folder `nets` beside it.
@@ -12,7 +13,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from paleo.core.checks import shown
 from paleo.core.errors import Mistakes, NetSpecError
@@ -63,7 +64,10 @@ def net_path(net: str | os.PathLike[str]) -> Path:
     if path.suffix or path.name != text:
         raise NetSpecError(f"{text}: no such file")
     raise unknown(
-        "net", text, list(nets), "; `paleo nets` lists them, a .json, .prototxt or .onnx works too"
+        "net",
+        text,
+        list(nets),
+        "; `paleo nets` lists them, a .json, .prototxt, .keras, .onnx or .pt2 works too",
     )
 
 
@@ -73,6 +77,7 @@ def net_source(net: str | os.PathLike[str]) -> str:
     return target if target.startswith(CODE) else os.fspath(net_path(target))
 
 
+@runtime_checkable
 class TorchNet(Protocol):
     """A module or an exported program of PyTorch, as far as types go."""
 
@@ -80,9 +85,13 @@ class TorchNet(Protocol):
     def state_dict(self) -> Any: ...
 
 
-def load(
-    net: str | os.PathLike[str] | NetSpec | TorchNet, importing: ImportOptions | None = None
-) -> NetSpec:
+#: What `load` takes, and so whatever asks about a net.
+NetLike = str | os.PathLike[str] | NetSpec | TorchNet
+#: The same for isinstance: one net, though some modules can be iterated over.
+ONE_NET: Any = str | os.PathLike | NetSpec | TorchNet
+
+
+def load(net: NetLike, importing: ImportOptions | None = None) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
     A file that ends in .prototxt, .keras, .onnx or .pt2 is read by an importer, and so is the
@@ -121,10 +130,15 @@ def load(
         raise NetSpecError(f"{target}: a directory, not a net file") from None
     except OSError as error:
         raise NetSpecError(f"{target}: {error.strerror or error}") from None
-    if b'"class_name"' in text and b'"config"' in text and b'"parents"' not in text:
-        name = f"{path.stem}.keras.json"
-        raise NetSpecError(f"{target}: the configuration of a Keras model: name it {name}")
+    check_no_keras(text, target)
     return loads(text, file=target)
+
+
+def check_no_keras(text: bytes, file: str) -> None:
+    """Raise NetSpecError for the configuration of a Keras model under the name of a net file."""
+    if b'"class_name"' in text and b'"config"' in text and b'"parents"' not in text:
+        name = f"{Path(file).stem}.keras.json"
+        raise NetSpecError(f"{file}: the configuration of a Keras model: name it {name}")
 
 
 def _of_weights(target: str) -> str | None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
@@ -18,7 +17,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
 from paleo.net.importers import ImportOptions
-from paleo.net.load import load
+from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
@@ -119,7 +118,6 @@ class Scenario:
         return scenario(self, **settings)
 
 
-NetLike = str | os.PathLike[str] | NetSpec
 #: What a study is asked about: a net to be found, or a scenario that settings change.
 ScenarioLike = NetLike | Scenario
 
@@ -141,7 +139,7 @@ def asked(
     known = declared(kind)
     check_names(known, settings, mistakes)
     given = {name: value for name, value in settings.items() if name in known} | {**others}
-    many = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec | Scenario) or []
+    many = mistakes.check(listed, "nets", nets, ONE_NET | Scenario) or []
     specs = [mistakes.check(_net_of, net, settings.get("importing")) for net in many]
     of_nets = None
     found = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
@@ -14,10 +13,8 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
-from paleo.net.load import load
-from paleo.net.spec import NetSpec
+from paleo.net.load import ONE_NET, NetLike, load
 from paleo.step.memory import OPTIMIZERS, Fit, fit
-from paleo.step.scenario import NetLike
 from paleo.step.settings import (
     DEVICE,
     NET_BATCH_SIZE,
@@ -100,7 +97,7 @@ def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
     """
     mistakes = Mistakes()
     check_names(declared(MemorySettings), settings, mistakes)
-    many = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
+    many = mistakes.check(listed, "nets", nets, ONE_NET) or []
     specs = [mistakes.check(load, net, settings.get("importing")) for net in many]
     found = found_settings(MemorySettings, settings, mistakes, base=MemorySettings)
     mistakes.raise_as(PaleoError)

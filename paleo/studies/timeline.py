@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Unpack
 
 from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
-from paleo.net.spec import NetSpec
+from paleo.net.load import ONE_NET
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import no_time
 from paleo.step.results import Run
@@ -33,7 +32,7 @@ def timeline(net: ScenarioLike, **settings: Unpack[TimelineSettings]) -> Timelin
     settings and files, and SettingError where there is nothing to draw: no layer takes any time,
     there would be more than MAX_EVENTS events, or `paleo2017` predicts a time below zero.
     """
-    if not isinstance(net, str | os.PathLike | NetSpec | Scenario):
+    if not isinstance(net, ONE_NET | Scenario):
         raise SettingError(f"net: a timeline is of one net, got {shown(net)}")
     scheme = settings.get("scheme")
     for name, value in (("scaling", settings.get("scaling", "weak")), ("scheme", scheme)):

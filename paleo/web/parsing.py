@@ -21,14 +21,17 @@ from typing import Any
 
 from paleo.core.errors import NetSpecError, PaleoError, printable
 from paleo.core.frozen import dataclass
-from paleo.net.importers import hint, importer_of, read_bytes
+from paleo.net.importers import IMPORTERS, importer_by_name, read_bytes
 from paleo.net.importers.options import parse_options
-from paleo.net.load import loads
+from paleo.net.load import check_no_keras, loads
 from paleo.net.spec import MAX_SPLITS, NetSpec
 from paleo.net.writer import dumps
 
+#: The importers that parse and do nothing else. The others have PyTorch's or TensorFlow's own
+#: readers build something, which takes more time and memory than an upload is given.
+PARSERS = ("caffe", "keras", "onnx")
 #: The files that can be uploaded, by the end of the name.
-ENDINGS = (".json", ".prototxt", ".pbtxt", ".prototext", ".onnx")
+ENDINGS = (".json", *(ending for importer in PARSERS for ending in IMPORTERS[importer]))
 _LISTED = 100
 
 
@@ -57,12 +60,11 @@ def read(data: bytes, job: Job) -> dict[str, Any]:
 
     Raises NetSpecError with every mistake.
     """
-    importer = importer_of(job.file)
+    importer = importer_by_name(job.file)
     if importer is not None:
         net = read_bytes(importer, data, job.file, parse_options(job.options, importer))
     else:
-        if instead := hint(job.file):
-            raise NetSpecError(f"{job.file}: {instead}")
+        check_no_keras(data, job.file)
         _check_size(data, job)
         net = loads(data, job.file)
     _check_layers(len(net.layers), job)

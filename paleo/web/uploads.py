@@ -19,7 +19,7 @@ from typing import Any
 from paleo.core.checks import shown
 from paleo.core.errors import NetSpecError, PaleoError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.net.importers import CODE, importer_of
+from paleo.net.importers import CODE, hint, importer_by_name
 from paleo.net.importers.options import option_words, parse_options
 from paleo.net.load import loads
 from paleo.net.spec import NetSpec
@@ -68,10 +68,16 @@ def checked_file(name: Any) -> str:
     if "/" in name or "\\" in name or not name.isprintable() or not _is_text(name):
         raise NetSpecError(f"file: expected a name without a folder, got {shown(name)}")
     if name.startswith(CODE) or not name.lower().endswith(ENDINGS):
-        raise NetSpecError(
-            f"{name}: expected a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
-        )
+        raise NetSpecError(f"{name}: {_instead(name)}")
     return name
+
+
+def _instead(name: str) -> str:
+    """Return what to do about a file that cannot be uploaded."""
+    if not name.startswith(CODE) and importer_by_name(name):
+        return "only commands read it: `paleo convert` makes a net file of it"
+    ends = f"expected a file that ends in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
+    return hint(name) or ends
 
 
 def checked_options(line: Any, file: str) -> str:
@@ -83,7 +89,7 @@ def checked_options(line: Any, file: str) -> str:
         raise SettingError(f"options: expected those of a command in one line, got {shown(line)}")
     if len(line) > _MOST_OPTIONS:
         raise SettingError(f"options: more than {_MOST_OPTIONS} characters")
-    importer = importer_of(file)
+    importer = importer_by_name(file)
     return shlex.join(option_words(parse_options(line, importer), importer))
 
 
@@ -146,8 +152,8 @@ class Uploads:
         key = _hash(text.encode())
         net = self._nets.find(key)
         if net is None:
-            # What was a prototxt or an ONNX file is a net-spec by now.
-            name = file if file.lower().endswith(".json") else f"{file}.json"
+            # What was a file of another framework is a net-spec by now.
+            name = f"{file}.net.json" if importer_by_name(file) else file
             text = self.read(text.encode(), name)["text"]
             net = self._nets.keep(key, self._net(text, file), len(text))
         return Uploaded(file, said, key, net)

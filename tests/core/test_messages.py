@@ -23,7 +23,7 @@ from faulty_layers import DATA, LAYERS, LEFT_OUT, block, conv, flat, layer, net,
 import paleo
 from paleo.cli import cli
 
-WORKS_TOO = "`paleo nets` lists them, a .json, .prototxt or .onnx works too"
+WORKS_TOO = "`paleo nets` lists them, a .json, .prototxt, .keras, .onnx or .pt2 works too"
 
 
 def placed(short: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from browser import NET, View, net_file
 
 import paleo
+from paleo.web.parsing import ENDINGS
 
 pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.slow
@@ -93,6 +94,20 @@ def test_an_onnx_file_is_uploaded(view: View) -> None:
     view.upload("model.onnx", data)
     assert len(layers(view, "model.onnx")) >= 2
     assert any(row[1] == "Convolution" for row in view.cells("table-layers"))
+
+
+def test_a_keras_model_is_uploaded(view: View) -> None:
+    view.open().shows()
+    fed = {"name": "x", "batch_shape": [None, 5]}
+    layer_list = [
+        {"class_name": "InputLayer", "config": fed},
+        {"class_name": "Dense", "config": {"name": "d", "units": 4}},
+    ]
+    model = {"class_name": "Sequential", "config": {"name": "tiny", "layers": layer_list}}
+    view.upload("model.keras.json", json.dumps(model).encode())
+    assert layers(view, "model.keras.json") == ["x", "d"]
+    accepted = view.page.get_attribute("#file", "accept").split(",")
+    assert accepted == list(ENDINGS)
 
 
 def test_a_file_is_dropped_on_the_page(view: View) -> None:

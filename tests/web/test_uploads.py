@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -91,8 +93,73 @@ def test_an_onnx_file_is_read() -> None:
     assert paleo.summarize(paleo.loads(found["text"])).num_params == 5 * 4
 
 
+def keras_net(*, is_zip: bool = True) -> bytes:
+    """Return what Keras saves of a model of one product."""
+    fed = {"name": "x", "batch_shape": [None, 5]}
+    layers = [
+        {"class_name": "InputLayer", "config": fed},
+        {"class_name": "Dense", "config": {"name": "d", "units": 4}},
+    ]
+    text = json.dumps({"class_name": "Sequential", "config": {"name": "tiny", "layers": layers}})
+    if not is_zip:
+        return text.encode()
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("config.json", text)
+        archive.writestr("model.weights.h5", b"never opened")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("file", ["tiny.keras", "tiny.keras.json", "TINY.KERAS"])
+def test_a_keras_model_is_read(file: str) -> None:
+    reader = Uploads()
+    found = reader.read(keras_net(is_zip=file != "tiny.keras.json"), file, "--input=3x5")
+    assert paleo.summarize(paleo.loads(found["text"])).num_params == 5 * 4 + 4
+    assert (found["notes"], found["options"]) == (["imported from keras"], "--input=3x5")
+    # A link has its net file under its own name; another server reads that as what it is.
+    assert len(Uploads().net(found["text"], file, found["options"]).net.layers) == found["layers"]
+
+
+def test_a_keras_model_by_the_name_of_a_net_file_is_said_to_be_one() -> None:
+    (line,) = refused(keras_net(is_zip=False), "tiny.json")
+    assert line == "tiny.json: the configuration of a Keras model: name it tiny.keras.json"
+
+
+def test_what_is_uploaded_is_what_importers_parse() -> None:
+    """Those that have other readers build something, as PyTorch's, read no bytes."""
+    from paleo.net import importers
+
+    parses = {
+        name for name in importers.IMPORTERS if hasattr(importers._module(name), "read_bytes")
+    }
+    assert parses == set(parsing.PARSERS)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("net.pt2", "only commands read it: `paleo convert` makes a net file of it"),
+        ("saved_model.pb", "only commands read it: `paleo convert` makes a net file of it"),
+        ("model.safetensors", "weights: name the PyTorch module that they are for"),
+        ("net.h5", "not understood: export the net as ONNX"),
+        ("net.txt", "expected a file that ends in .json, .prototxt, .pbtxt, .prototext, .keras or"),
+    ],
+)
+def test_it_is_said_what_to_do_about_other_files(name: str, said: str) -> None:
+    with pytest.raises(paleo.NetSpecError) as caught:
+        checked_file(name)
+    assert str(caught.value).startswith(f"{name}: {said}")
+
+
+def test_no_folder_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.json").mkdir()
+    (tmp_path / "a.json" / "saved_model.pb").touch()
+    monkeypatch.chdir(tmp_path)
+    assert Uploads().read(net_text(3), "a.json")["layers"] == 3
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("file", ["tiny.onnx", "nin.json", "tiny.prototxt"])
+@pytest.mark.parametrize("file", ["tiny.onnx", "nin.json", "tiny.prototxt", "tiny.keras"])
 def test_reading_opens_no_file_and_imports_nothing_of_the_users(file: str, tmp_path: Path) -> None:
     """Every file that the process opens while it reads is one of Python's or of a package."""
     if file.endswith("prototxt"):
@@ -101,6 +168,7 @@ def test_reading_opens_no_file_and_imports_nothing_of_the_users(file: str, tmp_p
     data = {
         "nin.json": (NETS / "nin.json").read_bytes(),
         "tiny.prototxt": TINY,
+        "tiny.keras": keras_net(),
     }.get(file) or onnx_net(str(tmp_path / "outside.bin"))
     program = (
         "import sys, json\n"
@@ -193,6 +261,9 @@ def test_many_mistakes_are_cut() -> None:
         (b"\x0a" * 1000, "a.onnx"),
         (b"PK\x03\x04", "a.onnx"),
         (b"{}", "a.onnx"),
+        (b"{}", "a.keras"),
+        (b"PK\x03\x04", "a.keras"),
+        (keras_net()[:60], "a.keras"),
     ],
 )
 def test_bad_files_of_frameworks_are_refused(data: bytes, file: str) -> None:

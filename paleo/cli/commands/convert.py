@@ -40,10 +40,11 @@ def command(
 ) -> None:
     """Write NET as a net file, the JSON format of Paleo's own nets.
 
-    NET is a Caffe prototxt, an ONNX or Keras file, a PyTorch module (python:package.module:name,
-    or a function without arguments that returns one), a net of an installed package (timm:NAME,
-    torchvision:NAME), or any other net that is to be edited. Weights are not needed. Files are
-    only read; python: imports the module, which runs its code.
+    NET is a Caffe prototxt, an ONNX, .pt2 or Keras file, the folder of a TensorFlow SavedModel, a
+    PyTorch module (python:package.module:name, or a function without arguments that returns one), a
+    net of an installed package (timm:NAME, torchvision:NAME), or any other net that is to be
+    edited. Weights are not needed. Files are only read; python: imports the module, which runs its
+    code.
 
     \b
     Examples:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 from paleo.net.graph import build
 from paleo.net.importers import ImportOptions
 from paleo.net.layers.reshape import Input
-from paleo.net.load import load
+from paleo.net.load import NetLike, load
 from paleo.net.spec import LayerSpec, NetSpec
 
 
 def convolutions(
-    net: str | os.PathLike[str] | NetSpec,
+    net: NetLike,
     batch_size: int | None = None,
     importing: ImportOptions | None = None,
 ) -> tuple[NetSpec, ...]:

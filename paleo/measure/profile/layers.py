@@ -29,9 +29,9 @@ from paleo.measure.profile.setup import (
     prepare,
 )
 from paleo.net.graph import Node
+from paleo.net.load import NetLike
 from paleo.step.passes import needed_gradients
 from paleo.step.plan import Plan
-from paleo.step.scenario import NetLike
 
 #: The gradients of a backward pass, and the passes that each is.
 GRADIENTS = {

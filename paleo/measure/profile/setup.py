@@ -22,10 +22,11 @@ from paleo.measure.executors import Executor, Timing, find_executor
 from paleo.measure.validate.spellings import plain
 from paleo.net.graph import Graph, build
 from paleo.net.importers import ImportOptions
+from paleo.net.load import ONE_NET, NetLike
 from paleo.net.spec import NetSpec
 from paleo.step.passes import keep_shape, not_counted
 from paleo.step.plan import RATED, Plan
-from paleo.step.scenario import NetLike, asked
+from paleo.step.scenario import asked
 from paleo.step.settings import (
     NET_BATCH_SIZE,
     ConvolutionSettings,
@@ -124,7 +125,7 @@ class Setting:
 class NetGraphs:
     """A net: `graph` as the cost model sees it, `real` as frameworks run it.
 
-    `file` is the name or file by which it was asked for, None if it was a NetSpec.
+    `file` is the name or file by which it was asked for, None if it was an object.
     """
 
     spec: NetSpec
@@ -187,7 +188,7 @@ def prepare(
 ) -> tuple[Setting, list[NetGraphs], list[Executor]]:
     """Return the settings, the nets and the executors; raises PaleoError with every mistake."""
     mistakes = Mistakes()
-    many = mistakes.check(listed, "nets", nets, str | os.PathLike | NetSpec)
+    many = mistakes.check(listed, "nets", nets, ONE_NET)
     scenarios, values = asked(nets if many is None else many, MeasuringSettings, settings, mistakes)
     names = [executors] if isinstance(executors, str) else list(dict.fromkeys(executors))
     dtype = values["dtype"] or "fp32"  # to find more mistakes
@@ -204,7 +205,9 @@ def prepare(
         )
     mistakes.raise_as(PaleoError)
     cases = [
-        NetGraphs(scenario.net, None if isinstance(net, NetSpec) else os.fspath(net), *both)
+        NetGraphs(
+            scenario.net, os.fspath(net) if isinstance(net, str | os.PathLike) else None, *both
+        )
         for net, scenario, *both in zip(many or (), scenarios, graphs, real, strict=True)
     ]
     processors = tuple(

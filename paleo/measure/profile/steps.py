@@ -28,8 +28,8 @@ from paleo.measure.profile.setup import (
     no_progress,
     prepare,
 )
+from paleo.net.load import NetLike
 from paleo.step.passes import FORWARD
-from paleo.step.scenario import NetLike
 
 #: The round of runs in which a step stops after each of its parts.
 _IN_PARTS = "in parts"

@@ -32,6 +32,7 @@ __all__ = [
     "UNKNOWN",
     "ImportOptions",
     "hint",
+    "importer_by_name",
     "importer_of",
     "read",
     "read_bytes",
@@ -52,23 +53,25 @@ _KIND = "importer of files that end in"
 
 def importer_of(target: str) -> str | None:
     """Return the importer that a file or target is for, None if it is no net of another kind."""
+    (graph,) = IMPORTERS["tensorflow"]
+    if not target.startswith(CODE) and os.path.isfile(os.path.join(target, graph)):  # noqa: PTH113, PTH118  # False for what cannot be a path
+        return "tensorflow"  # it is the folder of a SavedModel
+    return importer_by_name(target)
+
+
+def importer_by_name(target: str) -> str | None:
+    """Return the importer that a target is for, without a look at any file or folder."""
     if target.startswith(CODE):
         return "pytorch"
     if target.lower().endswith(".keras.json"):  # what to_json() gives, under a name that says so
         return "keras"
-    if _is_saved_model(target):
+    if PurePath(target).name in IMPORTERS["tensorflow"]:
         return "tensorflow"
     suffix = PurePath(target).suffix.lower()
     if suffix in ("", ".json"):
         return None
     built_in = next((name for name, ends in IMPORTERS.items() if suffix in ends), None)
     return built_in or (suffix[1:] if suffix[1:] in _plugins() else None)
-
-
-def _is_saved_model(target: str) -> bool:
-    """Tell whether a target is the folder of a SavedModel, or the file in it that has its graph."""
-    (name,) = IMPORTERS["tensorflow"]
-    return PurePath(target).name == name or os.path.isfile(os.path.join(target, name))  # noqa: PTH113, PTH118  # False for what cannot be a path
 
 
 @functools.cache

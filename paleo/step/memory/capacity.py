@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from paleo.cluster import Device
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.core.results import Result
-from paleo.net.spec import NetSpec
+from paleo.net.load import NetLike
 from paleo.step.memory.footprint import Footprint, footprint, largest_batch
 
 
@@ -45,7 +44,7 @@ class Fit(Result):
 
 
 def fit(
-    net: str | os.PathLike[str] | NetSpec,
+    net: NetLike,
     batch_size: Quantity | None = None,
     *,
     device: Device | None = None,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,7 +23,7 @@ from paleo.core.tensor import find_precision, num_elements
 from paleo.costs.error_bands import Band
 from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical, unpriced
 from paleo.net.importers import ImportOptions
-from paleo.net.load import load
+from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
@@ -165,7 +164,7 @@ class Footprint(Result):
 
 
 def footprint(
-    net: str | os.PathLike[str] | NetSpec,
+    net: NetLike,
     batch_size: Quantity | None = None,
     *,
     optimizer: str = "sgd",
@@ -255,7 +254,7 @@ def footprints(net: NetSpec, batch_sizes: Iterable[int], **settings: Any) -> dic
 
 
 def largest_batch(
-    net: str | os.PathLike[str] | NetSpec,
+    net: NetLike,
     capacity: float,
     *,
     optimizer: str = "sgd",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Unpack
@@ -16,12 +15,12 @@ from paleo.core.frozen import dataclass
 from paleo.core.results import Result
 from paleo.core.tensor import Shape
 from paleo.net.graph import build
-from paleo.net.load import load
+from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
 from paleo.step.plan import HOW, RATED, Plan, plan_of
-from paleo.step.scenario import NetLike, scenario
+from paleo.step.scenario import scenario
 from paleo.step.settings import ComparedSettings, check_names, declared, found_settings, several
 from paleo.studies.compare.change import Change, change_of
 from paleo.studies.summary import summarize
@@ -315,7 +314,7 @@ def compare(
     """
     mistakes = Mistakes()
     check = mistakes.check
-    many = check(listed, "nets", nets, str | os.PathLike | NetSpec) or []
+    many = check(listed, "nets", nets, ONE_NET) or []
     specs = [check(load, net, settings.get("importing")) for net in many]
     check_names(declared(CompareSettings), settings, mistakes)
     values = found_settings(CompareSettings, settings, mistakes)

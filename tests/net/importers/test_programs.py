@@ -115,10 +115,47 @@ def test_a_module_is_a_net() -> None:
     traced = torch.fx.symbolic_trace(Small())
     net = paleo.load(traced, options)
     assert paleo.build(net).num_params == PARAMS
-    with pytest.raises(NetSpecError, match="the module Small: say what it takes, one --input"):
+    with pytest.raises(
+        NetSpecError, match=r"the module Small: say what it takes, .* importing=paleo\.Impor"
+    ):
         paleo.load(Small())
     with pytest.raises(NetSpecError, match="expected a name or a file"):
         paleo.load(torch.zeros(3))
+
+
+def two_products() -> Any:
+    return nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 4))
+
+
+#: What asks about one net or several, beside `load`.
+ASKED: dict[str, Callable[..., Any]] = {
+    "compare": lambda net, **given: paleo.compare([net, net], **given),
+    "edit": paleo.edit,
+    "footprint": paleo.footprint,
+    "largest_batch": lambda net, **given: paleo.largest_batch(net, 2**30, **given),
+    "memory": lambda net, **given: paleo.memory(net, device="K40", **given),
+    "metrics": lambda net, **given: paleo.metrics(net, device="K40", **given),
+    "scenario": lambda net, **given: paleo.scenario(net, device="K40", **given),
+    "series": lambda net, **given: paleo.series(net, "0.num_outputs=7,8", **given),
+    "simulate": lambda net, **given: paleo.simulate([net], device="K40", **given),
+    "simulate one": lambda net, **given: paleo.simulate(net, device="K40", **given),
+    "summarize": paleo.summarize,
+    "timeline": lambda net, **given: paleo.timeline(net, device="K40", **given),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_whatever_asks_about_a_net_takes_a_module(asked: str) -> None:
+    """Also of a Sequential, which is no list of nets, though it has entries."""
+    options = ImportOptions(input=((None, (3, 6)),))
+    given = {"batch_size": 8} if asked not in ("edit", "series", "largest_batch") else {}
+    found = ASKED[asked](two_products(), importing=options, **given)
+    assert found == ASKED[asked](paleo.load(two_products(), options), **given)
+
+
+def test_a_program_is_one_net_too() -> None:
+    (run,) = paleo.simulate(exported(is_open=True), device="K40", batch_size=4).runs
+    assert run.scenario.net.name == "ExportedProgram"
 
 
 class Elsewhere(nn.Module):  # type: ignore[name-defined]
@@ -168,6 +205,22 @@ def has_size(text: str) -> Callable[[Any], None]:
     return change
 
 
+def opens_a_file(content: Any) -> None:
+    """Have an operator map a tensor to a file, which PyTorch makes if there is none."""
+    graph = content["graph_module"]["graph"]
+    given: Any = {
+        "filename": {"as_string": "ran"},
+        "shared": {"as_bool": True},
+        "size": {"as_int": 4},
+        "out": {"as_tensor": {"name": "image"}},
+    }
+    inputs = [{"name": key, "arg": arg, "kind": 1 + (key == "out")} for key, arg in given.items()]
+    called = {"target": "torch.ops.aten.from_file.out", "name": "mapped", "inputs": inputs}
+    outputs = [{"as_tensor": {"name": "mapped"}}]
+    graph["nodes"].insert(0, {**graph["nodes"][0], **called, "outputs": outputs})
+    graph["tensor_values"]["mapped"] = graph["tensor_values"]["image"]
+
+
 RUN = "__import__('pathlib').Path('ran').touch()"
 
 
@@ -176,6 +229,8 @@ RUN = "__import__('pathlib').Path('ran').touch()"
     [
         (calls("torch.os.system"), "the operator torch.os.system is not understood"),
         (calls("torch.ops.aten.add.Tensor;x"), "the operator torch.ops.aten.add.Tensor;x is not"),
+        (calls("torch.ops.aten.save"), "the operator torch.ops.aten.save is not understood"),
+        (opens_a_file, "the operator torch.ops.aten.from_file.out is not understood"),
         (calls("builtins.exec"), "the operator builtins.exec is not understood"),
         (has_size(RUN), f"the size {RUN} is not understood"),
         (has_size("exit()"), "the size exit() is not understood"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from paleo.core.errors import NetSpecError
 from paleo.net.importers.base import CODE, ImportOptions
 from paleo.net.importers.pytorch import reader
 from paleo.net.spec import NetSpec
@@ -30,7 +31,11 @@ def read_object(net: Any, options: ImportOptions) -> NetSpec:
     if hasattr(net, "graph_signature"):
         found: NetSpec = _program().read_program(name, name, net, options)
         return found
-    reader.require_input(f"the module {name}", options)
+    if not options.input:
+        raise NetSpecError(
+            f"the module {name}: say what it takes, a shape for each argument: "
+            "importing=paleo.ImportOptions(input=((None, (1, 3, 224, 224)),))"
+        )
     return reader.read_module(f"the module {name}", name, net, options)
 
 

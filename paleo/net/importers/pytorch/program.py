@@ -29,9 +29,10 @@ from paleo.net.spec import NetSpec
 
 torch: Any = importlib.import_module("torch")
 
-#: What nodes of a graph may call: PyTorch's own operators, and arithmetic of sizes.
-_CALLED = re.compile(r"torch\.ops\.(aten|prims|higher_order)\.\w+(\.\w+)?|_operator\.\w+|math\.\w+"
-                     r"|torch\.sym_\w+")  # fmt: skip
+#: What nodes of a graph may call: PyTorch's own operators, and arithmetic of sizes. Some operators
+#: open files, and fake tensors do not keep them from it.
+_CALLED = re.compile(r"torch\.ops\.(aten\.(?!from_file|save)|prims\.|higher_order\.)\w+(\.\w+)?"
+                     r"|_operator\.\w+|math\.\w+|torch\.sym_\w+")  # fmt: skip
 #: A size that depends on others: numbers, symbols, and functions of SymPy and PyTorch.
 _FUNCTIONS = """
     Add Mul Pow Integer Rational Max Min Mod PythonMod FloorDiv CleanDiv CeilDiv IntTrueDiv
