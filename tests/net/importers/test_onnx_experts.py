@@ -10,10 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from onnx_models import INT, Read, last, load, node
+from onnx_models import INT, Read, last, load, node, types
 from products import counts
 
+import paleo
+
 __all__ = ["load"]
+
+EVEN = "each expert of a mixture is taken to have as many rows as any other"
 
 ROUTER, MATRIX = 1536, 18432
 STACKED = 16 * 4 + 2 * 4 * 16 * 24
@@ -63,3 +67,187 @@ def test_parts_of_samples(load: Read) -> None:
     inputs = {**TOKENS, "at": ["N", 3, 2]}
     net = load([node("GatherND", "x at")], inputs, types={"at": INT})
     assert last(net)[1] == (1, 3, 16)
+
+
+# Experts one after another, on the rows that a mask picks
+
+
+BIASES = 4 * (24 + 16)
+ONE_HOT = [
+    node("OneHot", "chosen experts off_on", "hot", axis=-1),
+    node("Transpose", "hot", "by_expert", perm=[2, 1, 0]),
+]
+
+
+def asked(how: str, i: int) -> tuple[list[Any], str]:
+    """Ask which choices are of expert i; return the nodes and where rows stand among indices."""
+    if how == "numbers":
+        return [node("Equal", f"chosen is_{i}", f"mask_{i}")], "0"
+    if how == "one hot":
+        return [node("Gather", f"by_expert is_{i}", f"mask_{i}", axis=0)], "1"
+    return [
+        node("Equal", f"chosen is_{i}", f"choices_{i}"),
+        node("Cast", f"choices_{i}", f"cast_{i}", to=INT),
+        node("ReduceMax", f"cast_{i} last", f"mask_{i}", keepdims=0),
+    ], "0"
+
+
+def computed(how: str, i: int) -> list[Any]:
+    """Compute the rows of expert i, in one of the ways in which files hold its weights."""
+    rows, up, down = (f"{name}_{i}" for name in ("rows", "up", "down"))
+    if how == "Gemm":
+        first = [node("Gemm", f"{rows} {up} b_{up}", f"between_{i}", transB=1)]
+        second = [node("Gemm", f"active_{i} {down} b_{down}", f"given_{i}")]
+    elif how == "MatMul":
+        first = [
+            node("Transpose", up, f"turned_{i}", perm=[1, 0]),
+            node("MatMul", f"{rows} turned_{i}", f"product_{i}"),
+            node("Add", f"b_{up} product_{i}", f"between_{i}"),
+        ]
+        second = [
+            node("MatMul", f"active_{i} {down}", f"made_{i}"),
+            node("Add", f"made_{i} b_{down}", f"given_{i}"),
+        ]
+    else:
+        first = [
+            node("Gather", f"up is_{i}", up, axis=0),
+            node("MatMul", f"{rows} {up}", f"between_{i}"),
+        ]
+        second = [
+            node("Slice", f"down from_{i} to_{i} zero", f"part_{i}"),
+            node("Squeeze", f"part_{i} zero", down),
+            node("MatMul", f"active_{i} {down}", f"given_{i}"),
+        ]
+    return [*first, node("Relu", f"between_{i}", f"active_{i}"), *second]
+
+
+def written(how: str, i: int) -> list[Any]:
+    """Add the rows of expert i to what the experts before it gave."""
+    before = f"y_{i - 1}" if i else "zeros"
+    if how == "in place":
+        return [node("ScatterND", f"{before} at_{i} given_{i}", f"y_{i}", reduction="add")]
+    return [
+        node("ConstantOfShape", "size", f"zeros_{i}"),
+        node("Expand", f"at_{i} size_{i}", f"all_at_{i}"),
+        node("ScatterElements", f"zeros_{i} all_at_{i} given_{i}", f"placed_{i}", axis=0),
+        node("Add", f"{before} placed_{i}", f"y_{i}"),
+    ]
+
+
+def turn(i: int, ask: str = "numbers", compute: str = "Gemm", write: str = "in place") -> list[Any]:
+    nodes, at = asked(ask, i)
+    return [
+        *nodes,
+        node("NonZero", f"mask_{i}", f"found_{i}"),
+        node("Gather", f"found_{i} axis_{at}", f"index_{i}", axis=0),
+        node("Unsqueeze", f"index_{i} last", f"at_{i}"),
+        node("Gather", f"tokens index_{i}", f"rows_{i}", axis=0),
+        *computed(compute, i),
+        node("Shape", f"given_{i}", f"size_{i}"),
+        *written(write, i),
+    ]
+
+
+def weights(compute: str = "Gemm", experts: int = 4, hidden: Any = (24,) * 4) -> dict[str, Any]:
+    held: dict[str, Any] = {"router": (16, 4), "two": [2], "last": [-1], "flat": [-1, 16]}
+    held |= {"experts": [4], "off_on": [0, 1], "axis_0": 0, "axis_1": 1, "zero": [0]}
+    held |= {f"is_{i}": i for i in range(experts)}
+    if compute == "stack":
+        held |= {"up": (4, 16, 24), "down": (4, 24, 16)}
+        return held | {f"{a}_{i}": [i + b] for i in range(4) for a, b in (("from", 0), ("to", 1))}
+    for i in range(experts):
+        h = hidden[i]
+        held |= {f"up_{i}": (h, 16), f"down_{i}": (h, 16), f"b_up_{i}": (h,), f"b_down_{i}": (16,)}
+    return held
+
+
+def routed(*turns: list[Any], zeros: bool = True) -> list[Any]:
+    """Route tokens to experts, add up what these give, and read it by a last layer."""
+    return [
+        node("Reshape", "x flat", "tokens"),
+        node("MatMul", "tokens router", "scores"),
+        node("TopK", "scores two", "gates chosen", axis=-1),
+        *ONE_HOT,
+        node("Shape", "tokens", "size"),
+        *([node("ConstantOfShape", "size", "zeros")] if zeros else []),
+        *(each for nodes in turns for each in nodes),
+        node("Relu", f"y_{len(turns) - 1}", "y"),
+    ]
+
+
+@pytest.mark.parametrize("ask", ["numbers", "one hot", "truths"])
+@pytest.mark.parametrize("write", ["in place", "beside"])
+@pytest.mark.parametrize("compute", ["Gemm", "MatMul", "stack"])
+def test_loops(load: Read, ask: str, compute: str, write: str) -> None:
+    nodes = routed(*(turn(i, ask, compute, write) for i in range(4)))
+    net = load(nodes, TOKENS, weights(compute), 18)
+    biases = 0 if compute == "stack" else BIASES
+    assert counts(net, 2)[:2] == (STACKED + biases, ROUTER + 2 * MATRIX)
+    assert types(net).count("Experts") == 2
+    assert net.notes == (EVEN,)
+
+
+@pytest.mark.parametrize("write", ["in place", "beside"])
+def test_zeros_that_the_file_holds(load: Read, write: str) -> None:
+    # A file for 2 samples has the 2*6*16 zeros that rows are added to, which nobody trains.
+    name = "val_7" if write == "in place" else "zeros"
+    turns = [turn(i, write=write) for i in range(4)]
+    turns[0][-1].input[0] = name
+    inputs = {"x": [2, 6, 16]}
+    net = load(routed(*turns, zeros=False), inputs, weights() | {name: (12, 16)}, 18)
+    assert counts(net, 2)[:2] == (STACKED + BIASES, ROUTER + 2 * MATRIX)
+
+
+def test_experts_that_were_left_out(load: Read) -> None:
+    # 3 of 4 experts, as an exporter leaves out one that had no rows: 18 of 24 rows.
+    net = load(routed(*map(turn, range(3))), TOKENS, weights(experts=3), 18)
+    assert counts(net, 2)[:2] == (64 + 3 * (2 * 16 * 24 + 40), ROUTER + 2 * MATRIX * 3 // 4)
+    assert "the file has 3 of the 4 experts" in net.notes[0]
+
+
+def test_experts_of_two_sizes(load: Read) -> None:
+    # Two experts of 24 and two of 32, with 12 rows each pair: 2 * 12*16 * (24 + 32) twice.
+    net = load(routed(*map(turn, range(4))), TOKENS, weights(hidden=(24, 32, 24, 32)), 18)
+    params = 64 + 2 * (2 * 16 * (24 + 32) + 24 + 32 + 2 * 16)
+    assert counts(net, 2)[:2] == (params, ROUTER + 2 * (2 * 12 * 16 * (24 + 32)))
+    assert net.notes == (EVEN,)
+
+
+def own_products(turns: list[list[Any]]) -> dict[str, Any]:
+    """Let each expert read a product of all tokens that is its own."""
+    for i, nodes in enumerate(turns):
+        rows = next(each for each in nodes if each.input[0] == "tokens")
+        rows.input[0] = f"own_{i}"
+        nodes.insert(0, node("MatMul", f"tokens own_weight_{i}", f"own_{i}"))
+    return {f"own_weight_{i}": (16, 16) for i in range(4)}
+
+
+def own_scales(turns: list[list[Any]]) -> dict[str, Any]:
+    """Let each expert have a weight that is in no product."""
+    for i, nodes in enumerate(turns):
+        active = next(each for each in nodes if each.op_type == "Relu")
+        active.input[0] = f"scaled_{i}"
+        nodes.insert(nodes.index(active), node("Mul", f"between_{i} scale_{i}", f"scaled_{i}"))
+    return {f"scale_{i}": (24,) for i in range(4)}
+
+
+def halves(turns: list[list[Any]]) -> dict[str, Any]:
+    """Let each expert's matrix be half of one that the file holds."""
+    for i, nodes in enumerate(turns):
+        product = next(each for each in nodes if each.op_type == "Gemm")
+        product.input[1] = f"half_{i}"
+        nodes.insert(nodes.index(product), node("Slice", f"up_{i} zero half", f"half_{i}"))
+    return {"half": [24]} | {f"up_{i}": (48, 16) for i in range(4)}
+
+
+@pytest.mark.parametrize("change", [own_products, own_scales, halves])
+def test_what_is_no_grouped_product_is_refused(load: Read, change: Any) -> None:
+    turns = [turn(i) for i in range(4)]
+    more = change(turns)
+    with pytest.raises(paleo.NetSpecError, match="it takes some samples out of the batch"):
+        load(routed(*turns), TOKENS, weights() | more, 18)
+
+
+def test_rows_that_are_read_elsewhere_are_refused(load: Read) -> None:
+    with pytest.raises(paleo.NetSpecError, match="it takes some samples out of the batch"):
+        load(routed(*map(turn, range(4))), TOKENS, weights(), 18, outputs="y given_2")

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 
+from products import counts  # noqa: E402
 from torch_nets import COUNTED, INPUTS, NETS, SMALL_NETS  # noqa: E402
 
 #: What PyTorch itself cannot export while it trains.
@@ -79,3 +80,46 @@ def test_well_known_nets(name: str, tmp_path: Path) -> None:
     export(NETS[name](), torch.zeros(2, *INPUTS[name][1:]), path, training=True)
     summary = paleo.summarize(read(str(path), ImportOptions()))
     assert (summary.num_params, multiply_adds(summary)) == COUNTED[name]
+
+
+class Mixture(torch.nn.Module):  # type: ignore[name-defined]
+    """Each token goes to 2 of 4 experts, which come one after another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router = torch.nn.Linear(16, 4)
+        self.ups = torch.nn.ModuleList(torch.nn.Linear(16, 24) for _ in range(4))
+        self.downs = torch.nn.ModuleList(torch.nn.Linear(24, 16) for _ in range(4))
+
+    def forward(self, x: Any) -> Any:
+        tokens = x.reshape(-1, 16)
+        weights, experts = self.router(tokens).softmax(-1).topk(2, -1)
+        y = torch.zeros_like(tokens)
+        for i, (up, down) in enumerate(zip(self.ups, self.downs, strict=True)):
+            token, place = torch.where(experts == i)
+            y.index_add_(0, token, down(up(tokens[token]).relu()) * weights[token, place, None])
+        return y.view_as(x)
+
+
+@pytest.mark.parametrize("batch", ["open", "fixed"])
+@pytest.mark.parametrize("dynamo", [False, True])
+def test_a_mixture_of_experts(dynamo: bool, batch: str, tmp_path: Path) -> None:
+    path, x = tmp_path / "mixture.onnx", torch.randn(2, 6, 16)
+    more: dict[str, Any] = {}
+    if batch == "open" and dynamo:
+        more = {"dynamic_shapes": ({0: torch.export.Dim("batch")},)}
+    elif batch == "open":
+        more = {"dynamic_axes": {"x": {0: "batch"}}}
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            net = Mixture().eval()
+            names = {} if dynamo else {"input_names": ["x"]}
+            torch.onnx.export(net, (x,), str(path), dynamo=dynamo, verbose=False, **names, **more)
+    finally:
+        logging.disable(logging.NOTSET)
+    params = 16 * 4 + 4 + 4 * (2 * 16 * 24 + 24 + 16)
+    # 24 rows and two matrices of 16x24; the router has 12 rows.
+    flops = 2 * 12 * 16 * 4 + 2 * (2 * 24 * 16 * 24)
+    assert counts(read(str(path), ImportOptions()), 2)[:2] == (params, flops)

@@ -465,3 +465,20 @@ def test_quantized_convolution(load: Read) -> None:
     nodes = [node("QuantizeLinear", "x s z", "q"), node("QLinearConv", "q s z w s z s z b")]
     net = load(nodes, {"x": ["N", 3, 8, 8]}, weights)
     assert last(net) == ("Convolution", (1, 6, 6, 4), 112, 2 * 27 * 36 * 4)
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers", "params"),
+    [
+        ("zeros_3", np.zeros(5), 0),
+        ("new_full", np.full(5, 3.0), 0),
+        ("ones_like_1", np.ones(5), 0),
+        # Not of one number, not the name of what fills, no name at all.
+        ("ones", np.arange(5.0), 5),
+        ("bias", np.zeros(5), 5),
+        ("val_3", np.zeros(5), 5),
+    ],
+)
+def test_what_an_exporter_filled(load: Read, name: str, numbers: Any, params: int) -> None:
+    net = load([node("Mul", f"x {name}")], {"x": ["N", 5]}, {name: numbers.astype(np.float32)})
+    assert paleo.summarize(net).num_params == params

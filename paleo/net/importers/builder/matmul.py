@@ -132,6 +132,20 @@ class Multiplier(Shaper):
         self.note("each expert of a mixture is taken to have as many rows as any other")
         return self.result(made, (*x.shape[:-1], k), x.axes, x.moved)
 
+    def put_back(self, name: str, x: Value, rows: Value, axis: int) -> Value:
+        """Return `x` plus rows at places along an axis that data say.
+
+        Of each sample, as many rows are taken to belong to each place.
+        """
+        each, rest = divmod(prod(rows.shape), prod(x.shape))
+        if not rest and len(rows.shape) == len(x.shape) and rows.axes[axis][:1] == (BATCH,):
+            split = (*x.shape[:axis], x.shape[axis], each, *x.shape[axis + 1 :])
+            parts = self.reshape(f"{name}/places", rows, split)
+            y = self.reduce(name, "sum", parts, [axis + 1], False)
+        else:
+            y = self.rearrange(name, rows, x.shape)
+        return y if x.is_constant else self.elementwise(f"{name}/sum", "sum", [x, y])
+
     def matmul(self, name: str, a: Value, b: Value) -> Value:
         """Return the product as numpy.matmul has it."""
         if not a.shape or not b.shape:

@@ -20,7 +20,9 @@ from paleo.core.errors import Mistakes
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError, free_name
 from paleo.net.importers.onnx.control import CONTROLS
+from paleo.net.importers.onnx.filled import find_filled
 from paleo.net.importers.onnx.fold import Budget, fold
+from paleo.net.importers.onnx.mixtures import DOMAIN, Live, join_turns
 from paleo.net.importers.onnx.names import fault_name, layer_names
 from paleo.net.importers.onnx.node import (
     INT64,
@@ -37,6 +39,7 @@ from paleo.net.importers.onnx.node import (
     Tensor,
     one_line,
     plain_domain,
+    reads,
 )
 from paleo.net.importers.onnx.quantized import element_type, product_type
 from paleo.net.importers.onnx.tied_weights import find_copies
@@ -94,10 +97,10 @@ class GraphTranslator(Context):
 
     def add_initializers(self, graph: Any) -> None:
         """Note the tensors that a graph holds."""
-        same = find_copies(graph.initializer)
+        same, filled = find_copies(graph.initializer), find_filled(graph)
         for proto in graph.initializer:
             key = same.get(proto.name) or self._key(proto.name, proto)
-            self.tensors[proto.name] = self._held(key, proto)
+            self.tensors[proto.name] = self._held(key, proto, proto.name not in filled)
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             self.tensors[name] = Tensor(
@@ -128,9 +131,13 @@ class GraphTranslator(Context):
 
         `within` is what the names of its layers begin with.
         """
-        live = self._prepare(graph.node, outputs)
+        outputs = list(outputs)
+        live = self._prepare(list(enumerate(graph.node)), outputs)
         if live is None:
             return
+        joined = join_turns(live, self.tensors, outputs)
+        if joined is not None:
+            live = self._prepare(joined, outputs) or live
         for (index, proto), name in zip(live, layer_names(live, set(self.biases)), strict=True):
             whole = f"{within}/{name}" if within else name
             self._visit(proto, whole, fault_name(proto, index))
@@ -171,11 +178,10 @@ class GraphTranslator(Context):
     def _num_not_understood(self) -> int:
         return sum(map(len, self.not_understood.values()))
 
-    def _prepare(self, nodes: Any, outputs: Iterable[str]) -> list[tuple[int, Any]] | None:
+    def _prepare(self, all_nodes: Live, outputs: Sequence[str]) -> Live | None:
         """Return the nodes that `outputs` need, if the graph hangs together."""
-        all_nodes = list(nodes)
         givers: dict[str, int] = {}
-        for index, proto in enumerate(all_nodes):
+        for index, (_, proto) in enumerate(all_nodes):
             for name in proto.output:
                 if name and name in givers:
                     self.mistakes.add(f'two nodes give "{name}"')
@@ -183,12 +189,12 @@ class GraphTranslator(Context):
                 givers[name] = index
         givers.pop("", None)
         needed = set(outputs)
-        live: list[tuple[int, Any]] = []
+        live: Live = []
         uses = Counter(needed)
         for index in range(len(all_nodes) - 1, -1, -1):
-            proto = all_nodes[index]
+            proto = all_nodes[index][1]
             if not needed.isdisjoint(proto.output):
-                live.append((index, proto))
+                live.append(all_nodes[index])
                 for name in reads(proto):
                     needed.add(name)
                     uses[name] += 1
@@ -196,23 +202,25 @@ class GraphTranslator(Context):
                         self.mistakes.add(
                             f'it reads "{name}" before a node gives it: the graph has a cycle, '
                             "or its nodes are not in order",
-                            layer=fault_name(proto, index),
+                            layer=fault_name(proto, all_nodes[index][0]),
                         )
                         return None
         live.reverse()
+        self.uses.clear()
         self.uses.update(uses)
+        self.biases.clear()
         self._find_biases(live, uses)
         self._find_stored(live, uses)
         return live
 
-    def _find_stored(self, live: list[tuple[int, Any]], uses: dict[str, int]) -> None:
+    def _find_stored(self, live: Live, uses: dict[str, int]) -> None:
         """Note tensors that are made into integers at once, and read by nothing else."""
         for _, proto in live:
             if proto.op_type == "QuantizeLinear" and uses[proto.input[0]] == 1:
                 zero = self.tensors.get(proto.input[2]) if len(proto.input) > 2 else None
                 self.stored_after[proto.input[0]] = zero.dtype if zero else _UINT8
 
-    def _find_biases(self, live: list[tuple[int, Any]], uses: dict[str, int]) -> None:
+    def _find_biases(self, live: Live, uses: dict[str, int]) -> None:
         products = {
             proto.output[0] for _, proto in live if proto.op_type == "MatMul" and proto.output
         }
@@ -370,6 +378,8 @@ class GraphTranslator(Context):
     def _infer(self, node: Node) -> list[tuple[Shape | None, int | None]]:
         """Return shape and element type of each output, by onnx or as the file says."""
         types: dict[str, Any] = {}
+        if node.domain == DOMAIN:
+            return [(None, None)] * len(node.proto.output)
         schema = None if node.op in CONTROLS else self._schema(node)
         if schema is not None:
             types = self._ask(schema, node)
@@ -482,25 +492,6 @@ def needed(graph: Any) -> set[str]:
         if not names.isdisjoint(proto.output):
             # Of the tensor that it is like, a cast knows the type alone.
             names.update(proto.input[:1] if proto.op_type == "CastLike" else reads(proto))
-    return names
-
-
-def graphs_in(attribute: Any) -> list[Any]:
-    """Return the graphs that an attribute of a node holds."""
-    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
-
-
-def reads(proto: Any) -> list[str]:
-    """Return the names that a node reads, those of graphs inside it included."""
-    names = [name for name in proto.input if name]
-    for attribute in proto.attribute:
-        for graph in graphs_in(attribute):
-            inner = {each.name for each in (*graph.initializer, *graph.input)}
-            read = [each.name for each in graph.output]
-            for node in graph.node:
-                read += reads(node)
-                inner.update(node.output)
-            names += [name for name in read if name not in inner]
     return names
 
 

@@ -318,3 +318,22 @@ class Node:
 def plain_domain(domain: str) -> str:
     """Return a domain; ONNX's own has two names."""
     return "" if domain == "ai.onnx" else domain
+
+
+def graphs_in(attribute: Any) -> list[Any]:
+    """Return the graphs that an attribute of a node holds."""
+    return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+
+
+def reads(proto: Any) -> list[str]:
+    """Return the names that a node reads, those of graphs inside it included."""
+    names = [name for name in proto.input if name]
+    for attribute in proto.attribute:
+        for graph in graphs_in(attribute):
+            inner = {each.name for each in (*graph.initializer, *graph.input)}
+            read = [each.name for each in graph.output]
+            for node in graph.node:
+                read += reads(node)
+                inner.update(node.output)
+            names += [name for name in read if name not in inner]
+    return names

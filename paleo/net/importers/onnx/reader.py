@@ -22,10 +22,10 @@ from paleo.net.importers.base import (
 )
 from paleo.net.importers.builder.builder import Builder
 from paleo.net.importers.onnx import elementwise, layers, microsoft, quantized, reshape
-from paleo.net.importers.onnx.graph import GraphTranslator, graphs_in, needed
+from paleo.net.importers.onnx.graph import GraphTranslator, needed
 from paleo.net.importers.onnx.inputs import READINGS, Inputs, find_inputs
 from paleo.net.importers.onnx.names import net_name
-from paleo.net.importers.onnx.node import Tensor, one_line, plain_domain
+from paleo.net.importers.onnx.node import Tensor, graphs_in, one_line, plain_domain
 from paleo.net.spec import NetSpec
 
 #: The files that hold what operators are.

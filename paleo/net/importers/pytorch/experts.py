@@ -10,7 +10,7 @@ from typing import Any
 
 from paleo.net.importers.base import OperatorError
 from paleo.net.importers.pytorch.operators import Call, elementwise, operator
-from paleo.net.importers.pytorch.reshape import put_back, spread
+from paleo.net.importers.pytorch.reshape import spread
 
 __all__: list[str] = []
 
@@ -49,4 +49,4 @@ def _index_add(call: Call) -> Any:
     axis = call["dim"] % len(x.shape)
     if rows.batch_axis != axis or rows.shape[axis] == x.shape[axis]:
         return spread(call)
-    return put_back(call, x, rows, axis)
+    return call.builder.put_back(call.name, x, rows, axis)

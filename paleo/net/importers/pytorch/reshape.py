@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.builder.layout import BATCH
 from paleo.net.importers.pytorch.operators import (
     Call,
     Empty,
@@ -430,7 +429,7 @@ def _index_put(call: Call) -> Any:
     axis, index = indexed[0]
     is_of_rows = len(indexed) == 1 and len(new.shape) == len(x.shape)
     if is_of_rows and new.batch_axis == axis and new.shape[axis] != x.shape[axis]:
-        return put_back(call, x, new, axis)
+        return call.builder.put_back(call.name, x, new, axis)
     if f"indices/{axis}" in call.truths and axis == 0 and len(indexed) == 1:
         return _put_by_mask(call, x, index, new)
     if len(indexed) > 1 or len(index.shape) != 1 or len(new.shape) != len(x.shape):
@@ -463,19 +462,6 @@ def spread(call: Call) -> Any:
     if not values:
         raise OperatorError(f"cannot write {tuple(varying[0].shape)} into {call.shape}")
     return elementwise(call, call.name, "where", values)
-
-
-def put_back(call: Call, x: Any, rows: Any, axis: int) -> Any:
-    """Return what rows add up to where they belong: of each sample, as many rows to each place."""
-    b, size = call.builder, x.shape[axis]
-    each = rows.shape[axis] // size
-    if each * size == rows.shape[axis] and rows.axes[axis][0] == BATCH:
-        split = (*x.shape[:axis], size, each, *x.shape[axis + 1 :])
-        parts = b.reshape(call.part("places"), rows, split)
-        y = b.reduce(call.name, "sum", parts, [axis + 1], False)
-    else:
-        y = b.rearrange(call.name, rows, x.shape)
-    return y if x.is_constant else elementwise(call, call.part("sum"), "sum", [x, y])
 
 
 @operator("im2col")
