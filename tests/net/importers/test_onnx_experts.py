@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx_models import INT, Read, last, load, node, types
 from products import counts
@@ -251,3 +252,90 @@ def test_what_is_no_grouped_product_is_refused(load: Read, change: Any) -> None:
 def test_rows_that_are_read_elsewhere_are_refused(load: Read) -> None:
     with pytest.raises(paleo.NetSpecError, match="it takes some samples out of the batch"):
         load(routed(*map(turn, range(4))), TOKENS, weights(), 18, outputs="y given_2")
+
+
+# ONNX Runtime's operators of whole mixtures
+
+
+def mixture(op: str, inputs: str, **attributes: Any) -> list[Any]:
+    return [
+        node("Reshape", "x flat", "tokens"),
+        node("MatMul", "tokens router", "scores"),
+        node(op, f"x scores {inputs}", domain="com.microsoft", **({"k": 2} | attributes)),
+    ]
+
+
+def packed(*shape: int) -> Any:
+    return np.zeros(shape, np.uint8)
+
+
+BOTH = {"up": (4, 24, 16), "down": (4, 16, 24)}
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes", "held", "products", "biases"),
+    [
+        ("MoE", "up - down", {}, BOTH, 2, 0),
+        # As files had them at first: a matrix from rows to columns.
+        ("MoE", "up - down", {}, {"up": (4, 16, 24), "down": (4, 24, 16)}, 2, 0),
+        ("MoE", "up b_up down b_down", {"activation_type": "gelu"},
+         BOTH | {"b_up": (4, 24), "b_down": (4, 16)}, 2, 4 * (24 + 16)),
+        ("MoE", "up - down - gate", {"activation_type": "silu"}, BOTH | {"gate": (4, 24, 16)},
+         3, 0),
+        # Gate and the other in one product of 48 columns.
+        ("MoE", "up - down", {"activation_type": "swiglu", "swiglu_fusion": 1},
+         BOTH | {"up": (4, 48, 16)}, 3, 0),
+        # Two numbers of 4 bits in a byte; scales are no parameters.
+        ("QMoE", "up s - down s", {}, {"up": packed(4, 24, 8), "down": packed(4, 16, 12),
+         "s": (4, 24)}, 2, 0),
+        ("QMoE", "up s - down s - gate s", {"expert_weight_bits": 8, "activation_type": "silu"},
+         {"up": packed(4, 24, 16), "down": packed(4, 16, 24), "gate": packed(4, 24, 16),
+          "s": (4, 24)}, 3, 0),
+        # The second product is of other bits than the first.
+        ("QMoE", "up s - down s", {"fc2_expert_weight_bits": 8},
+         {"up": packed(4, 24, 8), "down": packed(4, 16, 24), "s": (4, 24)}, 2, 0),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("rank", [2, 3])
+def test_whole_mixtures(
+    load: Read,
+    op: str,
+    inputs: str,
+    attributes: dict[str, Any],
+    held: dict[str, Any],
+    products: int,
+    biases: int,
+    rank: int,
+) -> None:
+    x = TOKENS if rank == 3 else {"x": ["N", 16]}
+    more = {"flat": [-1, 16], "router": (16, 4)}
+    net = load(mixture(op, inputs, **attributes), x, held | more)
+    # Without a number of steps, 12 samples are 12 tokens.
+    params, flops, _ = counts(net, 2 if rank == 3 else 12)
+    assert (params, flops) == (64 + products * 4 * 16 * 24 + biases, ROUTER + products * MATRIX)
+    assert last(net)[1] == ((1, 6, 16) if rank == 3 else (1, 16))
+    assert EVEN in net.notes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attributes", "held", "message"),
+    [
+        ("up - down", {"activation_type": "wild"}, BOTH, 'MoE with an activation of "wild"'),
+        ("up - down", {"k": 5}, BOTH, "5 of 4 experts for 2x6x16, chosen by 12 rows"),
+        ("up - down", {}, BOTH | {"down": (4, 16, 20)}, "rows of 24, for 4 experts, times 4x16x20"),
+        ("up - down", {}, BOTH | {"up": (3, 24, 16)}, "rows of 16, for 4 experts, times 3x24x16"),
+        ("up - down - gate", {}, BOTH | {"gate": (4, 20, 16)}, "4 matrices of 16x24 should be"),
+        (
+            "up - down",
+            {"activation_type": "swiglu"},
+            BOTH | {"up": (4, 25, 16)},
+            "two halves of 25",
+        ),
+    ],
+)
+def test_mixtures_that_do_not_fit(
+    load: Read, inputs: str, attributes: dict[str, Any], held: dict[str, Any], message: str
+) -> None:
+    more = {"flat": [-1, 16], "router": (16, 4)}
+    with pytest.raises(paleo.NetSpecError, match=message):
+        load(mixture("MoE", inputs, **attributes), {"x": [2, 6, 16]}, held | more)

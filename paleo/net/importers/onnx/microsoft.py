@@ -16,6 +16,7 @@ from paleo.net.importers.onnx.node import Node, Operator, Output, Result, operat
 from paleo.net.importers.onnx.reshape import merge
 
 _DOMAIN = "com.microsoft"
+_FEW_BITS = "weights of {} bits count as any others, and are read as such"
 
 
 def _own(*names: str) -> Callable[[Operator], Operator]:
@@ -157,7 +158,7 @@ def _few_bits(node: Node) -> Result:
     if outputs < 1 or node.shape()[-1:] != (features,):
         raise OperatorError(f"{format_shape(node.shape())} times a weight of {outputs}x{features}")
     bits = node.integer("bits", 4)
-    node.builder.note(f"weights of {bits} bits count as any others, and are read as such")
+    node.builder.note(_FEW_BITS.format(bits))
     weight = node.weight(1, (outputs, features))
     return node.builder.linear(node.name, node.value(), weight, node.optional(5))
 
@@ -292,3 +293,88 @@ def _group_query(node: Node) -> Result:
 @_own("RotaryEmbedding")
 def _rotary(node: Node) -> Result:
     return node.builder.rearrange(node.name, node.value())
+
+
+# ---- Mixtures of experts -----------------------------------------------------------------------
+
+#: What is done to what the first product gives, or to the half of it that gates the other.
+_BETWEEN = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swiglu": "silu", "geglu": "gelu"}
+_GATED = frozenset({"swiglu", "geglu"})
+#: Where these operators have each product's weights and biases; scales are no parameters.
+_MATRICES = {"MoE": ((2, 3), (4, 5), (6, 7)), "QMoE": ((2, 4), (5, 7), (8, 10))}
+#: Bits of a weight by `quant_type`, where that says it alone.
+_BITS = {"fp8": 8, "fp4": 4, "nvfp4": 4, "wfp4afp8": 4}
+
+
+def _packed(node: Node, product: int) -> int:
+    """Return of how many bits the weights of a product are, 0 if they are not packed."""
+    if node.op == "MoE":
+        return 0
+    bits: int = node.integer("expert_weight_bits", 4)
+    bits = node.integer(f"fc{product + 1}_expert_weight_bits", bits)
+    return _BITS.get(node.text("quant_type", "int"), max(bits, 1))
+
+
+def _expert_product(node: Node, name: str, x: Value, product: int, outputs: int) -> Value:
+    """Return rows times the matrices of their experts, of so many columns; of any if it is 0."""
+    weight, bias = _MATRICES[node.op][product]
+    experts, *dims = node.shape_of(weight, 3)
+    bits, features = _packed(node, product), x.shape[-1]
+    numbers = dims[0] * dims[1] * 8 // bits if bits else dims[0] * dims[1]
+    fits = features in dims or bits
+    if experts != node.shape(1)[-1] or numbers % features or not fits:
+        raise OperatorError(
+            f"rows of {features}, for {node.shape(1)[-1]} experts, times "
+            f"{format_shape(node.shape(weight))}" + (f" of {bits} bits" if bits else "")
+        )
+    outputs = outputs or numbers // features
+    if numbers != outputs * features:
+        raise OperatorError(
+            f"{format_shape(node.shape(weight))} where {experts} matrices of {features}x{outputs} "
+            "should be"
+        )
+    if bits:
+        node.builder.note(_FEW_BITS.format(bits))
+    held = node.weight(weight, (experts, outputs, features) if bits else None)
+    biases = [node.weight(bias)] if node.has(bias) else []
+    return node.builder.experts(name, x, [held], biases, k=outputs)
+
+
+@_own("MoE", "QMoE")
+def _mixture(node: Node) -> Result:
+    """The k experts with the highest scores of each token compute it, and are added up."""
+    builder, name = node.builder, node.name
+    *_, hidden = shape = node.shape_of(0, 2, 3)
+    tokens, experts = node.shape_of(1, 2)
+    k, function = node.integer("k", 1), node.text("activation_type", "relu")
+    if function not in (*_BETWEEN, "identity"):
+        raise OperatorError(f'{node.op} with an activation of "{function}"')
+    if tokens * hidden != node.tensor(0).size or not 1 <= k <= experts:
+        raise OperatorError(
+            f"{k} of {experts} experts for {format_shape(shape)}, chosen by {tokens} rows"
+        )
+    node.keep(14)  # other weights of what the experts give
+    chances = builder.softmax(f"{name}_router", node.value(1), -1)
+    chosen = builder.rearrange(f"{name}_chosen", chances, (tokens, k))
+    picks = builder.reshape(f"{name}_picks", chosen, (tokens * k,))
+    x = builder.reshape(f"{name}_tokens", node.value(), (tokens, hidden))
+    rows = builder.gather(f"{name}_rows", x, picks, 0)
+    made = _expert_product(node, f"{name}_fc1", rows, 0, 0)
+    other = None
+    if node.has(_MATRICES[node.op][2][0]):
+        other = _expert_product(node, f"{name}_fc3", rows, 2, made.shape[-1])
+    elif function in _GATED:
+        if made.shape[-1] % 2:
+            raise OperatorError(f"two halves of {made.shape[-1]} features")
+        names = [f"{name}_gate", f"{name}_up"]
+        made, other = builder.split(names, made, 1, [made.shape[-1] // 2] * 2)
+    if function != "identity":
+        made = builder.activation(f"{name}_activation", _BETWEEN[function], made)
+    if other is not None:
+        made = builder.elementwise(f"{name}_gated", "product", [made, other])
+    made = _expert_product(node, f"{name}_fc2", made, 1, hidden)
+    weights = builder.reshape(f"{name}_weights", chosen, (tokens * k, 1))
+    made = builder.elementwise(f"{name}_weighted", "product", [made, weights])
+    made = builder.reshape(f"{name}_parts", made, (tokens, k, hidden))
+    made = builder.reduce(f"{name}_sum", "sum", made, [1], False)
+    return builder.reshape(name, made, shape)
