@@ -12,12 +12,14 @@ import pytest
 from onnx_models import IMAGE, INT, NEWEST, Read, last, load, node, types
 
 import paleo
+from paleo.net.importers.onnx.untrained import find_untrained
 
 helper = pytest.importorskip("onnx.helper")
 numpy_helper = pytest.importorskip("onnx.numpy_helper")
 
 __all__ = ["load"]
 
+BFLOAT16 = 16
 OPSETS = (7, 9, 11, 13, 17, 18, 20, 21, 23, NEWEST)
 
 
@@ -479,6 +481,52 @@ def test_quantized_convolution(load: Read) -> None:
         ("val_3", np.zeros(5), 5),
     ],
 )
-def test_what_an_exporter_filled(load: Read, name: str, numbers: Any, params: int) -> None:
+def test_tensors_that_an_exporter_filled(load: Read, name: str, numbers: Any, params: int) -> None:
     net = load([node("Mul", f"x {name}")], {"x": ["N", 5]}, {name: numbers.astype(np.float32)})
     assert paleo.summarize(net).num_params == params
+
+
+ANGLES = np.outer(np.arange(6), 10.0 ** -np.arange(4))
+COS, SIN = np.cos(ANGLES)[None], np.sin(ANGLES)[None]
+ROOM = np.random.default_rng(0).standard_normal((1, 6, 4))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize(
+    ("names", "tables", "params"),
+    [
+        (("unsqueeze_14", "unsqueeze_15"), (COS, SIN), 0),
+        # As scaled for contexts longer than those of training.
+        (("cos", "sin"), (1.35 * COS, 1.35 * SIN), 0),
+        # A module's own; the cosines alone; any numbers; scales and shifts of one number each.
+        (("a.cos", "a.sin"), (COS, SIN), 48),
+        (("mul_1", "mul_2"), (COS, COS), 48),
+        (("mul_1", "mul_2"), (ROOM, SIN), 48),
+        (("mul_1", "mul_2"), (np.ones((1, 6, 4)), np.zeros((1, 6, 4))), 48),
+    ],
+)
+def test_tables_that_an_exporter_computed(
+    load: Read, names: tuple[str, str], tables: tuple[Any, Any], params: int, dtype: Any
+) -> None:
+    a, b = names
+    weights = {a: tables[0].astype(dtype), b: tables[1].astype(dtype)}
+    nodes = [
+        node("Mul", f"x {a}", "turned"),
+        node("Mul", f"x {b}", "other"),
+        node("Add", "turned other", "sum"),
+        node("Mul", f"sum {a}"),
+    ]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    net = load(nodes, {"x": ["N", 6, 4]}, weights, types={"x": kind})
+    assert paleo.summarize(net).num_params == params
+    # What reads the same table reads one tensor.
+    assert types(net).count("Parameter") == 2
+
+
+def test_tables_of_bfloat16() -> None:
+    bits = [(x.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16) for x in (COS, SIN)]
+    tensors = [
+        helper.make_tensor(name, BFLOAT16, x.shape, x.tobytes(), raw=True)
+        for name, x in zip(("cos_1", "sin_1"), bits, strict=True)
+    ]
+    assert find_untrained(helper.make_graph([], "net", [], [], tensors)) == {"cos_1", "sin_1"}

@@ -161,7 +161,7 @@ class Placer:
     def constant(self, shape: Sequence[int]) -> Value:
         """Return a tensor that is neither trained nor fed."""
         self._keys += 1
-        return self.parameter(f"constant{self._keys}", shape, trainable=False)
+        return self.parameter(f"constants/{self._keys}", shape, trainable=False)
 
     def placed(self, value: Value) -> Value:
         """Return the value as the output of a layer, which is made if it is needed."""
@@ -183,8 +183,7 @@ class Placer:
         if known is None:
             dims = held(tensor, tensor.shape).dims
             layer = make("Parameter", shape=dims or (1,), trainable=tensor.trainable)
-            name = tensor.key if tensor.trainable else tensor.key.replace("constant", "constants/")
-            made = self.add(name, layer, [], self._owners.get(whole.identity))
+            made = self.add(tensor.key, layer, [], self._owners.get(whole.identity))
             self._owners.setdefault(whole.identity, made)
             known = self.result(made, tensor.shape, held(tensor, tensor.shape).axes)
             self._tensors[whole.identity] = known

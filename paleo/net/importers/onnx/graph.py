@@ -20,7 +20,6 @@ from paleo.core.errors import Mistakes
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError, free_name
 from paleo.net.importers.onnx.control import CONTROLS
-from paleo.net.importers.onnx.filled import find_filled
 from paleo.net.importers.onnx.fold import Budget, fold
 from paleo.net.importers.onnx.mixtures import DOMAIN, Live, join_turns
 from paleo.net.importers.onnx.names import fault_name, layer_names
@@ -43,6 +42,7 @@ from paleo.net.importers.onnx.node import (
 )
 from paleo.net.importers.onnx.quantized import element_type, product_type
 from paleo.net.importers.onnx.tied_weights import find_copies
+from paleo.net.importers.onnx.untrained import find_untrained
 
 #: Elements of a tensor that is handed to onnx's shape inference: shapes, axes, scales.
 _FEW = 64
@@ -97,10 +97,12 @@ class GraphTranslator(Context):
 
     def add_initializers(self, graph: Any) -> None:
         """Note the tensors that a graph holds."""
-        same, filled = find_copies(graph.initializer), find_filled(graph)
+        same, untrained = find_copies(graph.initializer), find_untrained(graph)
         for proto in graph.initializer:
             key = same.get(proto.name) or self._key(proto.name, proto)
-            self.tensors[proto.name] = self._held(key, proto, proto.name not in filled)
+            tensor = self._held(key, proto, proto.name not in untrained)
+            tensor.untrained = proto.name in untrained
+            self.tensors[proto.name] = tensor
         for sparse in graph.sparse_initializer:
             name = sparse.values.name
             self.tensors[name] = Tensor(

@@ -21,8 +21,8 @@ from typing import Any
 
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
-from paleo.net.importers.onnx.filled import SCATTERS
 from paleo.net.importers.onnx.node import INT64, Node, Result, Shape, Tensor, operator, reads
+from paleo.net.importers.onnx.untrained import SCATTERS
 
 #: The domain of operators that stand for several of a file.
 DOMAIN = "paleo"

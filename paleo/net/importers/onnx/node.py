@@ -50,6 +50,8 @@ class Tensor:
     made: Value | None = None
     key: str | None = None
     trainable: bool = False
+    #: Whether it stands among the weights though it is none: all that read it read the same.
+    untrained: bool = False
     array: Array | None = None
     proto: Any = None
     #: The element type of what it is computed from, if it stands for stored numbers of few bits.
@@ -93,6 +95,8 @@ class Tensor:
             return self.made
         if self.trainable and self.key is not None:
             return builder.parameter(self.key, self.shape)
+        if self.untrained:
+            return builder.parameter(f"constants/{self.key}", self.shape, trainable=False)
         return builder.constant(self.shape)
 
 
