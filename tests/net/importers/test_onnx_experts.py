@@ -86,10 +86,16 @@ def asked(how: str, i: int) -> tuple[list[Any], str]:
         return [node("Equal", f"chosen is_{i}", f"mask_{i}")], "0"
     if how == "one hot":
         return [node("Gather", f"by_expert is_{i}", f"mask_{i}", axis=0)], "1"
-    return [
+    nodes = [
         node("Equal", f"chosen is_{i}", f"choices_{i}"),
         node("Cast", f"choices_{i}", f"cast_{i}", to=INT),
-        node("ReduceMax", f"cast_{i} last", f"mask_{i}", keepdims=0),
+    ]
+    if how == "truths":
+        return [*nodes, node("ReduceMax", f"cast_{i} last", f"mask_{i}", keepdims=0)], "0"
+    return [
+        *nodes,
+        node("ReduceSum", f"cast_{i} last", f"sum_{i}", keepdims=0),
+        node("Greater", f"sum_{i} axis_0", f"mask_{i}"),
     ], "0"
 
 
@@ -176,7 +182,7 @@ def routed(*turns: list[Any], zeros: bool = True) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("ask", ["numbers", "one hot", "truths"])
+@pytest.mark.parametrize("ask", ["numbers", "one hot", "truths", "sums"])
 @pytest.mark.parametrize("write", ["in place", "beside"])
 @pytest.mark.parametrize("compute", ["Gemm", "MatMul", "stack"])
 def test_loops(load: Read, ask: str, compute: str, write: str) -> None:
@@ -185,6 +191,24 @@ def test_loops(load: Read, ask: str, compute: str, write: str) -> None:
     biases = 0 if compute == "stack" else BIASES
     assert counts(net, 2)[:2] == (STACKED + biases, ROUTER + 2 * MATRIX)
     assert types(net).count("Experts") == 2
+    assert net.notes == (EVEN,)
+
+
+def test_single_elements_that_are_written(load: Read) -> None:
+    # A mask of tokens, repeated for each of 16 features, says where each element belongs.
+    turns = [turn(i, "sums") for i in range(4)]
+    for i, nodes in enumerate(turns):
+        nodes[-1:] = [
+            node("Unsqueeze", f"mask_{i} last", f"column_{i}"),
+            node("Expand", f"column_{i} size", f"wide_{i}"),
+            node("NonZero", f"wide_{i}", f"turned_at_{i}"),
+            node("Transpose", f"turned_at_{i}", f"all_at_{i}"),
+            node("Reshape", f"given_{i} last", f"elements_{i}"),
+            node("ScatterND", f"y_{i - 1} all_at_{i} elements_{i}", f"y_{i}", reduction="add"),
+        ]
+    turns[0][-1].input[0] = "zeros"
+    net = load(routed(*turns), TOKENS, weights(), 18)
+    assert counts(net, 2)[:2] == (STACKED + BIASES, ROUTER + 2 * MATRIX)
     assert net.notes == (EVEN,)
 
 
@@ -339,3 +363,12 @@ def test_mixtures_that_do_not_fit(
     more = {"flat": [-1, 16], "router": (16, 4)}
     with pytest.raises(paleo.NetSpecError, match=message):
         load(mixture("MoE", inputs, **attributes), {"x": [2, 6, 16]}, held | more)
+
+
+def test_masks_of_something_else_are_refused(load: Read) -> None:
+    # Tokens of which more than one choice is expert i: how many there are, nothing says.
+    turns = [turn(i, "sums") for i in range(4)]
+    for nodes in turns:
+        next(each for each in nodes if each.op_type == "Greater").input[1] = "axis_1"
+    with pytest.raises(paleo.NetSpecError, match="it picks samples out of the batch"):
+        load(routed(*turns), TOKENS, weights(), 18)

@@ -176,6 +176,8 @@ class _Mixtures:
                 made = _Chosen("one", before.by, proto.output[0])
             elif op in ("ReduceSum", "ReduceMax") and first and before.kind == "one":
                 made = _Chosen("one", before.by, before.origin, joined=True)
+            elif op == "Greater" and first and before.joined and self._is_nought(proto.input[1]):
+                made = before
             if made is not None:
                 known[proto.output[0]] = made
         return known
@@ -195,6 +197,10 @@ class _Mixtures:
         if giver.op_type in ("Gather", "Squeeze", "Cast", "Identity", "Reshape"):
             return giver.op_type != "Gather" or self._is_single(giver.input[1])
         return False
+
+    def _is_nought(self, name: str) -> bool:
+        numbers = self._numbers(name)
+        return numbers is not None and numbers.size == 1 and not numbers.any()
 
     # ---- The turns ------------------------------------------------------------------------------
 
@@ -471,9 +477,10 @@ def _picked(node: Node) -> Result:
     experts, turns = scores[node.integer("axis", -1)], node.integer("turns", 1)
     choices = chosen * experts // node.tensor(1).size  # of each token
     asked = node.tensor(0).size * (choices if node.integer("joined", 0) else 1)
-    if asked != chosen:
+    if asked % chosen:
         raise OperatorError(f"it asks {asked} of {chosen} choices which expert they are of")
-    count, rest = divmod(chosen * turns, experts)
+    # A mask that is repeated for each feature finds single elements.
+    count, rest = divmod(asked * turns, experts)
     builder = node.builder
     if rest or not count:
         raise OperatorError(f"{turns} of {experts} experts have no whole number of rows")
