@@ -514,7 +514,10 @@ def band_sets(data: Data) -> dict[tuple[str, str], Cases]:
     """Return cases by kind of operation and architecture: those that bands are made of."""
     every = [
         data.file(name)
-        for name in ("deepbench", "neusight_ops", "vidur_ops", "neusight_e2e", *SOURCES)
+        for name in (
+            *("deepbench", "neusight_ops", "vidur_ops", "neusight_e2e", "more/timm"),
+            *SOURCES,
+        )
     ]
     for system in (
         "a100_sxm",

@@ -1,8 +1,9 @@
-"""What share of their hardware's peak frameworks were found to reach."""
+"""What frameworks do with a net: which kernels they run, and what share of peak they reach."""
 
 from __future__ import annotations
 
 from paleo.core.frozen import dataclass
+from paleo.core.kinds import Fusion
 from paleo.core.registry import Registry
 
 
@@ -28,3 +29,84 @@ for _each in (
     Software("TensorFlow", 0.62, 0.72),
 ):
     SOFTWARE.add(_each.name, _each)
+
+
+@dataclass(frozen=True)
+class Framework:
+    """How a framework runs a net on a device, as `source` says.
+
+    `host` are the seconds in which the host hands over an operation, at least. `fusion` says which
+    pointwise operations run in the kernel before them, `autocast` whether mixed precision computes
+    some layers in fp32 and casts in between. `compiled` is the same net compiled; None if the
+    framework does not compile.
+    """
+
+    name: str
+    summary: str
+    source: str
+    host: float = 0.0
+    fusion: Fusion = Fusion.NONE
+    autocast: bool = False
+    #: How it has images lie in memory by itself, "" for as they are given.
+    memory_format: str = ""
+    #: Whether autocast computes normalizations in halves, as they come.
+    fast_norms: bool = False
+    compiled: Framework | None = None
+
+
+#: Every kernel by itself, and nothing on the host.
+NO_FRAMEWORK = Framework("", "", "")
+#: TorchInductor, without CUDA graphs.
+INDUCTOR = Framework(
+    "pytorch_compiled",
+    "nets compiled by PyTorch's TorchInductor",
+    "PyTorch, torch.compiler documentation: TorchInductor generates Triton kernels for pointwise "
+    "operations, leaves products and convolutions to libraries, and has images channels last "
+    "(torch/_inductor/config.py, layout_optimization)",
+    fusion=Fusion.STREAMS,
+    memory_format="channels_last",
+)
+
+FRAMEWORKS: Registry[Framework] = Registry("framework")
+
+for _framework in (
+    Framework(
+        "pytorch",
+        "eager PyTorch 2: a kernel for each operation, biases of products within them, autocast",
+        "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
+        "Automatic Mixed Precision package, Autocast Op Reference; host: the shortest forward "
+        "passes of ryujaehun/pytorch-gpu-benchmark, of 91 to 708 operations on an RTX 2080 Ti and "
+        "a TITAN V in either precision, take 23 to 30 us an operation",
+        host=25e-6,
+        fusion=Fusion.BIAS,
+        autocast=True,
+        compiled=INDUCTOR,
+    ),
+    Framework(
+        "timm",
+        "eager PyTorch 2 with timm's fast norm: normalizations in halves, too",
+        "huggingface/pytorch-image-models, timm/layers/fast_norm.py",
+        host=25e-6,
+        fusion=Fusion.BIAS,
+        autocast=True,
+        fast_norms=True,
+        compiled=INDUCTOR,
+    ),
+    Framework(
+        "tuned",
+        "a training stack as tuned as those of MLPerf: pointwise operations within other kernels",
+        "MLCommons, training_results repositories: normalization and activation fused with "
+        "convolutions, channels last, CUDA graphs",
+        fusion=Fusion.ALL,
+        memory_format="channels_last",
+    ),
+    Framework(
+        "tensorrt",
+        "an engine that is built ahead of time: all pointwise operations within other kernels",
+        "NVIDIA TensorRT Developer Guide, Types of Fusions, and formats that it chooses by itself",
+        fusion=Fusion.ALL,
+        memory_format="channels_last",
+    ),
+):
+    FRAMEWORKS.add(_framework.name, _framework)
+FRAMEWORKS.built_in = tuple(FRAMEWORKS)

@@ -8,6 +8,19 @@ from typing import NamedTuple
 from paleo.core.quantity import Quantity
 
 
+class Fusion(Enum):
+    """Which pointwise operations run in the kernel before them."""
+
+    #: None.
+    NONE = "none"
+    #: Biases in the products that they follow, as the product's library offers it.
+    BIAS = "bias"
+    #: Those, and all in kernels that are no products.
+    STREAMS = "streams"
+    #: All.
+    ALL = "all"
+
+
 class Pass(Enum):
     """The three passes over the layers in a training step, and the update, once for the net."""
 

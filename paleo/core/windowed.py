@@ -127,6 +127,12 @@ class Convolution(_Windowed):
         return self.in_order(image, filters, size * self.output_elements)
 
     @property
+    def images(self) -> tuple[Quantity, Quantity]:
+        """Bytes of the input and of the output."""
+        size = self.element_size
+        return size * self.input_elements, size * self.output_elements
+
+    @property
     def reads(self) -> tuple[Quantity, ...]:
         return self._tensors[:2]
 

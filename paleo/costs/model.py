@@ -16,8 +16,8 @@ from paleo.core.frozen import dataclass
 from paleo.core.operations import Convolution, Fused, Operation
 from paleo.core.quantity import Quantity, identity, is_array, maximum, np
 from paleo.core.registry import Registry
+from paleo.costs.convolutions.settings import CONTIGUOUS, ConvolutionChoice
 from paleo.costs.convolutions.settings import DEFAULT as CHOICE
-from paleo.costs.convolutions.settings import ConvolutionChoice
 from paleo.costs.error_bands import Band
 from paleo.costs.times import Time, Times
 
@@ -54,6 +54,8 @@ class Target:
     convolutions: ConvolutionChoice = CHOICE
     #: Whether what is written is kept for a backward pass; else, its memory is used again soon.
     training: bool = True
+    #: How images lie in memory: "contiguous" (N, C, H, W) or "channels_last" (N, H, W, C).
+    memory_format: str = CONTIGUOUS
 
     def of(self, operation: Operation) -> Target:
         """Return the target of this operation, which may have an element type of its own."""

@@ -18,6 +18,10 @@ between the two is neither written to memory nor read again, and a launch is sav
   elements begin a kernel.
 
 The bytes that are left are those of the operations; cost models price them as Fused.
+
+That is `Fusion.ALL`. Frameworks do less: a product of one of NVIDIA's libraries adds its own bias
+(`Fusion.BIAS`: PyTorch's addmm by cuBLASLt's epilogue), and TorchInductor leaves products to those
+libraries and fuses among all others (`Fusion.STREAMS`).
 """
 
 from __future__ import annotations
@@ -27,9 +31,11 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from paleo.core.operations import Fused, Operation, Pass, Stream
+from paleo.core.kinds import Fusion
+from paleo.core.operations import PRODUCTS, Fused, MatMul, Operation, Pass, Stream
 from paleo.core.quantity import product
 from paleo.core.tensor import num_elements
+from paleo.net.autocast import CAST
 from paleo.net.graph import Graph, Node
 from paleo.net.layers import Layer
 from paleo.net.layers.base import MemoryNeeds, is_one
@@ -194,16 +200,29 @@ def inference_forward(graph: Graph) -> FusedPass:
     return FusedPass({Pass.FORWARD: kernels.finished()}, {})
 
 
-def fused_forward(graph: Graph, *, training: bool = True) -> FusedPass:
-    """Return the forward pass with its pointwise operations in the kernels before them.
+def fused_forward(graph: Graph, *, training: bool = True, fusion: Fusion = Fusion.ALL) -> FusedPass:
+    """Return the forward pass with pointwise operations in the kernels before them.
 
     Without `training` no backward pass follows: nothing is kept for it, and layers do what
     `inference_forward` says.
     """
-    return graph.once(_forward, training)
+    return graph.once(_forward, training, fusion)
 
 
-def _forward(graph: Graph, training: bool) -> FusedPass:
+def _takes(kernel: _Kernel, fusion: Fusion) -> bool:
+    """Tell whether a kernel takes on what reads its result."""
+    if isinstance(kernel.head, PRODUCTS):
+        return fusion is Fusion.ALL
+    return fusion is not Fusion.BIAS
+
+
+def _takes_own(kernel: _Kernel, step: _Step, fusion: Fusion) -> bool:
+    """Tell whether a kernel takes on what follows in the same layer."""
+    adds = isinstance(kernel.head, MatMul) and not kernel.tail and step.is_bias
+    return adds or _takes(kernel, fusion)
+
+
+def _forward(graph: Graph, training: bool, fusion: Fusion) -> FusedPass:
     kernels, tensors = _Kernels(graph), graph.once(_tensors, training)
     #: The kernels that take on more, by the node whose tensor they make, and the tensors that the
     #: backward pass of their own nodes needs.
@@ -224,9 +243,10 @@ def _forward(graph: Graph, training: bool) -> FusedPass:
             operation = step.operation
             if not step.is_pointwise:
                 kernel = kernels.begin(node, operation)
-            elif kernel:  # nobody else reads what is between the parts of a layer
+            elif kernel and _takes_own(kernel, step, fusion):
+                # Nobody else reads what is between the parts of a layer.
                 kernel.tail.append(_Taken(operation, (), node if learns and step.is_kept else None))
-            elif before := _before(node, traits, inputs, made_by):
+            elif not kernel and (before := _before(node, traits, inputs, made_by)):
                 kernel = made_by[before.node.index]
                 own = [each is before for each in inputs]
                 is_kept = learns and any(own[k] for k in kept.inputs)
@@ -236,7 +256,7 @@ def _forward(graph: Graph, training: bool) -> FusedPass:
                 into[node.index] = kernel.node.index
             else:
                 kernel = kernels.begin(node, operation)
-        if node.layer.leads and kernel:
+        if node.layer.leads and kernel and _takes(kernel, fusion):
             made_by[node.index] = kernel
             if learns and kept.output:
                 kept_outputs.add(node.index)
@@ -252,22 +272,25 @@ class _Step(NamedTuple):
     operation: Operation
     is_pointwise: bool
     is_kept: bool
+    is_bias: bool = False
 
 
 def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     """Return the operations of the forward pass of a node."""
     operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
+    casts = len([each for each in operations if each.name == CAST])
+    found = [_Step(operation, False, False) for operation in operations[:casts]]
+    operations = operations[casts:]
     layers = [node.layer] * len(operations)
     if node.layer.adds_bias:
         layers = [parts[0], *[_BIAS] * (len(operations) - len(parts)), *parts[1:]]
-    found: list[_Step] = []
     for layer, operation in zip(layers, operations, strict=True):
         if layer.takes_statistics and not training:  # nothing is read for statistics
             assert isinstance(operation, Stream)
             operation = replace(operation, reads=operation.reads[:1], roles=operation.roles[:1])
         pointwise = _is_pointwise(layer, training)
         kept = pointwise and found and layer is not _BIAS and _keeps_made(graph, node, layer).inputs
-        found.append(_Step(operation, pointwise, bool(kept)))
+        found.append(_Step(operation, pointwise, bool(kept), layer is _BIAS))
     return found
 
 
@@ -297,15 +320,17 @@ def _before(
     return max(found, key=lambda each: each.node.index, default=None)
 
 
-def fused_backward(graph: Graph, needed: Sequence[tuple[bool, ...]]) -> FusedPass:
+def fused_backward(
+    graph: Graph, needed: Sequence[tuple[bool, ...]], fusion: Fusion = Fusion.ALL
+) -> FusedPass:
     """Return the backward pass with gradients of pointwise layers in the kernels before them.
 
     `needed` tells for each node of which of its inputs somebody needs the gradient.
     """
-    return graph.once(_backward, tuple(needed))
+    return graph.once(_backward, tuple(needed), fusion)
 
 
-def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...]) -> FusedPass:
+def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...], fusion: Fusion) -> FusedPass:
     to_inputs, to_weights = _Kernels(graph), _Kernels(graph)
     all_traits, tensors = graph.once(_all_traits, True), graph.once(_tensors, True)
     #: The kernels that take on more, by the node the gradient of whose tensor they make.
@@ -334,7 +359,8 @@ def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...]) -> FusedPass:
         if node.layer.leads:
             inputs = [tensors[parent] for parent in node.parents]
             read = list(itertools.compress(inputs, wanted))
-            made_by.update(_makers(node, read, inward, made))
+            makers = _makers(node, read, inward, made)
+            made_by.update({i: each for i, each in makers.items() if _takes(each, fusion)})
     return FusedPass(
         {Pass.INPUT_GRADIENT: to_inputs.finished(), Pass.WEIGHT_GRADIENT: to_weights.finished()},
         into,

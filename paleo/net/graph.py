@@ -17,6 +17,8 @@ from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
 from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
+from paleo.net import autocast
+from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.spec import LayerSpec, NetSpec
 
@@ -51,6 +53,8 @@ class Node:
     owner: int | None = None
     #: The element type that its forward pass is computed in, "" for that of the graph.
     dtype: str = ""
+    #: What it reads and computes with under autocast; None: elements are of the graph's size.
+    elements: Elements | None = None
 
     @property
     def type_name(self) -> str:
@@ -138,7 +142,11 @@ def _operations(
     if direction is Pass.INPUT_GRADIENT and needed is not None:
         if not any(needed):
             return ()
-        return node.layer.input_gradient(node.inputs, graph.element_size, needed)
+        size = graph.element_size if node.elements is None else node.elements.computing
+        found = node.layer.input_gradient(node.inputs, size, needed)
+        if node.elements is None:
+            return found
+        return tuple(autocast.operations(node.inputs, node.elements, direction, found))
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
     if direction is Pass.FORWARD and node.dtype:
@@ -147,7 +155,10 @@ def _operations(
             replace(each, dtype=node.dtype) if isinstance(each, PRODUCTS) else each
             for each in found
         )
-    return node.layer.operations(direction, node.inputs, graph.element_size)
+    if node.elements is None:
+        return node.layer.operations(direction, node.inputs, graph.element_size)
+    found = node.layer.operations(direction, node.inputs, node.elements.computing)
+    return tuple(autocast.operations(node.inputs, node.elements, direction, found))
 
 
 def build(
@@ -379,6 +390,25 @@ def _sharing(node: Node, owner: Node) -> Node:
     """Return the node without the parameters that are counted in their owner."""
     own, theirs = (each.layer.num_params(each.inputs) for each in (node, owner))
     return replace(node, shared_params=min(own, theirs), owner=owner.index)
+
+
+def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
+    """Return a graph in mixed precision as autocast computes it: see paleo.net.autocast."""
+    sizes: list[int] = []
+    nodes: list[Node] = []
+    first: dict[Any, int] = {}
+    for node in graph.nodes:
+        elements = autocast.elements_of(
+            node.layer,
+            node.inputs,
+            [sizes[i] for i in node.parents],
+            graph.element_size,
+            fast_norms,
+        )
+        sizes.append(elements.computing)
+        like = first.setdefault((node.like, elements), node.index)
+        nodes.append(replace(node, like=like, elements=elements))
+    return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
 def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) -> Shape:

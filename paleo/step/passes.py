@@ -15,15 +15,17 @@ from typing import Any, NamedTuple
 
 from paleo.cluster import Device, Network
 from paleo.cluster.collectives import Collective
+from paleo.cluster.frameworks import Framework
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
+from paleo.core.kinds import Fusion
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
 from paleo.core.quantity import Quantity, is_array, where_positive
-from paleo.core.tensor import find_precision
+from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, Band
-from paleo.net.graph import Graph, Node, longest_path, unpriced
+from paleo.net.graph import Graph, Node, longest_path, unpriced, with_autocast
 from paleo.net.layers import Layer
 from paleo.step.settings import check_count, checked_share
 
@@ -164,6 +166,13 @@ def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
     return None if cost_model.conventions.sigmoid_has_one_output else keep_shape
 
 
+def computed_by(software: Framework, graph: Graph) -> Graph:
+    """Return a graph with the element types in which a framework computes its layers."""
+    if not (software.autocast and graph.precision.is_mixed):
+        return graph
+    return graph.once(with_autocast, software.fast_norms)
+
+
 def keep_shape(layer: Layer) -> Layer:
     """Return the layer; for a Sigmoid of 2017, which has one output, one that keeps its shape."""
     return layer.keeping_shape()
@@ -194,18 +203,19 @@ def kernels(
     directions: tuple[Pass, ...],
     cost_model: CostModel,
     *,
-    fuse: bool = False,
+    fusion: Fusion = Fusion.NONE,
     training: bool = True,
 ) -> Kernels:
     """Return the operations of the passes in `directions`, each with its pass.
 
-    With `fuse`, pointwise ones run in the kernels before them, as paleo.net.fusion says; without
+    By `fusion`, pointwise ones run in the kernels before them, as paleo.net.fusion says; without
     `training`, the forward pass is that of inference.
     """
     needed = needed_gradients(graph, cost_model) if Pass.INPUT_GRADIENT in directions else None
     into: Mapping[int, int] = {}
     operations: Mapping[Pass, Sequence[tuple[Operation, ...]]]
-    if not fuse and (training or needed):
+    is_plain = fusion is Fusion.NONE or (needed and fusion is Fusion.BIAS)
+    if is_plain and (training or needed):
         operations = {
             direction: [
                 graph.operations(node, direction, needed[node.index] if needed else None)
@@ -214,15 +224,21 @@ def kernels(
             for direction in directions
         }
     else:
-        from paleo.net import fusion  # here, since most steps have no fused kernels
+        # Here, since most steps have no fused kernels.
+        from paleo.net.fusion import fused_backward, fused_forward, inference_forward
 
         if needed:
-            fused = fusion.fused_backward(graph, needed)
-        elif fuse:
-            fused = fusion.fused_forward(graph, training=training)
+            fused = fused_backward(graph, needed, fusion)
+        elif is_plain:
+            fused = inference_forward(graph)
         else:
-            fused = fusion.inference_forward(graph)
+            fused = fused_forward(graph, training=training, fusion=fusion)
         operations, into = fused.operations, fused.into
+    if needed:
+        sums = graph.once(_gradient_sums, tuple(needed))
+        inward = operations[Pass.INPUT_GRADIENT]
+        with_sums = [(*sums.get(i, ()), *own) if i in sums else own for i, own in enumerate(inward)]
+        operations = {**operations, Pass.INPUT_GRADIENT: with_sums}
     shared: dict[Any, list[tuple[Pass, Operation]]] = {}
     of = []
     for each in zip(*(operations[direction] for direction in directions), strict=True):
@@ -237,6 +253,43 @@ def kernels(
     return Kernels(of, into)
 
 
+def _gradient_sums(
+    graph: Graph, needed: Sequence[tuple[bool, ...]]
+) -> dict[int, tuple[Operation, ...]]:
+    """Return what adds up the gradients of a node's output, where several layers give one.
+
+    Slices give each a part of it, which are no sum.
+    """
+    given: dict[int, int] = {}
+    sliced: set[int] = set()
+    for node in graph.nodes:
+        for parent, wanted in zip(node.parents, needed[node.index], strict=True):
+            is_slice = node.type_name == "Slice"
+            if wanted and not (is_slice and parent in sliced):
+                given[parent] = given.get(parent, 0) + 1
+                sliced.update([parent] * is_slice)
+    known: dict[tuple[int, int], tuple[Operation, ...]] = {}
+    found = {}
+    for index, count in given.items():
+        node = graph.nodes[index]
+        if count > 1:
+            key = (node.like, count)
+            if key not in known:
+                size = graph.element_size if node.elements is None else node.elements.computing
+                num_bytes = size * num_elements(node.output)
+                add = Stream(
+                    Kind.ELEMENTWISE,
+                    (num_bytes, num_bytes),
+                    (num_bytes,),
+                    direction=Pass.INPUT_GRADIENT,
+                    roles=(Role.OUTPUT_GRADIENT, Role.OUTPUT_GRADIENT),
+                    label="sum of gradients",
+                )
+                known[key] = (add,) * (count - 1)
+            found[index] = known[key]
+    return found
+
+
 def estimate_pass(
     graph: Graph,
     directions: tuple[Pass, ...],
@@ -245,15 +298,15 @@ def estimate_pass(
     use_pipeline: bool = False,
     fetches: Fetches | None = None,
     *,
-    fuse: bool = False,
+    fusion: Fusion = Fusion.NONE,
     training: bool = True,
 ) -> PassTime:
     """Return the time of the passes in `directions` together, layer by layer.
 
-    `fetches` adds the time in which nodes get their inputs from other devices; `fuse`
+    `fetches` adds the time in which nodes get their inputs from other devices; `fusion`
     and `training` are those of `kernels`.
     """
-    found = kernels(graph, directions, cost_model, fuse=fuse, training=training)
+    found = kernels(graph, directions, cost_model, fusion=fusion, training=training)
     distinct = {id(own): own for own in found.of}
     priced = [
         [each for _, each in own if not isinstance(each, Unpriced)] for own in distinct.values()

@@ -9,13 +9,16 @@ from typing import Any
 
 from paleo.cluster import Device, Network
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.frameworks import INDUCTOR, NO_FRAMEWORK, Framework
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
+from paleo.core.kinds import Fusion
 from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, is_array, largest
 from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
+from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
@@ -28,6 +31,7 @@ from paleo.step.passes import (
     PassTime,
     adapter,
     checked_target,
+    computed_by,
     estimate_pass,
     exchange_time,
     kernels,
@@ -38,7 +42,15 @@ from paleo.step.passes import (
 from paleo.step.settings import PlanSettings, check_names, checked_share, declared, found_settings
 
 #: The keys of JSON under which a plan says which kernels run.
-HOW = ("use_pipeline", "fuse", *ConvolutionChoice().to_dict(), "convolution_algorithm")
+HOW = (
+    "use_pipeline",
+    "fuse",
+    "framework",
+    "compile",
+    "memory_format",
+    *ConvolutionChoice().to_dict(),
+    "convolution_algorithm",
+)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: The shares of peak.
@@ -62,6 +74,9 @@ class Plan:
     ppp_comm: Quantity = 1.0
     schemes: tuple[str, ...] = COLLECTIVES.built_in
     fuse: bool = False
+    framework: Framework | None = None
+    compile: bool = False
+    memory_format: str = CONTIGUOUS
     conv_library: str | None = None
     workspace: int | str | None = None
     use_only_gemm: bool = False
@@ -79,12 +94,39 @@ class Plan:
                 )
         checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp, self.convolutions)
         checked_share(self.ppp_comm, "ppp_comm")
+        if self.compile and self.framework and not self.framework.compiled:
+            raise SettingError(
+                f"compile: the framework {self.framework.name} has no compiler of nets"
+            )
 
     @property
     def target(self) -> Target:
         """Where operations run."""
-        computing = find_precision(self.dtype).computing
-        return Target(self.device, computing, self.ppp_comp, convolutions=self.convolutions)
+        return Target(
+            self.device,
+            find_precision(self.dtype).computing,
+            self.ppp_comp,
+            {"host": self.software.host} if self.software.host else {},
+            self.convolutions,
+            memory_format=self.images,
+        )
+
+    @property
+    def images(self) -> str:
+        """How images lie in memory: as the framework has them by itself, or as asked."""
+        return self.software.memory_format or self.memory_format
+
+    @property
+    def software(self) -> Framework:
+        """What runs the net: of no framework's habits if none was named."""
+        if self.compile:
+            return (self.framework and self.framework.compiled) or INDUCTOR
+        return self.framework or NO_FRAMEWORK
+
+    @property
+    def fusion(self) -> Fusion:
+        """Which pointwise operations run in the kernel before them."""
+        return Fusion.ALL if self.fuse else self.software.fusion
 
     @property
     def convolutions(self) -> ConvolutionChoice:
@@ -109,7 +151,8 @@ class Plan:
     @property
     def band(self) -> Band | None:
         """How far the truth may be from times of computation; None where that is not known."""
-        return net_band(self.cost_model, self.target, not (self.fuse or self.use_pipeline))
+        is_plain = self.fusion in (Fusion.NONE, Fusion.BIAS) and not self.use_pipeline
+        return net_band(self.cost_model, self.target, is_plain)
 
     @property
     def digits(self) -> int:
@@ -146,6 +189,9 @@ class Plan:
             "ppp_comm": f"ppp_comm {self.ppp_comm:g}" if on_network else "",
             "use_pipeline": "pipelined" if self.use_pipeline else "",
             "fuse": "fused" if self.fuse else "",
+            "framework": self.framework.name if self.framework else "",
+            "compile": "compiled" if self.compile else "",
+            "memory_format": "" if self.images == CONTIGUOUS else "channels last",
             "convolutions": str(self.convolutions),
         }
 
@@ -158,6 +204,9 @@ class Plan:
             "dtype": self.dtype,
             "use_pipeline": self.use_pipeline,
             "fuse": self.fuse,
+            "framework": self.framework.name if self.framework else None,
+            "compile": self.compile,
+            "memory_format": self.images,
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             "ppp_comp": _plain(self.ppp_comp),
@@ -167,7 +216,8 @@ class Plan:
 
     def graph(self, net: NetSpec, batch_size: Quantity | None) -> Graph:
         """Return the graph of a net as the cost model sees it; None takes the file's batch."""
-        return build(self.computable(net), batch_size, self.dtype, self.adapt)
+        graph = build(self.computable(net), batch_size, self.dtype, self.adapt)
+        return computed_by(self.software, graph)
 
     def computable(self, net: NetSpec) -> NetSpec:
         """Return the net with layers computed in types of their own only as far as they can be."""
@@ -202,7 +252,7 @@ class Plan:
         self, graph: Graph, directions: tuple[Pass, ...], *, training: bool = True
     ) -> Kernels:
         """Return what the device does for each node in these passes; see `passes.kernels`."""
-        return kernels(graph, directions, self.cost_model, fuse=self.fuse, training=training)
+        return kernels(graph, directions, self.cost_model, fusion=self.fusion, training=training)
 
     def estimate(
         self,
@@ -214,7 +264,7 @@ class Plan:
     ) -> PassTime:
         """Return the time of these passes together; see `passes.estimate_pass`."""
         how = (self.target, self.cost_model, self.use_pipeline, fetches)
-        return estimate_pass(graph, directions, *how, fuse=self.fuse, training=training)
+        return estimate_pass(graph, directions, *how, fusion=self.fusion, training=training)
 
     def passes(self, graph: Graph, fetches: Fetches | None = None) -> tuple[PassTime, PassTime]:
         """Return the time of the forward and of the backward pass."""
@@ -222,7 +272,7 @@ class Plan:
 
     def inference(self, graph: Graph) -> PassTime:
         """Return the time of a forward pass alone, in which a plain one is the training step's."""
-        return self.estimate(graph, FORWARD, training=not self.fuse)
+        return self.estimate(graph, FORWARD, training=self.fusion is not Fusion.ALL)
 
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""

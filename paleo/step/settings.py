@@ -19,6 +19,7 @@ from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hin
 
 from paleo.cluster import Device, Network, device_names, find_device, find_network, network_names
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.frameworks import FRAMEWORKS, Framework
 from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, listed, python_int, shown
 from paleo.core.errors import Mistakes, SettingError, near, results_of
 from paleo.core.frozen import dataclass
@@ -26,7 +27,12 @@ from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_arr
 from paleo.core.registry import Registry
 from paleo.core.tensor import PRECISIONS, find_precision
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
-from paleo.costs.convolutions.settings import checked_library, checked_workspace
+from paleo.costs.convolutions.settings import (
+    CONTIGUOUS,
+    MEMORY_FORMATS,
+    checked_library,
+    checked_workspace,
+)
 from paleo.net.graph import checked_batch
 from paleo.net.importers import ImportOptions
 
@@ -300,6 +306,35 @@ class RateSettings(TypedDict, total=False):
     ppp_comp: Annotated[Quantity, PPP_COMP]
 
 
+def _checked_framework(value: Any) -> Framework | None:
+    """Return a framework, also of its name, or None; raises UnknownNameError or SettingError."""
+    if isinstance(value, str):
+        return FRAMEWORKS[value]
+    if not isinstance(value, Framework | None):
+        raise SettingError(f"framework: expected a framework, got {shown(value)}")
+    return value
+
+
+FRAMEWORK = Setting(
+    default=None,
+    check=_checked_framework,
+    help="What runs the net: which operations share a kernel, what is cast, and how long the host "
+    "takes for each. " + described(FRAMEWORKS),
+    label="Framework",
+    choices=lambda: FRAMEWORKS,
+    metavar="NAME",
+    shown_default="none: kernels alone",
+)
+MEMORY_FORMAT = Setting(
+    default=CONTIGUOUS,
+    check=choice("memory_format", MEMORY_FORMATS),
+    help="How images lie in memory: contiguous (N, C, H, W), which matrix units take only after a "
+    "conversion, or channels_last (N, H, W, C).",
+    label="Memory format",
+    choices=lambda: MEMORY_FORMATS,
+)
+
+
 class KernelSettings(TypedDict, total=False):
     """What of a device runs at the same time, or in one kernel."""
 
@@ -314,6 +349,18 @@ class KernelSettings(TypedDict, total=False):
             label="Fused",
         ),
     ]
+    framework: Annotated[str | None, FRAMEWORK]
+    compile: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Assume that the net is compiled as PyTorch's TorchInductor does it: pointwise "
+            "operations run together in kernels of their own, none is cast apart.",
+            label="Compiled",
+        ),
+    ]
+    memory_format: Annotated[str, MEMORY_FORMAT]
 
 
 class AlgorithmSettings(TypedDict, total=False):

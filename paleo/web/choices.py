@@ -6,10 +6,11 @@ from typing import Any
 
 from paleo.cluster import ARCHITECTURES, BOARDS, Device
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.cluster.frameworks import SOFTWARE
+from paleo.cluster.frameworks import FRAMEWORKS, SOFTWARE
 from paleo.core.tensor import PRECISIONS
 from paleo.core.version import __version__
 from paleo.costs import COST_MODELS
+from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.memory import OPTIMIZERS
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit
@@ -33,6 +34,8 @@ def choices() -> dict[str, Any]:
         "networks": [_network(name) for name in predefined.network_names()],
         "cost_models": _named(COST_MODELS),
         "dtypes": [{"name": name} for name in PRECISIONS],
+        "frameworks": _named(FRAMEWORKS),
+        "memory_formats": [{"name": name} for name in MEMORY_FORMATS],
         "schemes": _named(COLLECTIVES),
         "optimizers": _named(OPTIMIZERS),
         "datasets": [

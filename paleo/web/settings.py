@@ -19,6 +19,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.registry import unknown
 from paleo.core.tensor import PRECISIONS
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
+from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.net.spec import NetSpec
 from paleo.step.settings import DEFAULT_WORKERS, declared
 from paleo.studies.datasets import Schedule, takes_images
@@ -59,6 +60,9 @@ class PageSettings:
     ppp_comm: float = 1.0
     use_pipeline: bool = False
     fuse: bool = False
+    framework: str = ""
+    compile: bool = False
+    memory_format: str = CONTIGUOUS
     dataset: str = "imagenet"
     dataset_size: int | None = None
     epochs: float | None = 90.0

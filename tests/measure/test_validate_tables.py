@@ -52,7 +52,7 @@ def tables(tmp_path: Path) -> Path:
     table(tmp_path, "h100_sxm/attention/sglang/0.5.14/context_attention_perf.parquet", ATTENTION)
     table(tmp_path, "h100_sxm/moe/sglang/0.5.14/moe_perf.parquet", {"latency": [1.0, 2.0]})
     table(tmp_path, "a100_sxm/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
-    table(tmp_path, "b60/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
+    table(tmp_path, "b99/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
     return tmp_path
 
 
@@ -82,8 +82,8 @@ def test_tables_and_rows_that_are_not_modelled_are_counted(tables: Path) -> None
     found = operator_cases(tables)
     said = reasons(found)
     assert said["operator table 'moe' is not modelled"] == 2
-    (b60,) = [reason for reason in said if reason.startswith("unknown device 'b60'")]
-    assert said[b60] == 3  # what is left of it
+    (b99,) = [reason for reason in said if reason.startswith("unknown device 'b99'")]
+    assert said[b99] == 3  # what is left of it
     assert said["context_attention: heads that do not share keys evenly"] == 1
     assert sum(1 for each in found.labels["source"] if each == "a100_sxm") == 2
     (fp8,) = [reason for reason in said if "has no peak for fp8" in reason]
@@ -109,7 +109,7 @@ def test_selections_pick_tables_and_rows(tables: Path) -> None:
         "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8, fp8_block",
     ]
     with pytest.raises(paleo.PaleoError, match="no operator table has all that was selected"):
-        operator_cases(tables, Selection(systems=("b60",), versions=("0.5.14",)))
+        operator_cases(tables, Selection(systems=("b99",), versions=("0.5.14",)))
 
 
 def test_any_folder_above_a_file_or_an_installed_package_will_do(

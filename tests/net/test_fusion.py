@@ -13,6 +13,7 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.core.kinds import Fusion
 from paleo.core.operations import Convolution, Fused, Kind, MatMul, Operation, Pass, Role, Stream
 from paleo.costs import COST_MODELS, Target
 from paleo.net.fusion import fused_backward, fused_forward
@@ -354,10 +355,10 @@ def test_fusion_computes_the_same_and_moves_less(name: str) -> None:
         plain, fused = (
             [
                 operation
-                for own in kernels(graph, directions, ROOFLINE, fuse=fuse).of
+                for own in kernels(graph, directions, ROOFLINE, fusion=fusion).of
                 for _, operation in own
             ]
-            for fuse in (False, True)
+            for fusion in (Fusion.NONE, Fusion.ALL)
         )
         assert len(fused) < len(plain)
         assert sum(each.flops for each in fused) == sum(each.flops for each in plain)
@@ -368,11 +369,11 @@ def test_fusion_computes_the_same_and_moves_less(name: str) -> None:
         assert names == sorted(each.name for each in plain)
 
 
-@pytest.mark.parametrize("fuse", [False, True])
-def test_nodes_that_do_the_same_share_it(fuse: bool) -> None:
+@pytest.mark.parametrize("fusion", Fusion)
+def test_nodes_that_do_the_same_share_it(fusion: Fusion) -> None:
     graph = paleo.build(paleo.load("gpt2"), 2, adapt=keep_shape)
     for directions in (FORWARD, BACKWARD):
-        found = kernels(graph, directions, ROOFLINE, fuse=fuse).of
+        found = kernels(graph, directions, ROOFLINE, fusion=fusion).of
         # The net repeats a block of 27 layers twelve times.
         assert len(graph.nodes) > 300
         assert len({id(own) for own in found}) < 40
@@ -385,8 +386,8 @@ def test_arrays_of_batches_give_the_same_as_one_by_one() -> None:
         one = paleo.build(paleo.load("resnet18"), batch, adapt=keep_shape)
         for directions in (FORWARD, BACKWARD):
             for ours, theirs in zip(
-                kernels(many, directions, ROOFLINE, fuse=True).of,
-                kernels(one, directions, ROOFLINE, fuse=True).of,
+                kernels(many, directions, ROOFLINE, fusion=Fusion.ALL).of,
+                kernels(one, directions, ROOFLINE, fusion=Fusion.ALL).of,
                 strict=True,
             ):
                 for (_, a), (_, b) in zip(ours, theirs, strict=True):

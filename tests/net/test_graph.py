@@ -11,6 +11,7 @@ import pytest
 
 import paleo
 from paleo.core.errors import Mistakes
+from paleo.core.kinds import Fusion
 from paleo.core.operations import LAYER_PASSES, Pass
 from paleo.core.tensor import Shape
 from paleo.net.fusion import fused_forward
@@ -288,7 +289,7 @@ def test_what_is_found_of_a_graph_is_found_once_and_of_equal_nodes_too() -> None
 def test_a_graph_is_gone_as_soon_as_nobody_has_it(net: Any) -> None:
     layers = {"data": data([2, 8]), "a": {**RELU, "parents": ["data"]}}
     graph = paleo.build(net(layers), np.arange(1, 100))  # more than are kept
-    kernels(graph, FORWARD, paleo.COST_MODELS["tiled"], fuse=True)
+    kernels(graph, FORWARD, paleo.COST_MODELS["tiled"], fusion=Fusion.ALL)
     there = weakref.ref(graph)
     del graph
     assert there() is None

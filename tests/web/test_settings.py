@@ -239,7 +239,7 @@ def test_command_lines_say_what_differs_from_the_defaults() -> None:
     )  # fmt: skip
     assert simulated == (
         "paleo simulate nin --batch_size=128 --num_workers=1,2,4,8,16,32,64,100,128 "
-        "--ppp_comm=0.56 --ppp_comp=0.21 --use_pipeline --scheme=TreeAllReduce"
+        "--ppp_comm=0.56 --dtype=mixed_fp16 --ppp_comp=0.21 --use_pipeline --scheme=TreeAllReduce"
     )
     assert measured.startswith("paleo metrics nin --batch_size=128 --num_workers=1,2,4,8,16,")
     assert "--dataset=imagenet --epochs=47 '--price=0.90 EUR/h'" in measured

@@ -111,7 +111,7 @@ def command(
     shown = PageSettings(
         workers=max(few, default=min(workers)),
         num_workers=tuple(workers),
-        **{**settings, "price": price or "", "dataset": settings["dataset"] or ""},
+        **{**settings, **{key: settings[key] or "" for key in ("price", "dataset", "framework")}},
     )
     plain = not edits and prices is None  # commands know neither what was edited nor other prices
     page = report_page(studies, shown, scaling, batch_size, importing, with_commands=plain)

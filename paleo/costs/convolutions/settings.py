@@ -9,6 +9,10 @@ from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.units import parse, scale_for
 
+#: How images can lie in memory, as PyTorch calls it: N, C, H, W, or N, H, W, C.
+CONTIGUOUS, CHANNELS_LAST = "contiguous", "channels_last"
+MEMORY_FORMATS = (CONTIGUOUS, CHANNELS_LAST)
+
 
 @dataclass(frozen=True)
 class ConvolutionChoice:

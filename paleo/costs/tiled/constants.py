@@ -42,6 +42,10 @@ CONSTANTS: dict[str, Constant] = {
         "time in which the host hands over one operation, while the device computes",
         "s", 0.0, 200e-6, 0.0,
     ),
+    "boost": Constant(
+        "clock that a board holds, over the boost clock that its data sheet states",
+        "1", 0.5, 1.3, 1.0,
+    ),
     "matrix_share": Constant("share of the matrix units' peak in a long loop", "1", 0.2, 1.2, 0.88),
     "vector_share": Constant("share of the vector lanes' peak in a long loop", "1", 0.2, 1.2, 0.85),
     "energy": Constant(

@@ -18,6 +18,7 @@ from paleo.core.quantity import Quantity, every, largest, maximum, rounded_up, s
 from paleo.costs.convolutions.base import lowered
 from paleo.costs.convolutions.direct import is_depthwise
 from paleo.costs.convolutions.gemm import PHASED, SCATTERED, is_plain, phases
+from paleo.costs.convolutions.settings import CHANNELS_LAST
 from paleo.costs.model import only_where
 from paleo.costs.tiled.algorithm import (
     ConvolutionTime,
@@ -40,7 +41,7 @@ _PARTS: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
 _ALIGNMENT = 16
 #: Speed beside that of the forward pass: of the filter's gradient, whose operands both run along
 #: the positions; of products whose results are scattered; and of those phase by phase.
-_FILTER_SHARE = 0.8
+_FILTER_SHARE = ((0, 0.8), (8, 1.1))
 _SCATTER_SHARE = 0.72
 _PHASE_SHARE = 0.9
 #: How many times an element's bytes are moved to add it to what is in memory.
@@ -49,6 +50,12 @@ _ADDED = 4
 _LANES_KERNELS, _MATRIX_KERNELS = 2, 1
 #: From this generation on libraries compute all groups in one kernel.
 _GROUPED = 7
+#: From this generation on the kernels of the matrix units are for channels last alone. (cuDNN 7
+#: had kernels that wrote the other order themselves: DeepBench's times on Volta and Turing are
+#: those of products without any pass besides.)
+_CONVERTING = 8
+#: Bytes of the largest elements for which that holds: there are kernels of TF32 for either order.
+_HALF = 2
 #: Shares of the lanes' and of the memory's rate in a kernel without tiles.
 _DIRECT_COMPUTE, _DIRECT_MEMORY = 0.25, 0.7
 
@@ -82,7 +89,9 @@ def implicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None
 
     if operation.direction is not Pass.WEIGHT_GRADIENT:
         return _on_units(operation, machine, shape)
-    return _on_units(operation, machine, shape, splits=_PARTS, share=_FILTER_SHARE, more_kernels=1)
+    library = smallest(machine.library)
+    reached = next(found for since, found in reversed(_FILTER_SHARE) if library >= since)
+    return _on_units(operation, machine, shape, splits=_PARTS, share=reached, more_kernels=1)
 
 
 def explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
@@ -152,6 +161,22 @@ def direct(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     return ConvolutionTime(only_where(allowed, time))
 
 
+def _converting(operation: Convolution, machine: Machine) -> Time:
+    """Return the time to bring images into the order of the matrix units, and back.
+
+    Their kernels read and write channels last.
+    """
+    is_old = smallest(machine.library) < _CONVERTING
+    if machine.memory_format == CHANNELS_LAST or is_old or operation.element_size > _HALF:
+        return Time()
+    time = extended(
+        Time(), machine, passes=[2 * num_bytes for num_bytes in operation.images], kernels=2
+    )
+    # Of a window of one element each image is a product as it lies.
+    converts = 1 - 1 * (is_plain(operation.axes) & (operation.direction is Pass.FORWARD))
+    return repeated(time, converts)
+
+
 def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quantity:
     """Return `value` elements as the matrix units take them, and as it is for the lanes."""
     if machine.matrix_peak is None:
@@ -185,6 +210,7 @@ def _on_units(
     # One kernel for all groups, or one after the other.
     times = groups if smallest(machine.library) < _GROUPED else 1
     read, other = operation.reads
+    converted = _converting(operation, machine)
 
     def build(c: Quantity, k: Quantity, unit: Machine) -> ConvolutionTime:
         kernels = _LANES_KERNELS if unit.matrix_peak is None else _MATRIX_KERNELS
@@ -194,6 +220,8 @@ def _on_units(
             share=share * unit.convolution_share, stored=(read / times, other / times),
         )  # fmt: skip
         time = repeated(extended(chosen.time, unit, kernels=kernels + more_kernels), times)
+        if unit.matrix_peak is not None:
+            time = time + converted
         return ConvolutionTime(
             extended(time, machine, passes=passes), *sizes, count * groups, chosen
         )

@@ -8,8 +8,8 @@ from paleo.cluster import Device
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, maximum, minimum
 from paleo.core.tensor import element_size
+from paleo.costs.convolutions.settings import CONTIGUOUS, ConvolutionChoice
 from paleo.costs.convolutions.settings import DEFAULT as CHOICE
-from paleo.costs.convolutions.settings import ConvolutionChoice
 from paleo.costs.model import Target
 from paleo.costs.tiled.constants import constants_of
 
@@ -52,6 +52,7 @@ class Machine:
     element_size: int
     launch: Quantity
     host: Quantity
+    boost: Quantity
     matrix_share: Quantity
     vector_share: Quantity
     memory_share: Quantity
@@ -80,6 +81,7 @@ class Machine:
     lanes: Quantity = LANES
     is_cpu: bool = False
     training: bool = True
+    memory_format: str = CONTIGUOUS
     convolutions: ConvolutionChoice = CHOICE
 
     @property
@@ -138,13 +140,15 @@ def machine_for(target: Target) -> Machine:
     constants = {name: figure.value for name, figure in constants_of(device).items()}
     constants.update(target.constants)
     share = target.share
+    # All that runs with the clock; the memory has one of its own.
+    clocked = share * constants["boost"]
     return Machine(
         multiprocessors,
-        units["matrix"].value * share if "matrix" in units else None,
-        _lanes(device, target.dtype) * share if "vector" in units else None,
+        units["matrix"].value * clocked if "matrix" in units else None,
+        _lanes(device, target.dtype) * clocked if "vector" in units else None,
         device.memory_bandwidth * share,
         figure("cache", _CACHE * multiprocessors),
-        figure("boost_clock", figure("base_clock", _CLOCK)) * share,
+        figure("boost_clock", figure("base_clock", _CLOCK)) * clocked,
         figure("power", math.inf),
         element_size(target.dtype),
         **constants,
@@ -153,6 +157,7 @@ def machine_for(target: Target) -> Machine:
         lanes=_lane_count(device, multiprocessors),
         is_cpu=device.kind == "cpu",
         training=target.training,
+        memory_format=target.memory_format,
         convolutions=target.convolutions,
     )
 

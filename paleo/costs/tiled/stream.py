@@ -14,10 +14,12 @@ from paleo.core.quantity import (
     ceil_div,
     maximum,
     minimum,
+    product,
     smallest,
     total,
     where_positive,
 )
+from paleo.costs.convolutions.settings import CHANNELS_LAST, CONTIGUOUS
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.times import Time
@@ -45,9 +47,13 @@ _ROWS = {2: 16, 3: 4}
 #: this, and three times so many backward, where each looks for the windows that it is in. (One
 #: value for 40 groups of published steps of nets, cuDNN 4 to 8.)
 _WINDOWED, _WINDOWED_BACK = 1.6, 4.8
-#: How many times its bytes a batch normalization moves, from which generation of the library on.
-#: (Published steps of nets: torch7, TensorFlow 1, MXNet, PyTorch 0.3 to containers of 2020.)
-_NORMALIZING = ((0, 2.2), (6, 1.8), (8, 1.4))
+#: How many times its bytes a batch normalization moves in training, from which generation of the
+#: library on. (Published steps of nets: torch7, TensorFlow 1, MXNet, PyTorch 0.3 to containers of
+#: 2020; timm's on an RTX 3090.)
+_NORMALIZING = {
+    CONTIGUOUS: ((0, 2.2), (6, 1.8), (8, 1.7)),
+    CHANNELS_LAST: ((0, 2.2), (6, 1.8), (8, 1.15)),
+}
 #: Share of a multiprocessor's fast memory that rows may take. Of rows twice as long none is left.
 _ROWS_SHARE = 0.66
 
@@ -90,10 +96,14 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
     if isinstance(operation, Pooling):
         loads = operation.element_size * operation.window_elements * operation.output_elements
         forward = operation.direction is Pass.FORWARD
-        return held, held + (_WINDOWED if forward else _WINDOWED_BACK) * loads
-    if operation.kind is Kind.BATCH_NORM:
+        again = (_WINDOWED if forward else _WINDOWED_BACK) * loads
+        # A window that is the whole image is a sum, which reads it once.
+        positions = product(axis.output for axis in operation.axes)
+        return held, held + where_positive(positions - 1, again)
+    if operation.kind is Kind.BATCH_NORM and machine.training:
         library = smallest(machine.library)
-        times = next(found for since, found in reversed(_NORMALIZING) if library >= since)
+        table = _NORMALIZING[machine.memory_format]
+        times = next(found for since, found in reversed(table) if library >= since)
         return held, held * times
     return held, read * (1.0 + _again(operation, machine)) + written
 

@@ -9,11 +9,13 @@ from typing import Any, cast
 
 from paleo.cluster import Device, find_network
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.frameworks import FRAMEWORKS, INDUCTOR, NO_FRAMEWORK, Framework
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
 from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
+from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import net_of
 from paleo.measure.validate.protocols import protocol_of
@@ -28,7 +30,15 @@ from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.estimates import estimate_communication
-from paleo.step.passes import BACKWARD, FORWARD, adapter, checked_target, estimate_pass, update_time
+from paleo.step.passes import (
+    BACKWARD,
+    FORWARD,
+    adapter,
+    checked_target,
+    computed_by,
+    estimate_pass,
+    update_time,
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,8 @@ class NetCase:
     over `batch` samples each. The network `link` connects the `workers`; the batch comes over
     `input_link`. Both are names, "" for none. `image` is the height and width of images, None for
     the net's own. `memory_format` is that of image tensors, "contiguous" or "channels_last", ""
-    where nothing is said; `compiled` tells whether the framework compiled the net.
+    where nothing is said; `compiled` tells whether the framework, one of
+    paleo.cluster.frameworks or "", compiled the net.
     """
 
     net: str
@@ -54,6 +65,7 @@ class NetCase:
     image: int | None = None
     memory_format: str = ""
     compiled: bool = False
+    framework: str = ""
 
     @property
     def samples(self) -> int:
@@ -70,14 +82,24 @@ class NetCase:
         """Return the predicted seconds."""
         model = remembering.model
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
-        graph = _graph(spec, self.batch, dtype, adapter(model))
+        software = self._software
+        graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
-        target = replace(target, constants=constants)
-        training = self.parts != ("forward",)
+        in_order = software.memory_format or self.memory_format or CONTIGUOUS
+        hosted = {"host": software.host, **constants} if software.host else constants
+        target = replace(target, constants=hosted, memory_format=in_order)
+        training = self.parts != ("forward",) or protocol_of(self.source_id).trains
         times = []
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
             if part in self.parts:
-                passed = estimate_pass(graph, directions, target, remembering, training=training)
+                passed = estimate_pass(
+                    graph,
+                    directions,
+                    target,
+                    remembering,
+                    fusion=software.fusion,
+                    training=training,
+                )
                 times.append(self.passes * passed.upper)
         if "update" in self.parts:
             times.append(update_time(graph.num_params, target, model, dtype).total)
@@ -87,6 +109,11 @@ class NetCase:
             bandwidth = find_network(self.input_link).bandwidth
             times.append(self.passes * _input_bytes(graph) / bandwidth)
         return total(times)
+
+    @property
+    def _software(self) -> Framework:
+        named = FRAMEWORKS[self.framework] if self.framework else NO_FRAMEWORK
+        return (named.compiled or INDUCTOR) if self.compiled else named
 
     def _exchange(self, graph: Graph, model: CostModel) -> Quantity:
         """Return the seconds of the best scheme after which all workers have the sum."""
@@ -124,6 +151,7 @@ class Remembering(CostModel):
             target.convolutions,
             operation,
             target.training,
+            target.memory_format,
         )
         known = self._prices.get(key)
         if known is None:
@@ -190,7 +218,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     case = NetCase(
         row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
         protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
-        is_compiled(row.framework),
+        is_compiled(row.framework), _framework(row, parts),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -237,6 +265,16 @@ def _batch(row: Measurement) -> tuple[int, int]:
     if passes < 1 or passes != int(passes):
         raise UnmappedError("a global batch that is no multiple of the devices' batches")
     return batch, int(passes)
+
+
+def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
+    """Return which of the frameworks that there are ran a net, "" for none of them."""
+    protocol = protocol_of(row.source_id)
+    if protocol.is_tuned:
+        return "tuned"
+    if protocol.inference and parts == ("forward",):
+        return protocol.inference
+    return "pytorch" if row.framework.startswith("PyTorch") else ""
 
 
 def _whole(value: float, name: str) -> int:

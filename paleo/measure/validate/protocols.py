@@ -31,6 +31,10 @@ class Protocol:
     unstated: str = ""
     mixed: bool = False
     is_tuned: bool = False
+    #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
+    inference: str = ""
+    #: Whether a forward pass by itself is that of training.
+    trains: bool = False
     #: Letters of operators that the rows do not say.
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
@@ -65,7 +69,11 @@ PROTOCOLS: dict[str, Protocol] = {
     "convnet_benchmarks": Protocol(
         "forward and backward without the optimizer, dropout and softmax", optimizer=False
     ),
-    "cnn_benchmarks": Protocol("forward and backward without the optimizer", optimizer=False),
+    "cnn_benchmarks": Protocol(
+        "forward and backward without the optimizer, both of a net in training",
+        optimizer=False,
+        trains=True,
+    ),
     "caffe2_convnet": Protocol(
         "forward and backward, with the gradient of the images, without the optimizer",
         optimizer=False,
@@ -100,6 +108,9 @@ PROTOCOLS: dict[str, Protocol] = {
         )
         for version in _MLPERF
     },
+    # What normalizes in halves shows in nets of group normalizations, which take half the time
+    # that normalizations in fp32 and their casts would.
+    "timm": Protocol("inference as with timm's --fast-norm", inference="timm"),
     "lambda": Protocol("the container computes fp32 as TF32 where it can", tf32=True),
 }
 

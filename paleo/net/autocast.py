@@ -1,0 +1,98 @@
+"""Which layers a net's mixed precision computes in 4 bytes, and what is cast in between.
+
+PyTorch's autocast ("Automatic Mixed Precision package", Autocast Op Reference) gives products their
+operands in halves and a list of functions theirs in fp32, whatever they come in: what is of the
+other type is cast by a kernel of its own. Every other function takes what comes; of several types
+it takes the widest, as it reads. Parameters and inputs are fp32. So what passes through a
+normalization, a softmax or a sum with a parameter has 4 bytes an element until the next product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from paleo.core.operations import PRODUCTS, Kind, Operation, Pass, Stream
+from paleo.core.tensor import Shape, Shapes, num_elements
+from paleo.net.layers import Layer
+
+#: What a kernel is called that changes the type of a tensor.
+CAST = "cast"
+_FULL = 4
+#: Types of layers that are always computed in fp32. (Batch normalizations take halves.)
+_IN_FULL = frozenset({"Loss", "LRN", "Softmax"})
+#: Those that are unless a fast norm computes them as they come.
+_NORMS = frozenset({"GroupNorm", "L2Norm", "LayerNorm", "RMSNorm"})
+#: Functions of each element that are.
+_FUNCTIONS_IN_FULL = frozenset({"exp", "log", "power", "reciprocal", "rsqrt", "softplus"})
+
+
+class Elements(NamedTuple):
+    """Bytes of an element of each input of a layer as it comes, and of what it computes with.
+
+    `casts` tells whether a kernel of its own brings inputs of another size to that.
+    """
+
+    inputs: tuple[int, ...]
+    computing: int
+    casts: bool
+
+
+def elements_of(
+    layer: Layer, inputs: Shapes, sizes: Sequence[int], half: int, fast_norms: bool = False
+) -> Elements:
+    """Return the sizes of the elements of a layer whose inputs have these, under autocast.
+
+    With `fast_norms` a normalization takes halves, and gives them.
+    """
+    if not sizes:
+        return Elements((), _FULL, False)
+    own = tuple(sizes)
+    if any(isinstance(each, PRODUCTS) for each in layer.operations(Pass.FORWARD, inputs, half)):
+        return Elements(own, half, True)
+    function = getattr(layer, "function", "")
+    if layer.type_name in _NORMS:
+        return Elements(own, half if fast_norms else _FULL, True)
+    if layer.type_name in _IN_FULL or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
+        return Elements(own, _FULL, True)
+    return Elements(own, max(own), False)
+
+
+def operations(
+    inputs: Shapes, elements: Elements, direction: Pass, found: Sequence[Operation]
+) -> Iterator[Operation]:
+    """Yield what a layer does in a pass: its own operations at `elements.computing`, and casts."""
+    computing = elements.computing
+    other = [i for i, size in enumerate(elements.inputs) if size != computing]
+    if not other:
+        yield from found
+        return
+    cast = [(elements.inputs[i], inputs[i]) for i in other] if elements.casts else []
+    if direction is Pass.FORWARD:
+        for size, shape in cast:
+            yield _cast(shape, size, computing, direction)
+    for operation in found:
+        yield operation if elements.casts else _as_read(operation, elements, direction)
+    if direction is Pass.INPUT_GRADIENT:
+        for size, shape in cast:
+            yield _cast(shape, computing, size, direction)
+
+
+def _cast(shape: Shape, size: int, to: int, direction: Pass) -> Stream:
+    count = num_elements(shape)
+    return Stream(Kind.COPY, (size * count,), (to * count,), direction=direction, label=CAST)
+
+
+def _as_read(operation: Operation, elements: Elements, direction: Pass) -> Operation:
+    """Return an operation of inputs of several sizes, each read as it is."""
+    inputs, computing = elements.inputs, elements.computing
+    forward = direction is Pass.FORWARD and isinstance(operation, Stream)
+    if not forward or len(operation.reads) != len(inputs):
+        return operation
+    assert isinstance(operation, Stream)
+    reads = tuple(
+        num_bytes * size // computing
+        for num_bytes, size in zip(operation.reads, inputs, strict=True)
+    )
+    return replace(operation, reads=reads)

@@ -1,0 +1,222 @@
+"""What frameworks, compilers and memory formats change of a pass, by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.core.errors import PaleoError
+from paleo.core.kinds import Fusion, Pass
+from paleo.core.operations import Convolution, Fused, Pooling, Stream
+from paleo.core.tensor import DTYPES
+from paleo.core.window import Axis
+from paleo.costs import Target
+from paleo.costs.tiled.machine import machine_for
+from paleo.costs.tiled.stream import moved
+from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
+
+TILED = paleo.find_cost_model("tiled")
+A100 = paleo.find_device("A100_SXM_80GB")
+DATA = {"type": "Input", "parents": [], "tensor": [8, 16, 16, 64]}
+
+
+def conv(parent: str) -> dict[str, Any]:
+    return {
+        "type": "Convolution", "parents": [parent], "filter": [3, 3, 64, 64],
+        "strides": [1, 1, 1, 1], "padding": "SAME", "activation_fn": "relu",
+    }  # fmt: skip
+
+
+def graph_of(**layers: dict[str, Any]) -> paleo.Graph:
+    text = json.dumps({"name": "small", "layers": {"data": DATA, **layers}})
+    return paleo.build(paleo.loads(text), None, "fp16", keep_shape)
+
+
+FLAT = {"type": "Flatten", "parents": ["a"]}
+NET = graph_of(
+    a=conv("data"),
+    flat=FLAT,
+    fc={"type": "InnerProduct", "parents": ["flat"], "num_outputs": 10},
+    relu={"type": "Activation", "parents": ["fc"], "function": "relu"},
+)
+
+
+def names(fusion: Fusion, node: int) -> list[str]:
+    return [each.name for _, each in kernels(NET, FORWARD, TILED, fusion=fusion).of[node]]
+
+
+def test_which_kernels_take_on_what_follows() -> None:
+    assert names(Fusion.NONE, 1) == ["convolution", "bias", "relu"]
+    assert (names(Fusion.NONE, 3), names(Fusion.NONE, 4)) == (["matmul", "bias"], ["relu"])
+    # Biases of products alone: PyTorch adds that of a convolution apart.
+    assert names(Fusion.BIAS, 1) == ["convolution", "bias", "relu"]
+    assert (names(Fusion.BIAS, 3), names(Fusion.BIAS, 4)) == (["matmul + bias"], ["relu"])
+    # All but products and convolutions, which are left to libraries.
+    assert names(Fusion.STREAMS, 1) == ["convolution", "bias + relu"]
+    assert (names(Fusion.STREAMS, 3), names(Fusion.STREAMS, 4)) == (["matmul + bias"], ["relu"])
+    assert names(Fusion.ALL, 1) == ["convolution + bias + relu"]
+    assert (names(Fusion.ALL, 3), names(Fusion.ALL, 4)) == (["matmul + bias + relu"], [])
+
+
+def test_gradients_of_several_readers_are_added_up() -> None:
+    graph = graph_of(
+        a=conv("data"),
+        b=conv("a"),
+        c=conv("a"),
+        sum={"type": "Elementwise", "parents": ["b", "c", "a"], "function": "sum"},
+    )
+    size = 2 * 8 * 16 * 16 * 64
+    found = [each for _, each in kernels(graph, BACKWARD, TILED).of[1]]
+    sums = [each for each in found if each.name == "sum of gradients"]
+    # Three tensors make two sums, each of two tensors into one.
+    assert [(each.reads, each.writes) for each in sums] == [((size, size), (size,))] * 2
+    for node in (2, 3, 4):
+        others = [each.name for _, each in kernels(graph, BACKWARD, TILED).of[node]]
+        assert "sum of gradients" not in others
+
+
+def test_slices_of_a_tensor_give_no_sum() -> None:
+    halves = {
+        name: {"type": "Slice", "parents": ["a"], "dim": -1, "begin": 32 * i, "size": 32}
+        for i, name in enumerate(("left", "right"))
+    }
+    graph = graph_of(a=conv("data"), **halves)
+    found = [each.name for _, each in kernels(graph, BACKWARD, TILED).of[1]]
+    assert "sum of gradients" not in found
+
+
+def convolution(window: int, direction: Pass = Pass.FORWARD, size: int = 2) -> Convolution:
+    padding = (window // 2, window // 2)
+    axes = (Axis(56, window, 1, padding), Axis(56, window, 1, padding))
+    return Convolution(direction, 64, axes, 64, 128, size)
+
+
+def seconds(operation: Any, target: Target) -> float:
+    return float(TILED.price(operation, target).total)
+
+
+@pytest.mark.parametrize("direction", [Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT])
+def test_images_in_the_order_of_channels_first_are_converted_and_back(direction: Pass) -> None:
+    contiguous, last = (
+        Target(A100, "fp16", memory_format=each) for each in ("contiguous", "channels_last")
+    )
+    machine = machine_for(last)
+    image, output = 2 * 64 * 56 * 56 * 64, 2 * 64 * 56 * 56 * 128
+    passes = moved(2 * image, machine) + moved(2 * output, machine) + 2 * machine.launch
+    operation = convolution(3, direction)
+    assert seconds(operation, contiguous) == pytest.approx(seconds(operation, last) + passes)
+
+
+def test_what_is_not_converted() -> None:
+    contiguous, last = (
+        Target(A100, "fp16", memory_format=each) for each in ("contiguous", "channels_last")
+    )
+    # A window of one element is a product of the images as they lie.
+    assert seconds(convolution(1), contiguous) == seconds(convolution(1), last)
+    assert seconds(convolution(1, Pass.INPUT_GRADIENT), contiguous) > seconds(
+        convolution(1, Pass.INPUT_GRADIENT), last
+    )
+    # Kernels of TF32, of lanes, and those of cuDNN 7 are for either order.
+    for device, dtype in ((A100, "tf32"), (A100, "fp64"), (paleo.find_device("T4"), "fp16")):
+        both = [
+            seconds(
+                convolution(3, size=DTYPES[dtype]),
+                Target(device, dtype, memory_format=each),
+            )
+            for each in ("contiguous", "channels_last")
+        ]
+        assert both[0] == both[1]
+
+
+def test_a_batch_normalization_is_sooner_done_channels_last() -> None:
+    norm = paleo.build(
+        paleo.loads(
+            json.dumps(
+                {
+                    "name": "norm",
+                    "layers": {"data": DATA, "norm": {"type": "BatchNorm", "parents": ["data"]}},
+                }
+            )
+        ),
+        4096,
+        "fp16",
+    )
+    (operation,) = norm.operations(norm.nodes[1], Pass.FORWARD)
+    assert isinstance(operation, Stream)
+    times = {
+        each: TILED.price(operation, Target(A100, "fp16", memory_format=each))
+        for each in ("contiguous", "channels_last")
+    }
+    # 1.7 and 1.15 times its bytes in training; in inference they pass once whatever the order.
+    assert times["contiguous"].memory / times["channels_last"].memory == pytest.approx(1.7 / 1.15)
+    alone = [
+        TILED.price(operation, Target(A100, "fp16", training=False, memory_format=each)).memory
+        for each in times
+    ]
+    assert alone[0] == alone[1] == pytest.approx(times["channels_last"].memory / 1.15)
+
+
+def test_an_average_over_the_whole_image_reads_it_once() -> None:
+    axes = (Axis(64, 64, 1, (0, 0)), Axis(64, 64, 1, (0, 0)))
+    whole = Pooling(Pass.FORWARD, 256, axes, 64, 64, 2, maximum=False)
+    machine = machine_for(Target(A100, "fp16"))
+    num_bytes = 2 * 256 * 64 * (64 * 64 + 1)
+    assert TILED.price(whole, Target(A100, "fp16")).memory == pytest.approx(
+        moved(num_bytes, machine)
+    )
+
+
+def test_a_board_that_holds_a_higher_clock_computes_quicker_and_moves_no_more() -> None:
+    plain, boosted = (
+        machine_for(Target(A100, "fp16", constants=each)) for each in ({}, {"boost": 1.1})
+    )
+    assert boosted.matrix_peak == pytest.approx(1.1 * (plain.matrix_peak or 0))
+    assert boosted.vector_peak == pytest.approx(1.1 * (plain.vector_peak or 0))
+    assert boosted.clock == pytest.approx(1.1 * plain.clock)
+    assert boosted.bandwidth == plain.bandwidth
+
+
+def test_the_settings_reach_the_times() -> None:
+    settings: Any = {"device": "A100_SXM_80GB", "cost_model": "tiled", "dtype": "mixed_fp16"}
+
+    def forward(**more: Any) -> float:
+        found = paleo.summarize("resnet18", 64, **settings, **more).forward
+        assert isinstance(found, float)
+        return found
+
+    plain = forward()
+    assert forward(memory_format="channels_last") < plain
+    assert forward(compile=True) < forward(framework="pytorch")
+    assert forward(framework="tensorrt") == forward(fuse=True, memory_format="channels_last")
+    assert forward(framework="pytorch", compile=True) == forward(compile=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"framework": "pytorhc"}, "unknown framework 'pytorhc'"),
+        ({"framework": 3}, "framework: expected a framework, got 3"),
+        (
+            {"memory_format": "nhwc"},
+            "memory_format: expected contiguous or channels_last, got 'nhwc'",
+        ),
+        (
+            {"framework": "tensorrt", "compile": True},
+            "compile: the framework tensorrt has no compiler of nets",
+        ),
+    ],
+)
+def test_what_is_no_framework(settings: Any, message: str) -> None:
+    with pytest.raises(PaleoError) as raised:
+        paleo.simulate("lenet5", device="A100_SXM_80GB", cost_model="tiled", **settings)
+    assert message in str(raised.value)
+
+
+def test_no_fused_kernel_is_made_of_one_operation() -> None:
+    found = kernels(NET, FORWARD, TILED, fusion=Fusion.STREAMS)
+    for own in found.of:
+        for _, each in own:
+            assert not isinstance(each, Fused) or each.tail
