@@ -718,6 +718,38 @@ MISSED = (
 )  # fmt: skip
 
 
+#: What is asked of Paleo, and how the names of the figures that answer it begin.
+ASKED = (
+    ("matrix products in bf16", "bf16 products"),
+    ("matrix products in fp8, with the kernels that quantize", "products in fp8"),
+    ("attention of prompts, by the kernel of a serving backend", "attention, prefill"),
+    ("attention of a step of decoding", "attention, decode"),
+    ("products, convolutions and recurrent layers of 2016 to 2019", "DeepBench"),
+    ("fp32 products and pointwise operators", "NeuSight's operators"),
+    ("training steps of image nets in PyTorch, mixed precision", "timm, train"),
+    ("inference of image nets in PyTorch, mixed precision", "timm, inference, RTX"),
+    ("inference of image nets on a CPU of which nothing was measured", "timm, inference, CORE"),
+    ("ResNet-50 on the most tuned stacks", "MLPerf"),
+)
+
+
+def expectations(bounds: Sequence[Bound]) -> Table:
+    """Return what to expect by what is asked: the least and the largest median of its figures."""
+    rows = []
+    for asked, begin in ASKED:
+        own = [b.reached.split()[0] for b in bounds if b.name.startswith(begin)]
+        if own:
+            medians = sorted(map(float, own))
+            ends = dict.fromkeys(f"{each:.0f}" for each in (medians[0], medians[-1]))
+            rows.append((asked, f"{' to '.join(ends)} %", str(len(own))))
+    return Table(
+        "What to expect",
+        ("asked", "off by, in the median", "kinds of case below"),
+        rows,
+        "Half of the predictions of a kind are nearer to what was measured than this.",
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--measured", type=Path, default=MEASURED)
@@ -765,7 +797,8 @@ def main() -> int:
     print(summary.markdown())
     if arguments.write:
         head, mark, _ = PAGE.read_text("utf-8").partition("<!-- generated -->\n")
-        shown = "\n".join(table.markdown() for table in (summary, *tables))
+        first = expectations(bounds)
+        shown = "\n".join(table.markdown() for table in (first, summary, *tables))
         PAGE.write_text(f"{head}{mark}\n{shown}", "utf-8")
     worse = [b for b in bounds if not b.is_met and not any(part in b.name for part in MISSED)]
     for each in worse if arguments.check else ():
