@@ -110,3 +110,9 @@ for _framework in (
 ):
     FRAMEWORKS.add(_framework.name, _framework)
 FRAMEWORKS.built_in = tuple(FRAMEWORKS)
+
+
+def running(framework: Framework | None, compiled: bool) -> Framework:
+    """Return what runs a net: the framework, or what compiles for it, TorchInductor for none."""
+    named = framework or NO_FRAMEWORK
+    return (named.compiled or INDUCTOR) if compiled else named

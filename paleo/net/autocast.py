@@ -16,14 +16,15 @@ from typing import NamedTuple
 from paleo.core.operations import PRODUCTS, Kind, Operation, Pass, Stream
 from paleo.core.tensor import Shape, Shapes, num_elements
 from paleo.net.layers import Layer
+from paleo.net.layers.losses import Loss
+from paleo.net.layers.normalization import LRN, GroupNorm, L2Norm, LayerNorm, RMSNorm
+from paleo.net.layers.pointwise import Softmax
 
-#: What a kernel is called that changes the type of a tensor.
-CAST = "cast"
 _FULL = 4
-#: Types of layers that are always computed in fp32. (Batch normalizations take halves.)
-_IN_FULL = frozenset({"Loss", "LRN", "Softmax"})
+#: Layers that are always computed in fp32. (Batch normalizations take halves.)
+_IN_FULL = (Loss, LRN, Softmax)
 #: Those that are unless a fast norm computes them as they come.
-_NORMS = frozenset({"GroupNorm", "L2Norm", "LayerNorm", "RMSNorm"})
+_NORMS = (GroupNorm, L2Norm, LayerNorm, RMSNorm)
 #: Functions of each element that are.
 _FUNCTIONS_IN_FULL = frozenset({"exp", "log", "power", "reciprocal", "rsqrt", "softplus"})
 
@@ -37,6 +38,11 @@ class Elements(NamedTuple):
     inputs: tuple[int, ...]
     computing: int
     casts: bool
+
+    @property
+    def num_casts(self) -> int:
+        """How many kernels cast inputs before those of the layer in its forward pass."""
+        return sum(size != self.computing for size in self.inputs) if self.casts else 0
 
 
 def elements_of(
@@ -52,9 +58,9 @@ def elements_of(
     if any(isinstance(each, PRODUCTS) for each in layer.operations(Pass.FORWARD, inputs, half)):
         return Elements(own, half, True)
     function = getattr(layer, "function", "")
-    if layer.type_name in _NORMS:
+    if isinstance(layer, _NORMS):
         return Elements(own, half if fast_norms else _FULL, True)
-    if layer.type_name in _IN_FULL or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
+    if isinstance(layer, _IN_FULL) or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
         return Elements(own, _FULL, True)
     return Elements(own, max(own), False)
 
@@ -81,7 +87,7 @@ def operations(
 
 def _cast(shape: Shape, size: int, to: int, direction: Pass) -> Stream:
     count = num_elements(shape)
-    return Stream(Kind.COPY, (size * count,), (to * count,), direction=direction, label=CAST)
+    return Stream(Kind.COPY, (size * count,), (to * count,), direction=direction, label="cast")
 
 
 def _as_read(operation: Operation, elements: Elements, direction: Pass) -> Operation:

@@ -35,7 +35,6 @@ from paleo.core.kinds import Fusion
 from paleo.core.operations import PRODUCTS, Fused, MatMul, Operation, Pass, Stream
 from paleo.core.quantity import product
 from paleo.core.tensor import num_elements
-from paleo.net.autocast import CAST
 from paleo.net.graph import Graph, Node
 from paleo.net.layers import Layer
 from paleo.net.layers.base import MemoryNeeds, is_one
@@ -278,7 +277,7 @@ class _Step(NamedTuple):
 def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     """Return the operations of the forward pass of a node."""
     operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
-    casts = len([each for each in operations if each.name == CAST])
+    casts = node.elements.num_casts if node.elements else 0
     found = [_Step(operation, False, False) for operation in operations[:casts]]
     operations = operations[casts:]
     layers = [node.layer] * len(operations)

@@ -109,20 +109,10 @@ class NetSpec:
 
     def without_dtypes(self, dtypes: Collection[str]) -> NetSpec:
         """Return this net with layers of these element types computed in the net's own."""
-        if not dtypes:
-            return self
-        known = self._without_dtypes
-        key = frozenset(dtypes)
-        if key not in known:
-            layers = tuple(
-                replace(spec, dtype="") if spec.dtype in dtypes else spec for spec in self.layers
-            )
-            known[key] = replace(self, layers=layers)
-        return known[key]
-
-    @functools.cached_property
-    def _without_dtypes(self) -> dict[frozenset[str], NetSpec]:
-        return {}
+        layers = tuple(
+            replace(spec, dtype="") if spec.dtype in dtypes else spec for spec in self.layers
+        )
+        return replace(self, layers=layers)
 
     def with_batch(self, batch_size: int) -> NetSpec:
         """Return this net with another batch size of its own."""

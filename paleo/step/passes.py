@@ -261,13 +261,13 @@ def _gradient_sums(
     Slices give each a part of it, which are no sum.
     """
     given: dict[int, int] = {}
-    sliced: set[int] = set()
+    in_parts: set[int] = set()
     for node in graph.nodes:
         for parent, wanted in zip(node.parents, needed[node.index], strict=True):
-            is_slice = node.type_name == "Slice"
-            if wanted and not (is_slice and parent in sliced):
+            is_part = node.layer.takes_part
+            if wanted and not (is_part and parent in in_parts):
                 given[parent] = given.get(parent, 0) + 1
-                sliced.update([parent] * is_slice)
+                in_parts.update([parent] * is_part)
     known: dict[tuple[int, int], tuple[Operation, ...]] = {}
     found = {}
     for index, count in given.items():

@@ -9,7 +9,7 @@ from typing import Any
 
 from paleo.cluster import Device, Network
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.cluster.frameworks import INDUCTOR, NO_FRAMEWORK, Framework
+from paleo.cluster.frameworks import Framework, running
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
@@ -20,7 +20,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.costs.error_bands import MOST_DIGITS, Band
-from paleo.net.graph import Graph, build
+from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.passes import (
@@ -119,9 +119,7 @@ class Plan:
     @property
     def software(self) -> Framework:
         """What runs the net: of no framework's habits if none was named."""
-        if self.compile:
-            return (self.framework and self.framework.compiled) or INDUCTOR
-        return self.framework or NO_FRAMEWORK
+        return running(self.framework, self.compile)
 
     @property
     def fusion(self) -> Fusion:
@@ -221,7 +219,8 @@ class Plan:
 
     def computable(self, net: NetSpec) -> NetSpec:
         """Return the net with layers computed in types of their own only as far as they can be."""
-        return net.without_dtypes(self.unknown_dtypes(net))
+        unknown = self.unknown_dtypes(net)
+        return cached_for_net(NetSpec.without_dtypes, net, unknown) if unknown else net
 
     def unknown_dtypes(self, net: NetSpec) -> tuple[str, ...]:
         """Return the element types of a net's layers that device or cost model do not have."""
@@ -272,7 +271,7 @@ class Plan:
 
     def inference(self, graph: Graph) -> PassTime:
         """Return the time of a forward pass alone, in which a plain one is the training step's."""
-        return self.estimate(graph, FORWARD, training=self.fusion is not Fusion.ALL)
+        return self.estimate(graph, FORWARD, training=self.fusion is Fusion.NONE)
 
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""

@@ -58,13 +58,16 @@ def test_a_normalization_is_computed_in_fp32_and_so_is_what_follows_until_a_prod
 
 
 def test_a_sum_takes_the_widest_type_and_reads_each_as_it_is() -> None:
-    position = {"type": "Parameter", "parents": [], "shape": [N, D]}
+    position = {"type": "Parameter", "parents": [], "shape": [D]}
     graph = graph_of(
         a=fc("data"),
         sum={"type": "Elementwise", "parents": ["a", "data"], "function": "sum"},
         again={"type": "Elementwise", "parents": ["sum", "a"], "function": "sum"},
         position=position,
+        placed={"type": "Elementwise", "parents": ["a", "position"], "function": "sum"},
     )
+    # A parameter is fp32, so what is added to it is, too.
+    assert done(graph, "placed") == [("elementwise", (2 * ROWS, 4 * D), (4 * ROWS,))]
     assert done(graph, "sum") == [("elementwise", (2 * ROWS, 4 * ROWS), (4 * ROWS,))]
     assert done(graph, "again") == [("elementwise", (4 * ROWS, 2 * ROWS), (4 * ROWS,))]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ import pytest
 import paleo
 from paleo.core.errors import PaleoError
 from paleo.core.kinds import Fusion, Pass
-from paleo.core.operations import Convolution, Fused, Pooling, Stream
+from paleo.core.operations import Convolution, Pooling, Stream
 from paleo.core.tensor import DTYPES
 from paleo.core.window import Axis
 from paleo.costs import Target
 from paleo.costs.tiled.machine import machine_for
 from paleo.costs.tiled.stream import moved
+from paleo.measure.validate import read_measurements
+from paleo.measure.validate.nets import net_case
 from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
 
 TILED = paleo.find_cost_model("tiled")
@@ -215,8 +218,46 @@ def test_what_is_no_framework(settings: Any, message: str) -> None:
     assert message in str(raised.value)
 
 
-def test_no_fused_kernel_is_made_of_one_operation() -> None:
-    found = kernels(NET, FORWARD, TILED, fusion=Fusion.STREAMS)
-    for own in found.of:
-        for _, each in own:
-            assert not isinstance(each, Fused) or each.tail
+def test_every_kernel_takes_the_host_its_time() -> None:
+    # Of one image every kernel of lenet5 on an A100 is done sooner than in 25 us.
+    settings: Any = {"device": "A100_SXM_80GB", "cost_model": "tiled"}
+    scenario = paleo.scenario("lenet5", batch_size=1, framework="pytorch", **settings)
+    own = scenario.plan.kernels(scenario.graph(), FORWARD).of
+    found = paleo.summarize("lenet5", 1, framework="pytorch", **settings).forward
+    assert found == pytest.approx(25e-6 * sum(map(len, own)))
+
+
+@pytest.mark.parametrize(
+    ("source", "framework", "direction", "expected"),
+    [
+        ("mine", "PyTorch 2.4", "train", ("pytorch", "")),
+        ("mine", "PyTorch 2.4 torch.compile", "train", ("pytorch_compiled", "channels_last")),
+        ("mine", "TensorFlow 1.4", "train", ("", "")),
+        ("timm", "PyTorch 2.4", "inference", ("timm", "")),
+        ("timm", "PyTorch 1.12", "train", ("pytorch", "")),
+        ("mlperf_training_v2.0", "MXNet", "train", ("tuned", "channels_last")),
+    ],
+)
+def test_what_runs_a_measured_net(
+    source: str, framework: str, direction: str, expected: tuple[str, str], tmp_path: Path
+) -> None:
+    quantity = "forward_ms" if direction == "inference" else "step_ms"
+    file = tmp_path / "rows.csv"
+    file.write_text(
+        "source_id,quantity,value,network,device,batch_per_device,precision,framework,direction\n"
+        f"{source},{quantity},1,resnet18,A100_SXM_80GB,8,mixed_fp16,{framework},{direction}\n"
+    )
+    (row,) = read_measurements(file)
+    case, _ = net_case(row, A100)
+    software = case.software
+    assert (software.name, software.memory_format) == expected
+
+
+@pytest.mark.parametrize("how", [{"framework": "pytorch"}, {"compile": True}, {"fuse": True}])
+def test_inference_of_a_framework_is_no_pass_of_training(how: Any) -> None:
+    settings: Any = {"device": "A100_SXM_80GB", "cost_model": "tiled", "dtype": "fp16"}
+    scenario = paleo.scenario("resnet18", batch_size=64, **settings, **how)
+    plan, graph = scenario.plan, scenario.graph()
+    alone = plan.estimate(graph, FORWARD, training=False).upper
+    # Batch normalizations know their statistics.
+    assert plan.inference(graph).upper == alone < plan.estimate(graph, FORWARD).upper

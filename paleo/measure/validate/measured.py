@@ -153,15 +153,23 @@ def _check_header(header: list[str], mistakes: Mistakes) -> None:
             mistakes.add(f"line 1: no column {name}{found}")
 
 
-@functools.lru_cache(maxsize=4096)
-def _shape(operator: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
-    """Return the letters of an operator, and what is wrong with them: files repeat shapes."""
+def _object(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the JSON object that a text is, and what is wrong with it; an empty text is none."""
     try:
         found: Any = json.loads(text) if text else {}
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         return {}, (f"expected a JSON object, got {shown(text)}",)
+    return found, ()
+
+
+@functools.lru_cache(maxsize=4096)
+def _shape(operator: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Return the letters of an operator, and what is wrong with them: files repeat shapes."""
+    found, wrong = _object(text)
+    if wrong:
+        return {}, wrong
     complaints: list[str] = []
     letters = read_shape(operator, found, complaints) if operator in OPERATORS else {}
     return letters, tuple(complaints)
@@ -170,12 +178,9 @@ def _shape(operator: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
 @functools.lru_cache(maxsize=4096)
 def _net_shape(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return what Measurement has of the shape of a net, and what is wrong with it."""
-    try:
-        found: Any = json.loads(text) if text else {}
-    except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        return {}, (f"expected a JSON object, got {shown(text)}",)
+    found, wrong = _object(text)
+    if wrong:
+        return {}, wrong
     complaints = []
     image, parameters = found.get("image"), found.get("params_m")
     if image is not None and not (is_number(image) and image in range(1, MAX_SIZE)):

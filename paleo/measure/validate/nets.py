@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from paleo.cluster import Device, find_network
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.cluster.frameworks import FRAMEWORKS, INDUCTOR, NO_FRAMEWORK, Framework
+from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
 from paleo.core.quantity import Quantity, product, total
@@ -82,7 +82,7 @@ class NetCase:
         """Return the predicted seconds."""
         model = remembering.model
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
-        software = self._software
+        software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
         in_order = software.memory_format or self.memory_format or CONTIGUOUS
@@ -111,9 +111,9 @@ class NetCase:
         return total(times)
 
     @property
-    def _software(self) -> Framework:
-        named = FRAMEWORKS[self.framework] if self.framework else NO_FRAMEWORK
-        return (named.compiled or INDUCTOR) if self.compiled else named
+    def software(self) -> Framework:
+        """What runs the net."""
+        return running(FRAMEWORKS[self.framework] if self.framework else None, self.compiled)
 
     def _exchange(self, graph: Graph, model: CostModel) -> Quantity:
         """Return the seconds of the best scheme after which all workers have the sum."""

@@ -93,6 +93,8 @@ class Layer(ABC):
     keeps_shape: ClassVar[bool] = False
     #: Whether its output is all of its input, where that is in memory.
     is_view: ClassVar[bool] = False
+    #: Whether it hands on a part of what it reads: gradients of several parts are no sum.
+    takes_part: ClassVar[bool] = False
     #: Whether its output's elements are some of its inputs', or zeros, and nothing is computed.
     only_moves: ClassVar[bool] = False
     #: Whether behind its first operation there may be that of a bias.

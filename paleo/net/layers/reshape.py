@@ -118,6 +118,7 @@ class Concatenate(_Moving):
 class Slice(Layer):
     """Part of the input along one dimension; a view, which moves nothing."""
 
+    takes_part: ClassVar[bool] = True
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True)
     only_moves: ClassVar[bool] = True
 
