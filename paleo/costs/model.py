@@ -197,6 +197,10 @@ class CostModel(ABC):
         why = head.why if time.bound == head.bound else ""
         return Explanation(head.algorithm, time, (*head.details, tail), why)
 
+    def host(self, target: Target) -> Quantity:
+        """Return the seconds in which the host hands over an operation; 0 where it is no matter."""
+        return 0.0
+
     def band(self, kind: str, device: Device) -> Band | None:
         """Return the error band of a kind of operation on a device; None if none is known."""
         return None

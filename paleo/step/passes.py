@@ -20,11 +20,12 @@ from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
-from paleo.core.quantity import Quantity, is_array, where_positive
+from paleo.core.quantity import Quantity, is_array, largest, total, where_positive
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, Band
+from paleo.costs.host import handed_over
 from paleo.net.graph import Graph, Node, longest_path, unpriced, with_autocast
 from paleo.net.layers import Layer
 from paleo.step.settings import check_count, checked_share
@@ -70,7 +71,8 @@ class PassTime:
 
     `times` are those of layers that differ; `places` says for each node which is its own. `seconds`
     are what comes of a time. `kernels` is what the device does in it. With `fetches`, `times` are
-    those with what nodes get from other devices, and `local` is the pass without.
+    those with what nodes get from other devices, and `local` is the pass without. The host was done
+    with handing over `ahead` seconds before the device.
     """
 
     graph: Graph
@@ -80,6 +82,7 @@ class PassTime:
     kernels: Kernels
     fetches: Fetches = field(default_factory=dict)
     without_fetches: PassTime | None = None
+    ahead: Quantity = 0.0
 
     @property
     def local(self) -> PassTime:
@@ -92,8 +95,25 @@ class PassTime:
         for i, those in fetches.items():  # one after the other
             times[i] += functools.reduce(Time.__add__, [fetch.time for fetch in those])
         return PassTime(
-            self.graph, Times(times), range(len(times)), self.seconds, self.kernels, fetches, self
-        )
+            self.graph, Times(times), range(len(times)), self.seconds, self.kernels, fetches, self,
+            self.ahead,
+        )  # fmt: skip
+
+    def handed_over(
+        self, counts: Sequence[Quantity], host: Quantity, ahead: Quantity, backward: bool
+    ) -> PassTime:
+        """Return the pass with what each node waits for a host that takes so long for a kernel.
+
+        `counts` are the kernels of each of `times`; nodes are done in their order, or `backward`.
+        """
+        nodes = range(len(self.places))
+        order = nodes[::-1] if backward else nodes
+        times = list(self.times.at(self.places))
+        groups = [(times[i].total, counts[self.places[i]]) for i in order]
+        waits, ahead = handed_over(groups, host, ahead)
+        for i, wait in zip(order, waits, strict=True):
+            times[i] += Time(overhead=wait, total=wait)
+        return replace(self, times=Times(times), places=nodes, ahead=ahead)
 
     @functools.cached_property
     def layers(self) -> tuple[LayerTime, ...]:
@@ -300,11 +320,13 @@ def estimate_pass(
     *,
     fusion: Fusion = Fusion.NONE,
     training: bool = True,
+    ahead: Quantity = 0.0,
 ) -> PassTime:
     """Return the time of the passes in `directions` together, layer by layer.
 
     `fetches` adds the time in which nodes get their inputs from other devices; `fusion`
-    and `training` are those of `kernels`.
+    and `training` are those of `kernels`. The host hands over kernels from `ahead` seconds before
+    the device begins.
     """
     found = kernels(graph, directions, cost_model, fusion=fusion, training=training)
     distinct = {id(own): own for own in found.of}
@@ -313,11 +335,21 @@ def estimate_pass(
     ]
     target = replace(target, training=training)
     prices = _prices(list(itertools.chain(*priced)), target, cost_model)
-    times = prices.sums(list(map(len, priced)))
+    lengths = list(map(len, priced))
+    times = prices.sums(lengths)
     where = {which: place for place, which in enumerate(distinct)}
     places = [where[id(own)] for own in found.of]
     seconds = cost_model.pipelined if use_pipeline else attrgetter("total")
     passed = PassTime(graph, times, places, seconds, found)
+    host = cost_model.host(target)
+    if largest(host):
+        each = iter(prices)
+        # What takes no time is no kernel.
+        counts = [
+            total(where_positive(next(each).total, 1) for _ in range(length)) for length in lengths
+        ]
+        is_backward = Pass.FORWARD not in directions
+        passed = passed.handed_over(counts, host, ahead, is_backward)
     return passed.fetching(fetches) if fetches else passed
 
 

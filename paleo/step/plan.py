@@ -260,14 +260,18 @@ class Plan:
         fetches: Fetches | None = None,
         *,
         training: bool = True,
+        ahead: Quantity = 0.0,
     ) -> PassTime:
         """Return the time of these passes together; see `passes.estimate_pass`."""
         how = (self.target, self.cost_model, self.use_pipeline, fetches)
-        return estimate_pass(graph, directions, *how, fusion=self.fusion, training=training)
+        return estimate_pass(
+            graph, directions, *how, fusion=self.fusion, training=training, ahead=ahead
+        )
 
     def passes(self, graph: Graph, fetches: Fetches | None = None) -> tuple[PassTime, PassTime]:
         """Return the time of the forward and of the backward pass."""
-        return self.estimate(graph, FORWARD, fetches), self.estimate(graph, BACKWARD, fetches)
+        forward = self.estimate(graph, FORWARD, fetches)
+        return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
 
     def inference(self, graph: Graph) -> PassTime:
         """Return the time of a forward pass alone, in which a plain one is the training step's."""

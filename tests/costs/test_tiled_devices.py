@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -87,16 +85,6 @@ def test_what_moves_nothing_costs_nothing_in_arrays_as_in_numbers() -> None:
         for i, batch in enumerate(batches.tolist()):
             alone = estimate_pass(paleo.build(net, batch), directions, target, TILED).upper
             assert found[i] == pytest.approx(alone, rel=1e-12)
-
-
-def test_a_kernel_with_a_tail_is_handed_over_once() -> None:
-    device = paleo.find_device("A100_SXM_80GB")
-    fused = Fused(MatMul(64, 64, 64, 2), (Stream(Kind.FUNCTION, (), (), 4096),))
-    target = Target(device, "fp16", constants={"host": 50e-6})
-    assert TILED.price(fused, target).total == 50e-6
-    assert TILED.explain(fused, target).time == TILED.price(fused, target)
-    free = replace(target, constants={})
-    assert TILED.price(fused, free).total < 50e-6
 
 
 def test_elements_of_one_byte_are_loaded_no_faster_than_those_of_two() -> None:

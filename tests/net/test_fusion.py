@@ -27,7 +27,7 @@ DATA = {"type": "Input", "parents": [], "tensor": [2, 8, 8, 4]}
 #: 2 x 8 x 8 x 4 elements of 4 bytes.
 SIZE = 2 * 8 * 8 * 4 * 4
 #: A batch normalization that knows its statistics.
-NORMALIZED = Stream(Kind.BATCH_NORM, (SIZE,), (SIZE,), roles=(Role.INPUT,))
+NORMALIZED = Stream(Kind.BATCH_NORM, (SIZE,), (SIZE,), width=4, roles=(Role.INPUT,))
 
 
 def conv(parent: str = "data", **keys: Any) -> dict[str, Any]:

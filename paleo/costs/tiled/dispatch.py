@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from paleo.core.operations import (
@@ -17,7 +16,6 @@ from paleo.core.operations import (
     Operation,
     Pooling,
 )
-from paleo.core.quantity import maximum, where_positive
 from paleo.core.quantization import Quantize
 from paleo.costs.batching import price_stacked
 from paleo.costs.model import CostModel, Explanation, Target
@@ -42,13 +40,11 @@ def price(model: CostModel, operation: Operation, target: Target) -> Time:
 
 def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
     if isinstance(operation, Fused):
-        # That of a kernel's parts is not the kernel's.
-        part = functools.partial(_price_on, model, replace(machine, host=0.0))
-        return _handed_over(model.price_fused(operation, part), machine)
+        return model.price_fused(operation, functools.partial(_price_on, model, machine))
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
     time: Time = _module(operation, machine).price(operation, machine)
-    return _handed_over(time, machine)
+    return time
 
 
 def price_all(model: CostModel, operations: Sequence[Operation], target: Target) -> Times:
@@ -64,8 +60,7 @@ def price_all(model: CostModel, operations: Sequence[Operation], target: Target)
 def price_by(algorithm: str, operation: Convolution, target: Target) -> Time | None:
     """Return the seconds of a convolution by an algorithm, None where it does not apply."""
     machine = machine_for(target)
-    time = convolution.chooser(operation, machine).price_by(algorithm)
-    return None if time is None else _handed_over(time, machine)
+    return convolution.chooser(operation, machine).price_by(algorithm)
 
 
 def explain(model: CostModel, operation: Operation, target: Target) -> Explanation:
@@ -73,15 +68,10 @@ def explain(model: CostModel, operation: Operation, target: Target) -> Explanati
     machine = machine_for(target)
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
-    found: Explanation
     if isinstance(operation, Fused):
-        found = model.explain_fused(operation, _without_host(target))
-    else:
-        found = _module(operation, machine).explain(operation, machine)
-    time = _handed_over(found.time, machine)
-    if time.total == found.time.total:
-        return found
-    return replace(found, time=time, why="the host hands over operations no faster")
+        return model.explain_fused(operation, target)
+    found: Explanation = _module(operation, machine).explain(operation, machine)
+    return found
 
 
 def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:
@@ -96,18 +86,3 @@ def _module(operation: Operation, machine: Machine) -> Any:
     if machine.is_cpu and not isinstance(operation, Convolution):
         return cpu
     return next((module for kind, module in _KINDS if isinstance(operation, kind)), stream)
-
-
-def _without_host(target: Target) -> Target:
-    """Return a target whose host takes no time: that of a kernel's parts is not the kernel's."""
-    return replace(target, constants={**target.constants, "host": 0.0})
-
-
-def _handed_over(time: Time, machine: Machine) -> Time:
-    """Return the time of an operation that the host hands over while others are computed.
-
-    None takes less than the host needs for one: on published steps of nets this errs less than a
-    host that runs ahead of the device by any number of operations.
-    """
-    total = where_positive(time.total, maximum(time.total, machine.host))
-    return Time(time.compute, time.memory, time.overhead + (total - time.total), total)

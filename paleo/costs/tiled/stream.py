@@ -8,18 +8,16 @@ be written: rows that a multiprocessor cannot keep until then are read again.
 
 from __future__ import annotations
 
-from paleo.core.operations import Kind, Operation, Pass, Pooling, Stream
+from paleo.core.operations import Kind, Operation, Pass, Pooling, Role, Stream
 from paleo.core.quantity import (
     Quantity,
     ceil_div,
     maximum,
     minimum,
     product,
-    smallest,
     total,
     where_positive,
 )
-from paleo.costs.convolutions.settings import CHANNELS_LAST, CONTIGUOUS
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.times import Time
@@ -47,13 +45,10 @@ _ROWS = {2: 16, 3: 4}
 #: this, and three times so many backward, where each looks for the windows that it is in. (One
 #: value for 40 groups of published steps of nets, cuDNN 4 to 8.)
 _WINDOWED, _WINDOWED_BACK = 1.6, 4.8
-#: How many times its bytes a batch normalization moves in training, from which generation of the
-#: library on. (Published steps of nets: torch7, TensorFlow 1, MXNet, PyTorch 0.3 to containers of
-#: 2020; timm's on an RTX 3090.)
-_NORMALIZING = {
-    CONTIGUOUS: ((0, 2.2), (6, 1.8), (8, 1.7)),
-    CHANNELS_LAST: ((0, 2.2), (6, 1.8), (8, 1.15)),
-}
+#: How many times its bytes a batch normalization moves in training, forward and back: some lines
+#: are fetched twice, since a channel is a piece of each image. (Steps of nets of seven sources,
+#: torch7 to containers of 2022, either memory format: one pair of values fits them all.)
+_NORMALIZING, _NORMALIZING_BACK = 1.9, 1.4
 #: Share of a multiprocessor's fast memory that rows may take. Of rows twice as long none is left.
 _ROWS_SHARE = 0.66
 
@@ -101,10 +96,8 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
         positions = product(axis.output for axis in operation.axes)
         return held, held + where_positive(positions - 1, again)
     if operation.kind is Kind.BATCH_NORM and machine.training:
-        library = smallest(machine.library)
-        table = _NORMALIZING[machine.memory_format]
-        times = next(found for since, found in reversed(table) if library >= since)
-        return held, held * times
+        forward = operation.direction is Pass.FORWARD
+        return held, held * (_NORMALIZING if forward else _NORMALIZING_BACK)
     return held, read * (1.0 + _again(operation, machine)) + written
 
 
@@ -114,8 +107,17 @@ def _narrow(operation: Stream, num_bytes: Quantity, machine: Machine) -> Quantit
     return maximum(num_bytes / rate, ceil_div(operation.row, _LANES * operation.width) * _WAIT)
 
 
+def _is_in_passing(operation: Operation) -> bool:
+    """Tell whether the kernel of the input's gradient makes this one, too: it reads the same."""
+    roles = operation.read_roles
+    is_own = operation.direction is Pass.WEIGHT_GRADIENT and bool(roles)
+    return is_own and all(role is Role.AGAIN for role in roles)
+
+
 def price(operation: Operation, machine: Machine) -> Time:
     """Return the time of an operation that computes little for each byte."""
+    if _is_in_passing(operation):
+        return Time()
     held, num_bytes = _traffic(operation, machine)
     memory = moved(num_bytes, machine, among=held)
     if isinstance(operation, Stream) and operation.width:
@@ -132,6 +134,8 @@ def price(operation: Operation, machine: Machine) -> Time:
 def explain(operation: Operation, machine: Machine) -> Explanation:
     """Return why it takes what `price` says."""
     time = price(operation, machine)
+    if _is_in_passing(operation):
+        return Explanation("in the kernel of the input's gradient", time)
     held, num_bytes = _traffic(operation, machine)
     out = missed(held, machine)
     algorithm = "stream"

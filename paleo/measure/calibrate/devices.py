@@ -12,6 +12,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
 from paleo.core.quantity import Array, np, total
 from paleo.costs import find_cost_model
+from paleo.costs.host import handed_over
 from paleo.costs.tiled.cpu import WRITTEN
 from paleo.measure.calibrate.measuring import Sample
 from paleo.measure.calibrate.points import COPY, PRODUCT
@@ -146,7 +147,9 @@ def prediction(
             found = np.empty((trials, len(own)))
             for i, (operations, dtype, training) in enumerate(own):
                 target = targets[dtype, training]
-                found[:, i] = total(model.price(each, target).total for each in operations)
+                seconds = [model.price(each, target).total for each in operations]
+                groups = [(each, 1) for each in seconds]
+                found[:, i] = total(seconds) + total(handed_over(groups, model.host(target)).waits)
             return found
 
         return predict

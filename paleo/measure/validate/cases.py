@@ -311,7 +311,8 @@ def _group(places: Sequence[int], cases: Sequence[_Case]) -> CaseGroup:
 
 def _stated(row: Measurement) -> tuple[tuple[str, float], ...]:
     """Return the constants that a row states."""
-    library = library_of(row.library_version, row.framework)
+    named = (row.library_version, row.framework, protocol_of(row.source_id).library)
+    library = library_of(*named)
     if library is None:
         return ()
     bounds = CONSTANTS["library"]

@@ -90,6 +90,7 @@ class NetCase:
         target = replace(target, constants=hosted, memory_format=in_order)
         training = self.parts != ("forward",) or protocol_of(self.source_id).trains
         times = []
+        ahead: Quantity = 0.0
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
             if part in self.parts:
                 passed = estimate_pass(
@@ -99,7 +100,9 @@ class NetCase:
                     remembering,
                     fusion=software.fusion,
                     training=training,
+                    ahead=ahead,
                 )
+                ahead = passed.ahead
                 times.append(self.passes * passed.upper)
         if "update" in self.parts:
             times.append(update_time(graph.num_params, target, model, dtype).total)
@@ -160,6 +163,9 @@ class Remembering(CostModel):
 
     def counts(self, operation: Operation) -> bool:
         return self.model.counts(operation)
+
+    def host(self, target: Target) -> Quantity:
+        return self.model.host(target)
 
 
 @functools.lru_cache(maxsize=256)

@@ -19,7 +19,8 @@ class Protocol:
     `tf32`: fp32 was computed as TF32 on devices that can. `devices` says which device a name
     stands for there. `optimizer`: whether a time of a step has the update of the parameters in
     it; None: as the row's direction says. `unstated` is the element type of rows that say none;
-    with `mixed`, nets in halves have parameters in fp32. `is_tuned`: its stacks are as tuned as
+    with `mixed`, nets in halves have parameters in fp32. `library` are the libraries of rows that
+    name none. `is_tuned`: its stacks are as tuned as
     there are: fused, channels last, the host hidden.
     """
 
@@ -29,6 +30,7 @@ class Protocol:
     devices: Mapping[str, str] = field(default_factory=dict)
     optimizer: bool | None = None
     unstated: str = ""
+    library: str = ""
     mixed: bool = False
     is_tuned: bool = False
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
@@ -111,7 +113,9 @@ PROTOCOLS: dict[str, Protocol] = {
     # What normalizes in halves shows in nets of group normalizations, which take half the time
     # that normalizations in fp32 and their casts would.
     "timm": Protocol("inference as with timm's --fast-norm", inference="timm"),
-    "lambda": Protocol("the container computes fp32 as TF32 where it can", tf32=True),
+    "lambda": Protocol(
+        "the container computes fp32 as TF32 where it can", tf32=True, library="NGC pytorch-22.09"
+    ),
 }
 
 

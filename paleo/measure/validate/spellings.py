@@ -32,10 +32,20 @@ def _letters(text: str) -> str:
 _CUDNN = re.compile(r"cudnn(?:[ \[=_-]|version|[rv](?=\d))*(\d+)(?:\.(\d+))?", re.IGNORECASE)
 
 
+#: NVIDIA's containers of frameworks by year and month: NGC pytorch-21.03, NVIDIA Release 22.04.
+_CONTAINER = re.compile(r"(?:\bNGC\b|\bNVIDIA Rel\w*)[^0-9,;]*(\d\d)\.(\d\d)\b", re.IGNORECASE)
+#: cuDNN in them, from which on (NVIDIA, Deep Learning Frameworks Support Matrix).
+_IN_CONTAINERS = (
+    ((19, 8), 7.6), ((20, 6), 8.0), ((21, 2), 8.1), ((21, 5), 8.2), ((21, 11), 8.3),
+    ((22, 4), 8.4), ((22, 9), 8.6), ((23, 1), 8.7), ((23, 4), 8.9), ((24, 3), 9.0),
+)  # fmt: skip
+
+
 def library_of(*texts: str) -> float | None:
     """Return the generation of the convolution library that these name, None if they name none.
 
-    It is cuDNN's version with its first minor digit: 5.1 of cudnn5105.
+    It is cuDNN's version with its first minor digit: 5.1 of cudnn5105. A container of NVIDIA's
+    stands for the one in it.
     """
     for text in texts:
         if match := _CUDNN.search(text):
@@ -43,6 +53,12 @@ def library_of(*texts: str) -> float | None:
             if len(number) > 2:  # 5105, 8902: major, minor and patch without dots
                 number, minor = number[0], number[1]
             return float(f"{number}.{(minor or '0')[0]}")
+    for text in texts:
+        if match := _CONTAINER.search(text):
+            released = (int(match[1]), int(match[2]))
+            return next(
+                (found for since, found in reversed(_IN_CONTAINERS) if released >= since), None
+            )
     return None
 
 

@@ -77,12 +77,14 @@ class BatchNorm(_ReadTwice):
     """Each channel brought to mean 0 and variance 1 over the batch, then scaled and shifted.
 
     It reads its input twice: for the statistics, and to apply them. The gradients of scale and
-    shift take what that of the input has just read.
+    shift take what that of the input has just read. (Kernels of cuDNN and of PyTorch,
+    aten/src/ATen/native/cuda/Normalization.cuh, load an element at a time.)
     """
 
     kind: ClassVar[Kind] = Kind.BATCH_NORM
     parameter_roles: ClassVar[tuple[Role, ...]] = (Role.AGAIN, Role.AGAIN)
     takes_statistics: ClassVar[bool] = True
+    by_element: ClassVar[bool] = True
 
     affine: bool = key(Flag(), _AFFINE + " (Caffe's has not)", default=True)
 

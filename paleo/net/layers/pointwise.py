@@ -50,6 +50,8 @@ class Pointwise(Layer):
 
     #: The function of each element that it computes, if that is one.
     function_name: ClassVar[str] = ""
+    #: Whether libraries' kernels move it element by element, not in the device's widest accesses.
+    by_element: ClassVar[bool] = False
 
     @property
     def said(self) -> dict[str, str]:
@@ -75,7 +77,8 @@ class Pointwise(Layer):
             roles = self.backward_roles
         return stream(
             self.kind, direction, inputs[0], element_size, reads,
-            row=self._row(inputs[0]), passes=passes, roles=roles, **self.said,
+            row=self._row(inputs[0]), passes=passes, roles=roles,
+            width=element_size * self.by_element, **self.said,
         )  # fmt: skip
 
 
