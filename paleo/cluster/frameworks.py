@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from paleo.cluster.device import Device
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
+from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
 
 
@@ -31,12 +33,19 @@ for _each in (
     SOFTWARE.add(_each.name, _each)
 
 
+#: A server's core beside a workstation's, in what it hands over: passes of eager PyTorch take 62 us
+#: an operation at batches of 1 to 8 on a DGX-1 (Xeon E5-2698 v4; NVIDIA's DeepLearningExamples), 30
+#: with an RTX 2080 Ti or a TITAN V (ryujaehun/pytorch-gpu-benchmark). Boards that are sold in
+#: several forms (SXM, PCIe, NVL) are a data center's.
+_SERVER = 2.0
+
+
 @dataclass(frozen=True)
 class Framework:
     """How a framework runs a net on a device, as `source` says.
 
-    `host` are the seconds in which the host hands over an operation, at least. `fusion` says which
-    pointwise operations run in the kernel before them, `autocast` whether mixed precision computes
+    `host` are the seconds in which a workstation's core hands over an operation, while the device
+    does others. `fusion` says which pointwise operations run in the kernel before them, `autocast` whether mixed precision computes
     some layers in fp32 and casts in between. `compiled` is the same net compiled; None if the
     framework does not compile.
     """
@@ -52,6 +61,16 @@ class Framework:
     #: Whether autocast computes normalizations in halves, as they come.
     fast_norms: bool = False
     compiled: Framework | None = None
+
+    def host_of(self, device: Device) -> Quantity:
+        """Return the seconds in which the host of a device hands over an operation.
+
+        They are the device file's own, where it says so (`paleo calibrate` measures them).
+        """
+        own = device.constants.get("host")
+        if own is not None:
+            return own.value
+        return self.host * (_SERVER if device.board else 1.0)
 
 
 #: Every kernel by itself, and nothing on the host.
@@ -74,10 +93,10 @@ for _framework in (
         "pytorch",
         "eager PyTorch 2: a kernel for each operation, biases of products within them, autocast",
         "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
-        "Automatic Mixed Precision package, Autocast Op Reference; host: the shortest forward "
-        "passes of ryujaehun/pytorch-gpu-benchmark, of 91 to 708 operations on an RTX 2080 Ti and "
-        "a TITAN V in either precision, take 23 to 30 us an operation",
-        host=25e-6,
+        "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
+        "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
+        "those of a queue that takes 30 us an operation",
+        host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
         compiled=INDUCTOR,
@@ -85,12 +104,28 @@ for _framework in (
     Framework(
         "timm",
         "eager PyTorch 2 with timm's fast norm: normalizations in halves, too",
-        "huggingface/pytorch-image-models, timm/layers/fast_norm.py",
-        host=25e-6,
+        "huggingface/pytorch-image-models, timm/layers/fast_norm.py; host: as pytorch",
+        host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
         fast_norms=True,
         compiled=INDUCTOR,
+    ),
+    Framework(
+        "tensorflow",
+        "TensorFlow's graphs without XLA: a kernel for each operation, automatic mixed precision",
+        "TensorFlow, auto_mixed_precision_lists.h; host: ResNets and BERT of NVIDIA's "
+        "DeepLearningExamples at batches of 1 to 256 take 30 us an operation on a DGX-1",
+        host=15e-6,
+        autocast=True,
+    ),
+    Framework(
+        "mxnet",
+        "MXNet's graphs: a kernel for each operation, automatic mixed precision",
+        "Apache MXNet, python/mxnet/amp/lists/symbol_fp16.py; host: ResNet-50 of NVIDIA's "
+        "DeepLearningExamples at batches of 1 to 256 takes 25 us an operation on a DGX-1",
+        host=12.5e-6,
+        autocast=True,
     ),
     Framework(
         "tuned",

@@ -106,7 +106,7 @@ class Plan:
             self.device,
             find_precision(self.dtype).computing,
             self.ppp_comp,
-            {"host": self.software.host} if self.software.host else {},
+            {"host": host} if (host := self.software.host_of(self.device)) else {},
             self.convolutions,
             memory_format=self.images,
         )

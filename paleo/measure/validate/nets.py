@@ -86,7 +86,8 @@ class NetCase:
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
         in_order = software.memory_format or self.memory_format or CONTIGUOUS
-        hosted = {"host": software.host, **constants} if software.host else constants
+        host = software.host_of(device)
+        hosted = {"host": host, **constants} if host else constants
         target = replace(target, constants=hosted, memory_format=in_order)
         training = self.parts != ("forward",) or protocol_of(self.source_id).trains
         times = []
@@ -273,6 +274,10 @@ def _batch(row: Measurement) -> tuple[int, int]:
     return batch, int(passes)
 
 
+#: Frameworks that rows name, in whatever they say of them.
+_FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
+
+
 def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
     """Return which of the frameworks that there are ran a net, "" for none of them."""
     protocol = protocol_of(row.source_id)
@@ -280,7 +285,7 @@ def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
         return "tuned"
     if protocol.inference and parts == ("forward",):
         return protocol.inference
-    return "pytorch" if row.framework.startswith("PyTorch") else ""
+    return next((name for name in _FRAMEWORKS if name in row.framework.casefold()), "")
 
 
 def _whole(value: float, name: str) -> int:
