@@ -45,9 +45,9 @@ class Framework:
     """How a framework runs a net on a device, as `source` says.
 
     `host` are the seconds in which a workstation's core hands over an operation, while the device
-    does others. `fusion` says which pointwise operations run in the kernel before them, `autocast` whether mixed precision computes
-    some layers in fp32 and casts in between. `compiled` is the same net compiled; None if the
-    framework does not compile.
+    does others. `fusion` says which pointwise operations run in the kernel before them, `autocast`
+    whether mixed precision computes some layers in fp32 and casts in between. `compiled` is the
+    same net compiled; None if the framework does not compile.
     """
 
     name: str

@@ -16,6 +16,9 @@ between the two is neither written to memory nor read again, and a launch is sav
   that makes the gradient of its output, if one layer alone reads that output. Where parameters'
   gradients need what is between, it is written. Batch normalizations in training and sums over
   elements begin a kernel.
+- A batch normalization in training finds its statistics summed up by the kernel that made its
+  input (cuDNN, CUDNN_FUSED_SCALE_BIAS_ACTIVATION_CONV_BNSTATS), and moves several elements at a
+  time, as the kernels for channels last of NVIDIA's frameworks do.
 
 The bytes that are left are those of the operations; cost models price them as Fused.
 
@@ -241,6 +244,9 @@ def _forward(graph: Graph, training: bool, fusion: Fusion) -> FusedPass:
         for step in graph.of_equal(_steps, node, training):
             operation = step.operation
             if not step.is_pointwise:
+                if node.layer.takes_statistics and fusion is Fusion.ALL:
+                    is_summed = inputs[0].node.index in made_by
+                    (operation,) = graph.of_equal(_in_wide_steps, node, Pass.FORWARD, is_summed)
                 kernel = kernels.begin(node, operation)
             elif kernel and _takes_own(kernel, step, fusion):
                 # Nobody else reads what is between the parts of a layer.
@@ -293,6 +299,22 @@ def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     return found
 
 
+def _in_wide_steps(
+    graph: Graph, node: Node, direction: Pass, is_summed: bool, *wanted: tuple[bool, ...]
+) -> tuple[Operation, ...]:
+    """Return a pass of a normalization that moves several elements at a time.
+
+    If its statistics were summed up before, it reads its input once.
+    """
+    found = []
+    for operation in graph.operations(node, direction, *wanted):
+        assert isinstance(operation, Stream)
+        once = slice(1 if is_summed else None)
+        reads, roles = operation.reads[once], operation.roles[once]
+        found.append(replace(operation, reads=reads, roles=roles, width=0))
+    return tuple(found)
+
+
 def _keeps(graph: Graph, node: Node, needed: tuple[bool, ...]) -> MemoryNeeds:
     """Return what the first part of a node keeps of its inputs, and the last of its output."""
     parts = node.layer.parts
@@ -339,6 +361,8 @@ def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...], fusion: Fusion
         wanted = needed[node.index]
         inward = graph.operations(node, Pass.INPUT_GRADIENT, wanted)
         weights = graph.operations(node, Pass.WEIGHT_GRADIENT)
+        if node.layer.takes_statistics and fusion is Fusion.ALL:
+            inward = graph.of_equal(_in_wide_steps, node, Pass.INPUT_GRADIENT, False, wanted)
         # The kernel that makes the gradient of what the node gives.
         kernel = made_by.get(node.index)
         if kernel and _has_pointwise_gradient(node, wanted, inward, all_traits):

@@ -45,9 +45,10 @@ _ROWS = {2: 16, 3: 4}
 #: this, and three times so many backward, where each looks for the windows that it is in. (One
 #: value for 40 groups of published steps of nets, cuDNN 4 to 8.)
 _WINDOWED, _WINDOWED_BACK = 1.6, 4.8
-#: How many times its bytes a batch normalization moves in training, forward and back: some lines
-#: are fetched twice, since a channel is a piece of each image. (Steps of nets of seven sources,
-#: torch7 to containers of 2022, either memory format: one pair of values fits them all.)
+#: How many times its bytes a batch normalization moves in training, forward and back, where it goes
+#: element by element: some lines are fetched twice, since a channel is a piece of each image.
+#: (Steps of nets of seven sources, torch7 to containers of 2022, either memory format: one pair of
+#: values fits them all.)
 _NORMALIZING, _NORMALIZING_BACK = 1.9, 1.4
 #: Share of a multiprocessor's fast memory that rows may take. Of rows twice as long none is left.
 _ROWS_SHARE = 0.66
@@ -95,7 +96,11 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
         # A window that is the whole image is a sum, which reads it once.
         positions = product(axis.output for axis in operation.axes)
         return held, held + where_positive(positions - 1, again)
-    if operation.kind is Kind.BATCH_NORM and machine.training:
+    if (
+        isinstance(operation, Stream)
+        and operation.kind is Kind.BATCH_NORM
+        and (machine.training and operation.width)
+    ):
         forward = operation.direction is Pass.FORWARD
         return held, held * (_NORMALIZING if forward else _NORMALIZING_BACK)
     return held, read * (1.0 + _again(operation, machine)) + written
