@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
+from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
 
 
@@ -44,7 +47,7 @@ class Framework:
     name: str
     summary: str
     source: str
-    host: float = 0.0
+    host: Quantity = 0.0
     fusion: Fusion = Fusion.NONE
     autocast: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
@@ -52,6 +55,10 @@ class Framework:
     #: Whether autocast computes normalizations in halves, as they come.
     fast_norms: bool = False
     compiled: Framework | None = None
+
+    def driving(self, devices: Quantity) -> Framework:
+        """Return the framework where one process hands over the operations of so many devices."""
+        return replace(self, host=self.host * devices)
 
 
 #: Every kernel by itself, and nothing on the host.
