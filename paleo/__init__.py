@@ -19,8 +19,7 @@ Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `me
             checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
-            `hybrid_parallel` put them together under a `Plan` and take arrays;
-            `single_process` does of numbers
+            `hybrid_parallel` put them together under a `Plan` and take arrays
 Errors      `PaleoError`, and of its family `NetSpecError`, `HardwareError`, `SettingError`,
             `UnknownNameError`
 
@@ -76,7 +75,6 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.step.parallelism import data_parallel as data_parallel
     from paleo.step.parallelism import hybrid_parallel as hybrid_parallel
     from paleo.step.parallelism import model_parallel as model_parallel
-    from paleo.step.parallelism import single_process as single_process
     from paleo.step.plan import Plan as Plan
     from paleo.step.scenario import Scenario as Scenario
     from paleo.step.scenario import scenario as scenario
@@ -124,12 +122,7 @@ _PLACES = {
         "estimate_update",
     ),
     "paleo.step.memory": ("OPTIMIZERS", "footprint", "largest_batch"),
-    "paleo.step.parallelism": (
-        "data_parallel",
-        "hybrid_parallel",
-        "model_parallel",
-        "single_process",
-    ),
+    "paleo.step.parallelism": ("data_parallel", "hybrid_parallel", "model_parallel"),
     "paleo.step.plan": ("Plan",),
     "paleo.step.scenario": ("Scenario", "scenario"),
     "paleo.studies.compare": ("compare",),

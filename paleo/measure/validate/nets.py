@@ -19,7 +19,7 @@ from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import net_of
 from paleo.measure.validate.protocols import protocol_of
-from paleo.measure.validate.sequences import with_length
+from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
     is_compiled,
@@ -182,7 +182,7 @@ def _graph(spec: NetSpec, batch: int, dtype: str, adapt: Callable[[Layer], Layer
 @functools.cache
 def _spec(net: str, source_id: str, sequence: int | None, image: int | None) -> NetSpec:
     """Return the net, of sequences of that length and images of that size."""
-    spec = net_of(net, source_id, image)
+    spec = net_of(net, source_id, image, sequence)
     return spec if sequence is None else with_length(spec, sequence)
 
 
@@ -234,9 +234,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
-    counted = case.samples * (sequence or 1 if row.quantity.things == "tokens" else 1)
-    if row.quantity.things == "tokens" and sequence is None:
-        raise UnmappedError("tokens_per_s without seq_len")
+    counted = case.samples * (sequence or length_of(spec) if row.quantity.things == "tokens" else 1)
     return case, counted / row.value
 
 
@@ -268,6 +266,9 @@ def _batch(row: Measurement) -> tuple[int, int]:
     own = row.micro_batch or row.batch_per_device
     if own is None and row.global_batch is not None:
         own = row.global_batch / row.n_devices
+    if own is None:
+        key = (row.framework, row.network, row.device, row.precision)
+        own = protocol_of(row.source_id).batches.get(key)
     if own is None:
         raise UnmappedError("no batch size")
     batch = _whole(own, "batch")
