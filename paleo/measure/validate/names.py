@@ -3,7 +3,8 @@
 A name is compared by its letters and digits, in one case, what is in brackets left out; the names
 of predefined nets stand for themselves. Where a source means another net by a name than the rest,
 the entry is "source_id: name", and "source_id: name on length" where that depends on the length of
-sequences. Nets of installed packages go by "timm:name", and take images of the size that a row says.
+sequences. Nets of installed packages go by "timm:name", and take images of the size that a row
+says.
 """
 
 from __future__ import annotations
