@@ -63,17 +63,17 @@ def _figures(cost_model: str, dtype: str, device: Any, network: Any = None) -> I
         yield f"{link.name}: bandwidth {link_bandwidth(link, model):g} bytes/s, {whose}"
 
 
-#: The options that one kind of parallelism alone looks at.
+#: The options that not every kind of parallelism looks at, and those that do.
 _ONLY_FOR = {
-    "num_workers": "data",
-    "scaling": "data",
-    "scheme": "data",
-    "hybrid_workers": "hybrid",
+    "num_workers": ("data", "single_process"),
+    "scaling": ("data",),
+    "scheme": ("data",),
+    "hybrid_workers": ("hybrid",),
 }
 
 
 def say_what_has_no_effect(parallel: str) -> None:
     """Print a note for each option that was given and is for another kind of parallelism."""
-    for option, kind in _ONLY_FOR.items():
-        if kind != parallel:
-            say_no_effect(f"--parallel={kind}", option)
+    for option, kinds in _ONLY_FOR.items():
+        if parallel not in kinds:
+            say_no_effect(f"--parallel={' or '.join(kinds)}", option)

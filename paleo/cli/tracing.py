@@ -57,12 +57,15 @@ class Trace:
         from paleo.studies.timeline import timeline
         from paleo.views import trace  # here, because most commands print a table alone
 
-        said = [run.net, f"{run.parallel}-parallel"]
+        said = [run.net, run.division]
         step: dict[str, Any] = {"workers": 1, "scaling": "weak"}
         if run.largest:
             scheme = run.best_scheme
-            step = {"workers": run.largest.workers, "scaling": run.scaling, "scheme": scheme}
-            said += [f"{run.scaling} scaling", scheme]
+            step = {"workers": run.largest.workers, "scaling": run.scaling}
+            said.append(f"{run.scaling} scaling")
+            if scheme in run.plan.schemes:
+                step["scheme"] = scheme
+                said.append(scheme)
         drawn = timeline(run.scenario, **step)
         text = trace.dumps(drawn)
         write_text(text, self.target)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paleo.cluster.device import Device
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
@@ -53,7 +55,7 @@ class Framework:
     name: str
     summary: str
     source: str
-    host: float = 0.0
+    host: Quantity = 0.0
     fusion: Fusion = Fusion.NONE
     autocast: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
@@ -62,15 +64,21 @@ class Framework:
     fast_norms: bool = False
     compiled: Framework | None = None
 
+    #: Devices that one process hands operations to.
+    devices: Quantity = 1
+
     def host_of(self, device: Device) -> Quantity:
         """Return the seconds in which the host of a device hands over an operation.
 
         They are the device file's own, where it says so (`paleo calibrate` measures them).
         """
         own = device.constants.get("host")
-        if own is not None:
-            return own.value
-        return self.host * (_SERVER if device.board else 1.0)
+        alone = self.host * (_SERVER if device.board else 1.0) if own is None else own.value
+        return alone * self.devices
+
+    def driving(self, devices: Quantity) -> Framework:
+        """Return the framework where one process hands over the operations of so many devices."""
+        return replace(self, devices=devices)
 
 
 #: Every kernel by itself, and nothing on the host.

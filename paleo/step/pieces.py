@@ -319,13 +319,25 @@ class Step:
         return exposed
 
     @property
+    def exact_schemes(self) -> list[str]:
+        """The schemes after which all workers go on with the sum, as with one that is no choice."""
+        return [
+            name for name in self.exchanges if name not in COLLECTIVES or COLLECTIVES[name].exact
+        ]
+
+    def scheme_of(self, wanted: str | None) -> str:
+        """Return the scheme that is wanted, or the best one where there is none of that name."""
+        return wanted if wanted and wanted in self.exchanges else self.best_scheme
+
+    @property
     def best_scheme(self) -> str:
         """The scheme that takes least of those after which all workers have the sum.
 
         Butterfly mixing is one only where no other is asked for.
         """
-        exact = [name for name in self.exchanges if COLLECTIVES[name].exact]
-        return min(exact or self.exchanges, key=lambda name: self.exchanges[name].seconds)
+        return min(
+            self.exact_schemes or self.exchanges, key=lambda name: self.exchanges[name].seconds
+        )
 
     @functools.cached_property
     def _wholes(self) -> dict[str, WholeStep]:

@@ -81,8 +81,13 @@ class Predicted:
 
     @property
     def parallel(self) -> str:
-        """How a step is divided: "data", "model" or "hybrid"."""
+        """How a step is divided: "data", "single_process", "model" or "hybrid"."""
         return self.scenario.parallel
+
+    @property
+    def division(self) -> str:
+        """The same as output says it: "data-parallel"."""
+        return PARALLELISMS[self.parallel].title
 
 
 @dataclass(frozen=True, kw_only=True)

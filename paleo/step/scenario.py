@@ -40,9 +40,10 @@ from paleo.step.settings import (
 PARALLEL = Setting(
     default="data",
     check=lambda value: choice("parallel", tuple(PARALLELISMS))(value),
-    help="data: each worker has a copy of the net; model: each device has a slice of the layers "
-    "that "
-    "the net splits; hybrid: layers that are split model-parallel, all others data-parallel.",
+    help="data: each worker has a copy of the net; single_process: the same by one process that "
+    "drives all devices, as PyTorch's nn.DataParallel, of a batch that they divide; model: each "
+    "device has a slice of the layers that the net splits; hybrid: layers that are split "
+    "model-parallel, all others data-parallel.",
     choices=lambda: PARALLELISMS,
 )
 

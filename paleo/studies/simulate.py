@@ -40,8 +40,9 @@ def simulate(
 
     `nets`, `device` and `network` are names, paths of files, or objects; a Scenario has settings
     already, of which those that are given replace some. `batch_size` is one worker's in weak
-    scaling, all workers' in strong scaling, and replaces the file's. `workers`, `scaling` and
-    `schemes` are for `parallel` "data" alone, `hybrid_workers` for "hybrid" alone.
+    scaling, all workers' in strong scaling, and replaces the file's. `scaling` and `schemes` are
+    for `parallel` "data" alone, `workers` for "data" and "single_process", where the batch is all
+    workers', `hybrid_workers` for "hybrid" alone.
     `ppp_comp` and `ppp_comm` are the shares of peak that computation and communication reach, above
     0 and up to 1. Each convolution takes the quickest algorithm that `conv_library` offers (one of
     paleo.costs.convolutions.LIBRARIES; None: what the cost model takes by itself) within a
@@ -74,7 +75,7 @@ def runs_of(
     if computations and not computations.suit(scenario.net, scenario.plan):
         raise SettingError("computations: they are of another net, or under another plan")
     kind, case = PARALLELISMS[scenario.parallel], _Case(scenario, computations)
-    for scaling in scenario.scaling if kind.scales else [None]:
+    for scaling in scenario.scaling if kind.scales else [kind.scaling]:
         run = mistakes.check(case.run, kind, scaling)
         if run:
             yield run
@@ -115,7 +116,7 @@ class _Case:
             batches = {divided(self.batch_size, count, scaling)[0] for count in workers}
             if scaling == "strong":
                 on_curve = own_batches(self.batch_size)
-                if len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
+                if kind.scales and len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
                     batches.update(on_curve)
             self._prepare(batches)
         computations = self._data.computations
@@ -135,7 +136,7 @@ class _Case:
             not_counted=left_out,
             notes=tuple(notes),
             step=found.whole,
-            find_worth=functools.partial(self.worth, scaling),
+            find_worth=functools.partial(self.worth, scaling if kind.scales else None),
         )
 
     def _prepare(self, own_batches: Iterable[int]) -> None:

@@ -54,7 +54,7 @@ def _drawn(run: Run, scheme: str | None) -> Timeline:
     first = run.rows[0]
     check_room(first.workers, first.workers)  # each has an event at least
     if first.exchanges:
-        scheme = scheme or first.best_scheme
+        scheme = first.scheme_of(scheme)
     schedule = PARALLELISMS[run.parallel].schedule(net, plan, run.rows, scheme)
     settings = {key: value for key, value in run.settings().items() if value not in (None, "")}
     seconds = float(sum(row.total(scheme if row.exchanges else None) for row in run.rows))

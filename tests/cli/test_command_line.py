@@ -506,8 +506,8 @@ def test_the_shell_completes(words: str, expected: set[str]) -> None:
 def test_options_without_effect_are_said() -> None:
     result = call("simulate", "nin", "--parallel=model", "--num-workers=5", "--scheme=OneToAll")
     assert [line for line in result.stderr.splitlines() if "no effect" in line] == [
-        "paleo: note: --num_workers is for --parallel=data, it has no effect here",
-        "paleo: note: --scheme is for --parallel=data, it has no effect here",
+        f"paleo: note: --{option} is for --parallel={kinds}, it has no effect here"
+        for option, kinds in (("num_workers", "data or single_process"), ("scheme", "data"))
     ]
     assert call("simulate", "nin").stderr == ""
 

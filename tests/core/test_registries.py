@@ -50,14 +50,17 @@ NAMES = {
         alexnet_owt alexnet_tf bert_base bert_large dcgan_discriminator dcgan_generator
         densenet121 densenet161 densenet169 densenet201 densenet40 efficientnet_b0
         efficientnet_b4 googlenet googlenet_v1 gpt2 gpt2_large gpt2_medium gpt2_xl
+        gpt3_2_7b gpt3_xl gpt3_xl_3072
         inception_bn inception_v3 inception_v3_2015 lenet5 lenet5_224 lstm_lm mnasnet0_5
         mnasnet0_75 mnasnet1_0 mnasnet1_3 mobilenet_v1 mobilenet_v2 mobilenet_v3_large
-        mobilenet_v3_small msft_speech nin nin_227 overfeat overfeat_fast resnet101
+        mobilenet_v3_small msft_speech nin nin_227 opt_1_3b overfeat overfeat_fast resnet101
         resnet101_v1_5 resnet101_v2 resnet152 resnet152_v1_5 resnet152_v2 resnet18
         resnet200_v2 resnet34 resnet50 resnet50_v1_5 resnet50_v2 resnext101_32x4d
         resnext101_32x8d resnext50_32x4d se_resnext101_32x4d shufflenet_v2_x0_5
         shufflenet_v2_x1_0 shufflenet_v2_x1_5 shufflenet_v2_x2_0 squeezenet squeezenet1_0
-        squeezenet1_1 squeezenet_complex_bypass squeezenet_simple_bypass ssd300_resnet50 unet
+        squeezenet1_1 squeezenet_complex_bypass squeezenet_simple_bypass ssd300_resnet50
+        ssd320_resnet50_fpn transformer_xl_base transformer_xl_base_eval transformer_xl_large
+        transformer_xl_large_eval unet
         vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet101_2
         wide_resnet50_2""",
     "commands": """summary simulate compare metrics memory report serve profile fullpass

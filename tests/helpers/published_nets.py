@@ -80,12 +80,21 @@ INPUTS: dict[str, tuple[int, ...]] = {
     "shufflenet_v2_x1_5": (1, 3, 224, 224),
     "shufflenet_v2_x2_0": (1, 3, 224, 224),
     "ssd300_resnet50": (1, 3, 300, 300),
+    "ssd320_resnet50_fpn": (1, 3, 320, 320),
     "bert_base": (1, 128),
     "bert_large": (1, 512),
     "gpt2": (1, 1024),
     "gpt2_medium": (1, 1024),
     "gpt2_large": (1, 1024),
     "gpt2_xl": (1, 1024),
+    "gpt3_xl": (1, 2048),
+    "gpt3_xl_3072": (1, 2048),
+    "gpt3_2_7b": (1, 2048),
+    "opt_1_3b": (1, 2048),
+    "transformer_xl_base": (1, 192),
+    "transformer_xl_base_eval": (1, 64),
+    "transformer_xl_large": (1, 384),
+    "transformer_xl_large_eval": (1, 128),
 }
 
 # These take integers below this number; all others take floating-point numbers.
@@ -97,6 +106,14 @@ VOCABULARY: dict[str, int] = {
     "gpt2_medium": 50_257,
     "gpt2_large": 50_257,
     "gpt2_xl": 50_257,
+    "gpt3_xl": 50_257,
+    "gpt3_xl_3072": 50_257,
+    "gpt3_2_7b": 50_257,
+    "opt_1_3b": 50_272,
+    "transformer_xl_base": 267_735,
+    "transformer_xl_base_eval": 267_735,
+    "transformer_xl_large": 267_735,
+    "transformer_xl_large_eval": 267_735,
 }
 
 
@@ -222,6 +239,23 @@ PUBLISHED: dict[str, Published] = {
     "gpt2_medium": Published(354_823_168, None),
     "gpt2_large": Published(774_030_080, None),
     "gpt2_xl": Published(1_557_611_200, None),
+    # Brown et al., table 2.1, to its digits.
+    "gpt3_xl": Published(1.3e9, None, 0.02),
+    "gpt3_xl_3072": Published(None, None),  # no model of theirs
+    "gpt3_2_7b": Published(2.7e9, None, 0.02),
+    # As BERT's.
+    "opt_1_3b": Published(1_315_758_080, None),
+    # Counted only, and by hand in test_zoo.py.
+    **dict.fromkeys(
+        (
+            "ssd320_resnet50_fpn",
+            "transformer_xl_base",
+            "transformer_xl_base_eval",
+            "transformer_xl_large",
+            "transformer_xl_large_eval",
+        ),
+        Published(None, None),
+    ),
 }
 
 # Parameters, and multiply-adds of one sample's forward pass: products of matrices and
@@ -302,4 +336,13 @@ COUNTED: dict[str, tuple[int, int]] = {
     "gpt2_medium": (354_823_168, 413_475_536_896),
     "gpt2_large": (774_030_080, 887_285_350_400),
     "gpt2_xl": (1_557_611_200, 1_753_351_782_400),
+    "gpt3_xl": (1_315_723_264, 3_097_011_159_040),
+    "gpt3_xl_3072": (2_879_554_560, 6_500_942_610_432),
+    "gpt3_2_7b": (2_651_553_280, 6_104_646_942_720),
+    "opt_1_3b": (1_315_758_080, 3_097_074_073_600),
+    "ssd320_resnet50_fpn": (32_840_570, 22_307_953_664),
+    "transformer_xl_base": (191_950_298, 19_767_595_008),
+    "transformer_xl_base_eval": (191_950_298, 16_720_737_280),
+    "transformer_xl_large": (285_167_482, 148_742_878_880),
+    "transformer_xl_large_eval": (285_167_482, 167_504_903_392),
 }

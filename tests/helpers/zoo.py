@@ -93,6 +93,14 @@ _BERT = (
     "Understanding, arXiv:1810.04805, 2018"
 )
 _GPT2 = "A. Radford et al., Language Models are Unsupervised Multitask Learners, OpenAI, 2019"
+_GPT3 = (
+    "T. Brown et al., Language Models are Few-Shot Learners, arXiv:2005.14165, 2020; all of its "
+    "attention dense"
+)
+_TRANSFORMER_XL = (
+    "Z. Dai et al., Transformer-XL: Attentive Language Models beyond a Fixed-Length Context, "
+    "arXiv:1901.02860, 2019; on WikiText-103 as in NVIDIA's DeepLearningExamples"
+)
 
 ZOO = {
     "lenet5": Origin(
@@ -216,12 +224,31 @@ ZOO = {
         "W. Liu et al., SSD: Single Shot MultiBox Detector, arXiv:1512.02325, 2015; on ResNet-50 "
         "as in NVIDIA's DeepLearningExamples",
     ),
+    "ssd320_resnet50_fpn": Origin(
+        32,
+        "W. Liu et al., SSD: Single Shot MultiBox Detector, arXiv:1512.02325, 2015; on ResNet-50 "
+        "with a pyramid of features, as in NVIDIA's DeepLearningExamples for TensorFlow",
+    ),
     "bert_base": Origin(32, _BERT),
     "bert_large": Origin(8, _BERT),
     "gpt2": Origin(8, _GPT2),
     "gpt2_medium": Origin(8, _GPT2),
     "gpt2_large": Origin(8, _GPT2),
     "gpt2_xl": Origin(8, _GPT2),
+    "gpt3_xl": Origin(8, f"{_GPT3}; 16 heads, for the 24 of its table do not divide its width"),
+    "gpt3_xl_3072": Origin(8, f"{_GPT3}; 24 heads of 128 and as wide, as measured by NeuSight"),
+    "gpt3_2_7b": Origin(8, _GPT3),
+    "opt_1_3b": Origin(
+        8,
+        "S. Zhang et al., OPT: Open Pre-trained Transformer Language Models, arXiv:2205.01068, "
+        "2022",
+    ),
+    "transformer_xl_base": Origin(32, f"{_TRANSFORMER_XL}: 192 words, 192 kept"),
+    "transformer_xl_base_eval": Origin(16, f"{_TRANSFORMER_XL}: in inference 64 words, 640 kept"),
+    "transformer_xl_large": Origin(16, f"{_TRANSFORMER_XL}: 384 words, 384 kept"),
+    "transformer_xl_large_eval": Origin(
+        16, f"{_TRANSFORMER_XL}: in inference 128 words, 1600 kept"
+    ),
 }
 
 

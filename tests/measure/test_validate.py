@@ -283,7 +283,7 @@ UNMAPPED: list[tuple[dict[str, Any], str]] = [
     ({"network": "resnet50", "quantity": "step_ms", "direction": "decode"}, "direction 'decode'"),
     ({"network": "resnet50", "quantity": "allreduce_ms"}, "allreduce_ms is not modelled"),
     ({"network": "resnet50", "quantity": "backward_input_ms"}, "backward_input_ms of a net"),
-    ({"network": "resnet50", "quantity": "tokens_per_s"}, "tokens_per_s without seq_len"),
+    ({"network": "resnet50", "quantity": "tokens_per_s"}, "has no length of sequences"),
     ({"network": "resnet50/layer:conv1", "quantity": "forward_ms"}, "single layers of nets"),
     ({"network": "none.json", "quantity": "step_ms"}, "none.json: no such file"),
     ({"network": "python:os:abort", "quantity": "step_ms"}, "would have to be run"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import math
 from typing import Any
 
 import pytest
@@ -112,3 +114,80 @@ def test_lenet5_gives_the_figures_of_the_dissertation() -> None:
     """Iandola (2016), section 2.3: 5.74 MFLOP on 28x28, 2700 on 224x224."""
     assert 2 * products(paleo.load("lenet5")) / 1e6 == pytest.approx(5.74, rel=0.001)
     assert 2 * products(paleo.load("lenet5_224")) / 1e6 == pytest.approx(2700, rel=0.005)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "positions", "layers", "width"),
+    [
+        ("gpt3_xl", 50_257, 2048, 24, 2048),
+        ("gpt3_xl_3072", 50_257, 2048, 24, 3072),
+        ("gpt3_2_7b", 50_257, 2048, 32, 2560),
+        ("opt_1_3b", 50_272, 2048 + 2, 24, 2048),
+    ],
+)
+def test_a_transformer_by_its_symbols(
+    name: str, words: int, positions: int, layers: int, width: int
+) -> None:
+    v, length, h = words, 2048, width
+    # Four products of attention, two of the net for each word, biases, and two norms.
+    layer = 12 * h**2 + (4 + 4 + 1) * h + 2 * 2 * h
+    net = paleo.load(name)
+    assert num_params(net) == (v + positions) * h + layers * layer + 2 * h
+    # Scores and mixtures are S x S x H each.
+    assert products(net) == length * (layers * (12 * h**2 + 2 * length * h) + v * h)
+
+
+#: Words of WikiText-103 in clusters by rank, and the ranks where these end.
+CLUSTERS = (19_997, 20_000, 160_000, 67_738)
+ENDS = (19_997, 39_997, 199_997, 267_735)
+
+
+@pytest.mark.parametrize(
+    ("name", "length", "kept", "layers", "width", "divided"),
+    [
+        ("transformer_xl_base", 192, 192, 16, 512, 1),
+        ("transformer_xl_base_eval", 64, 640, 16, 512, 1),
+        ("transformer_xl_large", 384, 384, 18, 1024, 4),
+        ("transformer_xl_large_eval", 128, 1600, 18, 1024, 4),
+    ],
+)
+def test_transformer_xl_by_its_symbols(
+    name: str, length: int, kept: int, layers: int, width: int, divided: int
+) -> None:
+    v, t, k, d = sum(CLUSTERS), length, length + kept, width
+    widths = [d // divided**i for i in range(4)]
+    net = paleo.load(name)
+    # Queries, keys and values, distances, outputs; the net for each word; biases and norms.
+    params = layers * (5 * d**2 + 8 * d**2 + 5 * d + 2 * 2 * d) + 2 * d
+    params += sum(size * narrow for size, narrow in zip(CLUSTERS, widths, strict=True))
+    params += v + 3 * (d + 1)  # biases of words, weights and biases of clusters
+    macs = layers * (4 * k * d**2 + 3 * t * k * d + 9 * t * d**2)
+    shares = [math.log(end + 1) / math.log(v + 1) for end in ENDS]  # P(rank) by Zipf's law
+    rare = [max(1, round(t * (b - a))) for a, b in itertools.pairwise(shares)]
+    embedded = [t - sum(rare), *rare]
+    if divided > 1:
+        params += sum(d * narrow for narrow in widths) + d**2  # the first score has its own
+        macs += sum(n * d * narrow for n, narrow in zip(embedded, widths, strict=True))
+        macs += t * d**2 + sum(n * d * narrow for n, narrow in zip(rare, widths[1:], strict=True))
+    macs += t * d * (CLUSTERS[0] + 3)
+    macs += sum(n * w * size for n, w, size in zip(rare, widths[1:], CLUSTERS[1:], strict=True))
+    assert (num_params(net), products(net)) == (params, macs)
+
+
+def test_ssd320_by_its_parts() -> None:
+    # ResNet-50 without its last layer, on images 10/7 times as high and wide.
+    parameters, macs = COUNTED["resnet50"]
+    parameters -= 2048 * 1000 + 1000
+    macs = (macs - 2048 * 1000) * 100 // 49
+    square = 9 * 256**2
+    positions = [40**2, 20**2, 10**2, 5**2, 3**2]
+    # Projections with biases; two smoothed and two coarser levels, normalized.
+    parameters += (512 + 1024 + 2048 + 3) * 256 + 4 * (square + 2 * 256)
+    macs += 256 * sum(n * c for n, c in zip(positions, (512, 1024, 2048), strict=False))
+    macs += square * (positions[0] + positions[1] + positions[3] + positions[4])
+    # Two towers of four, with norms of 5 levels; 4 coordinates and 91 classes of 6 boxes.
+    outputs = 6 * (4 + 91)
+    parameters += 8 * (square + 5 * 2 * 256) + (9 * 256 + 1) * outputs
+    macs += sum(positions) * (8 * square + 9 * 256 * outputs)
+    net = paleo.load("ssd320_resnet50_fpn")
+    assert (num_params(net), products(net)) == (parameters, macs)

@@ -39,7 +39,9 @@ def test_a_kind_gives_rows_a_table_charts_and_a_timeline_that_agree(name: str) -
     assert bool(table.total) == bool(kind.total_label)
     assert scaling_charts(run)
     drawn = timeline(NET, parallel=name, workers=2, hybrid_workers=2, scheme="OneToAll")
-    seconds = sum(row.total("OneToAll" if row.exchanges else None) for row in run.rows)
+    seconds = sum(
+        row.total(row.scheme_of("OneToAll") if row.exchanges else None) for row in run.rows
+    )
     assert drawn.seconds == pytest.approx(seconds)
     assert sum(part.seconds for part in drawn.parts) == pytest.approx(seconds)
 

@@ -426,7 +426,10 @@ def test_timelines_are_values() -> None:
         ({"scaling": ["weak"]}, 'scaling: a timeline is of one, got ["weak"]'),
         ({"scheme": ["OneToAll"]}, 'scheme: a timeline is of one, got ["OneToAll"]'),
         ({"scheme": "OneToAl"}, "unknown communication scheme 'OneToAl' (did you mean"),
-        ({"parallel": "all"}, "parallel: expected data or model or hybrid, got 'all'"),
+        (
+            {"parallel": "all"},
+            "parallel: expected data or model or hybrid or single_process, got 'all'",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(wrong: dict[str, Any], message: str) -> None:

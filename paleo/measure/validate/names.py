@@ -2,8 +2,9 @@
 
 A name is compared by its letters and digits, in one case, what is in brackets left out; the names
 of predefined nets stand for themselves. Where a source means another net by a name than the rest,
-the entry is "source_id: name". Nets of installed packages go by "timm:name", and take images of the
-size that a row says.
+the entry is "source_id: name", and "source_id: name on length" where that depends on the length of
+sequences. Nets of installed packages go by "timm:name", and take images of the size that a row
+says.
 """
 
 from __future__ import annotations
@@ -53,6 +54,15 @@ NETS: dict[str, str] = {
     "nvidia_dle: bert-large:large fine-tune": "bert_large",
     "nvidia_dle: bert-large:base fine-tune": "bert_base",
     "gpt2_med": "gpt2_medium",
+    "gpt3_27": "gpt3_2_7b",
+    "opt_13": "opt_1_3b",
+    # Its configuration has states of 3072, where GPT-3 XL's are 2048.
+    "neusight_e2e: gpt3_xl": "gpt3_xl_3072",
+    "nvidia_dle: ssd320-resnet50fpn": "ssd320_resnet50_fpn",
+    "nvidia_dle: transformer-xl:base": "transformer_xl_base",
+    "nvidia_dle: transformer-xl:large": "transformer_xl_large",
+    "nvidia_dle: transformer-xl:base on 64": "transformer_xl_base_eval",
+    "nvidia_dle: transformer-xl:large on 128": "transformer_xl_large_eval",
 }
 
 
@@ -71,18 +81,20 @@ def _known() -> dict[str, str]:
 
 
 @functools.cache
-def net_of(name: str, source_id: str, image: int | None = None) -> NetSpec:
+def net_of(
+    name: str, source_id: str, image: int | None = None, sequence: int | None = None
+) -> NetSpec:
     """Return the net that a row is of: a predefined one, a package's, or the file of that name.
 
-    `image` is the height and width of its images, None for its own. Raises UnmappedError if there
-    is no such net, NetSpecError if the file is wrong.
+    `image` is the height and width of its images, `sequence` the length of its sequences, None for
+    its own. Raises UnmappedError if there is no such net, NetSpecError if the file is wrong.
     """
     if name.startswith(PACKAGES):
         net = _of_package(name, image)
         if isinstance(net, str):
             raise UnmappedError(net)
         return net
-    net = _own(name, source_id)
+    net = _own(name, source_id, sequence)
     sizes = {size for node in build(net).nodes if node.layer.is_input for size in node.output[1:3]}
     if image is not None and image not in sizes:
         raise UnmappedError(f"net {name!r} takes no images of {image} x {image}")
@@ -104,10 +116,11 @@ def _of_package(target: str, image: int | None) -> NetSpec | str:
         return str(error.mistakes[0])
 
 
-def _own(name: str, source_id: str) -> NetSpec:
+def _own(name: str, source_id: str, sequence: int | None) -> NetSpec:
     known = _known()
     form = plain(name)
-    stem = known.get(f"{source_id}:{form}") or known.get(form)
+    own = f"{source_id}:{form}"
+    stem = known.get(f"{own}on{sequence}") or known.get(own) or known.get(form)
     if stem:
         return load(stem)
     if name.startswith("python:"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import net_of
 from paleo.measure.validate.protocols import protocol_of
-from paleo.measure.validate.sequences import with_length
+from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
     is_compiled,
@@ -30,6 +30,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.estimates import estimate_communication
+from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
     BACKWARD,
     FORWARD,
@@ -50,7 +51,8 @@ class NetCase:
     `input_link`. Both are names, "" for none. `image` is the height and width of images, None for
     the net's own. `memory_format` is that of image tensors, "contiguous" or "channels_last", ""
     where nothing is said; `compiled` tells whether the framework, one of
-    paleo.cluster.frameworks or "", compiled the net.
+    paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
+    devices, as paleo.step.parallelism.single_process says.
     """
 
     net: str
@@ -66,6 +68,7 @@ class NetCase:
     memory_format: str = ""
     compiled: bool = False
     framework: str = ""
+    one_process: bool = False
 
     @property
     def samples(self) -> int:
@@ -86,11 +89,13 @@ class NetCase:
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
         in_order = software.memory_format or self.memory_format or CONTIGUOUS
-        host = software.host_of(device)
+        training = self.parts != ("forward",) or protocol_of(self.source_id).trains
+        driving = software.driving(self.workers) if self.one_process else software
+        host = driving.host_of(device)
         hosted = {"host": host, **constants} if host else constants
         target = replace(target, constants=hosted, memory_format=in_order)
-        training = self.parts != ("forward",) or protocol_of(self.source_id).trains
-        times = []
+        moved = self._moved(graph, software.host_of(device))
+        times = [move.seconds for move in moved if move.part in self.parts]
         ahead: Quantity = 0.0
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
             if part in self.parts:
@@ -111,8 +116,16 @@ class NetCase:
             times.append(self._exchange(graph, model))
         if self.input_link:
             bandwidth = find_network(self.input_link).bandwidth
-            times.append(self.passes * _input_bytes(graph) / bandwidth)
+            copies = self.passes * (self.workers if self.one_process else 1)
+            times.append(copies * _input_bytes(graph) / bandwidth)
         return total(times)
+
+    def _moved(self, graph: Graph, host: Quantity) -> Iterable[Move]:
+        """Return what one process, whose host takes so long, moves between devices."""
+        if not self.one_process:
+            return ()
+        bandwidth = find_network(self.link).bandwidth
+        return moves(graph, self.workers * self.batch, bandwidth, host).values()
 
     @property
     def software(self) -> Framework:
@@ -177,7 +190,7 @@ def _graph(spec: NetSpec, batch: int, dtype: str, adapt: Callable[[Layer], Layer
 @functools.cache
 def _spec(net: str, source_id: str, sequence: int | None, image: int | None) -> NetSpec:
     """Return the net, of sequences of that length and images of that size."""
-    spec = net_of(net, source_id, image)
+    spec = net_of(net, source_id, image, sequence)
     return spec if sequence is None else with_length(spec, sequence)
 
 
@@ -218,20 +231,18 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     link = ""
     if row.n_devices > 1:
         link = _link(row, device)
-        if "update" in parts:
+        if "update" in parts and not _is_one_process(row):
             parts = (*parts, "exchange")
-        elif row.quantity.kind == "time":
+        elif not _is_one_process(row) and row.quantity.kind == "time":
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
         row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
         protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
-        is_compiled(row.framework), _framework(row, parts),
+        is_compiled(row.framework), _framework(row, parts), _is_one_process(row),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
-    counted = case.samples * (sequence or 1 if row.quantity.things == "tokens" else 1)
-    if row.quantity.things == "tokens" and sequence is None:
-        raise UnmappedError("tokens_per_s without seq_len")
+    counted = case.samples * (sequence or length_of(spec) if row.quantity.things == "tokens" else 1)
     return case, counted / row.value
 
 
@@ -263,6 +274,9 @@ def _batch(row: Measurement) -> tuple[int, int]:
     own = row.micro_batch or row.batch_per_device
     if own is None and row.global_batch is not None:
         own = row.global_batch / row.n_devices
+    if own is None:
+        key = (row.framework, row.network, row.device, row.precision)
+        own = protocol_of(row.source_id).batches.get(key)
     if own is None:
         raise UnmappedError("no batch size")
     batch = _whole(own, "batch")
@@ -298,11 +312,15 @@ def _whole(value: float, name: str) -> int:
 _DATA_PARALLEL = ("", "dp", "ddp", "data", "data parallel")
 
 
+def _is_one_process(row: Measurement) -> bool:
+    """Return whether one process drives several devices, by PyTorch's nn.DataParallel."""
+    return row.n_devices > 1 and "nn.DataParallel" in row.framework
+
+
 def _link(row: Measurement, device: Device) -> str:
     if row.parallelism.casefold() not in _DATA_PARALLEL:
         raise UnmappedError(f"parallelism {row.parallelism!r}")
-    if "DataParallel" in row.framework:
-        raise UnmappedError("nn.DataParallel, one process for all devices")
-    if row.quantity.part != "step" and row.direction.casefold() in (*_FORWARD, *_BOTH):
+    is_pass = row.quantity.part != "step" and row.direction.casefold() in (*_FORWARD, *_BOTH)
+    if is_pass and not _is_one_process(row):
         raise UnmappedError(f"{row.direction} on several devices")
     return link_of(row.interconnect, device, row.n_devices, row.devices_per_node).name

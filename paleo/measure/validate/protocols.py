@@ -37,6 +37,8 @@ class Protocol:
     inference: str = ""
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
+    #: Samples on a device where rows say none: by framework, net, device and precision.
+    batches: Mapping[tuple[str, str, str, str], int] = field(default_factory=dict)
     #: Letters of operators that the rows do not say.
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
@@ -66,6 +68,15 @@ _MLPERF = [
     "5.0",
     "5.1",
 ]
+#: NVIDIA's DeepLearningExamples: PyTorch/Classification/ConvNets/configs.yml for DGX1V, which its
+#: scripts run, and the commands in MxNet/Classification/RN50v1.5/README.md; fp32 and mixed.
+_DLE_BATCHES = {
+    ("PyTorch", "resnet50-v1.5", ""): (112, 256),
+    ("PyTorch", "resnext101-32x4d", ""): (64, 128),
+    ("PyTorch", "se-resnext101-32x4d", ""): (64, 112),
+    ("MxNet", "resnet50-v1.5", "-16GB"): (96, 192),
+    ("MxNet", "resnet50-v1.5", "-32GB"): (128, 256),
+}
 
 PROTOCOLS: dict[str, Protocol] = {
     "convnet_benchmarks": Protocol(
@@ -113,6 +124,16 @@ PROTOCOLS: dict[str, Protocol] = {
     # What normalizes in halves shows in nets of group normalizations, which take half the time
     # that normalizations in fp32 and their casts would.
     "timm": Protocol("inference as with timm's --fast-norm", inference="timm"),
+    "nvidia_dle": Protocol(
+        "batches that its tables leave out are those of its scripts",
+        batches={
+            (framework, net, f"V100-SXM{memory}", precision): batch
+            for (framework, net, only), both in _DLE_BATCHES.items()
+            for memory in ("-16GB", "-32GB")
+            if only in ("", memory)
+            for precision, batch in zip(("fp32", "mixed(fp16)"), both, strict=True)
+        },
+    ),
     "lambda": Protocol(
         "the container computes fp32 as TF32 where it can", tf32=True, library="NGC pytorch-22.09"
     ),

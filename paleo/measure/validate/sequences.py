@@ -21,6 +21,24 @@ from paleo.net.writer import dumps
 _SHAPES = {"Reshape": "output_shape", "Gather": "output_shape", "Parameter": "shape"}
 
 
+def length_of(net: NetSpec) -> int:
+    """Return the length of a net's sequences; raises UnmappedError if it has none."""
+    return _length(net, json.loads(dumps(net)))
+
+
+def _length(net: NetSpec, text: dict[str, Any]) -> int:
+    lengths = {each["tensor"][1] for each in _inputs(text)}
+    if len(lengths) != 1:
+        raise UnmappedError(f"net {net.name!r} has no length of sequences")
+    return int(lengths.pop())
+
+
+def _inputs(text: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the layers of a net file by which sequences come in, batch x length."""
+    inputs = (each for each in _layers(text["layers"]) if each["type"] == "Input")
+    return [each for each in inputs if len(each["tensor"]) == 2]
+
+
 @functools.cache
 def with_length(net: NetSpec, length: int) -> NetSpec:
     """Return a net whose inputs, batch x length, have this length; raises UnmappedError if none.
@@ -29,17 +47,12 @@ def with_length(net: NetSpec, length: int) -> NetSpec:
     of constants (masks) every one.
     """
     text = json.loads(dumps(net))
-    layers = list(_layers(text["layers"]))
-    inputs = [each for each in layers if each["type"] == "Input" and len(each["tensor"]) == 2]
-    lengths = {each["tensor"][1] for each in inputs}
-    if len(lengths) != 1:
-        raise UnmappedError(f"net {net.name!r} has no length of sequences")
-    (old,) = lengths
+    old = _length(net, text)
     if old == length:
         return net
-    for each in inputs:
+    for each in _inputs(text):
         each["tensor"][1] = length
-    for each in layers:
+    for each in _layers(text["layers"]):
         key = _SHAPES.get(each["type"])
         if key and old in each[key]:
             shape = each[key]

@@ -176,6 +176,14 @@ class Layer(ABC):
         """Return the number of trainable parameters."""
         return 0
 
+    def num_tensors(self, inputs: Shapes) -> int:
+        """Return how many tensors its parameters are: one by default, if it has any."""
+        return int(self.num_params(inputs) > 0)
+
+    def buffers(self, inputs: Shapes) -> tuple[int, ...]:
+        """Return the elements of each tensor that it remembers and that is not trained."""
+        return ()
+
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         """Return what the device does in this pass; nothing for a view of its input.
 

@@ -110,6 +110,7 @@ class Filtered(Layer):
     is_convolution: ClassVar[bool] = True
 
     filter: tuple[int, ...]
+    use_bias: bool | None
     activation_fn: str | None = key(_ACTIVATIONS, _ACTIVATION, default=None)
     normalizer_fn: str | None = key(_NORMALIZERS, _NORMALIZER, default=None)
     bias: None = key(Ignored(), _BIAS, default=None)
@@ -169,6 +170,9 @@ class Filtered(Layer):
                 f"got {format_shape(made)}",
                 "parents",
             )
+
+    def num_tensors(self, inputs: Shapes) -> int:
+        return (len(inputs) == 1) + (self.use_bias is not False)
 
     @staticmethod
     def _own(work: ConvolutionWork, inputs: Shapes) -> Operations:

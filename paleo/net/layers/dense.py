@@ -70,6 +70,9 @@ class InnerProduct(_Matrix):
         _, features = self._rows_and_features(inputs[0])
         return int(features) * self.num_outputs + self.num_outputs * self.use_bias
 
+    def num_tensors(self, inputs: Shapes) -> int:
+        return 1 + self.use_bias
+
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d = self._rows_and_features(inputs[0])
         n, k = product(rows), self.num_outputs
@@ -104,6 +107,9 @@ class Experts(_Matrix):
 
     def num_params(self, inputs: Shapes) -> int:
         return self.num_experts * self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
+
+    def num_tensors(self, inputs: Shapes) -> int:
+        return 1 + self.use_bias
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d, k = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs

@@ -55,6 +55,9 @@ class _Affine(Pointwise):
         elements = product(map(int, inputs[0][-self.num_dims :]))
         return (1 + self.bias_term) * self.affine * elements
 
+    def num_tensors(self, inputs: Shapes) -> int:
+        return (1 + self.bias_term) * self.affine
+
     def _statistics(self, shape: Shape) -> Quantity:
         """Return how many numbers it normalizes with: means, variances, lengths."""
         return num_elements(shape[: -self.num_dims])
@@ -87,6 +90,11 @@ class BatchNorm(_ReadTwice):
     by_element: ClassVar[bool] = True
 
     affine: bool = key(Flag(), _AFFINE + " (Caffe's has not)", default=True)
+
+    def buffers(self, inputs: Shapes) -> tuple[int, ...]:
+        """Return those of running means, running variances and the number of batches."""
+        channels = int(inputs[0][-1])
+        return channels, channels, 1
 
     def _statistics(self, shape: Shape) -> Quantity:
         return 2 * shape[-1]

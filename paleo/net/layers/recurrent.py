@@ -93,6 +93,9 @@ class RNN(Layer):
             for features in self._features(inputs)
         )
 
+    def num_tensors(self, inputs: Shapes) -> int:
+        return self.num_layers * self._directions * (2 + self.num_biases + (self.projection > 0))
+
     def _recurrence(self, n: Quantity, t: Quantity, element_size: int) -> tuple[BatchMatMul, ...]:
         """Return the products of one layer and direction, step after step, the state's first."""
         out, units = self._out, self.num_outputs

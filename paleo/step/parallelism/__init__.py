@@ -10,6 +10,7 @@ from paleo.step.parallelism.computations import Computations, divided
 from paleo.step.parallelism.data import DataParallel, data_parallel
 from paleo.step.parallelism.hybrid import hybrid_parallel
 from paleo.step.parallelism.model import model_parallel
+from paleo.step.parallelism.single_process import single_process
 from paleo.step.plan import Plan
 from paleo.step.settings import SCALINGS
 
@@ -26,6 +27,7 @@ __all__ = [
     "divided",
     "hybrid_parallel",
     "model_parallel",
+    "single_process",
 ]
 
 # Output shows first what scales, then what predicts passes alone.

@@ -7,7 +7,7 @@ To add one: a subclass of Parallelism in a file of this folder, registered by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import ClassVar, NamedTuple
 
@@ -48,12 +48,19 @@ class Parallelism(ABC):
     workers_setting: ClassVar[str] = ""
     #: Whether weak and strong scaling differ, and what is worth it can be told.
     scales: ClassVar[bool] = False
+    #: The scaling that it always has, one of SCALINGS, where it does not scale in both ways.
+    scaling: ClassVar[str | None] = None
     #: Whether it predicts training steps, not passes alone.
     trains: ClassVar[bool] = True
     #: Whether split layers are on devices of their own.
     splits: ClassVar[bool] = False
     #: Key and value that head the sum of the rows of a table, if they are to be added up.
     total_label: ClassVar[tuple[str, str] | None] = None
+
+    @property
+    def title(self) -> str:
+        """What output calls it, before or after a net."""
+        return f"{self.name}-parallel"
 
     @abstractmethod
     def predict(self, asked: Asked) -> Prediction:
@@ -79,5 +86,24 @@ COMPUTING = tuple(map(_computing, ("forward", "backward", "update")))
 #: How many workers there are, and the batch of all of them.
 WORKERS = Field("workers", lambda step: step.workers, "workers")
 BATCH_SIZE = Field("batch_size", lambda step: step.batch_size, "batch")
+
+
+def _by_scheme(
+    key: str,
+    value: Callable[[WholeStep], float],
+    title: str,
+    dimension: str = "",
+    banded: str = "",
+) -> Field:
+    return Field(key, lambda step: step.by_scheme(value), title, dimension, 1, banded=banded)
+
+
+#: How quick a step is, and how it scales, by scheme.
+SCALED = (
+    _by_scheme("step_s", lambda whole: whole.seconds, "step", "s", "time"),
+    _by_scheme("throughput_per_s", lambda whole: whole.throughput, "samples\n/s", banded="rate"),
+    _by_scheme("speedup", lambda whole: whole.speedup, "speedup"),
+    _by_scheme("efficiency", lambda whole: whole.efficiency, "efficiency", "percent"),
+)
 
 PARALLELISMS: Registry[Parallelism] = Registry("parallelism")

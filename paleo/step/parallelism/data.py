@@ -6,7 +6,7 @@ other (Qi et al. 2017, section 4.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,13 +18,14 @@ from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
     PARALLELISMS,
+    SCALED,
     WORKERS,
     Asked,
     Parallelism,
     Prediction,
 )
 from paleo.step.parallelism.computations import Computations, divided
-from paleo.step.pieces import TRANSFER, Field, Piece, Step, WholeStep
+from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.settings import SCALINGS, checked_workers
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
@@ -32,16 +33,6 @@ from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
 
 #: So many worker counts and more are evaluated at once: fewer are sooner done one by one.
 _MANY_WORKERS = 500
-
-
-def _by_scheme(
-    key: str,
-    value: Callable[[WholeStep], float],
-    title: str,
-    dimension: str = "",
-    banded: str = "",
-) -> Field:
-    return Field(key, lambda step: step.by_scheme(value), title, dimension, 1, banded=banded)
 
 
 def _time(name: str, part: str) -> Field:
@@ -60,10 +51,7 @@ _FIELDS = (
     ),
     Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
     Field("communication_s", lambda step: step.communication, "", "s", is_wide=True),
-    _by_scheme("step_s", lambda whole: whole.seconds, "step", "s", "time"),
-    _by_scheme("throughput_per_s", lambda whole: whole.throughput, "samples\n/s", banded="rate"),
-    _by_scheme("speedup", lambda whole: whole.speedup, "speedup"),
-    _by_scheme("efficiency", lambda whole: whole.efficiency, "efficiency", "percent"),
+    *SCALED,
     Field("best_scheme", lambda step: step.best_scheme),
 )
 

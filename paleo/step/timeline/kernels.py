@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paleo.cluster.collectives import COLLECTIVES, Round
@@ -129,20 +129,38 @@ def exchange(
         return
     bandwidth = link_bandwidth(plan.network, plan.cost_model) * plan.ppp_comm
     once = float(num_bytes / bandwidth)
-    rounds = list(COLLECTIVES[scheme].rounds(len(workers)))
+    said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(bandwidth)}
+    rounds = [
+        (each, {"scheme": scheme, "carries": each.carried.value})
+        for each in COLLECTIVES[scheme].rounds(len(workers))
+    ]
+    draw_rounds(drawing, rounds, num_bytes, once, workers, start, **said)
+
+
+def draw_rounds(
+    drawing: Drawing,
+    rounds: Sequence[tuple[Round, Mapping[str, Any]]],
+    num_bytes: int,
+    once: float,
+    workers: Sequence[str],
+    start: float,
+    **said: Any,
+) -> None:
+    """Draw rounds one after the other, in which `num_bytes` cross a link in `once` seconds.
+
+    With each come further arguments of its events; `said` are those of all.
+    """
     crossed: float = 0
-    for number, each in enumerate(rounds, 1):
+    for number, (each, own) in enumerate(rounds, 1):
         seconds = once * each.crossings
         common = {
-            "scheme": scheme,
+            **own,
             "round": number,
             "rounds": len(rounds),
-            "carries": each.carried.value,
             "bytes": round(num_bytes * each.crossings),
-            "network": plan.network.name,
-            "bandwidth_bytes_per_s": float(bandwidth),
             "seconds": seconds,
             "bound": "network",
+            **said,
         }
         begin = start + crossed * once
         added: dict[int, int] = {}

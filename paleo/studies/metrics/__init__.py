@@ -42,8 +42,9 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
         replace(
             PARALLEL,
             check=choice("parallel", PARALLELISMS),
-            help="data: each worker has a copy of the net; hybrid: layers that the net splits are "
-            "model-parallel, all others data-parallel.",
+            help="data: each worker has a copy of the net; single_process: the same by one process "
+            "that drives all devices, as PyTorch's nn.DataParallel, of a batch that they divide; "
+            "hybrid: layers that the net splits are model-parallel, all others data-parallel.",
             choices=lambda: PARALLELISMS,
         ),
     ]

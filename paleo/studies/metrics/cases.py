@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paleo.cluster import Device, Price
-from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.errors import PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Pass, total_work
@@ -124,8 +123,9 @@ class Case:
                     "workers, from which no metrics follow"
                 )
             if row.exchanges:
-                scheme = self.scheme or _best_scheme(run, row)
-                yield self._step(row.whole_step(scheme), [row], scheme)
+                scheme = row.scheme_of(self.scheme) if self.scheme else _best_scheme(run, row)
+                step = self._step(row.whole_step(scheme), [row], scheme)
+                yield step if scheme in run.plan.schemes else step._replace(scheme=None)
         if run.step:
             yield self._step(run.step, run.rows)
 
@@ -187,10 +187,9 @@ def _best_scheme(run: Run, row: Step) -> str:
     """Return the best scheme; for a worker alone the one whose communication catches up last."""
     if row.workers > 1:
         return row.best_scheme
-    exact = [name for name in row.exchanges if COLLECTIVES[name].exact]
     return max(
-        exact or row.exchanges,
-        key=lambda scheme: math.inf if (most := run.worth.balance[scheme]) is None else most,
+        row.exact_schemes or row.exchanges,
+        key=lambda scheme: math.inf if (most := run.worth.balance.get(scheme)) is None else most,
     )
 
 

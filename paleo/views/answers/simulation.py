@@ -154,4 +154,4 @@ def _of_passes(run: Run) -> list[str]:
     devices = f"{splits} x {device} take" if splits > 1 else f"One {device} takes"
     seconds = " to ".join(dict.fromkeys(duration(end, digits) for end in (least, most)))
     batch = f"a batch of {run.batch_size:,} {samples_of(run.scenario.net)}"
-    return [f"{devices} {seconds} for {batch} through {run.net} and back, {run.parallel}-parallel."]
+    return [f"{devices} {seconds} for {batch} through {run.net} and back, {run.division}."]

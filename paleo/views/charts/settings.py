@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
-from paleo.cluster.collectives import COLLECTIVES
 from paleo.step.pieces import Step
 from paleo.step.results import Run
 
@@ -20,7 +19,7 @@ def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] =
     """
     plan = predicted.plan
     scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
-    workers = (f"{predicted.parallel}-parallel", scaling)
+    workers = (predicted.division, scaling)
     said = {
         "device": plan.device.name,
         "network": plan.network.name,
@@ -36,8 +35,8 @@ def best_said(row: Step) -> str:
 
     After an exact one all workers have the sum.
     """
-    exact = {COLLECTIVES[name].exact for name in row.exchanges}
-    return "best exact" if len(exact) > 1 else "best"
+    num_exact = len(row.exact_schemes)
+    return "best exact" if 0 < num_exact < len(row.exchanges) else "best"
 
 
 def joined(parts: Iterable[str]) -> str:

@@ -147,7 +147,8 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
 
 def _by_scheme(runs: Sequence[Run], *, all_schemes: bool) -> list[str]:
     """Return by which scheme workers communicate."""
-    rows = [run.largest for run in runs if run.largest and run.largest.workers > 1]
+    chosen = [run for run in runs if run.best_scheme in run.plan.schemes]
+    rows = [run.largest for run in chosen if run.largest and run.largest.workers > 1]
     schemes = ", ".join(dict.fromkeys(row.best_scheme for row in rows))
     if not schemes:
         return []

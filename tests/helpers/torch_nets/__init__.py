@@ -18,10 +18,12 @@ from . import (
     inception,
     mobile,
     others,
+    pyramids,
     residual,
     resnets,
     small_sequence,
     small_vision,
+    transformer_xl,
     transformers,
 )
 
@@ -36,12 +38,13 @@ __all__ = [
     "SmallNet",
 ]
 
+_MODULES = (
+    classic, compact, inception, mobile, residual, resnets, others, pyramids, transformers,
+    transformer_xl,
+)  # fmt: skip
+
 NETS: dict[str, Callable[[], nn.Module]] = {
-    name: next(
-        getattr(module, name)
-        for module in (classic, compact, inception, mobile, residual, resnets, others, transformers)
-        if hasattr(module, name)
-    )
+    name: next(getattr(module, name) for module in _MODULES if hasattr(module, name))
     for name in INPUTS
 }
 

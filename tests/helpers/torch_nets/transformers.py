@@ -1,4 +1,7 @@
-"""BERT and GPT-2, their attention as separate products as in the first implementations."""
+"""BERT, GPT-2, GPT-3 and OPT, their attention as separate products.
+
+So the first implementations have it.
+"""
 
 import math
 
@@ -112,10 +115,10 @@ class GPT2Layer(nn.Module):
 class GPT2(nn.Module):
     """GPT-2 of Radford et al. (2019); the words' scores use the words' embedding."""
 
-    def __init__(self, layers: int, width: int, heads: int) -> None:
+    def __init__(self, layers: int, width: int, heads: int, length: int = 1024) -> None:
         super().__init__()
         self.wte = nn.Embedding(50257, width)
-        self.wpe = nn.Embedding(1024, width)
+        self.wpe = nn.Embedding(length, width)
         self.dropout = nn.Dropout(0.1)
         self.h = nn.ModuleList(GPT2Layer(width, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(width)
@@ -150,3 +153,64 @@ def gpt2_large() -> nn.Module:
 def gpt2_xl() -> nn.Module:
     """GPT-2 of 1.56 billion parameters."""
     return GPT2(48, 1600, 25)
+
+
+def gpt3_xl() -> nn.Module:
+    """GPT-3 of 1.3 billion parameters, on 2048 words, all of its attention dense."""
+    return GPT2(24, 2048, 16, 2048)
+
+
+def gpt3_xl_3072() -> nn.Module:
+    """The model that NeuSight measured as GPT-3 XL: 24 heads of 128, and states as wide."""
+    return GPT2(24, 3072, 24, 2048)
+
+
+def gpt3_2_7b() -> nn.Module:
+    """GPT-3 of 2.7 billion parameters."""
+    return GPT2(32, 2560, 32, 2048)
+
+
+class OPTLayer(nn.Module):
+    """A layer of OPT, normalized before each part."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.self_attn_layer_norm = nn.LayerNorm(width)
+        self.self_attn = Attention(width, heads)
+        self.dropout1 = nn.Dropout(0.1)
+        self.final_layer_norm = nn.LayerNorm(width)
+        self.fc1 = nn.Linear(width, 4 * width)
+        self.activation_fn = nn.ReLU()
+        self.fc2 = nn.Linear(4 * width, width)
+        self.dropout2 = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = x + self.dropout1(self.self_attn(self.self_attn_layer_norm(x), mask))
+        return x + self.dropout2(self.fc2(self.activation_fn(self.fc1(self.final_layer_norm(x)))))
+
+
+class OPT(nn.Module):
+    """OPT of Zhang et al. (2022); its first two positions are never looked up."""
+
+    def __init__(self, layers: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.embed_tokens = nn.Embedding(50272, width)
+        self.embed_positions = nn.Embedding(2 + 2048, width)
+        self.layers = nn.ModuleList(OPTLayer(width, heads) for _ in range(layers))
+        self.final_layer_norm = nn.LayerNorm(width)
+        self.lm_head = nn.Linear(width, 50272, bias=False)
+        self.lm_head.weight = self.embed_tokens.weight
+
+    def forward(self, words: Tensor) -> Tensor:
+        length = words.shape[1]
+        positions = torch.arange(2, 2 + length, device=words.device)
+        mask = torch.full((length, length), float("-inf"), device=words.device).triu(1)
+        x = self.embed_tokens(words) + self.embed_positions(positions)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.lm_head(self.final_layer_norm(x))
+
+
+def opt_1_3b() -> nn.Module:
+    """OPT of 1.3 billion parameters, on 2048 words."""
+    return OPT(24, 2048, 32)
