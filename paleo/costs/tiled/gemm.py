@@ -101,6 +101,10 @@ _ALIGNMENT = 16
 _UNALIGNED = 0.5
 #: The generation from which on the library for products has the matrix units multiply bytes.
 _MATRIX_BYTES = 8
+#: The generation from which on it splits K of products whose K is not many times the other sides,
+#: and has tiles of less than so many rows and columns. (DeepBench's rows of cuBLAS 7.5 on M40 and
+#: TITAN X: of 16 and 32 columns as long as of one tile that walks along all of K.)
+_SPLITTING, _LONG, _LEAST_TILE = 6, 16, 64
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -340,6 +344,11 @@ class _Products(NamedTuple):
         return tiles[tile, 0], tiles[tile, 1], np.asarray(splits)[part]
 
 
+def rounded(a: Quantity, b: Quantity) -> Quantity:
+    """Return the longer of two that overlap, the corner between them rounded as by queues."""
+    return _fourth_root(_fourth(a) + _fourth(b))
+
+
 def _fourth(x: Quantity) -> Quantity:
     return (x * x) * (x * x)
 
@@ -398,7 +407,11 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     m, n, k, size = operation.m, operation.n, operation.k, operation.element_size
     sizes = (size, size, operation.output_size or size)
     if not operation.kernel:
-        return choose(m, n, k, on_units_of_library(machine), sizes=sizes)
+        whole: Quantity = 0
+        if smallest(machine.library) < _SPLITTING:
+            whole = 1 * (k < _LONG * maximum(m, n))
+        least, machine = _LEAST_TILE * whole, on_units_of_library(machine)
+        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least)
     kernel = PRODUCT_KERNELS[operation.kernel]
     share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)
