@@ -417,10 +417,14 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     tile = kernel.tile(m, n, machine)
     if tile is None:
         return choose(m, n, k, machine, sizes=sizes, share=share, splits=(1,))
-    return choose(
-        m, n, k, machine, sizes=sizes, tile=tile, share=share,
-        stored=kernel.stored(tile, size, (m, n, k), machine),
+    waiting = kernel.waiting.get(machine.architecture, 1.0)
+    chosen = choose(
+        m, n, k, replace(machine, latency=waiting * machine.latency), sizes=sizes, tile=tile,
+        share=share, stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
+    written = kernel.writing.get(machine.architecture, 0.0) * (sizes[2] * m * n)
+    memory = written / (machine.bandwidth * machine.memory_share)
+    return chosen._replace(time=chosen.time + Time(memory=memory, total=memory))
 
 
 def explain(operation: MatMul, machine: Machine) -> Explanation:
