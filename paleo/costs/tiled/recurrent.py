@@ -28,13 +28,15 @@ from paleo.costs.times import Time
 #: library; layers of 25 and 50 steps have their share of it.)
 _WAITING = 100
 #: The generation of the library that computes steps of some batches by a kernel that splits no sum:
-#: of more than the first number of samples, in fp32 up to the second. It hangs on the loads of each
-#: element of K for so long, however many tiles there are. (DeepBench's rows on the P100: for 17 to
-#: 32 samples a step back takes 0.132 us for each element of K, whatever the width, in halves for 64
-#: and 128 as well, and forward in halves 0.34 us. Its rows with cuDNN 5 and 7 do not.)
+#: of more than the first number of samples, in fp32 up to the second. However many tiles there are,
+#: each element of K takes it so many clocks and multiplications on a multiprocessor's lanes, and
+#: forward in halves as often again. (DeepBench's rows on the P100: for 17 to 32 samples a step back
+#: takes 0.132 us for each element of K, whatever the width, in halves for 64 and 128 as well, and
+#: forward in halves 0.34 us: 175 clocks of 64 lanes. On the M40 cuDNN 5 has few shapes of that
+#: kind, of 0.119 us: 132 clocks of 128 lanes; with cuDNN 7 there are none.)
 _UNSPLIT_BY = 6
 _ABOVE, _UNTIL = 16, 32
-_UNSPLIT, _ELEMENT, _HALVES_FORWARD = (64.0, 128.0), 1.32e-7, 3.4e-7
+_UNSPLIT, _CLOCKS, _MULTIPLIED, _HALVES_FORWARD = (64.0, 128.0), 89, 5504, 2.6
 #: Kernels that keep their weights: the generation of the library that has them, the bytes of
 #: registers of a multiprocessor (since Kepler), the share of them for weights, and the seconds in
 #: which all multiprocessors wait for one another after a step. (1,152 units and 4 samples in fp32
@@ -69,8 +71,9 @@ def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
         return chosen
     other = choose(*shape, machine, sizes=sizes, tile=_UNSPLIT)
     slow = size < 4 and operation.direction is Pass.FORWARD
-    element = _ELEMENT + (_HALVES_FORWARD - _ELEMENT) * slow * (operation.m <= _UNTIL)
-    compute, (_, memory, overhead, _) = element * operation.k, other.time
+    clocks: Quantity = _CLOCKS + _MULTIPLIED / machine.lanes
+    clocks = clocks * (1 + (_HALVES_FORWARD - 1) * slow * (operation.m <= _UNTIL))
+    compute, (_, memory, overhead, _) = clocks / machine.clock * operation.k, other.time
     together = rounded(compute, memory) + machine.launch
     other = other._replace(time=Time(compute, memory, overhead, together))
     if not is_array(unsplit):
