@@ -103,8 +103,11 @@ _UNALIGNED = 0.5
 _MATRIX_BYTES = 8
 #: The generation from which on it splits K of products whose K is not many times the other sides,
 #: and has tiles of less than so many rows and columns. (DeepBench's rows of cuBLAS 7.5 on M40 and
-#: TITAN X: of 16 and 32 columns as long as of one tile that walks along all of K.)
+#: TITAN X: of 16 and 32 columns as long as of one tile that walks along all of K.) And the one from
+#: which on it has smaller tiles for so few rows or columns, too. (Its rows of cuBLAS 8 on the P100:
+#: of 16 columns up to three times as long as of 32.)
 _SPLITTING, _LONG, _LEAST_TILE = 6, 16, 64
+_NARROWING, _FEW = 7, 16
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -407,10 +410,16 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     m, n, k, size = operation.m, operation.n, operation.k, operation.element_size
     sizes = (size, size, operation.output_size or size)
     if not operation.kernel:
+        library = smallest(machine.library)
         whole: Quantity = 0
-        if smallest(machine.library) < _SPLITTING:
+        least: Quantity = 0
+        if library < _SPLITTING:
             whole = 1 * (k < _LONG * maximum(m, n))
-        least, machine = _LEAST_TILE * whole, on_units_of_library(machine)
+            least = _LEAST_TILE * whole
+        elif library < _NARROWING:
+            few = minimum(m, n)
+            least = _LEAST_TILE * ((few > 1) & (few <= _FEW))
+        machine = on_units_of_library(machine)
         return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least)
     kernel = PRODUCT_KERNELS[operation.kernel]
     share = kernel.share.get(machine.architecture, 1.0)
