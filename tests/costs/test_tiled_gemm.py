@@ -322,6 +322,40 @@ def test_batched_products_fill_up_the_tiles_that_the_library_has() -> None:
     assert gemm.price(alone, only) == gemm.price(alone, free)
 
 
+def test_old_libraries_share_out_only_very_long_sums() -> None:
+    # 16 x 1760 by 1760: with a library of the time of cuDNN 5 a tile has 64 rows at least and walks
+    # along all of K, 1760 and two steps of 8 to fill and drain; later ones share K out. Of 16
+    # times as many elements as the longer side has, it always is.
+    own = machine(**LANES)
+    product = MatMul(16, 1760, 1760, 4)
+    old, new = (gemm._chosen(product, replace(own, library=each)) for each in (5, 7))
+    assert (old.split, min(old.rows, old.columns)) == (1, 64)
+    assert new.split > 1
+    long = MatMul(16, 1760, 16 * 1760, 4)
+    assert gemm.price(long, replace(own, library=5)) == gemm.price(long, replace(own, library=7))
+    rows = np.array([16, 16])
+    together = gemm.price(
+        MatMul(rows, 1760, np.array([1760, 16 * 1760]), 4), replace(own, library=5)
+    )
+    each = [gemm.price(one, replace(own, library=5)).total for one in (product, long)]
+    assert np.asarray(together.total).tolist() == each
+
+
+def test_old_libraries_have_no_small_tiles_for_few_rows() -> None:
+    # 16 x 2560 by 2560 in tiles of 64 rows at least with a library of the time of cuDNN 6; for 17
+    # rows, for a vector, and from 7 on in what is quickest.
+    own = machine(**LANES)
+
+    def rows(count: int, generation: float) -> Any:
+        return gemm._chosen(MatMul(count, 2560, 2560, 4), replace(own, library=generation)).rows
+
+    assert (rows(16, 6), rows(17, 6), rows(16, 7)) == (64, 32, 32)
+    assert rows(1, 6) == rows(1, 7)
+    counts = np.array([1, 16, 17])
+    together = gemm._chosen(MatMul(counts, 2560, 2560, 4), replace(own, library=6)).rows
+    assert np.asarray(together).tolist() == [rows(1, 7), 64, 32]
+
+
 def test_bytes_are_multiplied_on_the_lanes_before_the_library_has_matrix_units_do_it() -> None:
     own = machine(dtype="int8", element_size=1, vector_peak=40e12, library=7, filling=0.0)
     old, new = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled import gemm, quantize
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.constants import CONSTANTS
+from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
 from paleo.costs.tiled.quantize import QUANTIZERS
@@ -101,6 +103,17 @@ def test_a_library_with_a_table_takes_its_tile_and_does_not_split() -> None:
     # sgl-kernel's table: m <= 64 and m <= 128, and all else.
     tiles = [PRODUCT_KERNELS["cutlass_sglang"].tile(m, 4096, h100) for m in (64, 65, 129)]
     assert tiles == [(64, 64), (64, 128), (128, 128)]
+
+
+def test_elements_of_a_kernel_may_wait_less_and_its_result_be_written_by_all_at_once() -> None:
+    # vLLM's on Ada: a tile of 16 x 64 for 16 x 64, whose 65,536 elements of K wait for 128 us / 128
+    # = 1 us each, times 0.69; and 1.5 passes over C of 2 bytes at 1 GB/s, 1.5 x 2,048 ns.
+    ada = machine(architecture="Ada", launch=0.0, latency=128e-6, bandwidth=1e9)
+    found = gemm._chosen(MatMul(16, 64, 65536, 1, 2, kernel="cutlass_vllm"), ada)
+    less = replace(ada, latency=0.69 * 128e-6)
+    plain = choose(16, 64, 65536, less, sizes=(1, 1, 2), tile=(16, 64))
+    assert found.time.total == pytest.approx(plain.time.total + 1.5 * 2.048e-6)
+    assert plain.time.compute == pytest.approx((65536 + 64) * 0.69e-6, rel=1e-3)
 
 
 def test_an_operand_that_the_cache_does_not_keep_is_read_again_by_columns_of_tiles() -> None:

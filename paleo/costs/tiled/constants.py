@@ -106,7 +106,13 @@ CONSTANTS: dict[str, Constant] = {
     "scalar": Constant(
         "time of one step of code that is not vectorized, on one core", "s", 0.1e-9, 20e-9, 2e-9
     ),
-    "step": Constant("time between the steps of a recurrent layer", "s", 0.0, 50e-6, 5e-6),
+    "step": Constant(
+        "time between the first hundred steps of a recurrent layer", "s", 0.0, 50e-6, 5e-6
+    ),
+    "persistent": Constant(
+        "1 if programs ask for recurrent kernels that keep their weights on the chip",
+        "1", 0.0, 1.0, 0.0,
+    ),
 }  # fmt: skip
 
 

@@ -101,6 +101,13 @@ _ALIGNMENT = 16
 _UNALIGNED = 0.5
 #: The generation from which on the library for products has the matrix units multiply bytes.
 _MATRIX_BYTES = 8
+#: The generation from which on it splits K of products whose K is not many times the other sides,
+#: and has tiles of less than so many rows and columns. (DeepBench's rows of cuBLAS 7.5 on M40 and
+#: TITAN X: of 16 and 32 columns as long as of one tile that walks along all of K.) And the one from
+#: which on it has smaller tiles for so few rows or columns, too. (Its rows of cuBLAS 8 on the P100:
+#: of 16 columns up to three times as long as of 32.)
+_SPLITTING, _LONG, _LEAST_TILE = 6, 16, 64
+_NARROWING, _FEW = 7, 16
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -340,6 +347,11 @@ class _Products(NamedTuple):
         return tiles[tile, 0], tiles[tile, 1], np.asarray(splits)[part]
 
 
+def rounded(a: Quantity, b: Quantity) -> Quantity:
+    """Return the longer of two that overlap, the corner between them rounded as by queues."""
+    return _fourth_root(_fourth(a) + _fourth(b))
+
+
 def _fourth(x: Quantity) -> Quantity:
     return (x * x) * (x * x)
 
@@ -398,16 +410,30 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
     m, n, k, size = operation.m, operation.n, operation.k, operation.element_size
     sizes = (size, size, operation.output_size or size)
     if not operation.kernel:
-        return choose(m, n, k, on_units_of_library(machine), sizes=sizes)
+        library = smallest(machine.library)
+        whole: Quantity = 0
+        least: Quantity = 0
+        if library < _SPLITTING:
+            whole = 1 * (k < _LONG * maximum(m, n))
+            least = _LEAST_TILE * whole
+        elif library < _NARROWING:
+            few = minimum(m, n)
+            least = _LEAST_TILE * ((few > 1) & (few <= _FEW))
+        machine = on_units_of_library(machine)
+        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least)
     kernel = PRODUCT_KERNELS[operation.kernel]
     share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)
     if tile is None:
         return choose(m, n, k, machine, sizes=sizes, share=share, splits=(1,))
-    return choose(
-        m, n, k, machine, sizes=sizes, tile=tile, share=share,
-        stored=kernel.stored(tile, size, (m, n, k), machine),
+    waiting = kernel.waiting.get(machine.architecture, 1.0)
+    chosen = choose(
+        m, n, k, replace(machine, latency=waiting * machine.latency), sizes=sizes, tile=tile,
+        share=share, stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
+    written = kernel.writing.get(machine.architecture, 0.0) * (sizes[2] * m * n)
+    memory = written / (machine.bandwidth * machine.memory_share)
+    return chosen._replace(time=chosen.time + Time(memory=memory, total=memory))
 
 
 def explain(operation: MatMul, machine: Machine) -> Explanation:

@@ -76,6 +76,7 @@ class Machine:
     library: Quantity
     scalar: Quantity
     step: Quantity
+    persistent: Quantity
     dtype: str = "fp32"
     architecture: str = ""
     lanes: Quantity = LANES
