@@ -64,6 +64,8 @@ class Framework:
     fast_norms: bool = False
     compiled: Framework | None = None
 
+    #: Whether gradients are set to zero, and added to that by kernels of their own.
+    adds_gradients: bool = False
     #: Devices that one process hands operations to.
     devices: Quantity = 1
 
@@ -108,6 +110,15 @@ for _framework in (
         fusion=Fusion.BIAS,
         autocast=True,
         compiled=INDUCTOR,
+    ),
+    Framework(
+        "pytorch1",
+        "eager PyTorch before 2.0, whose gradients are set to zero and added to",
+        "torch/optim/optimizer.py, zero_grad; torch/csrc/autograd/functions/accumulate_grad.h; "
+        "host: as pytorch",
+        host=30e-6,
+        autocast=True,
+        adds_gradients=True,
     ),
     Framework(
         "timm",

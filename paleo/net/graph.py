@@ -17,7 +17,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
 from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
-from paleo.net import autocast
+from paleo.net import autocast, parameters
 from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.spec import LayerSpec, NetSpec
@@ -55,6 +55,8 @@ class Node:
     dtype: str = ""
     #: What it reads and computes with under autocast; None: elements are of the graph's size.
     elements: Elements | None = None
+    #: Whether the gradients of its parameters are added to what was set to zero before.
+    adds_gradients: bool = False
 
     @property
     def type_name(self) -> str:
@@ -149,6 +151,11 @@ def _operations(
         return tuple(autocast.operations(node.inputs, node.elements, direction, found))
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
+    if direction is Pass.WEIGHT_GRADIENT and node.adds_gradients:
+        tensors = node.layer.num_tensors(node.inputs)
+        alone = _operations(graph, replace(node, adds_gradients=False), direction, needed)
+        size = graph.precision.parameter_size
+        return (*alone, *parameters.added(node.num_params, tensors, size))
     if direction is Pass.FORWARD and node.dtype:
         found = node.layer.operations(direction, node.inputs, DTYPES[node.dtype])
         return tuple(
@@ -409,6 +416,12 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
         like = first.setdefault((node.like, elements), node.index)
         nodes.append(replace(node, like=like, elements=elements))
     return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def with_added_gradients(graph: Graph) -> Graph:
+    """Return a graph whose parameters' gradients are added up, as paleo.net.parameters says."""
+    nodes = tuple(replace(node, adds_gradients=True) for node in graph.nodes)
+    return Graph(graph.name, nodes, graph.dtype)
 
 
 def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) -> Shape:

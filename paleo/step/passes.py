@@ -26,7 +26,14 @@ from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, Band
 from paleo.costs.host import handed_over
-from paleo.net.graph import Graph, Node, longest_path, unpriced, with_autocast
+from paleo.net.graph import (
+    Graph,
+    Node,
+    longest_path,
+    unpriced,
+    with_added_gradients,
+    with_autocast,
+)
 from paleo.net.layers import Layer
 from paleo.step.settings import check_count, checked_share
 
@@ -187,10 +194,10 @@ def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
 
 
 def computed_by(software: Framework, graph: Graph) -> Graph:
-    """Return a graph with the element types in which a framework computes its layers."""
-    if not (software.autocast and graph.precision.is_mixed):
-        return graph
-    return graph.once(with_autocast, software.fast_norms)
+    """Return a graph as a framework computes it: its element types, how gradients add up."""
+    if software.autocast and graph.precision.is_mixed:
+        graph = graph.once(with_autocast, software.fast_norms)
+    return graph.once(with_added_gradients) if software.adds_gradients else graph
 
 
 def keep_shape(layer: Layer) -> Layer:

@@ -100,7 +100,7 @@ def test_a_step_of_long_kernels_hides_the_host() -> None:
     ]
     assert forward.ahead > 0
     assert forward.upper + backward.upper == pytest.approx(
-        sum(each.upper for each in alone) + step.plan.software.host
+        sum(each.upper for each in alone) + step.plan.software.host_of(device)
     )
 
 

@@ -141,7 +141,13 @@ def test_a_batch_normalization_begins_a_kernel_in_training_only(net: Any) -> Non
     assert isinstance(operations["c"][0], Convolution)
     assert only(operations["n"]).name == "batchnorm + relu"
     assert operations["r"] == ()
-    assert saved(graph) == 2 * SIZE
+    # The convolution sums up the statistics, so that the normalization reads its input once, too.
+    assert saved(graph) == (2 + 1) * SIZE
+    (normalized,) = operations["n"]
+    assert isinstance(normalized, Fused)
+    assert normalized.head.reads == (SIZE,)
+    assert isinstance(normalized.head, Stream)
+    assert normalized.head.width == 0  # several elements at a time
     operations = forward(graph, training=False)
     assert only(operations["c"]).name == "convolution + batchnorm + relu"
     # It reads its input twice, for statistics and result.

@@ -87,10 +87,11 @@ def test_a_step_is_its_parts_and_the_host_passes_once_for_each_device() -> None:
     alone, row = run.rows
     assert run.scaling == "strong"
     assert (row.batch_size, row.worker_batch_size) == (8, 2)
-    # So small a net waits for the host alone: 25 us for each kernel, of 4 devices 100 us.
+    # So small a net waits for the host alone, for each kernel of 4 devices four times as long; the
+    # last kernel then runs for some 3 us.
     host = FRAMEWORKS["pytorch"].host
-    assert row["forward"] == pytest.approx(4 * alone["forward"])
-    assert alone["forward"] / host == pytest.approx(round(alone["forward"] / host))
+    assert row["forward"] == pytest.approx(4 * alone["forward"], abs=10e-6)
+    assert alone["forward"] / host == pytest.approx(round(alone["forward"] / host), abs=0.2)
     names = ("scatter", "replicate", "forward", "gather", "scatter_gradients", "backward", "update")
     whole = row.whole_step("Reduce")
     parts = sum(row[name] for name in names) + row.exchanges["Reduce"].seconds
@@ -134,7 +135,7 @@ def test_a_measured_pass_is_priced_as_the_plan_is(tmp_path: Path) -> None:
     (row,) = read_measurements(file)
     case, _ = net_case(row, device)
     found = case.seconds(device, "fp32", Remembering(paleo.find_cost_model("tiled")), {})
-    how: dict[str, Any] = {"network": "pcie3", "framework": "pytorch", "cost_model": "tiled"}
+    how: dict[str, Any] = {"network": "pcie3", "framework": "pytorch1", "cost_model": "tiled"}
     how |= {"device": device, "batch_size": 24, "parallel": "single_process"}
     (step,) = paleo.simulate("resnet18", **how, workers=2).runs[0].rows
     # The source copies 24 images to device 0 first, and has no optimizer.

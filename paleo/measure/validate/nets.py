@@ -25,6 +25,7 @@ from paleo.measure.validate.spellings import (
     is_compiled,
     link_of,
     memory_format_of,
+    pytorch_of,
 )
 from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
@@ -299,7 +300,11 @@ def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
         return "tuned"
     if protocol.inference and parts == ("forward",):
         return protocol.inference
-    return next((name for name in _FRAMEWORKS if name in row.framework.casefold()), "")
+    named = next((name for name in _FRAMEWORKS if name in row.framework.casefold()), "")
+    if named == "pytorch":
+        version = pytorch_of(row.framework, row.library_version, protocol.library)
+        return "pytorch1" if (version or protocol.pytorch) < 2 else named
+    return named
 
 
 def _whole(value: float, name: str) -> int:

@@ -35,6 +35,8 @@ class Protocol:
     is_tuned: bool = False
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
     inference: str = ""
+    #: The major version of PyTorch in rows that name none.
+    pytorch: int = 2
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
     #: Samples on a device where rows say none: by framework, net, device and precision.
@@ -105,7 +107,9 @@ PROTOCOLS: dict[str, Protocol] = {
         input_link="pcie3",
         tf32=True,
         optimizer=False,
+        pytorch=1,
     ),
+    "dlperf": Protocol("stacks of 2020", pytorch=1),
     # vLLM's kernels of 2023 move one element of two bytes at a time.
     "vidur_ops": Protocol(
         "kernel times of vLLM's operators of 2023",

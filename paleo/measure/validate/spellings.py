@@ -53,12 +53,32 @@ def library_of(*texts: str) -> float | None:
             if len(number) > 2:  # 5105, 8902: major, minor and patch without dots
                 number, minor = number[0], number[1]
             return float(f"{number}.{(minor or '0')[0]}")
+    released = _container_of(*texts)
+    if released is None:
+        return None
+    return next((found for since, found in reversed(_IN_CONTAINERS) if released >= since), None)
+
+
+def _container_of(*texts: str) -> tuple[int, int] | None:
+    """Return the year and month of NVIDIA's container that these name, None if they name none."""
     for text in texts:
         if match := _CONTAINER.search(text):
-            released = (int(match[1]), int(match[2]))
-            return next(
-                (found for since, found in reversed(_IN_CONTAINERS) if released >= since), None
-            )
+            return int(match[1]), int(match[2])
+    return None
+
+
+#: The first of NVIDIA's containers with PyTorch 2.
+_PYTORCH_2 = (23, 3)
+
+
+def pytorch_of(*texts: str) -> int | None:
+    """Return the major version of PyTorch that these name, by a container's too; None if none."""
+    released = _container_of(*texts)
+    if released is not None:
+        return 1 + (released >= _PYTORCH_2)
+    for text in texts:
+        if match := re.search(r"\bpytorch [a-z]?(\d+)\.", text, re.IGNORECASE):
+            return int(match[1])
     return None
 
 
