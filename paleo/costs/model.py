@@ -197,8 +197,19 @@ class CostModel(ABC):
         why = head.why if time.bound == head.bound else ""
         return Explanation(head.algorithm, time, (*head.details, tail), why)
 
-    def band(self, kind: str, device: Device) -> Band | None:
-        """Return the error band of a kind of operation on a device; None if none is known."""
+    def band(
+        self,
+        kind: str,
+        device: Device,
+        *,
+        direction: str | None = None,
+        bits: int | None = None,
+        software: str | None = None,
+    ) -> Band | None:
+        """Return the error band of a kind of operation on a device; None if none is known.
+
+        The others say more of what was asked, as paleo.costs.error_bands.Like has it: None is any.
+        """
         return None
 
     def counts(self, operation: Operation) -> bool:

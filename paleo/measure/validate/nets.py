@@ -88,7 +88,6 @@ class NetCase:
         in_order = software.memory_format or self.memory_format or CONTIGUOUS
         hosted = {"host": software.host, **constants} if software.host else constants
         target = replace(target, constants=hosted, memory_format=in_order)
-        training = self.parts != ("forward",) or protocol_of(self.source_id).trains
         times = []
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
             if part in self.parts:
@@ -98,7 +97,7 @@ class NetCase:
                     target,
                     remembering,
                     fusion=software.fusion,
-                    training=training,
+                    training=self.trains,
                 )
                 times.append(self.passes * passed.upper)
         if "update" in self.parts:
@@ -109,6 +108,11 @@ class NetCase:
             bandwidth = find_network(self.input_link).bandwidth
             times.append(self.passes * _input_bytes(graph) / bandwidth)
         return total(times)
+
+    @property
+    def trains(self) -> bool:
+        """Whether the passes are those of training, a forward pass by itself as well."""
+        return self.parts != ("forward",) or protocol_of(self.source_id).trains
 
     @property
     def software(self) -> Framework:
