@@ -172,10 +172,8 @@ class Band:
     @property
     def cases(self) -> str:
         """How many cases were measured, and which."""
-        if not self.source:
-            return f"{self.count:,} cases"
-        where = f", {self.sources} sources" if self.sources > 1 else ""
-        return f"{self.count:,} cases of {self.source}{where}"
+        cases = f"{self.count:,} cases" + f" from {self.sources} sources" * (self.sources > 1)
+        return f"{cases}: {self.source}" if self.source else cases
 
     @property
     def ends(self) -> Ends[float]:
