@@ -83,7 +83,9 @@ class Bands:
         unknown = np.array([like.architecture == UNKNOWN for like in likes])[self.rows.which]
         kinds = np.array([like.kind for like in likes])[self.rows.which]
         found = [self.held("all kinds", ~unknown)]
-        found += [self.held(kind, ~unknown & (kinds == kind)) for kind in sorted(set(kinds.tolist()))]
+        found += [
+            self.held(kind, ~unknown & (kinds == kind)) for kind in sorted(set(kinds.tolist()))
+        ]
         found.append(self.held("architectures as if nothing had been fitted to them", unknown))
         return list(filter(None, found))
 

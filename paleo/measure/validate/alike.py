@@ -38,6 +38,9 @@ FEWEST_SOURCES = 4
 #: From so many rows on a group counts as much as a larger one in the scores: what decides by how
 #: much all bands of a kind are widened is to have been measured often.
 FULL_SCORES = 200
+#: Of fewer groups the scores of one way to make a band say too little: those of all ways by one
+#: group, or by several, stand for them, or else all scores.
+FEWEST_SCORED = 3
 #: Of more rows of a group that have all in common, a sample says by how much bands are widened.
 MOST_ROWS = 100
 #: What times of operators are from that have the host's launch and wait in them.
@@ -238,12 +241,18 @@ def _factors(rows: Rows, coverage: float) -> list[float]:
     values, groups, ways = (np.concatenate(parts) for parts in zip(*found, strict=True))
     known = np.isfinite(values)
 
-    def factor(*several: int) -> float:
-        those = known & np.isin(ways, several)
+    def factor(those: Array, fewest: int = 0) -> float:
+        if len(set(groups[those].tolist())) < fewest:
+            return 0.0
         return _quantile(values[those], groups[those], coverage)
 
-    every = max(1.0, factor(0, 1, 2, 3))
-    return [max(1.0, factor(way) or every) for way in range(4)]
+    every = factor(known)
+    found_factors = []
+    for way in range(4):
+        own = factor(known & (ways == way), FEWEST_SCORED)
+        alike = factor(known & (ways % 2 == way % 2), FEWEST_SCORED)
+        found_factors.append(max(1.0, own or alike or every))
+    return found_factors
 
 
 def _thinned(rows: Rows) -> Rows:
