@@ -68,6 +68,26 @@ def test_bands_are_widened_until_sources_left_out_are_inside() -> None:
     assert (math.log(one.low), math.log(one.high)) == pytest.approx((low, high), abs=0.003)
 
 
+def test_of_sources_with_the_same_errors_81_of_99_rows_are_inside() -> None:
+    """By hand: errors of -49 to 49 in each of four sources.
+
+    Of the three others together, 297 rows, floor(298 x 0.1) = 29 are outside of an end or on it:
+    each error is there three times, so the 29th is the 10th error, -40. The quantile of the scores
+    is 1: of 297 distances, in units of 40, 3 x 79 are below it, which is less than 80 %. Inside are
+    the errors from -40 to 40.
+    """
+    like = Like("gemm", bits=16, software="", architecture="Ada")
+    errors = np.arange(-49, 50) / 1000
+    found = rows({f"{k}": (like, errors) for k in range(4)})
+    inside = left_out(found)
+    assert inside.sum() == 4 * 81
+    assert (inside == (np.abs(found.logs) <= 0.0401)).all()
+    shipped = learned(found)[like]
+    # Of all four the 39th of 396 is the 10th error, too.
+    assert math.log(shipped.low) == pytest.approx(-0.04)
+    assert math.log(shipped.high) == pytest.approx(0.04)
+
+
 def test_of_many_sources_80_percent_of_the_rows_of_a_new_one_are_inside() -> None:
     generator = np.random.default_rng(3)
     like = Like("gemm", bits=16, software="", architecture="Ada")
