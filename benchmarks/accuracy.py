@@ -2,11 +2,12 @@
 
     python benchmarks/accuracy.py                  print the tables (some minutes)
     python benchmarks/accuracy.py --write          write docs/accuracy.md and the error bands
+    python benchmarks/accuracy.py --bands          print and write the error bands alone
     python benchmarks/accuracy.py --check          exit with 1 if a bound is missed
 
 The measurements are the files of a folder (`--measured`, ../shared/measured unless told) and the
 operator tables of the package aiconfigurator-core 0.12.0 (`--operators`; the installed package
-unless told): pip install -e ".[validate]". Either may be missing; --write needs both.
+unless told): pip install -e ".[validate]". Either may be missing; --write and --bands need both.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import argparse
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from error_bands import COVERAGE, TABLE_ROWS, figures, make_bands
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import (
@@ -33,7 +35,6 @@ from paleo.measure.validate import (
     read_measurements,
     statistics,
 )
-from paleo.measure.validate.bands import band, covered
 from paleo.measure.validate.crossvalidate import fit, fitted
 
 ROOT = Path(__file__).parents[1]
@@ -48,7 +49,6 @@ GRID = {
     "convolution_share": (0.25, 0.4, 0.55, 0.7, 0.9, 1.15),
     "host": (0.0, 2.5e-5, 6e-5),
 }
-COVERAGE = 0.8
 MODELS = ("tiled", "paleo2017", "roofline")
 
 
@@ -510,150 +510,33 @@ def models(data: Data) -> Iterator[Table | Bound]:
 # Error bands
 
 
-def band_sets(data: Data) -> dict[tuple[str, str], Cases]:
-    """Return cases by kind of operation and architecture: those that bands are made of."""
-    every = [
-        data.file(name)
-        for name in (
-            *("deepbench", "neusight_ops", "vidur_ops", "neusight_e2e", "more/timm"),
-            *SOURCES,
+def error_bands(data: Data) -> tuple[Table, list[Bound], str]:
+    """Return the page's table of bands, how well they hold, and the file that ships them."""
+    found = make_bands(data, SOURCES, tuple(SYSTEMS))
+    totals = [
+        (
+            held.name, f"{held.rows:,}", "", "", "", held.percent,
+            f"{100 * held.of_sources:.0f} %",
         )
-    ]
-    for system in (
-        "a100_sxm",
-        "h100_sxm",
-        "h200_sxm",
-        "gb300",
-        "b200_sxm",
-        "l40s",
-        "rtx_pro_6000_server",
-    ):
-        cases = data.table(system, "gemm", "bf16")
-        every.append(
-            tenth(cases)[1] if system in ("a100_sxm", "h100_sxm", "rtx_pro_6000_server") else cases
-        )
-        for operator in ("context_attention", "generation_attention"):
-            found = data.table(
-                system, operator, "bf16", "trtllm" if system != "rtx_pro_6000_server" else "sglang"
-            )
-            if len(found):
-                every.append(found)
-    cases = join(every)
-    alone = cases.labels["n_devices"].astype(str) == "1"
-    # convnet_benchmarks compares libraries: what predictions stand for is the maker's.
-    software = cases.labels["framework"] + " " + cases.labels["library_version"]
-    makers = np.array(["cudnn" in text.casefold() for text in software.tolist()])
-    compares = cases.labels["source"].astype(str) == "convnet_benchmarks"
-    cases = cases.select(alone & (makers | ~compares))
-    kinds = np.array([_kind(kind) for kind in cases.labels["kind"].tolist()])
-    devices = cases.labels["device"].tolist()
-    architectures = np.array([cases.devices[name].architecture for name in devices])
-    result = {}
-    for kind in sorted(set(kinds.tolist())):
-        for architecture in sorted(set(architectures[kinds == kind].tolist())):
-            places = np.flatnonzero((kinds == kind) & (architectures == architecture))
-            if len(places) >= 30:
-                result[kind, architecture] = cases.select(places)
-    return result
-
-
-def _kind(kind: str) -> str:
-    """Return the kind of operation that a band is of: all of nets is one."""
-    return "net" if kind.startswith("net") else kind.split()[0]
-
-
-def error_bands(data: Data) -> tuple[Table, str]:
-    """Return the page's table of bands, and the file that ships them."""
-    rows, entries = [], []
-    by_kind: dict[str, list[Any]] = {}
-    for (kind, architecture), cases in band_sets(data).items():
-        ratios = cases.measured / predict(cases, "tiled")
-        known = np.isfinite(ratios)
-        ratios = ratios[known]
-        half = np.random.default_rng(1).permutation(len(ratios))
-        first, second = ratios[half[::2]], ratios[half[1::2]]
-        whole = band(ratios, COVERAGE)
-        tried = covered(band(first, COVERAGE), np.ones(len(second)), second)
-        rows.append(
-            (
-                kind,
-                architecture,
-                f"{len(ratios):,}",
-                *_percent(whole.low, whole.high),
-                f"{100 * (tried or 0):.0f} %",
-                "",
-            )
-        )
-        entries.append((kind, architecture, whole))
-        # As if the architecture were unknown: what others have cannot help.
-        general = cases.measured / predict(cases, "tiled", _general())
-        by_kind.setdefault(kind, []).append((architecture, general[np.isfinite(general)]))
-    for kind, groups in sorted(by_kind.items()):
-        # Every architecture counts the same, whatever its number of rows.
-        count = sum(len(ratios) for _, ratios in groups)
-        balanced = _balanced([ratios for _, ratios in groups])
-        whole = replace(band(balanced, COVERAGE), count=count)
-        tried = []
-        for name, ratios in groups if len(groups) > 1 else []:
-            rest = _balanced([each for other, each in groups if other != name])
-            tried.append(covered(band(rest, COVERAGE), np.ones(len(ratios)), ratios) or 0.0)
-        text = f"{100 * np.mean(tried):.0f} %" if tried else ""
-        rows.append(
-            (
-                kind,
-                "any other",
-                f"{sum(len(r) for _, r in groups):,}",
-                *_percent(whole.low, whole.high),
-                "",
-                text,
-            )
-        )
-        entries.append((kind, "", whole))
-    lines = [
-        "# Error bands: of predictions like those that these were made of, the share `coverage`",
-        "# has its truth between `low` and `high` times the predicted time. Written by",
-        "# `python benchmarks/accuracy.py --write`; docs/accuracy.md says from what.",
-        f"coverage = {COVERAGE}",
-    ]
-    for kind, architecture, found in entries:
-        lines += [
-            "", "[[band]]", f'kind = "{kind}"', f'architecture = "{architecture}"',
-            f"low = {found.low:.4g}", f"high = {found.high:.4g}", f"count = {found.count}",
-        ]  # fmt: skip
+        for held in found.totals
+    ]  # fmt: skip
     table = Table(
         "Error bands",
         (
-            "kind",
-            "architecture",
-            "rows",
-            "low",
-            "high",
-            "covered, other half",
-            "covered, other architectures",
+            "cases", "rows", "sources", "low", "high", "inside, sources left out",
+            "each source counted once",
         ),
-        rows,
-        f"The truth is between these in {100 * COVERAGE:.0f} % of the rows. Whether that holds of "
-        "others: bands from one half of the rows, tried on the other; and for devices of which "
-        "nothing is known (constants of no architecture), bands from all architectures but one, "
-        "tried on that one, on average. Of convnet_benchmarks, which compares libraries, "
-        "only rows of cuDNN count.",
-    )
-    return table, "\n".join(lines) + "\n"
-
-
-def _general() -> dict[str, float]:
-    from paleo.costs.tiled.constants import CONSTANTS
-
-    return {name: constant.value for name, constant in CONSTANTS.items()}
-
-
-def _balanced(groups: Sequence[Any]) -> Any:
-    """Return ratios of groups, of each as many as of the others, evenly spaced in their order."""
-    return np.concatenate([np.quantile(group, np.linspace(0, 1, 200)) for group in groups])
-
-
-def _percent(low: float, high: float) -> tuple[str, str]:
-    return f"{100 * (low - 1):+.0f} %", f"{100 * (high - 1):+.0f} %"
+        [*((*row, "") for row in found.table()), *totals],
+        f"{100 * COVERAGE:.0f} % of cases are to be between these. A band is of the cases that its "
+        "line says, each source counted the same; what is not said may be any. "
+        "Where there are too few cases, the next wider line is taken. Whether that holds of others "
+        "is tried by leaving out sources (of kinds with fewer than four, a source's devices): of "
+        "the rows of each, how many are inside of the bands that would be there without it. Of "
+        "convnet_benchmarks, which compares libraries, only rows of cuDNN count; of the operator "
+        f"tables {TABLE_ROWS:,} rows each, at random.",
+    )  # fmt: skip
+    bounds = [Bound(*figure) for figure in figures(found)]
+    return table, bounds, found.file()
 
 
 # The page
@@ -750,11 +633,36 @@ def expectations(bounds: Sequence[Bound]) -> Table:
     )
 
 
+def reached(bounds: Sequence[Bound]) -> Table:
+    """Return what is reached of the figures that are wanted."""
+    return Table(
+        "Figures to reach",
+        ("what", "reached", "wanted", ""),
+        [(b.name, b.reached, b.wanted, "" if b.is_met else "missed") for b in bounds],
+        "Median, mean and 90th percentile of the absolute percentage error, as far as they are "
+        "wanted; of error bands the share of rows inside, their sources left out.",
+    )
+
+
+def write_bands(data: Data) -> int:
+    """Print the error bands and how well they hold, and write their file."""
+    try:
+        table, bounds, file = error_bands(data)
+    except PaleoError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(table.markdown())
+    print(reached(bounds).markdown())
+    BANDS.write_text(file, "utf-8")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--measured", type=Path, default=MEASURED)
     parser.add_argument("--operators")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--bands", action="store_true")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     data = Data(arguments.measured, arguments.operators)
@@ -765,9 +673,11 @@ def main() -> int:
     except PaleoError as found:
         print(f"operator tables: {found}", file=sys.stderr)
         has_tables = False
-    if arguments.write and not (has_files and has_tables):
-        print("--write needs the measurements and the operator tables", file=sys.stderr)
+    if (arguments.write or arguments.bands) and not (has_files and has_tables):
+        print("--write and --bands need the measurements and the operator tables", file=sys.stderr)
         return 1
+    if arguments.bands:
+        return write_bands(data)
     published = QUICK if arguments.check else PUBLISHED
     tables: list[Table] = []
     bounds: list[Bound] = []
@@ -782,18 +692,17 @@ def main() -> int:
         tables.append(unpredicted(data))
         print(tables[-1].markdown())
     if has_files and has_tables and not arguments.check:
-        bands_table, file = error_bands(data)
+        try:
+            bands_table, of_bands, file = error_bands(data)
+        except PaleoError as error:  # timm is not there
+            print(f"no error bands: {error}", file=sys.stderr)
+            return 1
         tables.append(bands_table)
+        bounds += of_bands
         print(bands_table.markdown())
         if arguments.write:
             BANDS.write_text(file, "utf-8")
-    summary = Table(
-        "Figures to reach",
-        ("what", "reached", "wanted", ""),
-        [(b.name, b.reached, b.wanted, "" if b.is_met else "missed") for b in bounds],
-        "Median, mean and 90th percentile of the absolute percentage error, as far as they are "
-        "wanted.",
-    )
+    summary = reached(bounds)
     print(summary.markdown())
     if arguments.write:
         head, mark, _ = PAGE.read_text("utf-8").partition("<!-- generated -->\n")

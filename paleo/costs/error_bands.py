@@ -1,13 +1,16 @@
 """Error bands: how far the truth may be from a prediction, by what was held out of fits.
 
-A band is of a kind of operation on a kind of device. A sum of operations is between the sums of
-their ends, since the errors of one kind go together; of whole nets there are bands of their own,
-which are taken where the cost model has them.
+A band is of measured cases that are alike: of a kind of operation or of whole nets, and as far as
+there are rows of an element type, a framework, a direction and an architecture. Where there are too
+few, the band of a wider group is taken, in the order of LEVELS. A sum of operations is between the
+sums of their ends, since the errors of one kind go together; of whole nets there are bands of their
+own, which are taken where the cost model has them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from paleo.core.attributes import Ends, at_ends
@@ -29,12 +32,114 @@ MOST_DIGITS, LEAST_DIGITS = 4, 2
 NET = "net"
 
 
+#: What a net's times are of: steps or their passes, or forward passes as in inference.
+TRAINING, INFERENCE = "training", "inference"
+#: The architecture of all devices of which nothing was fitted.
+UNKNOWN = ""
+
+#: What each kind of operation is called.
+_CALLED = {
+    NET: "nets",
+    "gemm": "matrix products",
+    "bmm": "batched matrix products",
+    "convolution": "convolutions",
+    "recurrent": "recurrent layers",
+    "attention": "attention",
+    "stream": "operations that move data",
+}
+
+
+@dataclass(frozen=True)
+class Like:
+    """What measured cases have in common, None for what they need not.
+
+    `direction` is TRAINING or INFERENCE, of nets alone. `bits` are those of the elements that
+    operations read and write. `software` is the name of what runs a net, one of
+    paleo.cluster.frameworks or of what compiles for it, "" for any other framework; of an operation
+    "" where its kernels were timed by themselves. An `architecture` is one that has constants of
+    its own, or UNKNOWN.
+    """
+
+    kind: str
+    direction: str | None = None
+    bits: int | None = None
+    software: str | None = None
+    architecture: str | None = None
+
+    def keeping(self, names: Iterable[str]) -> Like:
+        """Return what has only this in common, and the kind."""
+        return Like(self.kind, **{name: getattr(self, name) for name in names})
+
+    @property
+    def wider(self) -> Iterator[Like]:
+        """What has ever less in common, from this itself on, in the order of LEVELS.
+
+        Cases on architectures of which nothing is known are never taken with others.
+        """
+        levels: Iterable[tuple[str, ...]] = LEVELS.get(self.kind, LEVELS[""])
+        if self.architecture == UNKNOWN:
+            levels = [(*(set(level) - {"architecture"}), "architecture") for level in levels]
+        yield from dict.fromkeys(map(self.keeping, levels))
+
+    def said(self, asked: Like | None = None) -> str:
+        """Return which cases these are, in words; and of what was `asked` there were too few."""
+        words = " ".join(self._words())
+        missed = [] if asked is None else asked._words(known=self)[1:]
+        return f"{words}; too few were measured {' '.join(missed)}" if missed else words
+
+    def _words(self, known: Like | None = None) -> list[str]:
+        """Return the kind, and what there is in common that is not in `known`."""
+        is_net, called = self.kind == NET, _CALLED.get(self.kind, self.kind)
+        new = {
+            name: None if known and getattr(known, name) is not None else getattr(self, name)
+            for name in ("direction", "bits", "software", "architecture")
+        }
+        words = [called]
+        if new["direction"] is not None:
+            words.append(f"in {new['direction']}")
+        if new["bits"] is not None:
+            words.append(f"in {new['bits']} bits")
+        if new["software"] is not None and is_net:
+            words.append(f"by {(new['software'] or 'other frameworks').replace('_', ' ')}")
+        elif new["software"]:
+            words.append(f"timed from the {new['software']}")
+        if new["architecture"] == UNKNOWN:
+            words.append("on architectures as if nothing had been fitted to them")
+        elif new["architecture"]:
+            words.append(f"on {new['architecture']}")
+        return words
+
+
+#: What cases have in common, in the order in which bands of them are looked for, by their kind;
+#: "" is any operation, of which times of kernels are never taken with times from the host. The last
+#: two of nets serve who asks for an architecture alone.
+LEVELS: dict[str, tuple[tuple[str, ...], ...]] = {
+    NET: (
+        ("direction", "bits", "software", "architecture"),
+        ("direction", "bits", "software"),
+        ("direction", "software"),
+        ("direction", "bits", "architecture"),
+        ("direction", "bits"),
+        ("direction", "architecture"),
+        ("direction",),
+        ("architecture",),
+        (),
+    ),
+    "": (
+        ("bits", "software", "architecture"),
+        ("bits", "software"),
+        ("software", "architecture"),
+        ("software",),
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Band:
     """The truth is between `low` and `high` times a prediction, by `count` errors, in `coverage`.
 
     `low` is 0 or `high` infinite where there were too few errors for such a coverage. `source`
-    says of what predictions the errors were.
+    says of what predictions the errors were, `sources` how many published or measured them.
     """
 
     low: float
@@ -42,6 +147,7 @@ class Band:
     count: int
     coverage: float
     source: str = ""
+    sources: int = 0
 
     def __str__(self) -> str:
         """Return the band as it stands behind a time: "+9 % -7 %"."""
@@ -49,11 +155,25 @@ class Band:
 
     @property
     def said(self) -> str:
-        """The band and where it is from, in a line."""
-        return (
-            f"{self}: {100 * self.coverage:.0f} % of {self.count:,} measured times "
-            f"({self.source}) were within it"
-        )
+        """The band in a sentence: what measured cases took, and which cases those are."""
+        low, high = (None if end is None else f"{end:.2f}" for end in self.ends)
+        return self.says(low, high, " times what is predicted")
+
+    def says(self, low: str | None, high: str | None, unit: str = "") -> str:
+        """Return the sentence with texts for both ends, None for one that is not known."""
+        if low is None and high is None:
+            return f"too few cases were measured ({self.cases})"
+        if low is None or high is None:
+            between = f"at least {low}" if high is None else f"at most {high}"
+        else:
+            between = f"between {low} and {high}"
+        return f"{100 * self.coverage:.0f} % of measured cases took {between}{unit} ({self.cases})"
+
+    @property
+    def cases(self) -> str:
+        """How many cases were measured, and which."""
+        cases = f"{self.count:,} cases" + f" from {self.sources} sources" * (self.sources > 1)
+        return f"{cases}: {self.source}" if self.source else cases
 
     @property
     def ends(self) -> Ends[float]:
@@ -81,6 +201,7 @@ class Band:
             "count": self.count,
             "coverage": self.coverage,
             **({"source": self.source} if self.source else {}),
+            **({"sources": self.sources} if self.sources else {}),
         }
 
 

@@ -201,8 +201,19 @@ class CostModel(ABC):
         """Return the seconds in which the host hands over an operation; 0 where it is no matter."""
         return 0.0
 
-    def band(self, kind: str, device: Device) -> Band | None:
-        """Return the error band of a kind of operation on a device; None if none is known."""
+    def band(
+        self,
+        kind: str,
+        device: Device,
+        *,
+        direction: str | None = None,
+        bits: int | None = None,
+        software: str | None = None,
+    ) -> Band | None:
+        """Return the error band of a kind of operation on a device; None if none is known.
+
+        The others say more of what was asked, as paleo.costs.error_bands.Like has it: None is any.
+        """
         return None
 
     def counts(self, operation: Operation) -> bool:

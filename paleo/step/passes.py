@@ -21,10 +21,10 @@ from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
 from paleo.core.quantity import Quantity, is_array, largest, total, where_positive
-from paleo.core.tensor import find_precision, num_elements
+from paleo.core.tensor import element_size, find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
-from paleo.costs.error_bands import NET, Band
+from paleo.costs.error_bands import NET, TRAINING, Band
 from paleo.costs.host import handed_over
 from paleo.net.graph import (
     Graph,
@@ -175,17 +175,25 @@ def checked_target(
     return Target(device, computing, share, convolutions=convolutions)
 
 
-def net_band(cost_model: CostModel, target: Target, is_plain: bool = True) -> Band | None:
+def net_band(
+    cost_model: CostModel,
+    target: Target,
+    is_plain: bool = True,
+    *,
+    software: str = "",
+    direction: str = TRAINING,
+) -> Band | None:
     """Return the error band of a net's times, None where none is known.
 
     The errors were those of nets as frameworks run them, at the peak, convolutions by the
     device's own library; `is_plain` tells whether this one is (neither fused nor pipelined by
-    hand).
+    hand). `software` is the name of what runs it, the `direction` TRAINING or INFERENCE.
     """
     is_plain = is_plain and target.convolutions == DEFAULT
     if not is_plain or is_array(target.share) or target.share != 1:
         return None
-    return cost_model.band(NET, target.device)
+    bits = 8 * element_size(target.dtype)
+    return cost_model.band(NET, target.device, direction=direction, bits=bits, software=software)
 
 
 def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:

@@ -19,7 +19,7 @@ from paleo.core.quantity import Quantity, is_array, largest
 from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
-from paleo.costs.error_bands import MOST_DIGITS, Band
+from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
@@ -148,9 +148,20 @@ class Plan:
 
     @property
     def band(self) -> Band | None:
-        """How far the truth may be from times of computation; None where that is not known."""
-        is_plain = self.fusion in (Fusion.NONE, Fusion.BIAS) and not self.use_pipeline
-        return net_band(self.cost_model, self.target, is_plain)
+        """How far the truth may be from times of training; None where that is not known."""
+        return self._band(TRAINING)
+
+    @property
+    def inference_band(self) -> Band | None:
+        """How far the truth may be from times of inference; None where that is not known."""
+        return self._band(INFERENCE)
+
+    def _band(self, direction: str) -> Band | None:
+        is_plain = not (self.fuse or self.use_pipeline)
+        software = self.software.name
+        return net_band(
+            self.cost_model, self.target, is_plain, software=software, direction=direction
+        )
 
     @property
     def digits(self) -> int:

@@ -11,6 +11,7 @@ from paleo.core.errors import Mistakes, SettingError, near
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Pass, Unpriced
 from paleo.core.quantity import Quantity, is_array
+from paleo.core.tensor import element_size
 from paleo.costs import Explanation, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.error_bands import Band, kind_of
@@ -149,5 +150,7 @@ def _explained(direction: Pass, operation: Operation, plan: Plan) -> ExplainedOp
         operation,
         cost_model.explain(operation, target),
         cost_model.counts(operation),
-        cost_model.band(kind, target.device) if as_measured else None,
+        cost_model.band(kind, target.device, bits=8 * element_size(target.dtype), software="")
+        if as_measured
+        else None,
     )

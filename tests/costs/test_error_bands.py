@@ -24,9 +24,9 @@ from paleo.core.operations import (
 )
 from paleo.core.window import axes
 from paleo.costs import COST_MODELS, Target
-from paleo.costs.error_bands import NET, Band, kind_of
+from paleo.costs.error_bands import INFERENCE, NET, TRAINING, UNKNOWN, Band, Like, kind_of
 from paleo.costs.tiled.constants import CONSTANTS, constants_of, families
-from paleo.costs.tiled.error_bands import find_band
+from paleo.costs.tiled.error_bands import find_band, known_bands
 from paleo.measure.validate.spellings import library_of
 from paleo.net.layers.normalization import BatchNorm
 
@@ -37,8 +37,18 @@ def test_a_band_says_how_far_the_truth_may_be() -> None:
     band = Band(0.93, 1.09, 1234, 0.8, "gemm on Hopper")
     assert str(band) == "+9 % -7 %"
     assert band.around(10.0) == (pytest.approx(9.3), pytest.approx(10.9))
-    assert band.said == ("+9 % -7 %: 80 % of 1,234 measured times (gemm on Hopper) were within it")
+    assert band.said == (
+        "80 % of measured cases took between 0.93 and 1.09 times what is predicted "
+        "(1,234 cases: gemm on Hopper)"
+    )
+    assert band.says("48", "83 ms") == (
+        "80 % of measured cases took between 48 and 83 ms (1,234 cases: gemm on Hopper)"
+    )
+    assert "took at least 48 ms (" in band.says("48 ms", None)
+    assert "took at most 83 ms (" in band.says(None, "83 ms")
+    assert "sources" not in band.to_dict()
     open_band = Band(0.0, float("inf"), 3, 0.8)
+    assert open_band.said == "too few cases were measured (3 cases)"
     assert open_band.to_dict()["high"] is None
     assert open_band.around(10.0) == (None, None)
 
@@ -60,11 +70,11 @@ def test_every_operation_is_of_a_kind_that_has_a_band(operation: Operation, kind
 
 
 def test_bands_of_unknown_architectures_are_those_of_any_other() -> None:
-    any_other = find_band(NET, "")
+    any_other = find_band(NET, UNKNOWN)
     assert any_other
     assert find_band(NET, "no such architecture") == any_other
-    own = find_band("gemm", "Hopper")
-    other = find_band("gemm", "no such architecture")
+    own = find_band("gemm", "Hopper", bits=16)
+    other = find_band("gemm", "no such architecture", bits=16)
     assert own
     assert other
     # What was measured is known better.
@@ -72,9 +82,85 @@ def test_bands_of_unknown_architectures_are_those_of_any_other() -> None:
     assert own.low < 1 < own.high
 
 
+def test_a_band_is_looked_for_from_what_has_all_in_common_to_ever_wider_groups() -> None:
+    asked = Like(NET, TRAINING, 16, "pytorch", "Hopper")
+    assert list(asked.wider) == [
+        asked,
+        Like(NET, TRAINING, 16, "pytorch"),
+        Like(NET, TRAINING, None, "pytorch"),
+        Like(NET, TRAINING, 16, None, "Hopper"),
+        Like(NET, TRAINING, 16),
+        Like(NET, TRAINING, architecture="Hopper"),
+        Like(NET, TRAINING),
+        Like(NET, architecture="Hopper"),
+        Like(NET),
+    ]
+    # Times of kernels are not taken with those from the host, nor what was fitted with the rest.
+    product = Like("gemm", bits=8, software="", architecture="Ada")
+    assert list(product.wider) == [
+        product,
+        Like("gemm", bits=8, software=""),
+        Like("gemm", software="", architecture="Ada"),
+        Like("gemm", software=""),
+    ]
+    unknown = Like("gemm", bits=8, software="", architecture=UNKNOWN)
+    assert list(unknown.wider) == [unknown, Like("gemm", software="", architecture=UNKNOWN)]
+    # What is not asked for is any: then groups are the same, and each is looked for once.
+    assert list(Like(NET, architecture="Ada").wider) == [Like(NET, architecture="Ada"), Like(NET)]
+
+
+def test_the_band_found_is_the_first_of_those_and_says_what_there_was_too_little_of() -> None:
+    known = known_bands()
+    for architecture in ("Ampere", "Hopper", "Kepler"):
+        for bits in (32, 16):
+            for direction in (TRAINING, INFERENCE):
+                for software in ("", "pytorch", "timm", "tensorrt"):
+                    asked = Like(NET, direction, bits, software, architecture)
+                    first = next(like for like in asked.wider if like in known)
+                    found = find_band(NET, architecture, direction, bits, software)
+                    assert found
+                    assert (found.low, found.high) == (known[first].low, known[first].high)
+                    missed = "too few were measured" in found.source
+                    assert missed == (first != asked)
+    asked = Like(NET, TRAINING, 8, "pytorch", "Hopper")
+    assert asked.said() == "nets in training in 8 bits by pytorch on Hopper"
+    wider = Like(NET, TRAINING, None, "pytorch")
+    assert wider.said(asked) == (
+        "nets in training by pytorch; too few were measured in 8 bits on Hopper"
+    )
+    assert Like(NET, software="").said() == "nets by other frameworks"
+    host = Like("stream", bits=16, software="host", architecture=UNKNOWN)
+    assert host.said() == (
+        "operations that move data in 16 bits timed from the host "
+        "on architectures as if nothing had been fitted to them"
+    )
+
+
+def test_one_cpu_says_nothing_of_another() -> None:
+    measured = paleo.find_device("CORE_I7_12700H")
+    assert TILED.band(NET, measured, direction=INFERENCE, bits=32, software="pytorch_compiled")
+    assert TILED.band("gemm", measured) is None
+    assert TILED.band(NET, paleo.find_device("EPYC_7742")) is None
+
+
+def test_where_no_band_is_known_one_line_says_so() -> None:
+    line = "no error band is known for these settings\n"
+    for command in (
+        ["simulate", "nin", "--device=EPYC_7742"],
+        ["simulate", "nin", "--device=H100_SXM", "--cost_model=roofline"],
+        ["summary", "nin", "--device=EPYC_7742"],
+        ["metrics", "nin", "--device=EPYC_7742"],
+    ):
+        run = CliRunner().invoke(cli, command)
+        assert run.exit_code == 0, run.output
+        assert run.stdout.count(line) == 1
+        assert "80 % of measured cases" not in run.stdout
+
+
 def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
     device = paleo.find_device("A100_SXM_80GB")
-    band = TILED.band(NET, device)
+    like: Any = {"direction": TRAINING, "bits": 32, "software": ""}
+    band = TILED.band(NET, device, **like)
     assert band
     summary = paleo.summarize("resnet18", 8, device=device)
     values = summary.to_dict()
@@ -89,6 +175,10 @@ def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
     assert row["step_s_high"]["TreeAllReduce"] == pytest.approx(most)
     assert row["throughput_per_s_low"]["TreeAllReduce"] == pytest.approx(row["batch_size"] / most)
     assert "communication_s_low" not in row
+    inference = TILED.band(NET, device, **like | {"direction": INFERENCE})
+    metrics = paleo.metrics("resnet18", device=device)[0].to_dict()
+    assert inference
+    assert metrics["inference_s_low"] == pytest.approx(inference.low * metrics["inference_s"])
     # The errors were those of plain nets at the full share of peak, by this cost model.
     for settings in ({"fuse": True}, {"ppp_comp": 0.5}, {"cost_model": "roofline"}):
         found: Any = paleo.simulate("resnet18", device=device, **settings)
@@ -100,11 +190,13 @@ def test_the_command_line_says_the_band() -> None:
     arguments = ["summary", "nin", "--device=H100_SXM", "--batch_size=8"]
     run = CliRunner().invoke(cli, arguments)
     assert run.exit_code == 0
-    band = find_band(NET, "Hopper")
+    band = find_band(NET, "Hopper", TRAINING, 32, "")
     assert band
-    assert f"whole passes {band}: 80 % of {band.count:,} measured times" in run.stdout
+    said = " ".join(run.stdout.split())
+    assert "error band of both passes: 80 % of measured cases took between " in said
+    assert f" ms ({band.count:,} cases from {band.sources} sources: {band.source})" in said
     explained = CliRunner().invoke(cli, [*arguments, "--explain=conv1"])
-    assert f"error band {find_band('convolution', 'Hopper')}" in explained.stdout
+    assert f"error band {find_band('convolution', 'Hopper', bits=32)}" in explained.stdout
     as_json = CliRunner().invoke(cli, [*arguments, "--format=json"])
     assert json.loads(as_json.stdout)["nets"][0]["band"]["count"] == band.count
 

@@ -90,7 +90,8 @@ def test_a_step_is_its_parts_and_the_host_passes_once_for_each_device() -> None:
     # So small a net waits for the host alone, for each kernel of 4 devices four times as long; the
     # last kernel then runs for some 3 us.
     host = FRAMEWORKS["pytorch"].host
-    assert row["forward"] == pytest.approx(4 * alone["forward"], abs=10e-6)
+    # (One pass behind the last of the others.)
+    assert row["forward"] == pytest.approx(4 * alone["forward"], rel=0.1)
     assert alone["forward"] / host == pytest.approx(round(alone["forward"] / host), abs=0.2)
     names = ("scatter", "replicate", "forward", "gather", "scatter_gradients", "backward", "update")
     whole = row.whole_step("Reduce")

@@ -255,7 +255,7 @@ def test_a_step_is_drawn_with_its_parts(clock: Clock, net: Any) -> None:
         if part.predicted is not None:
             assert drawn["predicted"][part.name] == milliseconds(part.predicted)
     assert found.runs[0].band
-    assert f"predicted times {found.runs[0].band.said}" in chart.notes
+    assert f"error band of predicted times: {found.runs[0].band.said}" in chart.notes
     assert chart.setting == (
         "net, batch 2, fp32, on K40, cost model tiled, ppp_comp 1, measured by fake on Some CPU "
         "9000 (cpu), medians of 2 runs"

@@ -63,13 +63,20 @@ class Tiled(CostModel):
         stated = target.constants.get("host")
         return constants_of(target.device)["host"].value if stated is None else stated
 
-    def band(self, kind: str, device: Device) -> Band | None:
-        # Nobody has published times of CPUs that the model could be held to.
-        if device.kind == "cpu":
-            return None
+    def band(
+        self,
+        kind: str,
+        device: Device,
+        *,
+        direction: str | None = None,
+        bits: int | None = None,
+        software: str | None = None,
+    ) -> Band | None:
         from paleo.costs.tiled.error_bands import find_band
 
-        return find_band(kind, device.architecture)
+        # What was measured on a GPU says nothing of a CPU, nor one CPU of another.
+        pooled = device.kind != "cpu"
+        return find_band(kind, device.architecture, direction, bits, software, pooled=pooled)
 
 
 COST_MODELS.add(Tiled.name, Tiled())

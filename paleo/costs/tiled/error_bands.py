@@ -3,32 +3,53 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from paleo.costs.error_bands import Band
+from paleo.costs.error_bands import NET, UNKNOWN, Band, Like
 
 _FILE = Path(__file__).parent / "errors.toml"
-#: The architecture of bands for devices of an architecture without measurements.
-_OTHER = ""
 
 
 @cache
-def _bands() -> dict[tuple[str, str], Band]:
+def known_bands() -> Mapping[Like, Band]:
+    """Return every band of the file, by what its cases have in common."""
     root = tomllib.loads(_FILE.read_text("utf-8"))
-    return {
-        (each["kind"], each["architecture"]): Band(
-            each["low"],
-            each["high"],
-            each["count"],
-            root["coverage"],
-            f"{each['kind']} on " + (each["architecture"] or "architectures left out of the fit"),
+    found = {}
+    for entry in root["band"]:
+        own = {name: entry.pop(name) for name in ("low", "high", "count", "sources")}
+        found[Like(**entry)] = Band(
+            own["low"], own["high"], own["count"], root["coverage"], sources=own["sources"]
         )
-        for each in root["band"]
-    }
+    return found
 
 
-def find_band(kind: str, architecture: str) -> Band | None:
-    """Return the band of a kind of operation on an architecture, None if there is none."""
-    found = _bands()
-    return found.get((kind, architecture)) or found.get((kind, _OTHER))
+def find_band(
+    kind: str,
+    architecture: str,
+    direction: str | None = None,
+    bits: int | None = None,
+    software: str | None = None,
+    *,
+    pooled: bool = True,
+) -> Band | None:
+    """Return the band of the cases most like these, None if there is none.
+
+    It is of what has all of this in common or, in the order of paleo.costs.error_bands.LEVELS, ever
+    less of it; what is None is not asked for. An architecture without constants of its own is
+    UNKNOWN. Only if `pooled` may a band be of other architectures.
+    """
+    known = known_bands()
+    if architecture not in {like.architecture for like in known}:
+        architecture = UNKNOWN
+    if kind != NET:
+        software = software or ""
+    asked = Like(kind, direction, bits, software, architecture)
+    for like in asked.wider:
+        if not (pooled or like.architecture):
+            continue
+        if band := known.get(like):
+            return replace(band, source=like.said(asked))
+    return None

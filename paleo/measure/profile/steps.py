@@ -194,7 +194,7 @@ def _predicted(case: NetGraphs, setting: Setting, inference: bool) -> tuple[Step
     band = plan.band
     if inference:
         time = plan.estimate(graph, FORWARD, training=False).time
-        return (StepPart(INFERENCE, time, band),)
+        return (StepPart(INFERENCE, time, plan.inference_band),)
     forward, backward = plan.passes(graph)
     update = plan.update_time(graph.num_params)
     times = {"forward": forward.time, "backward": backward.time, "update": update}

@@ -90,7 +90,6 @@ class NetCase:
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
         in_order = software.memory_format or self.memory_format or CONTIGUOUS
-        training = self.parts != ("forward",) or protocol_of(self.source_id).trains
         driving = software.driving(self.workers) if self.one_process else software
         host = driving.host_of(device)
         hosted = {"host": host, **constants} if host else constants
@@ -106,7 +105,7 @@ class NetCase:
                     target,
                     remembering,
                     fusion=software.fusion,
-                    training=training,
+                    training=self.trains,
                     ahead=ahead,
                 )
                 ahead = passed.ahead
@@ -127,6 +126,11 @@ class NetCase:
             return ()
         bandwidth = find_network(self.link).bandwidth
         return moves(graph, self.workers * self.batch, bandwidth, host).values()
+
+    @property
+    def trains(self) -> bool:
+        """Whether the passes are those of training, a forward pass by itself as well."""
+        return self.parts != ("forward",) or protocol_of(self.source_id).trains
 
     @property
     def software(self) -> Framework:

@@ -41,6 +41,8 @@ class Protocol:
     trains: bool = False
     #: Samples on a device where rows say none: by framework, net, device and precision.
     batches: Mapping[tuple[str, str, str, str], int] = field(default_factory=dict)
+    #: Whether the host's launch and its wait are in times of operators.
+    from_host: bool = False
     #: Letters of operators that the rows do not say.
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
@@ -101,7 +103,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "neusight_e2e": Protocol("forward and backward without the optimizer", optimizer=False),
     "deepbench": Protocol("recurrent layers skip the product with the inputs"),
-    "llmcompass": Protocol("times from the host, with its launch and its wait"),
+    "llmcompass": Protocol("times from the host, with its launch and its wait", from_host=True),
     "ryujaehun": Protocol(
         "the timed region copies the batch to the device; no optimizer; TF32 where there is",
         input_link="pcie3",

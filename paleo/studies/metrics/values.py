@@ -195,15 +195,19 @@ class Metrics(Predicted, Result):
     @property
     def ends(self) -> Ends[Metrics]:
         """The metrics at both ends of the error band of times."""
-        factors: Ends[float] = self.plan.band.ends if self.plan.band else (None, None)
+        plan = self.plan
+        of_training: Ends[float] = plan.band.ends if plan.band else (None, None)
+        of_inference: Ends[float] = plan.inference_band.ends if plan.inference_band else of_training
 
-        def taking(factor: float, step: WholeStep) -> Metrics:
-            inference, compute = factor * self.inference, factor * self.compute
-            return replace(self, inference=inference, compute=compute, step=step)
+        def taking(factor: float, inference: float, step: WholeStep) -> Metrics:
+            compute = factor * self.compute
+            return replace(self, inference=inference * self.inference, compute=compute, step=step)
 
         low, high = (
-            taking(factor, step) if factor and step else None
-            for factor, step in zip(factors, self.step.ends, strict=True)
+            taking(factor, inference, step) if factor and inference and step else None
+            for factor, inference, step in zip(
+                of_training, of_inference, self.step.ends, strict=True
+            )
         )
         return low, high
 

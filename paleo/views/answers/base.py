@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from paleo.core.attributes import Ends
+from paleo.core.attributes import Ends, at_ends
 from paleo.core.units import scale_for
 from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.net.spec import NetSpec
@@ -15,6 +15,8 @@ from paleo.views.table import in_unit, significant
 
 #: Of what is long: from how many seconds on it is said in a unit, and how long that is.
 _LONG = ((72 * 3600, 24 * 3600, "days"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
+#: What is said where errors like those of a prediction were never measured.
+NO_BAND = "no error band is known for these settings"
 
 
 def rounded(value: float, digits: int) -> str:
@@ -46,16 +48,42 @@ def spread(ends: Ends[str], band: Band | None = None) -> str:
 
     With the `band` it is said what it means, as where it is first spoken of.
     """
-    low, high = ends
+    low, high = _in_one_unit(ends)
     if low is None and high is None:
         return ""
     if low is None or high is None:
         said = f"at least {low}" if high is None else f"at most {high}"
     else:
-        unit = f" {high.rpartition(' ')[2]}"
-        said = f"{low.removesuffix(unit) if ' ' in high else low} to {high}"
+        said = f"{low} to {high}"
     meant = f"{100 * band.coverage:.0f} % of measured cases: " if band else ""
     return f" ({meant}{said})"
+
+
+def _in_one_unit(ends: Ends[str]) -> Ends[str]:
+    """Return both ends, the unit only behind the second where it is that of both."""
+    low, high = ends
+    if low is None or high is None or " " not in high:
+        return ends
+    return low.removesuffix(f" {high.rpartition(' ')[2]}"), high
+
+
+def band_said(
+    of: str, band: Band | None, seconds: float | None = None, digits: int = MOST_DIGITS
+) -> str:
+    """Return in a line what measured cases took, or that nothing is known of it.
+
+    It is said of cases of so many `seconds`, or as factors of any.
+    """
+    if band is None:
+        return NO_BAND
+    return f"error band of {of}: {_band_said(band, seconds, digits)}"
+
+
+def _band_said(band: Band, seconds: float | None, digits: int) -> str:
+    if seconds is None:
+        return band.said
+    around: Ends[Any] = band.around(seconds)
+    return band.says(*_in_one_unit(at_ends(around, lambda end: duration(end, digits, seconds))))
 
 
 def samples_of(net: NetSpec) -> str:

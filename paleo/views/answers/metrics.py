@@ -69,7 +69,7 @@ def _inference_said(metrics: Metrics) -> str:
     digits, what = metrics.plan.digits, samples_of(metrics.scenario.net)
     count = metrics.worker_batch_size
     batch = f"a batch of {count:,} {what}" if count > 1 else f"one {what.removesuffix('s')}"
-    ends = spread(_times(metrics, lambda end: end.inference), metrics.plan.band)
+    ends = spread(_times(metrics, lambda end: end.inference), metrics.plan.inference_band)
     taken = f"{_about(metrics)}{duration(metrics.inference, digits)}{ends}"
     device = device_named(metrics.device)
     parts = [f"Inference of {batch} with {metrics.net} on one {device} takes {taken}"]

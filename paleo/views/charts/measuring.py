@@ -161,7 +161,7 @@ def _grouped(
     }
     band = next((run.band for run in runs if run.band), None)
     complete = not any(run.interrupted for run in runs)
-    said = [f"predicted times {band.said}"] if band else []
+    said = [f"error band of predicted times: {band.said}"] if band else []
     return bars(
         names,
         columns,

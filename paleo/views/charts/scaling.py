@@ -212,7 +212,7 @@ def band_notes(*several: Predicted) -> tuple[str, ...]:
     """Return what the bands of times are, if there are any."""
     bands = [predicted.plan.band for predicted in several]
     return tuple(
-        dict.fromkeys(f"bands of times: computation {band.said}" for band in bands if band)
+        dict.fromkeys(f"bands of times, of computation: {band.said}" for band in bands if band)
     )
 
 

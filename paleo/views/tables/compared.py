@@ -7,7 +7,7 @@ from typing import Any
 
 from paleo.core.attributes import at_ends
 from paleo.studies.overview import Overview
-from paleo.views.answers.base import duration, rounded, spread
+from paleo.views.answers.base import band_said, duration, rounded, spread
 from paleo.views.charts.numbers import counted
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.metrics import money
@@ -61,8 +61,7 @@ def compared_table(configurations: Mapping[str, Overview], *, upright: bool = Fa
 
 
 def _band(found: Overview) -> str:
-    band = found.run.band
-    return f"{found.run.device}: computation {band.said}" if band else ""
+    return f"{found.run.device}: {band_said('computation', found.run.band)}"
 
 
 def _row(found: Overview) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from paleo.costs import Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.measure.profile import JOINED, FullPass, LayerPass, NetGraphs, Profile, Setting
 from paleo.step.plan import RATED, SHARES
+from paleo.views.answers.base import band_said
 from paleo.views.charts.settings import joined
 from paleo.views.table import Column, Table, plain
 
@@ -112,7 +113,7 @@ def fullpass_table(run: FullPass) -> Table:
         for name in names
         if any(name in part.measured for part in run.parts)
     ]
-    footnotes += [f"predicted times {run.band.said}"] if run.band else []
+    footnotes.append(band_said("predicted times", run.band))
     columns = [
         *_SETTING,
         Column("part", "part"),

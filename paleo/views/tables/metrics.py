@@ -10,7 +10,7 @@ from paleo.step.plan import HOW
 from paleo.studies.knee import LIMIT
 from paleo.studies.metrics import Metrics
 from paleo.studies.metrics.values import RATES, TIMES
-from paleo.views.answers.base import rounded
+from paleo.views.answers.base import NO_BAND, rounded
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import plan_setting
 from paleo.views.table import Column, Table, plain
@@ -125,9 +125,10 @@ def money(amount: float) -> str:
 
 
 def _footnotes(first: Metrics) -> list[str]:
-    """Return what to give for the values that are missing."""
+    """Return that no error band is known, and what to give for the values that are missing."""
+    unknown = [] if first.plan.band else [NO_BAND]
     if first.training_time is None:
-        return ["whole training: give --epochs, and --dataset or --dataset_size"]
+        return [*unknown, "whole training: give --epochs, and --dataset or --dataset_size"]
     if first.price is None:
-        return ["cost: give --price, what a device costs for an hour"]
-    return []
+        return [*unknown, "cost: give --price, what a device costs for an hour"]
+    return unknown

@@ -13,7 +13,7 @@ from paleo.step.pieces import Step
 from paleo.step.plan import HOW, SHARES
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
-from paleo.views.answers.base import rounded
+from paleo.views.answers.base import band_said, rounded
 from paleo.views.charts.settings import best_said, joined, run_setting
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.base import common_notes
@@ -124,10 +124,8 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
             f"{rounded(run.step.speedup, run.plan.ratio_digits)} over one worker, efficiency "
             f"{100 * run.step.efficiency:.1f} %"
         )
-    if run.band:
-        footnotes.append(f"error band of computation: {run.band.said}")
-    else:
-        footnotes.append("no error band is known for these settings")
+    alone = run.rows[0].compute if len(run.rows) == 1 else None
+    footnotes.append(band_said("computation", run.band, alone, run.plan.digits))
     footnotes += _worth(run, all_schemes=all_schemes)
     return Table(
         title,

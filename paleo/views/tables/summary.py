@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from paleo.core.quantity import is_array
 from paleo.core.tensor import format_shape
 from paleo.costs import Time
 from paleo.step.plan import HOW, RATED
 from paleo.studies.explain import ExplainedLayer, ExplainedOperation
 from paleo.studies.grouping import by_block, by_type
 from paleo.studies.summary import LayerSummary, NetSummary, counts, of_each, timed_values
+from paleo.views.answers.base import band_said
 from paleo.views.charts.layers import summary_setting
 from paleo.views.charts.numbers import counted
 from paleo.views.table import Column, Table, in_unit, plain
@@ -145,9 +147,11 @@ def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
         digits = timed_on.plan.digits if timed_on.plan.band else 0
         columns += _times(digits)
         columns = tuple(replace(each, wide=each.key in _LESS) for each in columns)
-    footnotes = (
-        [f"whole passes {timed_on.plan.band.said}"] if timed_on and timed_on.plan.band else []
-    )
+    footnotes = []
+    if timed_on:
+        seconds = total.get("time_s")
+        alone = None if seconds is None or is_array(seconds) else float(seconds)
+        footnotes = [band_said("both passes", timed_on.plan.band, alone, timed_on.plan.digits)]
     return Table(title, columns, rows, total, footnotes=footnotes, notes=summary.notes)
 
 
