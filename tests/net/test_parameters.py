@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import paleo
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.core.operations import Pass, Stream
@@ -22,7 +24,7 @@ def test_pytorch_before_2_adds_gradients_of_each_layer() -> None:
     graph = paleo.build(paleo.load("lenet5"), 8)
     older = computed_by(FRAMEWORKS["pytorch1"], graph)
     assert computed_by(FRAMEWORKS["pytorch"], graph) is graph
-    moved = 0
+    moved: Any = 0
     for node, other in zip(graph.nodes, older.nodes, strict=True):
         alone = graph.operations(node, Pass.WEIGHT_GRADIENT)
         found = older.operations(other, Pass.WEIGHT_GRADIENT)

@@ -41,7 +41,7 @@ _PARTS: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128)
 _ALIGNMENT = 16
 #: Speed beside that of the forward pass: of the filter's gradient, whose operands both run along
 #: the positions; of products whose results are scattered; and of those phase by phase.
-_FILTER_SHARE = ((0, 0.8), (8, 1.1))
+_FILTER_SHARE = 0.8
 _SCATTER_SHARE = 0.72
 _PHASE_SHARE = 0.9
 #: How many times an element's bytes are moved to add it to what is in memory.
@@ -89,9 +89,7 @@ def implicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None
 
     if operation.direction is not Pass.WEIGHT_GRADIENT:
         return _on_units(operation, machine, shape)
-    library = smallest(machine.library)
-    reached = next(found for since, found in reversed(_FILTER_SHARE) if library >= since)
-    return _on_units(operation, machine, shape, splits=_PARTS, share=reached, more_kernels=1)
+    return _on_units(operation, machine, shape, splits=_PARTS, share=_FILTER_SHARE, more_kernels=1)
 
 
 def explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
