@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.registry import Registry
@@ -51,6 +53,8 @@ class Framework:
     memory_format: str = ""
     #: Whether autocast computes normalizations in halves, as they come.
     fast_norms: bool = False
+    #: Whether permutations of a tensor's dimensions are views of it.
+    views: bool = False
     compiled: Framework | None = None
 
 
@@ -64,7 +68,9 @@ INDUCTOR = Framework(
     "operations, leaves products and convolutions to libraries, and has images channels last "
     "(torch/_inductor/config.py, layout_optimization)",
     fusion=Fusion.STREAMS,
+    autocast=True,
     memory_format="channels_last",
+    views=True,
 )
 
 FRAMEWORKS: Registry[Framework] = Registry("framework")
@@ -80,6 +86,7 @@ for _framework in (
         host=25e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        views=True,
         compiled=INDUCTOR,
     ),
     Framework(
@@ -89,8 +96,9 @@ for _framework in (
         host=25e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        views=True,
         fast_norms=True,
-        compiled=INDUCTOR,
+        compiled=replace(INDUCTOR, fast_norms=True),
     ),
     Framework(
         "tuned",

@@ -25,7 +25,7 @@ from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, Band
-from paleo.net.graph import Graph, Node, longest_path, unpriced, with_autocast
+from paleo.net.graph import Graph, Node, longest_path, unpriced, with_autocast, with_views
 from paleo.net.layers import Layer
 from paleo.step.settings import check_count, checked_share
 
@@ -167,10 +167,10 @@ def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
 
 
 def computed_by(software: Framework, graph: Graph) -> Graph:
-    """Return a graph with the element types in which a framework computes its layers."""
-    if not (software.autocast and graph.precision.is_mixed):
-        return graph
-    return graph.once(with_autocast, software.fast_norms)
+    """Return a graph with the element types and the views of a framework."""
+    if software.autocast and graph.precision.is_mixed:
+        graph = graph.once(with_autocast, software.fast_norms)
+    return graph.once(with_views) if software.views else graph
 
 
 def keep_shape(layer: Layer) -> Layer:
