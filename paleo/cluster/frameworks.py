@@ -55,6 +55,8 @@ class Framework:
     fast_norms: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
     views: bool = False
+    #: Whether attention is products and a softmax, each a kernel of its own.
+    in_steps: bool = False
     compiled: Framework | None = None
 
 
@@ -88,6 +90,16 @@ for _framework in (
         autocast=True,
         views=True,
         compiled=INDUCTOR,
+    ),
+    Framework(
+        "pytorch1",
+        "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel",
+        "PyTorch 2.0 release notes: scaled_dot_product_attention is new",
+        host=25e-6,
+        fusion=Fusion.BIAS,
+        autocast=True,
+        views=True,
+        in_steps=True,
     ),
     Framework(
         "timm",

@@ -59,7 +59,8 @@ def elements_of(
         return Elements(own, half, True)
     function = getattr(layer, "function", "")
     if isinstance(layer, _NORMS):
-        return Elements(own, half if fast_norms else _FULL, True)
+        is_fast = fast_norms and isinstance(layer, GroupNorm)
+        return Elements(own, half if is_fast else _FULL, True)
     if isinstance(layer, _IN_FULL) or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
         return Elements(own, _FULL, True)
     return Elements(own, max(own), False)

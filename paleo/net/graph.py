@@ -418,6 +418,13 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
+def in_steps(graph: Graph) -> Graph:
+    """Return a graph of layers whose steps are kernels each, as before fused attention."""
+    wide = graph.precision.is_mixed
+    nodes = [replace(node, layer=node.layer.in_steps(wide)) for node in graph.nodes]
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
 def without_casts(graph: Graph) -> Graph:
     """Return a graph whose elements are all of its own size."""
     first: dict[Any, int] = {}

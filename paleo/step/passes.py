@@ -25,7 +25,15 @@ from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, Band
-from paleo.net.graph import Graph, Node, longest_path, unpriced, with_autocast, with_views
+from paleo.net.graph import (
+    Graph,
+    Node,
+    in_steps,
+    longest_path,
+    unpriced,
+    with_autocast,
+    with_views,
+)
 from paleo.net.layers import Layer
 from paleo.step.settings import check_count, checked_share
 
@@ -167,7 +175,9 @@ def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
 
 
 def computed_by(software: Framework, graph: Graph) -> Graph:
-    """Return a graph with the element types and the views of a framework."""
+    """Return a graph with the element types, the views and the steps of a framework."""
+    if software.in_steps:
+        graph = graph.once(in_steps)
     if software.autocast and graph.precision.is_mixed:
         graph = graph.once(with_autocast, software.fast_norms)
     return graph.once(with_views) if software.views else graph

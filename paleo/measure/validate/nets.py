@@ -274,7 +274,9 @@ def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
         return "tuned"
     if protocol.inference and parts == ("forward",):
         return protocol.inference
-    return "pytorch" if row.framework.startswith("PyTorch") else ""
+    if not row.framework.startswith("PyTorch"):
+        return ""
+    return "pytorch1" if row.framework.startswith(("PyTorch 0.", "PyTorch 1.")) else "pytorch"
 
 
 def _whole(value: float, name: str) -> int:

@@ -130,6 +130,10 @@ class Layer(ABC):
         """Return the strides of its output where that is its input's memory; else None."""
         return None
 
+    def in_steps(self, wide: bool) -> Layer:
+        """Return what stands for it where no kernel does all of it, its sums in fp32 if `wide`."""
+        return self
+
     def keeping_shape(self) -> Layer:
         """Return what stands for it where no layer has one output a sample by habit of 2017."""
         return self
