@@ -51,7 +51,9 @@ class Framework:
     autocast: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
     memory_format: str = ""
-    #: Whether autocast computes normalizations in halves, as they come.
+    #: Whether it leaves images as they are given where grouped convolutions do most of the work.
+    weighs_groups: bool = False
+    #: Whether autocast computes group normalizations in halves, as they come.
     fast_norms: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
     views: bool = False
@@ -72,6 +74,7 @@ INDUCTOR = Framework(
     fusion=Fusion.STREAMS,
     autocast=True,
     memory_format="channels_last",
+    weighs_groups=True,
     views=True,
 )
 
@@ -103,7 +106,7 @@ for _framework in (
     ),
     Framework(
         "timm",
-        "eager PyTorch 2 with timm's fast norm: normalizations in halves, too",
+        "eager PyTorch 2 with timm's fast norm: group normalizations in halves, too",
         "huggingface/pytorch-image-models, timm/layers/fast_norm.py",
         host=25e-6,
         fusion=Fusion.BIAS,

@@ -213,10 +213,8 @@ class Attention(Operation):
     @property
     def read_roles(self) -> tuple[Role, ...]:
         if self.direction is Pass.FORWARD:
-            found = (Role.INPUT, Role.EARLIER_INPUT, Role.EARLIER_INPUT)
-            return (*found, Role.EARLIER_INPUT) if self.has_mask else found
-        found = (*[Role.KEPT] * 4, Role.OUTPUT_GRADIENT)
-        return (*found, Role.KEPT) if self.has_mask else found
+            return (Role.INPUT, *[Role.EARLIER_INPUT] * (2 + self.has_mask))
+        return (*[Role.KEPT] * 4, Role.OUTPUT_GRADIENT, *[Role.KEPT] * self.has_mask)
 
     @property
     def has_mask(self) -> bool:

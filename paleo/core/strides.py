@@ -8,6 +8,8 @@ array.
 
 from __future__ import annotations
 
+import itertools
+
 from paleo.core.tensor import Shape
 
 Strides = tuple[int, ...]
@@ -66,6 +68,4 @@ def reshaped(shape: Shape, strides: Strides, output: Shape) -> Strides | None:
 def are_rows(shape: Shape, strides: Strides, inner: int) -> bool:
     """Tell whether all dimensions but the last `inner` are one, as a product's rows or batch."""
     outer = [i for i in range(len(shape) - inner) if i == 0 or shape[i] != 1]
-    return all(
-        strides[a] == int(shape[b]) * strides[b] for a, b in zip(outer, outer[1:], strict=False)
-    )
+    return all(strides[a] == int(shape[b]) * strides[b] for a, b in itertools.pairwise(outer))

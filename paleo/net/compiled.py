@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from paleo.core.operations import (
     PRODUCTS,
+    Convolution,
     Fused,
     Kind,
     MatMul,
@@ -33,7 +34,7 @@ from paleo.core.operations import (
     Role,
     Stream,
 )
-from paleo.core.quantity import Quantity, is_array, minimum, product, total
+from paleo.core.quantity import Quantity, is_array, largest, minimum, product, total
 from paleo.core.tensor import Shape, num_elements
 from paleo.net.graph import Graph, Node
 from paleo.net.layers.base import is_one
@@ -121,6 +122,38 @@ class _Kernel:
         self.nodes = other.nodes + self.nodes
         if other.domain.row:
             self.domain = self.domain._replace(row=other.domain.row, left=other.domain.left)
+
+
+#: Times of a convolution channels last beside the other order, as TorchInductor weighs them: one of
+#: groups, one with few channels, one of large windows that gives at most half of what it takes, and
+#: any other (torch/_inductor/graph.py, decide_layout_opt).
+_GROUPED, _SMALL, _NARROWING, _OTHER = 1.358, 0.783, 0.725, 0.823
+#: Channels of a convolution with few.
+_FEW = 64
+
+
+def gains_channels_last(graph: Graph) -> bool:
+    """Tell whether TorchInductor has a net's images lie channels last: if it weighs that as less.
+
+    It weighs by FLOPs. Convolutions whose groups are single channels are not of groups there.
+    """
+    whole = weighed = 0.0
+    for node in graph.nodes:
+        for each in graph.operations(node, Pass.FORWARD):
+            if isinstance(each, Convolution) and not each.transposed:
+                flops = float(largest(each.flops))
+                whole += flops
+                weighed += flops * _weight(each)
+    return weighed <= whole
+
+
+def _weight(operation: Convolution) -> float:
+    taken, given = operation.in_channels // operation.groups, operation.out_channels
+    if operation.groups > 1 and taken > 1:
+        return _GROUPED
+    if max(taken, given) <= _FEW:
+        return _SMALL
+    return _NARROWING if 2 * given <= taken and operation.window_elements > 1 else _OTHER
 
 
 class CompiledPass(NamedTuple):
@@ -327,7 +360,7 @@ class _Compiler:
                 return None
         for other in others:
             kernel.take(other)
-        if kernel.domain.size < domain.size and not (domain.size == kernel.domain.left):
+        if kernel.domain.size < domain.size and domain.size != kernel.domain.left:
             kernel.domain = kernel.domain._replace(size=domain.size)
         return kernel
 

@@ -183,6 +183,15 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     return graph.once(with_views) if software.views else graph
 
 
+def images_in(software: Framework, graph: Graph, given: str) -> str:
+    """Return how a net's images lie in memory, `given` by the user or as a framework has them."""
+    if software.weighs_groups:
+        from paleo.net.compiled import gains_channels_last  # here, since most nets run eagerly
+
+        return software.memory_format if graph.once(gains_channels_last) else given
+    return software.memory_format or given
+
+
 def keep_shape(layer: Layer) -> Layer:
     """Return the layer; for a Sigmoid of 2017, which has one output, one that keeps its shape."""
     return layer.keeping_shape()

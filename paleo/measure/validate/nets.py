@@ -37,6 +37,7 @@ from paleo.step.passes import (
     checked_target,
     computed_by,
     estimate_pass,
+    images_in,
     update_time,
 )
 
@@ -85,7 +86,7 @@ class NetCase:
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
-        in_order = software.memory_format or self.memory_format or CONTIGUOUS
+        in_order = images_in(software, graph, self.memory_format or CONTIGUOUS)
         hosted = {"host": software.host, **constants} if software.host else constants
         target = replace(target, constants=hosted, memory_format=in_order)
         training = self.parts != ("forward",) or protocol_of(self.source_id).trains

@@ -74,8 +74,9 @@ class Attention(Layer):
             return found
         # The kernel writes the gradient of all scores, whose sums are that of what was added.
         heads, _, queries, keys, *_ = self._sizes(inputs)
-        scores, (added,) = element_size * heads * queries * keys, tensor_bytes(
-            inputs[3:], element_size
+        scores, (added,) = (
+            element_size * heads * queries * keys,
+            tensor_bytes(inputs[3:], element_size),
         )
         of_mask = Stream(
             Kind.REDUCTION, (scores,), (scores, added),
