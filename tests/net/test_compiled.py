@@ -58,9 +58,11 @@ def made(graph: Graph) -> dict[str, list[tuple[set[str], list[int], list[int]]]]
 
     def shown(operation: Operation) -> tuple[set[str], list[int], list[int]]:
         names = set(operation.name.split(" + "))
-        return names, sorted(filter(None, operation.reads)), sorted(filter(None, operation.writes))
+        return names, sorted(map(int, operation.reads)), sorted(map(int, operation.writes))
 
-    return {node.name: [*map(shown, found[node.index])] for node in graph.nodes if found[node.index]}
+    return {
+        node.name: [*map(shown, found[node.index])] for node in graph.nodes if found[node.index]
+    }
 
 
 def test_a_sum_and_the_normalization_of_it_are_one_kernel_that_writes_both() -> None:
@@ -157,7 +159,11 @@ def test_joined_tensors_are_written_in_place_or_copied() -> None:
 
 
 def test_it_is_what_compiled_nets_run_in_inference_alone() -> None:
-    graph = graph_of(a=fc("data"), norm=layer("LayerNorm", "a"), relu=layer("Activation", "norm", function="relu"))
+    graph = graph_of(
+        a=fc("data"),
+        norm=layer("LayerNorm", "a"),
+        relu=layer("Activation", "norm", function="relu"),
+    )
     compiled = fused_forward(graph, training=False, fusion=Fusion.STREAMS).operations[Pass.FORWARD]
     assert [len(own) for own in compiled] == [0, 1, 1, 0]
     training = fused_forward(graph, fusion=Fusion.STREAMS).operations[Pass.FORWARD]
@@ -181,4 +187,4 @@ def test_it_is_what_compiled_nets_run_in_inference_alone() -> None:
 def test_grouped_convolutions_may_keep_images_as_given(
     layers: dict[str, dict[str, Any]], expected: bool
 ) -> None:
-    assert gains_channels_last(graph_of(IMAGES, **layers)) is expected
+    assert gains_channels_last(graph_of(IMAGES, "fp16", **layers)) is expected

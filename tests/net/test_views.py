@@ -37,7 +37,7 @@ def graph_of(data: dict[str, Any] = DATA, **layers: dict[str, Any]) -> Graph:
 def done(graph: Graph, name: str) -> list[tuple[str, int]]:
     """Return the names of a layer's operations, and the bytes that each reads."""
     node = next(each for each in graph.nodes if each.name == name)
-    return [(each.name, sum(each.reads)) for each in graph.operations(node, Pass.FORWARD)]
+    return [(each.name, sum(map(int, each.reads))) for each in graph.operations(node, Pass.FORWARD)]
 
 
 def heads() -> dict[str, dict[str, Any]]:

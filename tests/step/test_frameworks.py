@@ -234,7 +234,7 @@ def test_every_kernel_takes_the_host_its_time() -> None:
         ("mine", "PyTorch 2.4 torch.compile", "train", ("pytorch_compiled", "channels_last")),
         ("mine", "TensorFlow 1.4", "train", ("", "")),
         ("timm", "PyTorch 2.4", "inference", ("timm", "")),
-        ("timm", "PyTorch 1.12", "train", ("pytorch", "")),
+        ("timm", "PyTorch 1.12", "train", ("pytorch1", "")),
         ("mlperf_training_v2.0", "MXNet", "train", ("tuned", "channels_last")),
     ],
 )
