@@ -60,8 +60,14 @@ class Framework:
     autocast: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
     memory_format: str = ""
-    #: Whether autocast computes normalizations in halves, as they come.
+    #: Whether it leaves images as they are given where grouped convolutions do most of the work.
+    weighs_groups: bool = False
+    #: Whether autocast computes group normalizations in halves, as they come.
     fast_norms: bool = False
+    #: Whether permutations of a tensor's dimensions are views of it.
+    views: bool = False
+    #: Whether attention is products and a softmax, each a kernel of its own.
+    in_steps: bool = False
     compiled: Framework | None = None
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
@@ -93,7 +99,10 @@ INDUCTOR = Framework(
     "operations, leaves products and convolutions to libraries, and has images channels last "
     "(torch/_inductor/config.py, layout_optimization)",
     fusion=Fusion.STREAMS,
+    autocast=True,
     memory_format="channels_last",
+    weighs_groups=True,
+    views=True,
 )
 
 FRAMEWORKS: Registry[Framework] = Registry("framework")
@@ -109,26 +118,32 @@ for _framework in (
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        views=True,
         compiled=INDUCTOR,
     ),
     Framework(
         "pytorch1",
-        "eager PyTorch before 2.0, whose gradients are set to zero and added to",
-        "torch/optim/optimizer.py, zero_grad; torch/csrc/autograd/functions/accumulate_grad.h; "
-        "host: as pytorch",
+        "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel, and "
+        "gradients are set to zero and added to",
+        "PyTorch 2.0 release notes: scaled_dot_product_attention is new, zero_grad sets to None; "
+        "torch/csrc/autograd/functions/accumulate_grad.h; host: as pytorch",
         host=30e-6,
+        fusion=Fusion.BIAS,
         autocast=True,
+        views=True,
+        in_steps=True,
         adds_gradients=True,
     ),
     Framework(
         "timm",
-        "eager PyTorch 2 with timm's fast norm: normalizations in halves, too",
+        "eager PyTorch 2 with timm's fast norm: group normalizations in halves, too",
         "huggingface/pytorch-image-models, timm/layers/fast_norm.py; host: as pytorch",
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        views=True,
         fast_norms=True,
-        compiled=INDUCTOR,
+        compiled=replace(INDUCTOR, fast_norms=True),
     ),
     Framework(
         "tensorflow",

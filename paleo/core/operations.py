@@ -19,7 +19,7 @@ from paleo.core.kinds import Kind as Kind
 from paleo.core.kinds import Pass as Pass
 from paleo.core.kinds import Role as Role
 from paleo.core.operation import Operation as Operation
-from paleo.core.quantity import Quantity, ceil_div, minimum
+from paleo.core.quantity import Quantity, ceil_div, is_array, minimum
 from paleo.core.windowed import TURNED as TURNED
 from paleo.core.windowed import Convolution as Convolution
 from paleo.core.windowed import InOrder as InOrder
@@ -191,6 +191,7 @@ class Attention(Operation):
     decoding. With a `window`, each query sees that many keys at most, up to its own place.
     `kv_size` is the bytes of an element of keys and values where they are kept in another type,
     `kernel` a name of the cost model `tiled` for the kernel that computes it, if one is asked for.
+    `mask` is the bytes of a tensor that is added to the scores, where there is one.
     """
 
     direction: Pass = field()
@@ -206,13 +207,19 @@ class Attention(Operation):
     kv_size: Quantity = 0
     kernel: str = ""
     dtype: str = ""
+    mask: Quantity = 0
     kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
     def read_roles(self) -> tuple[Role, ...]:
         if self.direction is Pass.FORWARD:
-            return (Role.INPUT, Role.EARLIER_INPUT, Role.EARLIER_INPUT)
-        return (*[Role.KEPT] * 4, Role.OUTPUT_GRADIENT)
+            return (Role.INPUT, *[Role.EARLIER_INPUT] * (2 + self.has_mask))
+        return (*[Role.KEPT] * 4, Role.OUTPUT_GRADIENT, *[Role.KEPT] * self.has_mask)
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether something is added to the scores, whatever the batch."""
+        return bool(is_array(self.mask) or self.mask)
 
     @property
     def flops(self) -> Quantity:
@@ -250,7 +257,8 @@ class Attention(Operation):
     @property
     def reads(self) -> tuple[Quantity, ...]:
         tensors = self._tensors
-        return tensors[:3] if self.direction is Pass.FORWARD else (*tensors, tensors[3])
+        read = tensors[:3] if self.direction is Pass.FORWARD else (*tensors, tensors[3])
+        return (*read, self.mask) if self.has_mask else read
 
     @property
     def writes(self) -> tuple[Quantity, ...]:

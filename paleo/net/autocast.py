@@ -23,8 +23,10 @@ from paleo.net.layers.pointwise import Softmax
 _FULL = 4
 #: Layers that are always computed in fp32. (Batch normalizations take halves.)
 _IN_FULL = (Loss, LRN, Softmax)
-#: Those that are unless a fast norm computes them as they come.
+#: Those that are unless a fast norm computes them as they come, and those that it computes: timm's
+#: group normalizations are its own layers, its transformers take PyTorch's LayerNorm.
 _NORMS = (GroupNorm, L2Norm, LayerNorm, RMSNorm)
+_FAST_NORMS = (GroupNorm,)
 #: Functions of each element that are.
 _FUNCTIONS_IN_FULL = frozenset({"exp", "log", "power", "reciprocal", "rsqrt", "softplus"})
 
@@ -50,7 +52,7 @@ def elements_of(
 ) -> Elements:
     """Return the sizes of the elements of a layer whose inputs have these, under autocast.
 
-    With `fast_norms` a normalization takes halves, and gives them.
+    With `fast_norms` a group normalization takes halves, and gives them.
     """
     if not sizes:
         return Elements((), _FULL, False)
@@ -59,7 +61,8 @@ def elements_of(
         return Elements(own, half, True)
     function = getattr(layer, "function", "")
     if isinstance(layer, _NORMS):
-        return Elements(own, half if fast_norms else _FULL, True)
+        is_fast = fast_norms and isinstance(layer, _FAST_NORMS)
+        return Elements(own, half if is_fast else _FULL, True)
     if isinstance(layer, _IN_FULL) or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
         return Elements(own, _FULL, True)
     return Elements(own, max(own), False)

@@ -38,7 +38,8 @@ from paleo.core.kinds import Fusion
 from paleo.core.operations import PRODUCTS, Fused, MatMul, Operation, Pass, Stream
 from paleo.core.quantity import product
 from paleo.core.tensor import num_elements
-from paleo.net.graph import Graph, Node
+from paleo.net.compiled import compiled_forward
+from paleo.net.graph import Graph, Node, without_casts
 from paleo.net.layers import Layer
 from paleo.net.layers.base import MemoryNeeds, is_one
 from paleo.net.layers.pointwise import Activation
@@ -208,6 +209,11 @@ def fused_forward(graph: Graph, *, training: bool = True, fusion: Fusion = Fusio
     Without `training` no backward pass follows: nothing is kept for it, and layers do what
     `inference_forward` says.
     """
+    if fusion is Fusion.STREAMS and not training:
+        found = graph.once(compiled_forward)
+        return FusedPass({Pass.FORWARD: found.operations}, found.into)
+    if fusion is Fusion.STREAMS:
+        graph = graph.once(without_casts)
     return graph.once(_forward, training, fusion)
 
 
@@ -283,9 +289,10 @@ class _Step(NamedTuple):
 def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     """Return the operations of the forward pass of a node."""
     operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
-    casts = node.elements.num_casts if node.elements else 0
-    found = [_Step(operation, False, False) for operation in operations[:casts]]
-    operations = operations[casts:]
+    before = node.elements.num_casts if node.elements else 0
+    before += len(node.copied or ())
+    found = [_Step(operation, False, False) for operation in operations[:before]]
+    operations = operations[before:]
     layers = [node.layer] * len(operations)
     if node.layer.adds_bias:
         layers = [parts[0], *[_BIAS] * (len(operations) - len(parts)), *parts[1:]]
@@ -348,6 +355,8 @@ def fused_backward(
 
     `needed` tells for each node of which of its inputs somebody needs the gradient.
     """
+    if fusion is Fusion.STREAMS:
+        graph = graph.once(without_casts)
     return graph.once(_backward, tuple(needed), fusion)
 
 

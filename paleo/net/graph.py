@@ -16,8 +16,9 @@ from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
+from paleo.core.strides import Strides
 from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
-from paleo.net import autocast, parameters
+from paleo.net import autocast, parameters, views
 from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.spec import LayerSpec, NetSpec
@@ -57,6 +58,8 @@ class Node:
     elements: Elements | None = None
     #: Whether the gradients of its parameters are added to what was set to zero before.
     adds_gradients: bool = False
+    #: Which inputs are copied into order before, where permutations are views; None: they are not.
+    copied: tuple[int, ...] | None = None
 
     @property
     def type_name(self) -> str:
@@ -162,9 +165,13 @@ def _operations(
             replace(each, dtype=node.dtype) if isinstance(each, PRODUCTS) else each
             for each in found
         )
+    size = graph.element_size if node.elements is None else node.elements.computing
+    found = node.layer.operations(direction, node.inputs, size)
+    if direction is Pass.FORWARD and node.copied is not None:
+        own = () if views.is_view(node.layer, node.inputs) else found
+        found = (*views.copies(node.inputs, node.copied, size), *own)
     if node.elements is None:
-        return node.layer.operations(direction, node.inputs, graph.element_size)
-    found = node.layer.operations(direction, node.inputs, node.elements.computing)
+        return found
     return tuple(autocast.operations(node.inputs, node.elements, direction, found))
 
 
@@ -422,6 +429,37 @@ def with_added_gradients(graph: Graph) -> Graph:
     """Return a graph whose parameters' gradients are added up, as paleo.net.parameters says."""
     nodes = tuple(replace(node, adds_gradients=True) for node in graph.nodes)
     return Graph(graph.name, nodes, graph.dtype)
+
+
+def in_steps(graph: Graph) -> Graph:
+    """Return a graph of layers whose steps are kernels each, as before fused attention."""
+    wide = graph.precision.is_mixed
+    nodes = [replace(node, layer=node.layer.in_steps(wide)) for node in graph.nodes]
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def without_casts(graph: Graph) -> Graph:
+    """Return a graph whose elements are all of its own size."""
+    first: dict[Any, int] = {}
+    nodes = []
+    for node in graph.nodes:
+        like = first.setdefault((node.like, node.copied), node.index)
+        nodes.append(replace(node, like=like, elements=None))
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def with_views(graph: Graph) -> Graph:
+    """Return a graph in which permutations are views, as in PyTorch: see paleo.net.views."""
+    strides: list[Strides] = []
+    nodes: list[Node] = []
+    first: dict[Any, int] = {}
+    for node in graph.nodes:
+        read = [strides[i] for i in node.parents]
+        made, copied = views.found(node.layer, node.inputs, node.output, read)
+        strides.append(made)
+        like = first.setdefault((node.like, copied), node.index)
+        nodes.append(replace(node, like=like, copied=copied))
+    return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
 def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) -> Shape:

@@ -29,10 +29,12 @@ from paleo.costs.host import handed_over
 from paleo.net.graph import (
     Graph,
     Node,
+    in_steps,
     longest_path,
     unpriced,
     with_added_gradients,
     with_autocast,
+    with_views,
 )
 from paleo.net.layers import Layer
 from paleo.step.settings import check_count, checked_share
@@ -202,10 +204,23 @@ def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
 
 
 def computed_by(software: Framework, graph: Graph) -> Graph:
-    """Return a graph as a framework computes it: its element types, how gradients add up."""
+    """Return a graph with the element types, views, steps and sums of gradients of a framework."""
+    if software.in_steps:
+        graph = graph.once(in_steps)
     if software.autocast and graph.precision.is_mixed:
         graph = graph.once(with_autocast, software.fast_norms)
+    if software.views:
+        graph = graph.once(with_views)
     return graph.once(with_added_gradients) if software.adds_gradients else graph
+
+
+def images_in(software: Framework, graph: Graph, given: str) -> str:
+    """Return how a net's images lie in memory, `given` by the user or as a framework has them."""
+    if software.weighs_groups:
+        from paleo.net.compiled import gains_channels_last  # here, since most nets run eagerly
+
+        return software.memory_format if graph.once(gains_channels_last) else given
+    return software.memory_format or given
 
 
 def keep_shape(layer: Layer) -> Layer:

@@ -34,6 +34,7 @@ from paleo.step.passes import (
     computed_by,
     estimate_pass,
     exchange_time,
+    images_in,
     kernels,
     link_bandwidth,
     net_band,
@@ -274,7 +275,9 @@ class Plan:
         ahead: Quantity = 0.0,
     ) -> PassTime:
         """Return the time of these passes together; see `passes.estimate_pass`."""
-        how = (self.target, self.cost_model, self.use_pipeline, fetches)
+        in_order = images_in(self.software, graph, self.memory_format)
+        target = replace(self.target, memory_format=in_order)
+        how = (target, self.cost_model, self.use_pipeline, fetches)
         return estimate_pass(
             graph, directions, *how, fusion=self.fusion, training=training, ahead=ahead
         )

@@ -44,6 +44,10 @@ _DRAWN = 2.0
 _NARROW = 0.65
 #: Speed of the backward pass beside the forward: 63 and 73 % of the peak (FlashAttention-2, 1).
 _BACKWARD = 0.63 / 0.73
+#: Share of a product's speed, of that without, where something is added to the scores: PyTorch then
+#: takes its kernels of CUTLASS, which do not overlap as FlashAttention-2's do
+#: (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
+_MASKED = 0.5
 #: Kernels of a backward pass: sums over output and its gradient, the pass, queries' gradients.
 _BACKWARD_KERNELS = 3
 #: Sums that are not yet final are kept in 4 bytes, written once and read once.
@@ -138,7 +142,7 @@ def _by_kernel(operation: Attention, machine: Machine) -> _Way:
 def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> _Way:
     """Return the pass by a kernel that packs heads, or not, and splits keys in so many parts."""
     kernel, machine, constant = on.kernel, on.machine, on.constants
-    queries, keys, values = operation.reads
+    queries, keys, values, *_ = operation.reads
     (output,) = operation.writes
     held = queries + keys + values + output
     alone = 1 * (operation.window > 0) if kernel.window_alone else 0
@@ -198,9 +202,10 @@ def _block_of(operation: Attention, on: _OnKernel) -> Quantity:
     return cast(Quantity, block * slower)
 
 
-def _rate(machine: Machine) -> Quantity:
+def _rate(operation: Attention, machine: Machine) -> Quantity:
     """Return the FLOP/s of one multiprocessor in the products of attention."""
     rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
+    rate = rate * (_MASKED if operation.has_mask else 1.0)
     return rate * machine.attention_share / machine.multiprocessors
 
 
@@ -237,11 +242,11 @@ def _padded(features: Quantity) -> Quantity:
 
 def _forward(operation: Attention, machine: Machine) -> _Way:
     """Return the quickest way to compute the forward pass."""
-    queries, keys, values = operation.reads
+    queries, keys, values, *_ = operation.reads
     (output,) = operation.writes
-    held = queries + keys + values + output
+    held = queries + keys + values + output + operation.mask
     features = _padded(operation.depth) + _padded(operation.value_depth)
-    block = _block(features, _rate(machine), machine)
+    block = _block(features, _rate(operation, machine), machine)
     rows = operation.heads * operation.queries
     best: _Way | None = None
     for packed in (1, 0):
@@ -255,6 +260,7 @@ def _forward(operation: Attention, machine: Machine) -> _Way:
             if split > 1:
                 ends = ends + _PARTIAL * split * rows * operation.value_depth
                 launches = 2 * machine.launch
+            ends = ends + operation.mask
             share = minimum(1.0, _DRAWN * units / machine.multiprocessors)
             outside = moved(ends, machine, among=held, share=share)
             inside = moved(keys + values, machine, among=held, share=share)
@@ -284,7 +290,7 @@ def _backward(operation: Attention, machine: Machine) -> _Way:
         tiling = tiling._replace(longest=ceil_div(seen_by, _TILE))
     units, waves, length = _busy(tiling, 1, machine)
     features = 3 * _padded(operation.depth) + 2 * rounded_up(operation.value_depth, _FEATURES)
-    block = _block(features, _rate(machine) * _BACKWARD, machine)
+    block = _block(features, _rate(operation, machine) * _BACKWARD, machine)
     compute = length * block * _filled(operation.queries, machine)
     held = operation.work.num_bytes
     num_bytes = held + _PARTIAL * operation.heads * operation.queries * operation.depth

@@ -39,6 +39,7 @@ from paleo.step.passes import (
     checked_target,
     computed_by,
     estimate_pass,
+    images_in,
     update_time,
 )
 
@@ -89,7 +90,7 @@ class NetCase:
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
         target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
-        in_order = software.memory_format or self.memory_format or CONTIGUOUS
+        in_order = images_in(software, graph, self.memory_format or CONTIGUOUS)
         driving = software.driving(self.workers) if self.one_process else software
         host = driving.host_of(device)
         hosted = {"host": host, **constants} if host else constants

@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from paleo.core.operations import Attention as AttentionWork
-from paleo.core.operations import Pass
-from paleo.core.quantity import product
-from paleo.core.tensor import Shape, Shapes, format_shapes
-from paleo.net.layers.base import Layer, MemoryNeeds, Operations, ShapeError, batch_of, layer_type
+from paleo.core.operations import BatchMatMul, Kind, Pass, Stream
+from paleo.core.quantity import product, total
+from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
+from paleo.net.layers.base import (
+    Layer,
+    MemoryNeeds,
+    Operations,
+    ShapeError,
+    batch_of,
+    layer_type,
+    tensor_bytes,
+)
 from paleo.net.layers.fields import Flag, Whole, key
 
 
@@ -16,10 +24,11 @@ from paleo.net.layers.fields import Flag, Whole, key
 class Attention(Layer):
     """Scaled dot-product attention of queries, keys and values, N x heads x T x d each.
 
-    Keys and values may have fewer heads, each of which serves several of the queries.
+    Keys and values may have fewer heads, each of which serves several of the queries. A fourth
+    parent is added to the scores, such as biases of positions; dimensions of 1 are repeated.
     """
 
-    num_parents: ClassVar[tuple[int, int | None]] = (3, 3)
+    num_parents: ClassVar[tuple[int, int | None]] = (3, 4)
 
     causal: bool = key(
         Flag(), "whether a query sees only the keys up to its own position", default=False
@@ -32,7 +41,7 @@ class Attention(Layer):
 
     def _sizes(self, inputs: Shapes) -> tuple[Any, int, Any, Any, int, int]:
         """Return heads with the batch, queries' heads for one of keys, T, S, d, and d of values."""
-        q, k, v = inputs
+        q, k, v, *_ = inputs
         if not len(q) == len(k) == len(v) >= 4:
             raise ShapeError(f"its inputs must be N x heads x T x d, got {format_shapes(inputs)}")
         agree = q[-1] == k[-1] and k[-2] == v[-2] and k[1:-2] == v[1:-2]
@@ -44,16 +53,84 @@ class Attention(Layer):
         return heads, int(q[-3] // k[-3]), q[-2], k[-2], int(q[-1]), int(v[-1])
 
     def infer_shape(self, inputs: Shapes) -> Shape:
-        self._sizes(inputs)
+        _, _, queries, keys, *_ = self._sizes(inputs)
+        for mask in inputs[3:]:
+            if mask[-1] not in (1, keys) or mask[-2] not in (1, queries):
+                raise ShapeError(f"a mask of {format_shape(mask)} is none of {queries} x {keys}")
         if self.window is not None and not self.causal:
             raise ShapeError("a window ends at the query's own position, so causal must be true")
         return (batch_of(inputs), *inputs[0][1:-1], inputs[2][-1])
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         sizes, window = self._sizes(inputs), self.window or 0
-        return (AttentionWork(direction, *sizes, element_size, self.causal, window),)
+        mask = total(tensor_bytes(inputs[3:], element_size))
+        return (AttentionWork(direction, *sizes, element_size, self.causal, window, mask=mask),)
+
+    def input_gradient(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        found = self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
+        if not any(needed[3:]):
+            return found
+        # The kernel writes the gradient of all scores, whose sums are that of what was added.
+        heads, _, queries, keys, *_ = self._sizes(inputs)
+        scores, (added,) = (
+            element_size * heads * queries * keys,
+            tensor_bytes(inputs[3:], element_size),
+        )
+        of_mask = Stream(
+            Kind.REDUCTION, (scores,), (scores, added),
+            direction=Pass.INPUT_GRADIENT, label="gradient of the mask",
+        )  # fmt: skip
+        return (*found, of_mask)
 
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # Scores are computed again, from the logarithm of each row's sum, in 4 bytes.
         heads, _, queries, *_ = self._sizes(inputs)
-        return MemoryNeeds(inputs=(0, 1, 2), output=True, saved=4 * heads * queries)
+        places = tuple(range(len(inputs)))
+        return MemoryNeeds(inputs=places, output=True, saved=4 * heads * queries)
+
+    def in_steps(self, wide: bool) -> Layer:
+        return AttentionInSteps(causal=self.causal, window=self.window, wide=wide)
+
+
+class AttentionInSteps(Attention):
+    """The same as two products with a softmax between, each a kernel that writes its result.
+
+    That is how nets were written before frameworks had a kernel for it. With `wide` the softmax is
+    computed in 4 bytes an element, as autocast does, and what is around it in halves.
+    """
+
+    wide: bool = key(Flag(), "whether the softmax is computed in fp32")
+
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        heads, sharing, queries, keys, depth, value_depth = self._sizes(inputs)
+        count, rows = heads // sharing, queries * sharing
+        element = (count, rows, keys, depth, element_size)
+        compared = BatchMatMul("scores", *element)
+        summed = BatchMatMul("values", count, rows, value_depth, keys, element_size)
+        scores = heads * queries * keys
+        half, full = element_size * scores, (4 if self.wide else element_size) * scores
+        row = keys * full // scores
+        is_cast = self.wide and element_size != full // scores
+
+        def step(kind: Kind, read: Any, written: Any, label: str, **said: Any) -> Stream:
+            return Stream(kind, read, (written,), direction=direction, label=label, **said)
+
+        down = (step(Kind.COPY, (full,), half, "cast"),) * is_cast
+        up = (step(Kind.COPY, (half,), full, "cast"),) * is_cast
+        scaled = step(Kind.FUNCTION, (half,), half, "scale", function="affine")
+        if direction is Pass.FORWARD:
+            masks = tensor_bytes(inputs[3:], element_size)
+            added = tuple(step(Kind.ELEMENTWISE, (half, mask), half, "mask") for mask in masks)
+            softmax = step(Kind.SOFTMAX, (full,), full, "softmax", row=row, passes=3)
+            return (compared, scaled, *added, *up, softmax, *down, summed)
+        softmax = step(Kind.SOFTMAX, (full, full), full, "softmax", row=row, passes=2)
+        of_scores, of_values = summed.gradients()
+        return (of_scores, of_values, *up, softmax, *down, scaled, *compared.gradients())
+
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        heads, _, queries, keys, *_ = self._sizes(inputs)
+        scores = heads * queries * keys
+        wide = 4 * scores if self.wide else 0
+        return MemoryNeeds(inputs=(0, 1, 2), own=wide + element_size * scores)

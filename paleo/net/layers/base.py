@@ -19,6 +19,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, dataclass_trans
 from paleo.core.operations import Kind, Operation, Pass, Stream
 from paleo.core.quantity import Quantity, is_array
 from paleo.core.registry import Registry
+from paleo.core.strides import Strides
 from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
 from paleo.net.layers.fields import Key, key
 
@@ -97,6 +98,10 @@ class Layer(ABC):
     takes_part: ClassVar[bool] = False
     #: Whether its output's elements are some of its inputs', or zeros, and nothing is computed.
     only_moves: ClassVar[bool] = False
+    #: Whether its kernels take inputs in whatever order their elements lie.
+    takes_any_order: ClassVar[bool] = False
+    #: Whether its output is its inputs one behind the other.
+    joins: ClassVar[bool] = False
     #: Whether behind its first operation there may be that of a bias.
     adds_bias: ClassVar[bool] = False
     #: Whether filters slide over its input, by an algorithm that can be chosen.
@@ -120,6 +125,14 @@ class Layer(ABC):
     def index_limit(self, k: int, inputs: Shapes) -> int | None:
         """Return below what the whole numbers are that input k is; None if it is no indices."""
         return None
+
+    def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
+        """Return the strides of its output where that is its input's memory; else None."""
+        return None
+
+    def in_steps(self, wide: bool) -> Layer:
+        """Return what stands for it where no kernel does all of it, its sums in fp32 if `wide`."""
+        return self
 
     def keeping_shape(self) -> Layer:
         """Return what stands for it where no layer has one output a sample by habit of 2017."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from paleo.core.operations import Kind, Pass, Stream, Unpriced
 from paleo.core.quantity import ceil_div, product
+from paleo.core.strides import Strides, reshaped
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
     Copying,
@@ -83,11 +84,14 @@ class _Moving(Copying):
     """A pass over memory that moves elements."""
 
     only_moves: ClassVar[bool] = True
+    takes_any_order: ClassVar[bool] = True
 
 
 @layer_type("Concatenate")
 class Concatenate(_Moving):
     """Tensors joined along one dimension; the others must agree."""
+
+    joins: ClassVar[bool] = True
 
     num_parents: ClassVar[tuple[int, int | None]] = (1, None)
 
@@ -133,8 +137,16 @@ class Slice(Layer):
         dim = dimension(self.dim, shape, "dim")
         if self.begin + (self.size - 1) * self.step >= shape[dim]:
             raise ShapeError(f"it ends behind dimension {dim} of {format_shape(shape)}", "size")
-        kept = (self.size,) if self.size > 1 or self.keep_dim or len(shape) == 2 else ()
+        kept = (self.size,) if self._keeps_dim(shape) else ()
         return (*shape[:dim], *kept, *shape[dim + 1 :])
+
+    def _keeps_dim(self, shape: Shape) -> bool:
+        return self.size > 1 or self.keep_dim or len(shape) == 2
+
+    def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
+        dim = dimension(self.dim, shape, "dim")
+        kept = (self.step * strides[dim],) if self._keeps_dim(shape) else ()
+        return (*strides[:dim], *kept, *strides[dim + 1 :])
 
     def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return the slice that stays one of equal parts, every so manieth, the first or the last.
@@ -169,6 +181,9 @@ class _View(Layer):
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True, aliased=(0,))
     is_view: ClassVar[bool] = True
     only_moves: ClassVar[bool] = True
+
+    def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
+        return reshaped(shape, strides, self.infer_shape((shape,)))
 
 
 @layer_type("Reshape")
@@ -258,6 +273,9 @@ class Transpose(_Moving):
             )
         return tuple(inputs[0][position] for position in self.perm)
 
+    def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
+        return tuple(strides[position] for position in self.perm)
+
 
 @layer_type("Expand")
 class Expand(_Moving):
@@ -337,6 +355,7 @@ class Gather(Layer):
     """
 
     only_moves: ClassVar[bool] = True
+    takes_any_order: ClassVar[bool] = True
     num_parents: ClassVar[tuple[int, int | None]] = (1, 2)
 
     output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and what is picked")

@@ -218,14 +218,17 @@ def _einsum(call: Call) -> Any:
 @builds("Attention")
 def _attention(call: Call) -> Any:
     """Two products and a softmax: TensorFlow has no kernel of its own for attention."""
-    tf, layer, n, (q, k, _) = call.tf, call.layer, call.output[0], call.inputs
+    tf, layer, n, (q, k, _) = call.tf, call.layer, call.output[0], call.inputs[:3]
     (*front, heads, queries, depth), shared, keys = q[1:], k[-3], k[-2]
     batch, group = (n, *front, shared), heads // shared
     # Products, scaled, with those that are not seen left out, and weights.
     call.scene.makes.append(4 * int(product(batch)) * group * queries * keys)
-    x, y, z = (call.repeated(tensor, n) for tensor in call.xs)
+    x, y, z = (call.repeated(tensor, n) for tensor in call.xs[:3])
     x = tf.reshape(x, (*batch, group * queries, depth))
     scores = tf.matmul(x, y, transpose_b=True) * depth**-0.5
+    for mask in call.xs[3:]:
+        scores = tf.reshape(scores, (*batch, group, queries, keys)) + mask
+        scores = tf.reshape(scores, (*batch, group * queries, keys))
     if layer.causal:
         place = tf.range(queries)[:, None] + (keys - queries)
         seen = tf.range(keys)[None] <= place

@@ -373,7 +373,7 @@ def _similarity(context: BuildContext) -> Built:
 def _attention(context: BuildContext) -> Built:
     layer: Attention = context.layer
     order = plain(len(context.output))
-    reads = [context.repeated(k, order) for k in range(3)]
+    reads = [context.repeated(k, order) for k in range(len(context.inputs))]
     shares = context.inputs[0][-3] != context.inputs[1][-3]
     queries, keys = context.inputs[0][-2], context.inputs[1][-2]
     has_mask = layer.window is not None and layer.window < keys
@@ -384,8 +384,8 @@ def _attention(context: BuildContext) -> Built:
     causal = layer.causal and not has_mask
 
     def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
-        q, k, v = (read(tensors) for read in reads)
-        mask = held[0] if has_mask else None
+        q, k, v, *added = (read(tensors) for read in reads)
+        mask = held[0] if has_mask else added[0] if added else None
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=shares
         )

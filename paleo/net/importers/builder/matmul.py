@@ -329,8 +329,20 @@ class Multiplier(Shaper):
         result = rest + outer
         return self.transpose(name, made, [result.index(letter) for letter in right], free=True)
 
-    def attention(self, name: str, q: Value, k: Value, v: Value, *, causal: bool = False) -> Value:
-        """Return attention in one kernel; the values are ... x heads x T x d."""
+    def attention(
+        self,
+        name: str,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        *,
+        causal: bool = False,
+    ) -> Value:
+        """Return attention in one kernel; the values are ... x heads x T x d.
+
+        A `mask` is added to the scores.
+        """
         sources, kept = [], []
         for each in (q, k, v):
             if len(each.shape) < 3:
@@ -344,6 +356,9 @@ class Multiplier(Shaper):
                 placed = self.result(source, placed.shape, moved)
             sources.append(source)
             kept.append(placed)
+        if mask is not None:
+            placed = self.placed(mask)
+            sources.append(self._with_order(placed, list(range(len(placed.shape)))).source)
         made = self.add(name, make("Attention", causal=causal), sources)
         return self.result(made, (*q.shape[:-1], v.shape[-1]), kept[0].axes)
 

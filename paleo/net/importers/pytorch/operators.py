@@ -315,7 +315,7 @@ def _attention(call: Call) -> Any:
     q, k, v = call["query"], call["key"], call["value"]
     mask = call.get("attn_mask")
     # A mask of truths or of constants only says which scores the kernel leaves out; another one
-    # is data that the product's gradient flows back to, such as learnt biases of positions.
+    # is data that the kernel adds, such as learnt biases of positions.
     if mask is None or mask.is_constant or "attn_mask" in call.truths:
         single = len(q.shape) == 3
         name = call.part("attention") if single else call.name
@@ -328,6 +328,8 @@ def _attention(call: Call) -> Any:
         return call.builder.squeeze(call.part("squeeze"), y, [1]) if single else y
     if call.get("enable_gqa"):
         raise OperatorError("attention of grouped queries with a mask that is computed")
+    if not (call.get("dropout_p") or mask.batched or len(q.shape) == 3):
+        return call.builder.attention(call.name, q, k, v, mask)
     scores = call.builder.matmul(call.part("scores"), q, _turned(call, k))
     scores = elementwise(call, call.part("mask"), "sum", [scores, mask])
     weights = call.builder.softmax(call.part("softmax"), scores, -1)
