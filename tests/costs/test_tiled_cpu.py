@@ -303,3 +303,15 @@ def test_no_band_is_claimed_for_cpus() -> None:
 def test_what_is_explained_is_what_is_priced(operation: Operation) -> None:
     target = Target(paleo.find_device("EPYC_7742"))
     assert TILED.explain(operation, target).time == TILED.price(operation, target)
+
+
+def test_cores_of_several_kinds_wait_for_the_slowest() -> None:
+    # 14 cores have a fourteenth each: 14 efficient cores of 16 FLOPs a clock at 1.7 GHz, of which
+    # long products reach 0.86.
+    machine = machine_for(Target(paleo.find_device("CORE_I7_12700H")))
+    assert machine.product_rate == pytest.approx(0.86 * 14 * 16 * 1.7e9)
+    halves = machine_for(Target(paleo.find_device("CORE_I7_12700H"), "fp64"))
+    assert halves.product_rate == pytest.approx(0.86 * 14 * 8 * 1.7e9)
+    # A processor of one kind of core has all of its peak.
+    xeon = machine_for(Target(paleo.find_device("XEON_8380")))
+    assert xeon.vector_peak == paleo.find_device("XEON_8380").peak()
