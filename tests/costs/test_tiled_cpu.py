@@ -15,6 +15,7 @@ from paleo.core.operations import (
     Attention,
     BatchMatMul,
     Convolution,
+    Fused,
     Kind,
     MatMul,
     Operation,
@@ -172,9 +173,10 @@ def test_steps_of_a_recurrent_layer_read_their_weights_again() -> None:
 
 def test_attention_multiplies_twice_and_exponentiates_in_between() -> None:
     heads = Attention(Pass.FORWARD, 24, 1, 128, 128, 64, 64, 4)
-    # 24 x 128 x 128 scores, two products of depth 64 at 0.7 of the rate, 0.3 steps each.
+    # 24 x 128 x 128 scores, two products of depth 64 at 0.7 of the rate, 0.3 steps each, in
+    # which the vectors could do 225 FLOPs.
     scores = 24 * 128 * 128
-    expected = 4 * 64 * scores / 1e11 / 0.7 + 0.3 * scores * 1e-9 / 2
+    expected = 4 * 64 * scores / 1e11 / 0.7 + 0.3 * scores * 225 / 1e11
     tensor = 4 * 24 * 128 * 64
     expected += (3 * tensor + 2 * tensor) / 2e10 + 1e-6
     assert seconds(heads) == pytest.approx(expected)
@@ -315,3 +317,59 @@ def test_cores_of_several_kinds_wait_for_the_slowest() -> None:
     # A processor of one kind of core has all of its peak.
     xeon = machine_for(Target(paleo.find_device("XEON_8380")))
     assert xeon.vector_peak == paleo.find_device("XEON_8380").peak()
+
+
+def test_functions_go_as_quickly_as_the_vectors() -> None:
+    # 1e6 elements, a quarter of a step each, in which the vectors could do 225 FLOPs at 1e11.
+    plain = Stream(Kind.FUNCTION, (SMALL,), (SMALL,), function="relu")
+    gelu = replace(plain, function="gelu")
+    assert seconds(gelu) - seconds(plain) == pytest.approx(1e6 * 0.25 * 225 / 1e11)
+    # Steps of other code go with the clock, whatever the vectors do.
+    assert seconds(gelu, scalar=1e-3) == seconds(gelu)
+
+
+def test_a_kernels_tail_computes_for_each_element_of_the_result() -> None:
+    target = Target(paleo.find_device("EPYC_7742"), training=False)
+    norm = Stream(Kind.BATCH_NORM, (SMALL,), (SMALL,))
+    relu = Stream(Kind.FUNCTION, (), (), function="relu")
+    relued, gelued = (Fused(norm, (replace(relu, function=each),)) for each in ("relu", "gelu"))
+    longer = TILED.price(gelued, target).total - TILED.price(relued, target).total
+    assert longer == pytest.approx(1e6 * 0.25 * 225 / machine_for(target).vector_peak)
+    assert TILED.explain(gelued, target).time == TILED.price(gelued, target)
+
+
+def test_what_follows_a_bias_is_a_kernel_of_its_own() -> None:
+    # The product or convolution before has added the bias: what is left reads and writes as much.
+    target = Target(paleo.find_device("EPYC_7742"), training=False)
+    bias = Stream(Kind.BIAS, (SMALL,), (SMALL,))
+    tail = Stream(Kind.FUNCTION, (), (), function="gelu")
+    alone = replace(tail, reads=(SMALL,), writes=(SMALL,))
+    assert TILED.price(Fused(bias, (tail,)), target) == TILED.price(alone, target)
+    assert TILED.explain(Fused(bias, (tail,)), target).time == TILED.price(alone, target)
+    # So do two of them: one kernel, with the second behind the first.
+    twice = TILED.price(Fused(bias, (tail, tail)), target)
+    assert twice == TILED.price(Fused(alone, (tail,)), target)
+    assert TILED.price(bias, target).total == 0
+
+
+@pytest.mark.parametrize("direction", LAYER_PASSES)
+def test_images_with_their_channels_last_stay_as_they_are(direction: Pass) -> None:
+    operation = convolution(direction, c=64, k=64)
+    blocks, last = (
+        way("direct", operation, memory_format=each).time
+        for each in ("contiguous", "channels_last")
+    )
+    # Of three tensors the filters change their order, and one call of the library is left for that:
+    # two calls fewer, of 3.5 launches each. Multiplications are the same.
+    assert blocks.overhead - last.overhead == pytest.approx(2 * 3.5e-6)
+    assert blocks.compute == last.compute
+    assert blocks.memory > last.memory
+
+
+def test_channels_that_are_last_fill_no_blocks() -> None:
+    # 24 channels in blocks of 16 are 32, 20 are 32, too; channels last they are 24, and 24 of 8.
+    narrow = convolution(c=24, k=20)
+    blocks, last = (
+        way("direct", narrow, memory_format=each).time for each in ("contiguous", "channels_last")
+    )
+    assert blocks.compute / last.compute == pytest.approx((32 * 32) / (24 * 24))

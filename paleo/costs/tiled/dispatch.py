@@ -41,10 +41,16 @@ def price(model: CostModel, operation: Operation, target: Target) -> Time:
 
 
 def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
+    if machine.is_cpu and isinstance(operation, Fused):
+        operation = cpu.begun(operation)
     if isinstance(operation, Fused):
         # That of a kernel's parts is not the kernel's.
         part = functools.partial(_price_on, model, replace(machine, host=0.0))
-        return _handed_over(model.price_fused(operation, part), machine)
+        time = model.price_fused(operation, part)
+        if machine.is_cpu:
+            steps = cpu.behind(operation, machine)
+            time = time + Time(steps, total=steps)
+        return _handed_over(time, machine)
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
     time: Time = _module(operation, machine).price(operation, machine)
@@ -73,6 +79,8 @@ def explain(model: CostModel, operation: Operation, target: Target) -> Explanati
     machine = machine_for(target)
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
+    if machine.is_cpu and isinstance(operation, Fused):
+        operation = cpu.begun(operation)
     found: Explanation
     if isinstance(operation, Fused):
         found = model.explain_fused(operation, _without_host(target))
