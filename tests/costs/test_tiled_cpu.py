@@ -373,3 +373,16 @@ def test_channels_that_are_last_fill_no_blocks() -> None:
         way("direct", narrow, memory_format=each).time for each in ("contiguous", "channels_last")
     )
     assert blocks.compute / last.compute == pytest.approx((32 * 32) / (24 * 24))
+
+
+def test_memory_of_large_tensors_is_handed_over_page_by_page() -> None:
+    # A result of 4096 x 4096 numbers is 64 MiB: 16,384 pages of 4 KiB, 1 us each. One of 2048 rows
+    # is 32 MiB, which the C library keeps.
+    for rows, pages in ((4096, 16384), (2048, 0)):
+        product = MatMul(rows, 4096, 64, 4)
+        longer = seconds(product, fault=1e-6) - seconds(product)
+        assert longer == pytest.approx(pages * 1e-6, abs=1e-12)
+    # So are 1024 x 4096 x 3 x 3 filters in the order of blocks, 36,864 pages, but no small image.
+    filters = convolution(batch=1, side=4, c=1024, k=4096)
+    slow, quick = (way("direct", filters, fault=each).time.total for each in (1e-6, 0.0))
+    assert slow - quick == pytest.approx(36864e-6)

@@ -48,6 +48,10 @@ WRITTEN = 2
 #: Of what was not used for long, as much is in the cache as if the operation had so many times its
 #: bytes.
 _AGO = 6
+#: Bytes from which on a tensor's memory is new each time: the C library asks the system for it, and
+#: gives it back (glibc, mallopt(3): M_MMAP_THRESHOLD grows to 32 MiB at most, and PyTorch's
+#: allocator for CPUs keeps nothing either). It comes page by page, so many bytes each.
+_MAPPED, _PAGE = 32 * 2**20, 4096
 #: The result of a product is read once more: it is added up part by part of K.
 _ADDED = 1
 #: Steps of packing an element of an operand, and where the other operand is a vector.
@@ -137,6 +141,15 @@ def passed(
     ) / rate
 
 
+def mapped(num_bytes: Quantity, machine: Machine) -> Quantity:
+    """Return the seconds in which the system hands over the memory of a large tensor.
+
+    Threads queue up for its pages. Pointwise operations write where they read, or into what a small
+    tensor left.
+    """
+    return where_positive(num_bytes - _MAPPED, num_bytes / _PAGE * machine.fault)
+
+
 def together(compute: Quantity, memory: Quantity) -> Quantity:
     """Return the seconds of both where they overlap in part: the root of the sum of squares."""
     return root(compute * compute + memory * memory)
@@ -173,6 +186,7 @@ def _product(operation: MatMul | BatchMatMul, count: Quantity, machine: Machine)
     compute = compute + stepped(packed * (work.bytes_read / machine.element_size), machine)
     old = work.bytes_read + _ADDED * work.bytes_written
     memory = passed(machine, old=old, written=work.bytes_written)
+    memory = memory + mapped(work.bytes_written, machine)
     return _time(compute, memory, machine, _LAUNCHES[Kind.MATMUL])
 
 

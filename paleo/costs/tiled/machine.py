@@ -75,6 +75,7 @@ class Machine:
     convolution_share: Quantity
     library: Quantity
     scalar: Quantity
+    fault: Quantity
     step: Quantity
     dtype: str = "fp32"
     architecture: str = ""

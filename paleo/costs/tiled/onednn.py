@@ -16,7 +16,7 @@ from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import Quantity, every, largest, maximum, rounded_up, total
 from paleo.costs.convolutions.settings import CHANNELS_LAST, CONTIGUOUS
 from paleo.costs.tiled.algorithm import Algorithm, ConvolutionTime, positions
-from paleo.costs.tiled.cpu import WRITTEN, multiplied, passed, stepped, together
+from paleo.costs.tiled.cpu import WRITTEN, mapped, multiplied, passed, stepped, together
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.times import Time
 
@@ -82,7 +82,8 @@ def _blocked(operation: Convolution, machine: Machine) -> ConvolutionTime | None
     traffic = total(operation.reads) + WRITTEN * total(operation.writes)
     inside = passed(machine, recent=traffic, among=_held(operation))
     orders = _reordered(operation, plain, machine)
-    moved = total(orders)
+    # What is computed is new memory, as is what changes its order.
+    moved = total(orders) + mapped(total(operation.writes), machine)
     both = together(compute, inside)
     start = _CALL * machine.launch * (1 + len(orders))
     time = Time(compute, (both - compute) + moved, start, both + moved + start)
@@ -127,6 +128,7 @@ def _reordered(operation: Convolution, plain: bool, machine: Machine) -> tuple[Q
     )
     return tuple(
         passed(machine, **moved, among=among)
+        + mapped(num_bytes, machine)
         + stepped(steps * (num_bytes / operation.element_size), machine)
         for num_bytes, moved, steps, stays in tensors
         if not stays
