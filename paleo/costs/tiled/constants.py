@@ -106,10 +106,10 @@ CONSTANTS: dict[str, Constant] = {
     "scalar": Constant(
         "time of one step of code that is not vectorized, on one core", "s", 0.1e-9, 20e-9, 2e-9
     ),
-    # The least of a Core i7 of the 11th generation on Linux 6.6, page by page:
-    # https://ddumbying.vercel.app/experiments/pagefault-latency
+    # The median of a Core i7 of the 11th generation on Linux 6.6
+    # (https://ddumbying.vercel.app/experiments/pagefault-latency); 1.35 us of a virtual machine's.
     "fault": Constant(
-        "time in which the system hands over a page of 4 KiB that is new", "s", 0.0, 10e-6, 0.575e-6
+        "time in which the system hands a core a page of 4 KiB that is new", "s", 0.0, 10e-6, 1e-6
     ),
     "step": Constant("time between the steps of a recurrent layer", "s", 0.0, 50e-6, 5e-6),
 }  # fmt: skip
