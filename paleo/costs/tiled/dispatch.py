@@ -46,11 +46,11 @@ def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
     if isinstance(operation, Fused):
         # That of a kernel's parts is not the kernel's.
         part = functools.partial(_price_on, model, replace(machine, host=0.0))
-        time = model.price_fused(operation, part)
+        kernel = model.price_fused(operation, part)
         if machine.is_cpu:
             steps = cpu.behind(operation, machine)
-            time = time + Time(steps, total=steps)
-        return _handed_over(time, machine)
+            kernel = kernel + Time(steps, total=steps)
+        return _handed_over(kernel, machine)
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
     time: Time = _module(operation, machine).price(operation, machine)
