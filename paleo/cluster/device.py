@@ -35,6 +35,8 @@ FIGURES = {
     "memories": "count",
     "cache": "bytes",
     "power": "W",
+    # FLOP/s in fp32 of one core of the slowest kind, where there are several kinds.
+    "slowest_core": "FLOP/s",
 }
 _CLOCKS = ("base_clock", "boost_clock")
 #: The kinds of device.

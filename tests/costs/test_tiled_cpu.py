@@ -15,6 +15,7 @@ from paleo.core.operations import (
     Attention,
     BatchMatMul,
     Convolution,
+    Fused,
     Kind,
     MatMul,
     Operation,
@@ -172,9 +173,10 @@ def test_steps_of_a_recurrent_layer_read_their_weights_again() -> None:
 
 def test_attention_multiplies_twice_and_exponentiates_in_between() -> None:
     heads = Attention(Pass.FORWARD, 24, 1, 128, 128, 64, 64, 4)
-    # 24 x 128 x 128 scores, two products of depth 64 at 0.7 of the rate, 0.3 steps each.
+    # 24 x 128 x 128 scores, two products of depth 64 at 0.7 of the rate, 0.3 steps each, in
+    # which the vectors could do 225 FLOPs.
     scores = 24 * 128 * 128
-    expected = 4 * 64 * scores / 1e11 / 0.7 + 0.3 * scores * 1e-9 / 2
+    expected = 4 * 64 * scores / 1e11 / 0.7 + 0.3 * scores * 225 / 1e11
     tensor = 4 * 24 * 128 * 64
     expected += (3 * tensor + 2 * tensor) / 2e10 + 1e-6
     assert seconds(heads) == pytest.approx(expected)
@@ -303,3 +305,95 @@ def test_no_band_is_claimed_for_cpus() -> None:
 def test_what_is_explained_is_what_is_priced(operation: Operation) -> None:
     target = Target(paleo.find_device("EPYC_7742"))
     assert TILED.explain(operation, target).time == TILED.price(operation, target)
+
+
+def test_cores_of_several_kinds_wait_for_the_slowest() -> None:
+    # 14 cores have a fourteenth each: 14 efficient cores of 16 FLOPs a clock at 1.7 GHz, of which
+    # long products reach 0.86.
+    machine = machine_for(Target(paleo.find_device("CORE_I7_12700H")))
+    assert machine.product_rate == pytest.approx(0.86 * 14 * 16 * 1.7e9)
+    halves = machine_for(Target(paleo.find_device("CORE_I7_12700H"), "fp64"))
+    assert halves.product_rate == pytest.approx(0.86 * 14 * 8 * 1.7e9)
+    # A processor of one kind of core has all of its peak.
+    xeon = machine_for(Target(paleo.find_device("XEON_8380")))
+    assert xeon.vector_peak == paleo.find_device("XEON_8380").peak()
+
+
+def test_functions_go_as_quickly_as_the_vectors() -> None:
+    # 1e6 elements, a quarter of a step each, in which the vectors could do 225 FLOPs at 1e11.
+    plain = Stream(Kind.FUNCTION, (SMALL,), (SMALL,), function="relu")
+    gelu = replace(plain, function="gelu")
+    assert seconds(gelu) - seconds(plain) == pytest.approx(1e6 * 0.25 * 225 / 1e11)
+    # Steps of other code go with the clock, whatever the vectors do.
+    assert seconds(gelu, scalar=1e-3) == seconds(gelu)
+
+
+def test_a_kernels_tail_computes_for_each_element_of_the_result() -> None:
+    target = Target(paleo.find_device("EPYC_7742"), training=False)
+    norm = Stream(Kind.BATCH_NORM, (SMALL,), (SMALL,))
+    relu = Stream(Kind.FUNCTION, (), (), function="relu")
+    relued, gelued = (Fused(norm, (replace(relu, function=each),)) for each in ("relu", "gelu"))
+    longer = TILED.price(gelued, target).total - TILED.price(relued, target).total
+    vectors = paleo.find_device("EPYC_7742").peak()
+    assert longer == pytest.approx(1e6 * 0.25 * 225 / vectors)
+    assert TILED.explain(gelued, target).time == TILED.price(gelued, target)
+
+
+def test_what_follows_a_bias_is_a_kernel_of_its_own() -> None:
+    # The product or convolution before has added the bias: what is left reads and writes as much.
+    target = Target(paleo.find_device("EPYC_7742"), training=False)
+    bias = Stream(Kind.BIAS, (SMALL,), (SMALL,))
+    tail = Stream(Kind.FUNCTION, (), (), function="gelu")
+    alone = replace(tail, reads=(SMALL,), writes=(SMALL,))
+    assert TILED.price(Fused(bias, (tail,)), target) == TILED.price(alone, target)
+    assert TILED.explain(Fused(bias, (tail,)), target).time == TILED.price(alone, target)
+    # So do two of them: one kernel, with the second behind the first.
+    twice = TILED.price(Fused(bias, (tail, tail)), target)
+    assert twice == TILED.price(Fused(alone, (tail,)), target)
+    assert TILED.price(bias, target).total == 0
+
+
+@pytest.mark.parametrize("direction", LAYER_PASSES)
+def test_images_with_their_channels_last_stay_as_they_are(direction: Pass) -> None:
+    operation = convolution(direction, c=64, k=64)
+    blocks, last = (
+        way("direct", operation, memory_format=each).time
+        for each in ("contiguous", "channels_last")
+    )
+    # Of three tensors the filters change their order, and one call of the library is left for that:
+    # two calls fewer, of 3.5 launches each. Multiplications are the same.
+    assert blocks.overhead - last.overhead == pytest.approx(2 * 3.5e-6)
+    assert blocks.compute == last.compute
+    assert blocks.memory > last.memory
+
+
+def test_channels_that_are_last_fill_no_blocks() -> None:
+    # 24 channels in blocks of 16 are 32, 20 are 32, too; channels last they are 24, and 24 of 8.
+    narrow = convolution(c=24, k=20)
+    blocks, last = (
+        way("direct", narrow, memory_format=each).time for each in ("contiguous", "channels_last")
+    )
+    assert blocks.compute / last.compute == pytest.approx((32 * 32) / (24 * 24))
+
+
+def test_memory_of_large_tensors_is_handed_over_page_by_page() -> None:
+    # A result of 4096 x 4096 numbers is 64 MiB: 16,384 pages of 4 KiB, 1 us each, on two cores.
+    # One of 2048 rows is 32 MiB, which the C library keeps.
+    for rows, pages in ((4096, 16384), (2048, 0)):
+        product = MatMul(rows, 4096, 64, 4)
+        longer = seconds(product, fault=1e-6) - seconds(product)
+        assert longer == pytest.approx(pages * 1e-6 / 2, abs=1e-12)
+    # So are 1024 x 4096 x 3 x 3 filters in the order of blocks, 36,864 pages, but no small image.
+    filters = convolution(batch=1, side=4, c=1024, k=4096)
+    slow, quick = (way("direct", filters, fault=each).time.total for each in (1e-6, 0.0))
+    assert slow - quick == pytest.approx(36864e-6 / 2)
+
+
+def test_generated_code_takes_a_root_for_each_element_of_a_batch_normalization() -> None:
+    target = Target(paleo.find_device("EPYC_7742"), training=False)
+    relu = Stream(Kind.FUNCTION, (), (), function="relu")
+    norm, copy = (Stream(kind, (SMALL,), (SMALL,)) for kind in (Kind.BATCH_NORM, Kind.COPY))
+    normed, copied = (TILED.price(Fused(each, (relu,)), target) for each in (norm, copy))
+    # 1e6 elements, 0.11 steps each, in which the vectors could do 225 FLOPs.
+    vectors = paleo.find_device("EPYC_7742").peak()
+    assert normed.compute - copied.compute == pytest.approx(1e6 * 0.11 * 225 / vectors)

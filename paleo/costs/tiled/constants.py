@@ -113,6 +113,11 @@ CONSTANTS: dict[str, Constant] = {
         "1 if programs ask for recurrent kernels that keep their weights on the chip",
         "1", 0.0, 1.0, 0.0,
     ),
+    # The median of a Core i7 of the 11th generation on Linux 6.6
+    # (https://ddumbying.vercel.app/experiments/pagefault-latency); 1.35 us of a virtual machine's.
+    "fault": Constant(
+        "time in which the system hands a core a page of 4 KiB that is new", "s", 0.0, 10e-6, 1e-6
+    ),
 }  # fmt: skip
 
 

@@ -39,8 +39,14 @@ def price(model: CostModel, operation: Operation, target: Target) -> Time:
 
 
 def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
+    if machine.is_cpu and isinstance(operation, Fused):
+        operation = cpu.begun(operation)
     if isinstance(operation, Fused):
-        return model.price_fused(operation, functools.partial(_price_on, model, machine))
+        kernel = model.price_fused(operation, functools.partial(_price_on, model, machine))
+        if machine.is_cpu:
+            steps = cpu.behind(operation, machine)
+            kernel = kernel + Time(steps, total=steps)
+        return kernel
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
     time: Time = _module(operation, machine).price(operation, machine)
@@ -68,6 +74,8 @@ def explain(model: CostModel, operation: Operation, target: Target) -> Explanati
     machine = machine_for(target)
     if isinstance(operation, GroupedMatMul):
         operation = operation.products
+    if machine.is_cpu and isinstance(operation, Fused):
+        operation = cpu.begun(operation)
     if isinstance(operation, Fused):
         return model.explain_fused(operation, target)
     found: Explanation = _module(operation, machine).explain(operation, machine)

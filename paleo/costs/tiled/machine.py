@@ -75,6 +75,7 @@ class Machine:
     convolution_share: Quantity
     library: Quantity
     scalar: Quantity
+    fault: Quantity
     step: Quantity
     persistent: Quantity
     dtype: str = "fp32"
@@ -141,12 +142,13 @@ def machine_for(target: Target) -> Machine:
     constants = {name: figure.value for name, figure in constants_of(device).items()}
     constants.update(target.constants)
     share = target.share
+    even = _even_share(device, multiprocessors)
     # All that runs with the clock; the memory has one of its own.
     clocked = share * constants["boost"]
     return Machine(
         multiprocessors,
         units["matrix"].value * clocked if "matrix" in units else None,
-        _lanes(device, target.dtype) * clocked if "vector" in units else None,
+        _lanes(device, target.dtype) * even * clocked if "vector" in units else None,
         device.memory_bandwidth * share,
         figure("cache", _CACHE * multiprocessors),
         figure("boost_clock", figure("base_clock", _CLOCK)) * clocked,
@@ -161,6 +163,19 @@ def machine_for(target: Target) -> Machine:
         memory_format=target.memory_format,
         convolutions=target.convolutions,
     )
+
+
+def _even_share(device: Device, multiprocessors: Quantity) -> Quantity:
+    """Return the share of all cores' peak that is left where they are of several kinds.
+
+    PyTorch has a thread on each core, and OpenMP gives each as much to do (its static schedule), so
+    that all wait for the slowest. Intel says as much of its hybrid processors (oneMKL Developer
+    Guide, "Managing Performance with Heterogeneous Cores").
+    """
+    slowest, single = device.figures.get("slowest_core"), device.peaks.get("fp32", {}).get("vector")
+    if slowest is None or single is None:
+        return 1.0
+    return minimum(multiprocessors * slowest.value / single.value, 1.0)
 
 
 def _lane_count(device: Device, multiprocessors: Quantity) -> Quantity:
