@@ -58,6 +58,8 @@ class Framework:
     host: Quantity = 0.0
     fusion: Fusion = Fusion.NONE
     autocast: bool = False
+    #: Whether autocast casts the parameters of layers in every step, by kernels of their own.
+    casts_parameters: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
     memory_format: str = ""
     #: Whether it leaves images as they are given where grouped convolutions do most of the work.
@@ -100,6 +102,7 @@ INDUCTOR = Framework(
     "(torch/_inductor/config.py, layout_optimization)",
     fusion=Fusion.STREAMS,
     autocast=True,
+    casts_parameters=True,
     memory_format="channels_last",
     weighs_groups=True,
     views=True,
@@ -118,6 +121,7 @@ for _framework in (
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        casts_parameters=True,
         views=True,
         compiled=INDUCTOR,
     ),
@@ -130,6 +134,7 @@ for _framework in (
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        casts_parameters=True,
         views=True,
         in_steps=True,
         adds_gradients=True,
@@ -141,6 +146,7 @@ for _framework in (
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        casts_parameters=True,
         views=True,
         fast_norms=True,
         compiled=replace(INDUCTOR, fast_norms=True),

@@ -20,7 +20,8 @@ from paleo.net.layers.losses import Loss
 from paleo.net.layers.normalization import LRN, GroupNorm, L2Norm, LayerNorm, RMSNorm
 from paleo.net.layers.pointwise import Softmax
 
-_FULL = 4
+#: Bytes of an element of fp32, in which parameters are.
+FULL = 4
 #: Layers that are always computed in fp32. (Batch normalizations take halves.)
 _IN_FULL = (Loss, LRN, Softmax)
 #: Those that are unless a fast norm computes them as they come, and those that it computes: timm's
@@ -55,16 +56,16 @@ def elements_of(
     With `fast_norms` a group normalization takes halves, and gives them.
     """
     if not sizes:
-        return Elements((), _FULL, False)
+        return Elements((), FULL, False)
     own = tuple(sizes)
     if any(isinstance(each, PRODUCTS) for each in layer.operations(Pass.FORWARD, inputs, half)):
         return Elements(own, half, True)
     function = getattr(layer, "function", "")
     if isinstance(layer, _NORMS):
         is_fast = fast_norms and isinstance(layer, _FAST_NORMS)
-        return Elements(own, half if is_fast else _FULL, True)
+        return Elements(own, half if is_fast else FULL, True)
     if isinstance(layer, _IN_FULL) or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
-        return Elements(own, _FULL, True)
+        return Elements(own, FULL, True)
     return Elements(own, max(own), False)
 
 

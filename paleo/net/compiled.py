@@ -221,7 +221,9 @@ class _Compiler:
         if layer.is_training_only:
             return first
         steps = self._graph.operations(node, Pass.FORWARD)
-        steps = steps[(elements.num_casts if elements else 0) + len(node.copied or ()) :]
+        self._of[node.index] += steps[: node.num_weight_casts]
+        before = node.num_weight_casts + (elements.num_casts if elements else 0)
+        steps = steps[before + len(node.copied or ()) :]
         if any(isinstance(each, PRODUCTS) for each in steps):
             parts = [self._written(node, part, size) for part in parts]
         for step in steps:

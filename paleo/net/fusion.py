@@ -289,7 +289,7 @@ class _Step(NamedTuple):
 def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     """Return the operations of the forward pass of a node."""
     operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
-    before = node.elements.num_casts if node.elements else 0
+    before = node.num_weight_casts + (node.elements.num_casts if node.elements else 0)
     before += len(node.copied or ())
     found = [_Step(operation, False, False) for operation in operations[:before]]
     operations = operations[before:]

@@ -21,6 +21,7 @@ from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, 
 from paleo.net import autocast, parameters, views
 from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
+from paleo.net.parameters import Handling
 from paleo.net.spec import LayerSpec, NetSpec
 
 #: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
@@ -56,8 +57,8 @@ class Node:
     dtype: str = ""
     #: What it reads and computes with under autocast; None: elements are of the graph's size.
     elements: Elements | None = None
-    #: Whether the gradients of its parameters are added to what was set to zero before.
-    adds_gradients: bool = False
+    #: What a framework does with its parameters.
+    handling: Handling = Handling()
     #: Which inputs are copied into order before, where permutations are views; None: they are not.
     copied: tuple[int, ...] | None = None
 
@@ -70,6 +71,16 @@ class Node:
     def num_params(self) -> int:
         """Trainable parameters, of this slice if the layer is split; shared ones left out."""
         return self.layer.num_params(self.inputs) - self.shared_params
+
+    @functools.cached_property
+    def num_tensors(self) -> int:
+        """Tensors that its parameters are, those of shared ones left out."""
+        return self.layer.num_tensors(self.inputs) if self.num_params else 0
+
+    @property
+    def num_weight_casts(self) -> int:
+        """How many kernels cast its parameters before those of its forward pass."""
+        return self.num_tensors if self.handling.is_cast else 0
 
     @functools.cached_property
     def is_trained(self) -> bool:
@@ -144,6 +155,24 @@ class Graph:
 def _operations(
     graph: Graph, node: Node, direction: Pass, needed: tuple[bool, ...] | None
 ) -> tuple[Operation, ...]:
+    """Return what a layer does in a pass, and what a framework does with its parameters."""
+    found = _of_layer(graph, node, direction, needed)
+    params, tensors = node.num_params, node.num_tensors
+    full = graph.precision.parameter_size
+    if node.num_weight_casts:
+        half = graph.element_size
+        if direction is Pass.FORWARD:
+            found = (*parameters.cast(params, tensors, half, full), *found)
+        if direction is Pass.WEIGHT_GRADIENT:
+            found = (*found, *parameters.cast_back(params, tensors, half, full))
+    if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:
+        found = (*found, *parameters.added(params, tensors, full))
+    return found
+
+
+def _of_layer(
+    graph: Graph, node: Node, direction: Pass, needed: tuple[bool, ...] | None
+) -> tuple[Operation, ...]:
     if direction is Pass.INPUT_GRADIENT and needed is not None:
         if not any(needed):
             return ()
@@ -154,11 +183,6 @@ def _operations(
         return tuple(autocast.operations(node.inputs, node.elements, direction, found))
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
-    if direction is Pass.WEIGHT_GRADIENT and node.adds_gradients:
-        tensors = node.layer.num_tensors(node.inputs)
-        alone = _operations(graph, replace(node, adds_gradients=False), direction, needed)
-        size = graph.precision.parameter_size
-        return (*alone, *parameters.added(node.num_params, tensors, size))
     if direction is Pass.FORWARD and node.dtype:
         found = node.layer.operations(direction, node.inputs, DTYPES[node.dtype])
         return tuple(
@@ -425,10 +449,19 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
-def with_added_gradients(graph: Graph) -> Graph:
-    """Return a graph whose parameters' gradients are added up, as paleo.net.parameters says."""
-    nodes = tuple(replace(node, adds_gradients=True) for node in graph.nodes)
-    return Graph(graph.name, nodes, graph.dtype)
+def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
+    """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
+
+    It casts those of layers that autocast computes in halves: see paleo.net.parameters.
+    """
+    nodes: list[Node] = []
+    first: dict[Any, int] = {}
+    for node in graph.nodes:
+        elements = node.elements
+        is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
+        like = first.setdefault((node.like, node.num_params), node.index)
+        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds)))
+    return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
 def in_steps(graph: Graph) -> Graph:

@@ -5,7 +5,39 @@ Letters: a layer has P parameters in so many tensors, each of which takes a kern
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream
+
+
+class Handling(NamedTuple):
+    """Whether parameters are cast in every step, and gradients added to what was set to zero."""
+
+    is_cast: bool = False
+    is_added: bool = False
+
+
+def cast(num_params: int, tensors: int, half: int, full: int) -> tuple[Operation, ...]:
+    """Return what brings parameters of `full` bytes to the `half` that a layer computes in.
+
+    Autocast does so in every step, and keeps the halves no longer than that ("Automatic Mixed
+    Precision package", torch.autocast, cache_enabled).
+    """
+    own = num_params // max(tensors, 1)
+    to_half = Stream(
+        Kind.COPY, (full * own,), (half * own,), label="cast of parameters", roles=(Role.WEIGHT,)
+    )  # fmt: skip
+    return (to_half,) * tensors
+
+
+def cast_back(num_params: int, tensors: int, half: int, full: int) -> tuple[Operation, ...]:
+    """Return what brings their gradients from `half` bytes to `full`."""
+    own = num_params // max(tensors, 1)
+    back = Stream(
+        Kind.COPY, (half * own,), (full * own,), direction=Pass.WEIGHT_GRADIENT,
+        label="cast of gradients", roles=(Role.AGAIN,),
+    )  # fmt: skip
+    return (back,) * tensors
 
 
 def added(num_params: int, tensors: int, size: int) -> tuple[Operation, ...]:

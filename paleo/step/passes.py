@@ -32,8 +32,8 @@ from paleo.net.graph import (
     in_steps,
     longest_path,
     unpriced,
-    with_added_gradients,
     with_autocast,
+    with_handling,
     with_views,
 )
 from paleo.net.layers import Layer
@@ -211,7 +211,13 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
         graph = graph.once(with_autocast, software.fast_norms)
     if software.views:
         graph = graph.once(with_views)
-    return graph.once(with_added_gradients) if software.adds_gradients else graph
+    casts, adds = software.casts_parameters, software.adds_gradients
+    return graph.once(with_handling, casts, adds) if casts or adds else graph
+
+
+def updated_in(software: Framework, dtype: str) -> str:
+    """Return the type of an update: of fp32 where a framework casts parameters in its passes."""
+    return "fp32" if software.casts_parameters and find_precision(dtype).is_mixed else dtype
 
 
 def images_in(software: Framework, graph: Graph, given: str) -> str:
@@ -374,13 +380,18 @@ def estimate_pass(
     host = cost_model.host(target)
     if largest(host):
         each = iter(prices)
-        # What takes no time is no kernel.
-        counts = [
-            total(where_positive(next(each).total, 1) for _ in range(length)) for length in lengths
-        ]
+        counts = [total(_handed(one, next(each)) for one in own) for own in priced]
         is_backward = Pass.FORWARD not in directions
         passed = passed.handed_over(counts, host, ahead, is_backward)
     return passed.fetching(fetches) if fetches else passed
+
+
+def _handed(operation: Operation, time: Time) -> Quantity:
+    """Return 1 for what the host hands over by itself.
+
+    A bias comes with what it is added to, and what takes no time is no kernel.
+    """
+    return where_positive(time.total, 1 - (operation.kind is Kind.BIAS))
 
 
 def _prices(operations: Sequence[Operation], target: Target, cost_model: CostModel) -> Times:

@@ -39,6 +39,7 @@ from paleo.step.passes import (
     link_bandwidth,
     net_band,
     update_time,
+    updated_in,
 )
 from paleo.step.settings import PlanSettings, check_names, checked_share, declared, found_settings
 
@@ -309,7 +310,12 @@ class Plan:
 
     def update_time(self, num_params: Quantity) -> Time:
         """Return what takes the time to update so many parameters."""
-        return update_time(num_params, self.target, self.cost_model, self.dtype)
+        return update_time(num_params, self.target, self.cost_model, self.update_dtype)
+
+    @property
+    def update_dtype(self) -> str:
+        """The type of the update, which casts parameters unless the passes do."""
+        return updated_in(self.software, self.dtype)
 
     def seconds(self, time: Time) -> Quantity:
         """Return the seconds of a layer's pass, or of the update, that takes this time."""

@@ -41,6 +41,7 @@ from paleo.step.passes import (
     estimate_pass,
     images_in,
     update_time,
+    updated_in,
 )
 
 
@@ -112,7 +113,8 @@ class NetCase:
                 ahead = passed.ahead
                 times.append(self.passes * passed.upper)
         if "update" in self.parts:
-            times.append(update_time(graph.num_params, target, model, dtype).total)
+            updated = updated_in(software, dtype)
+            times.append(update_time(graph.num_params, target, model, updated).total)
         if "exchange" in self.parts:
             times.append(self._exchange(graph, model))
         if self.input_link:

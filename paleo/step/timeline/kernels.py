@@ -116,7 +116,7 @@ def update_piece(plan: Plan, num_params: int, name: str = "update") -> Piece:
     """Return the update of so many parameters."""
     time = plan.update_time(num_params)
     seconds = plan.seconds(time)
-    operations = update_operations(num_params, plan.dtype)
+    operations = update_operations(num_params, plan.update_dtype)
     arguments = {"parameters": num_params, **_arguments(operations, time, seconds)}
     return Piece(name, "update", float(seconds), arguments)
 
