@@ -47,7 +47,7 @@ _BACKWARD = 0.63 / 0.73
 #: Share of a product's speed, of that without, where something is added to the scores: PyTorch then
 #: takes its kernels of CUTLASS, which do not overlap as FlashAttention-2's do
 #: (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp).
-_MASKED = 0.5
+_MASKED = 0.7
 #: Kernels of a backward pass: sums over output and its gradient, the pass, queries' gradients.
 _BACKWARD_KERNELS = 3
 #: Sums that are not yet final are kept in 4 bytes, written once and read once.
