@@ -64,7 +64,7 @@ class Framework:
     memory_format: str = ""
     #: Whether it leaves images as they are given where grouped convolutions do most of the work.
     weighs_groups: bool = False
-    #: Whether autocast computes group normalizations in halves, as they come.
+    #: Whether normalizations that are no layers of the framework's are computed in halves.
     fast_norms: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
     views: bool = False
@@ -141,7 +141,7 @@ for _framework in (
     ),
     Framework(
         "timm",
-        "eager PyTorch 2 with timm's fast norm: group normalizations in halves, too",
+        "eager PyTorch 2 with timm's fast norm: its own normalizations in halves, too",
         "huggingface/pytorch-image-models, timm/layers/fast_norm.py; host: as pytorch",
         host=30e-6,
         fusion=Fusion.BIAS,

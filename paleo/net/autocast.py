@@ -24,8 +24,8 @@ from paleo.net.layers.pointwise import Softmax
 FULL = 4
 #: Layers that are always computed in fp32. (Batch normalizations take halves.)
 _IN_FULL = (Loss, LRN, Softmax)
-#: Those that are unless a fast norm computes them as they come, and those that it computes: timm's
-#: group normalizations are its own layers, its transformers take PyTorch's LayerNorm.
+#: Those that are unless a fast norm computes them as they come, and those that it computes: group
+#: normalizations, which timm has as its own layers, and other layers that are not PyTorch's.
 _NORMS = (GroupNorm, L2Norm, LayerNorm, RMSNorm)
 _FAST_NORMS = (GroupNorm,)
 #: Functions of each element that are.
@@ -62,7 +62,8 @@ def elements_of(
         return Elements(own, half, True)
     function = getattr(layer, "function", "")
     if isinstance(layer, _NORMS):
-        is_fast = fast_norms and isinstance(layer, _FAST_NORMS)
+        is_own = isinstance(layer, _FAST_NORMS) or getattr(layer, "custom", False)
+        is_fast = fast_norms and is_own
         return Elements(own, half if is_fast else FULL, True)
     if isinstance(layer, _IN_FULL) or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
         return Elements(own, FULL, True)

@@ -82,6 +82,22 @@ def test_a_batch_normalization_and_a_rectifier_take_halves_as_they_come() -> Non
     assert [name for name, _, _ in done(graph, "norm")] == ["batchnorm"]
 
 
+def test_a_fast_norm_computes_the_nets_own_layers_in_halves() -> None:
+    layers = {
+        "a": fc("data"),
+        "own": {"type": "LayerNorm", "parents": ["a"], "custom": True},
+        "theirs": {"type": "LayerNorm", "parents": ["a"]},
+        "group": {"type": "GroupNorm", "parents": ["a"], "num_groups": 1},
+    }
+    text = json.dumps({"name": "norms", "layers": {"data": DATA, **layers}})
+    plain = paleo.build(paleo.loads(text), None, "mixed_fp16", keep_shape)
+    for fast, halves in ((False, set()), (True, {"own", "group"})):
+        graph = with_autocast(plain, fast)
+        names = {node.name for node in graph.nodes if node.name in layers and node.name != "a"}
+        cast = {name for name in names if done(graph, name)[0][0] == "cast"}
+        assert names - cast == halves
+
+
 def test_equal_layers_of_inputs_of_two_types_are_told_apart() -> None:
     graph = graph_of(a=fc("data"), b=fc("a"), c=fc("b"))
     assert [node.like for node in graph.nodes] == [0, 1, 2, 2]

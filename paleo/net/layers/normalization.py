@@ -149,6 +149,11 @@ class LayerNorm(_OverLast):
 
     affine: bool = key(Flag(), "whether it has a scale for each element", default=True)
     bias_term: bool = key(Flag(), "whether, if it scales, it also shifts", default=True)
+    custom: bool = key(
+        Flag(),
+        "whether it is a layer of the net's own, not the framework's: a fast norm computes it",
+        default=False,
+    )
 
     def _statistics(self, shape: Shape) -> Quantity:
         return 2 * super()._statistics(shape)

@@ -279,6 +279,19 @@ def test_layers_are_called_as_modules_and_functions(imported: Import) -> None:
     ]
 
 
+class OwnNorm(nn.LayerNorm):  # type: ignore[name-defined]
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.layer_norm(
+            x, self.normalized_shape, self.weight, self.bias, self.eps
+        )
+
+
+def test_a_normalization_says_whether_its_module_is_the_nets_own(imported: Import) -> None:
+    net = imported(lambda: nn.Sequential(nn.LayerNorm(10), OwnNorm(10)), (5, 10))
+    norms = [spec.layer for spec in net.layers if spec.layer.type_name == "LayerNorm"]
+    assert [layer.custom for layer in norms] == [False, True]  # type: ignore[attr-defined]
+
+
 def test_a_block_that_is_called_again_gets_a_number(imported: Import) -> None:
     net = imported(lambda: Net(lambda m, x: m.body(m.body(x)), body=Residual()), (2, 4, 5, 5))
     names = [layer.name for layer in net.layers]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from paleo.core.tensor import format_shape
 from paleo.net.importers.base import OperatorError
@@ -299,10 +300,12 @@ class Builder(Multiplier):
         return self._of_channels(name, "GroupNorm", x, (scale, shift), num_groups=groups)
 
     def layer_norm(
-        self, name: str, x: Value, num_axes: int, scale: Weight = None, shift: Weight = None
-    ) -> Value:
-        """Return the last `num_axes` axes normalized."""
-        return self._over_last(name, "LayerNorm", x, num_axes, (scale, shift), (1, 2))
+        self, name: str, x: Value, num_axes: int, scale: Weight = None, shift: Weight = None,
+        *, custom: bool = False,
+    ) -> Value:  # fmt: skip
+        """Return the last `num_axes` axes normalized, by a layer of the net's own if `custom`."""
+        keys = {"custom": True} if custom else {}
+        return self._over_last(name, "LayerNorm", x, num_axes, (scale, shift), (1, 2), **keys)
 
     def rms_norm(self, name: str, x: Value, num_axes: int, scale: Weight = None) -> Value:
         """Return the last `num_axes` axes divided by their root mean square."""
@@ -310,7 +313,7 @@ class Builder(Multiplier):
 
     def _over_last(
         self, name: str, type_name: str, x: Value, num_axes: int, weights: Sequence[Weight],
-        holds: Sequence[int],
+        holds: Sequence[int], **keys: Any,
     ) -> Value:  # fmt: skip
         x = self.placed(x)
         last = list(range(len(x.shape) - num_axes, len(x.shape)))
@@ -318,7 +321,7 @@ class Builder(Multiplier):
             raise OperatorError("it normalizes over the samples of the batch")
         order = [*(axis for axis in x.in_order() if axis not in last), *last]
         x = self._with_order(x, order)
-        return self._affine(name, type_name, x, last[0], weights, holds, num_dims=num_axes)
+        return self._affine(name, type_name, x, last[0], weights, holds, num_dims=num_axes, **keys)
 
     def lrn(self, name: str, x: Value, size: int) -> Value:
         """Return local response normalization across channels (axis 1)."""

@@ -298,6 +298,7 @@ class ProgramTranslator:
         for key, argument in given.items():
             if isinstance(argument, list | tuple):
                 truths += [f"{key}/{i}" for i, each in enumerate(argument) if holds_truths(each)]
+        stack = list((node.meta.get("nn_module_stack") or {}).values())
         return Call(
             self.builder,
             self.names.of(node),
@@ -307,6 +308,7 @@ class ProgramTranslator:
             shapes=tuple(map(shape_of, outputs_of(node))),
             used=frozenset(user.args[1] for user in node.users if user.users and user.args[1:]),
             truths=frozenset(truths),
+            module=str(stack[-1][1]) if stack else "",
         )
 
     @staticmethod

@@ -38,6 +38,8 @@ class Call:
     used: frozenset[int]
     #: The tensors among the arguments that hold truth values, by name ("indices/0" in a list).
     truths: frozenset[str] = frozenset()
+    #: The class of the module that calls it, with its path.
+    module: str = ""
 
     def __getitem__(self, key: str) -> Any:
         return self.arguments[key]
@@ -398,7 +400,10 @@ def _normalized(call: Call) -> Any:
     held = [call[key] for key in ("weight", "bias") if key in call.arguments]
     keys = {"num_groups", "group", "normalized_shape"} & call.arguments.keys()
     sizes = [len(call[key]) if key == "normalized_shape" else call[key] for key in keys]
-    return _first(call, function(call.builder, call.name, call["input"], *sizes, *held))
+    # A module of its own may decide in which type it computes.
+    is_custom = function is Builder.layer_norm and not call.module.startswith("torch.")
+    said = {"custom": True} if is_custom and call.module else {}
+    return _first(call, function(call.builder, call.name, call["input"], *sizes, *held, **said))
 
 
 @operator("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax",
