@@ -354,12 +354,12 @@ def test_measured_attention_of_a_server_is_near(device: str, phase: str) -> None
     assert np.median(error) < 0.13
 
 
-def test_what_is_added_to_scores_takes_a_kernel_of_half_the_speed() -> None:
-    # One tile of 128 queries and one block of keys: products take twice as long, and exponentials,
-    # 128 x 128 at 16 a ns, as long as without.
+def test_what_is_added_to_scores_takes_a_kernel_of_less_speed() -> None:
+    # One tile of 128 queries and one block of keys: products take 1 / 0.7 of the time, and
+    # exponentials, 128 x 128 at 16 a ns, as long as without.
     plain = Attention(Pass.FORWARD, 100, 1, 128, 128, 128, 128, 2)
     masked = Attention(Pass.FORWARD, 100, 1, 128, 128, 128, 128, 2, mask=2 * 128 * 128)
     assert compute(plain) == pytest.approx(BLOCK)
-    assert compute(masked) == pytest.approx(BLOCK + 8.388608e-6)
+    assert compute(masked) == pytest.approx(8.388608e-6 / 0.7 + 1.024e-6)
     memory = attention.price(masked, machine()).memory - attention.price(plain, machine()).memory
     assert memory == pytest.approx(2 * 128 * 128 / 1e12)
