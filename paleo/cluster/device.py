@@ -25,6 +25,9 @@ ARCHITECTURES = (
     *("GCN", "CDNA", "Xe2", "TPU", "Apple"),
 )
 
+#: Those of GPUs that NVIDIA did not make.
+OTHER_MAKERS = ("GCN", "CDNA", "Xe2", "Apple")
+
 #: The figures a device can have, and their dimensions.
 FIGURES = {
     "base_clock": "Hz",

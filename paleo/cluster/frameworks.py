@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from paleo.cluster.device import Device
+from paleo.cluster.device import OTHER_MAKERS, Device
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.quantity import Quantity
@@ -74,8 +74,15 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
+    #: Whether it is a library of NVIDIA's, for its GPUs.
+    is_nvidia: bool = False
     #: Devices that one process hands operations to.
     devices: Quantity = 1
+
+    def runs_on(self, device: Device) -> bool:
+        """Tell whether there is a build of it for a device."""
+        is_other = device.kind != "gpu" or device.architecture in OTHER_MAKERS
+        return not (self.is_nvidia and is_other)
 
     def host_of(self, device: Device) -> Quantity:
         """Return the seconds in which the host of a device hands over an operation.
@@ -181,6 +188,7 @@ for _framework in (
         "NVIDIA TensorRT Developer Guide, Types of Fusions, and formats that it chooses by itself",
         fusion=Fusion.ALL,
         memory_format="channels_last",
+        is_nvidia=True,
     ),
 ):
     FRAMEWORKS.add(_framework.name, _framework)

@@ -96,6 +96,11 @@ class Plan:
                 )
         checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp, self.convolutions)
         checked_share(self.ppp_comm, "ppp_comm")
+        if self.framework and not self.framework.runs_on(self.device):
+            raise SettingError(
+                f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
+                f"{self.device.name}"
+            )
         if self.compile and self.framework and not self.framework.compiled:
             raise SettingError(
                 f"compile: the framework {self.framework.name} has no compiler of nets"

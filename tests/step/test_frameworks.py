@@ -204,6 +204,14 @@ def test_every_kernel_takes_the_host_its_time() -> None:
     assert found == pytest.approx(60e-6 * handed, abs=3e-6)
 
 
+@pytest.mark.parametrize("device", ["CORE_I7_12700H", "MI250", "APPLE_M2"])
+def test_what_a_device_cannot_run(device: str) -> None:
+    with pytest.raises(PaleoError) as raised:
+        paleo.simulate("lenet5", device=device, cost_model="tiled", framework="tensorrt")
+    assert f"framework: tensorrt runs on GPUs of NVIDIA, not on {device}" in str(raised.value)
+    assert FRAMEWORKS["pytorch"].runs_on(paleo.find_device(device))
+
+
 def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
     framework = FRAMEWORKS["pytorch"]
     workstation, server = paleo.find_device("RTX_3090"), A100
