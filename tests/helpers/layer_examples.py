@@ -152,6 +152,7 @@ EXAMPLES = [
     Example("LRN", {"local_size": 3}),
     Example("LayerNorm", {"num_dims": 2}),
     Example("LayerNorm", {"affine": False, "bias_term": False}),
+    Example("LayerNorm", {"custom": True}),
     Example("RMSNorm", {"num_dims": 2}),
     Example("RMSNorm", {"affine": False}),
     Example("GroupNorm", {"num_groups": 2}),
