@@ -411,3 +411,19 @@ def test_deepbench(
         errors[op.direction].append(abs(float(convolution.price(op, own).total) / seconds - 1))
     found = [median(errors[direction]) for direction in LAYER_PASSES]
     assert all(one <= bound for one, bound in zip(found, bounds, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("direction", "share"),
+    [(Pass.FORWARD, 0.7), (Pass.INPUT_GRADIENT, 0.5), (Pass.WEIGHT_GRADIENT, 0.35)],
+)
+def test_a_depthwise_convolution_is_fed_from_memory(direction: Pass, share: float) -> None:
+    on = machine("RTX_3090", "fp16")
+    # Two images of 256 x 512 x 56 x 56 elements of 2 bytes, and 512 filters of 3 x 3.
+    operation = conv(direction, n=256, c=512, k=512, groups=512, element_size=2)
+    found = implicit_gemm.direct(operation, on)
+    assert found
+    num_bytes = 2 * (2 * 256 * 512 * 56 * 56 + 512 * 3 * 3)
+    rate = share * 0.88 * 936e9  # of what Ampere's streams reach
+    assert found.time.memory == pytest.approx(num_bytes / rate)
+    assert found.time.total == pytest.approx(num_bytes / rate + on.launch)
