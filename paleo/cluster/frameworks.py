@@ -74,10 +74,17 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
+    #: The framework whose measured cases say how far it is off, where it is one of its versions.
+    version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
     is_nvidia: bool = False
     #: Devices that one process hands operations to.
     devices: Quantity = 1
+
+    @property
+    def family(self) -> str:
+        """The name of the framework that it is a version of, or its own."""
+        return self.version_of or self.name
 
     def runs_on(self, device: Device) -> bool:
         """Tell whether there is a build of it for a device."""
@@ -141,6 +148,7 @@ for _framework in (
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        version_of="pytorch",
         casts_parameters=True,
         views=True,
         in_steps=True,
@@ -153,6 +161,7 @@ for _framework in (
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
+        version_of="pytorch",
         casts_parameters=True,
         views=True,
         fast_norms=True,

@@ -54,7 +54,7 @@ class Like:
     """What measured cases have in common, None for what they need not.
 
     `direction` is TRAINING or INFERENCE, of nets alone. `bits` are those of the elements that
-    operations read and write. `software` is the name of what runs a net, one of
+    operations read and write. `software` is the family of what runs a net, of
     paleo.cluster.frameworks or of what compiles for it, "" for any other framework; of an operation
     "" where its kernels were timed by themselves. An `architecture` is one that has constants of
     its own, or UNKNOWN.

@@ -165,7 +165,7 @@ class Plan:
 
     def _band(self, direction: str) -> Band | None:
         is_plain = not (self.fuse or self.use_pipeline)
-        software = self.software.name
+        software = self.software.family
         return net_band(
             self.cost_model, self.target, is_plain, software=software, direction=direction
         )

@@ -132,7 +132,8 @@ LAYERS: list[tuple[Any, str]] = [
     (layer("Einsum", equation="nhc->nc"), "equation: nhc has 3 dimensions, its input 2x8x8x3"),
     (layer("Einsum", equation="na,nb->n"), "equation: it has 2 terms, and there are 1 parents"),
     (layer("MatMul"), "parents: MatMul takes 2 parents, got 1"),
-    (layer("Attention", parents=["data"] * 4), "parents: Attention takes 3 parents, got 4"),
+    (layer("Attention", parents=["data"] * 4), ": a mask of 2x8x8x3 is none of 8 x 8"),
+    (layer("Attention", parents=["data"] * 5), "parents: "),
     (
         layer("Gather", parents=["data"] * 3, output_shape=[-1, 2]),
         "parents: Gather takes 1 to 2 parents, got 3",

@@ -119,7 +119,7 @@ def _likes(cases: Cases, part: CaseGroup, is_known: bool) -> list[Like]:
     bits = 8 * element_size(part.dtype)
     if isinstance(part, NetGroup):
         direction = TRAINING if part.case.trains else INFERENCE
-        like = Like(NET, direction, bits, part.case.software.name, architecture)
+        like = Like(NET, direction, bits, part.case.software.family, architecture)
         return [like] * len(kinds)
     sources = cases.labels["source"][part.index].tolist()
     return [
