@@ -92,6 +92,7 @@ class PassTime:
     fetches: Fetches = field(default_factory=dict)
     without_fetches: PassTime | None = None
     ahead: Quantity = 0.0
+    host_waits: Sequence[Quantity] = ()
 
     @property
     def local(self) -> PassTime:
@@ -103,10 +104,13 @@ class PassTime:
         times = list(self.times.at(self.places))
         for i, those in fetches.items():  # one after the other
             times[i] += functools.reduce(Time.__add__, [fetch.time for fetch in those])
-        return PassTime(
-            self.graph, Times(times), range(len(times)), self.seconds, self.kernels, fetches, self,
-            self.ahead,
-        )  # fmt: skip
+        return replace(
+            self,
+            times=Times(times),
+            places=range(len(times)),
+            fetches=fetches,
+            without_fetches=self,
+        )
 
     def handed_over(
         self, counts: Sequence[Quantity], host: Quantity, ahead: Quantity, backward: bool
@@ -122,7 +126,13 @@ class PassTime:
         waits, ahead = handed_over(groups, host, ahead)
         for i, wait in zip(order, waits, strict=True):
             times[i] += Time(overhead=wait, total=wait)
-        return replace(self, times=Times(times), places=nodes, ahead=ahead)
+        in_order = waits[::-1] if backward else waits
+        return replace(self, times=Times(times), places=nodes, ahead=ahead, host_waits=in_order)
+
+    @property
+    def waits(self) -> Sequence[Quantity]:
+        """Seconds that the device waits for the host in each node."""
+        return self.host_waits or [0.0] * len(self.places)
 
     @functools.cached_property
     def layers(self) -> tuple[LayerTime, ...]:
@@ -189,7 +199,7 @@ def net_band(
 
     The errors were those of nets as frameworks run them, at the peak, convolutions by the
     device's own library; `is_plain` tells whether this one is (neither fused nor pipelined by
-    hand). `software` is the name of what runs it, the `direction` TRAINING or INFERENCE.
+    hand). `software` is the family of what runs it, the `direction` TRAINING or INFERENCE.
     """
     is_plain = is_plain and target.convolutions == DEFAULT
     if not is_plain or is_array(target.share) or target.share != 1:

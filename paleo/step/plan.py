@@ -293,6 +293,12 @@ class Plan:
         forward = self.estimate(graph, FORWARD, fetches)
         return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
 
+    def waits(self, graph: Graph) -> list[Quantity]:
+        """Return the seconds that the device waits for its host in both passes of each node."""
+        return [
+            sum(waits) for waits in zip(*(each.waits for each in self.passes(graph)), strict=True)
+        ]
+
     def inference(self, graph: Graph) -> PassTime:
         """Return the time of a forward pass alone, in which a plain one is the training step's."""
         return self.estimate(graph, FORWARD, training=self.fusion is Fusion.NONE)

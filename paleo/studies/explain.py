@@ -64,23 +64,24 @@ class ExplainedLayer:
     """One layer, or one slice of a split layer, with its operations in order.
 
     `runs_in` says of a pass ("forward", "backward") in which other layer's kernel those run that
-    are not here.
+    are not here. For `waits` seconds the device waits for the host to hand its kernels over.
     """
 
     name: str
     type_name: str
     operations: tuple[ExplainedOperation, ...]
     runs_in: tuple[tuple[str, str], ...] = ()
+    waits: Quantity = 0.0
 
     @property
     def total(self) -> Quantity:
-        """Seconds of all operations."""
-        return sum((each.explanation.time for each in self.operations), Time()).total
+        """Seconds of all operations, and of waiting for the host."""
+        return sum((each.explanation.time for each in self.operations), Time()).total + self.waits
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         values = {"name": self.name, "type": self.type_name, "runs_in": dict(self.runs_in)}
-        return values | attributes(self, "operations")
+        return values | attributes(self, "waits", unit="s") | attributes(self, "operations")
 
 
 def find_layers(net: NetSpec, patterns: Sequence[str]) -> list[str]:
@@ -119,6 +120,7 @@ def explain_layers(graph: Graph, names: Sequence[str], plan: Plan) -> tuple[Expl
         "forward": plan.kernels(graph, FORWARD),
         "backward": plan.kernels(graph, BACKWARD),
     }
+    waits = plan.waits(graph)
     return tuple(
         ExplainedLayer(
             node.name,
@@ -133,6 +135,7 @@ def explain_layers(graph: Graph, names: Sequence[str], plan: Plan) -> tuple[Expl
                 for name, found in passes.items()
                 if node.index in found.into
             ),
+            waits[node.index],
         )
         for node in graph.nodes
         if node.name in names

@@ -305,3 +305,24 @@ def test_numbers_of_details_are_shown_in_a_unit_that_suits_them() -> None:
     assert in_unit(12_345, "") == "12,345"
     assert in_unit(0.87654, "") == "0.8765"
     assert in_unit(4, "elements") == "4 elements"
+
+
+def test_what_a_layer_waits_for_the_host_is_part_of_its_time() -> None:
+    how: Any = {"device": "A100_SXM_80GB", "cost_model": "tiled", "framework": "pytorch"}
+    names = ["conv1", "res2a_branch2b", "fc1000"]
+    summary = paleo.summarize("resnet50", 1, explain=names, **how)
+    times: dict[str, Any] = {}
+    for each in summary.layers:
+        assert each.forward is not None
+        assert each.backward is not None
+        times[each.name] = each.forward + each.backward
+    for layer in summary.explained:
+        alone = sum(float(each.explanation.time.total) for each in layer.operations)
+        # So small a batch waits for the host in every layer but where a longer one gave it a lead.
+        assert float(layer.waits) > 0
+        assert float(layer.total) == pytest.approx(alone + float(layer.waits))
+        assert float(layer.total) == pytest.approx(times[layer.name])
+    (free,) = paleo.summarize(
+        "resnet50", 1, explain=["conv1"], **how | {"framework": None}
+    ).explained
+    assert free.waits == 0

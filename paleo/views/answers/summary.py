@@ -88,7 +88,7 @@ def explanation_answer(explained: Sequence[tuple[NetSummary, ExplainedLayer]]) -
 def _why(summary: NetSummary, layer: ExplainedLayer) -> list[str]:
     timed_on = summary.timed_on
     times = [(float(each.explanation.time.total), each) for each in layer.operations]
-    seconds = sum(time for time, _ in times)
+    seconds = float(layer.total)
     if not timed_on or not seconds:
         return [f"{layer.name} takes no time: the device does nothing for it."]
     most, longest = max(times, key=lambda pair: pair[0])
@@ -97,7 +97,11 @@ def _why(summary: NetSummary, layer: ExplainedLayer) -> list[str]:
     device = device_named(timed_on.plan.device.name)
     kinds = listed(list(dict.fromkeys(each.operation.name for _, each in times)))
     what = f"{longest.direction.value.replace('_', ' ')}'s {longest.operation.name}"
-    return [
+    sentences = [
         f"{layer.name} takes {duration(seconds, digits)} of a step on one {device} ({kinds}).",
         f"{percent(most / seconds)} of it is the {what}, which {doing} holds back.",
     ]
+    if layer.waits:
+        waits = percent(float(layer.waits) / seconds)
+        sentences.append(f"For {waits} the device waits for the host to hand kernels over.")
+    return sentences

@@ -192,6 +192,9 @@ def explanation_table(summary: NetSummary, layer: ExplainedLayer) -> Table:
         said += [f"error band {each.band}"] if each.band else []
         if said:
             footnotes.append(f"{_step(each)}: {'; '.join(said)}")
+    if layer.waits:
+        waits = in_unit(layer.waits, "s")
+        footnotes.append(f"besides, the device waits {waits} for the host to hand kernels over")
     footnotes = list(dict.fromkeys(footnotes))
     title = f"{layer.name} ({layer.type_name}) of {summary_setting(summary)}"
     total = None
