@@ -15,6 +15,7 @@ from paleo.net.importers.pytorch.names import (
     Names,
     as_returned,
     base_of,
+    declared,
     holds_truths,
     is_fresh,
     leaves_of,
@@ -292,13 +293,12 @@ class ProgramTranslator:
         return x
 
     def _call(self, node: Any, name: str, overload: str) -> Call:
-        declared = {each.name: each.default_value for each in node.target._schema.arguments}
-        given = {**declared, **dict(zip(declared, node.args, strict=False)), **node.kwargs}
+        known = declared(node.target)
+        given = {**known, **dict(zip(known, node.args, strict=False)), **node.kwargs}
         truths = [key for key, argument in given.items() if holds_truths(argument)]
         for key, argument in given.items():
             if isinstance(argument, list | tuple):
                 truths += [f"{key}/{i}" for i, each in enumerate(argument) if holds_truths(each)]
-        stack = list((node.meta.get("nn_module_stack") or {}).values())
         return Call(
             self.builder,
             self.names.of(node),
@@ -308,7 +308,7 @@ class ProgramTranslator:
             shapes=tuple(map(shape_of, outputs_of(node))),
             used=frozenset(user.args[1] for user in node.users if user.users and user.args[1:]),
             truths=frozenset(truths),
-            module=str(stack[-1][1]) if stack else "",
+            modules=node.meta.get("nn_module_stack") or {},
         )
 
     @staticmethod

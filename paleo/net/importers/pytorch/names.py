@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
@@ -31,10 +32,21 @@ _SHAPED = frozenset(("expand_as", "view_as", "reshape_as", "type_as", "resize_as
 
 def operator_of(node: Any) -> tuple[str, str]:
     """Return an operator's name and overload: ("add_", "Tensor")."""
-    schema = getattr(node.target, "_schema", None)
+    return _named(node.target)
+
+
+@functools.lru_cache(maxsize=1024)  # a net has many nodes of few operators
+def _named(target: Any) -> tuple[str, str]:
+    schema = getattr(target, "_schema", None)
     if schema is None:
-        return getattr(node.target, "__name__", str(node.target)), ""
+        return getattr(target, "__name__", str(target)), ""
     return schema.name.split("::")[1], schema.overload_name or "default"
+
+
+@functools.lru_cache(maxsize=1024)
+def declared(target: Any) -> Mapping[str, Any]:
+    """Return the arguments of an operator by name, with their defaults; not to be changed."""
+    return {each.name: each.default_value for each in target._schema.arguments}
 
 
 def qualified(node: Any) -> str:

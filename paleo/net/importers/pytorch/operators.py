@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from string import ascii_lowercase
 from typing import Any, TypeGuard
 
@@ -38,8 +38,13 @@ class Call:
     used: frozenset[int]
     #: The tensors among the arguments that hold truth values, by name ("indices/0" in a list).
     truths: frozenset[str] = frozenset()
-    #: The class of the module that calls it, with its path.
-    module: str = ""
+    #: The modules that call it, the innermost last: as PyTorch keeps them, name and class.
+    modules: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
+
+    @property
+    def module(self) -> str:
+        """The class of the module that calls it, with its path; "" if none does."""
+        return str([*self.modules.values()][-1][1]) if self.modules else ""
 
     def __getitem__(self, key: str) -> Any:
         return self.arguments[key]
