@@ -18,7 +18,7 @@ from paleo.core.quantity import Quantity, identity, is_array, maximum, np
 from paleo.core.registry import Registry
 from paleo.costs.convolutions.settings import CONTIGUOUS, ConvolutionChoice
 from paleo.costs.convolutions.settings import DEFAULT as CHOICE
-from paleo.costs.error_bands import Band
+from paleo.costs.error_bands import Band, Like
 from paleo.costs.times import Time, Times
 
 
@@ -201,18 +201,10 @@ class CostModel(ABC):
         """Return the seconds in which the host hands over an operation; 0 where it is no matter."""
         return 0.0
 
-    def band(
-        self,
-        kind: str,
-        device: Device,
-        *,
-        direction: str | None = None,
-        bits: int | None = None,
-        software: str | None = None,
-    ) -> Band | None:
-        """Return the error band of a kind of operation on a device; None if none is known.
+    def band(self, asked: Like, device: Device) -> Band | None:
+        """Return the error band of cases like these on a device; None if none is known.
 
-        The others say more of what was asked, as paleo.costs.error_bands.Like has it: None is any.
+        Their architecture is the device's, whatever `asked` says of it.
         """
         return None
 

@@ -24,7 +24,7 @@ from paleo.core.quantity import Quantity, is_array, largest, total, where_positi
 from paleo.core.tensor import element_size, find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
-from paleo.costs.error_bands import NET, TRAINING, Band
+from paleo.costs.error_bands import NET, TRAINING, Band, Like
 from paleo.costs.host import handed_over
 from paleo.net.graph import (
     Graph,
@@ -205,7 +205,7 @@ def net_band(
     if not is_plain or is_array(target.share) or target.share != 1:
         return None
     bits = 8 * element_size(target.dtype)
-    return cost_model.band(NET, target.device, direction=direction, bits=bits, software=software)
+    return cost_model.band(Like(NET, direction, bits, software), target.device)
 
 
 def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:

@@ -14,7 +14,7 @@ from paleo.core.quantity import Quantity, is_array
 from paleo.core.tensor import element_size
 from paleo.costs import Explanation, Time
 from paleo.costs.convolutions import DEFAULT
-from paleo.costs.error_bands import Band, kind_of
+from paleo.costs.error_bands import Band, Like, kind_of
 from paleo.net.graph import Graph
 from paleo.net.spec import NetSpec
 from paleo.step.passes import BACKWARD, FORWARD
@@ -153,7 +153,7 @@ def _explained(direction: Pass, operation: Operation, plan: Plan) -> ExplainedOp
         operation,
         cost_model.explain(operation, target),
         cost_model.counts(operation),
-        cost_model.band(kind, target.device, bits=8 * element_size(target.dtype), software="")
+        cost_model.band(Like(kind, bits=8 * element_size(target.dtype), software=""), target.device)
         if as_measured
         else None,
     )

@@ -66,15 +66,15 @@ KINDS: list[tuple[Operation, str]] = [
 @pytest.mark.parametrize(("operation", "kind"), KINDS)
 def test_every_operation_is_of_a_kind_that_has_a_band(operation: Operation, kind: str) -> None:
     assert kind_of(operation) == kind
-    assert find_band(kind, "no such architecture")
+    assert find_band(Like(kind, architecture="no such architecture"))
 
 
 def test_bands_of_unknown_architectures_are_those_of_any_other() -> None:
-    any_other = find_band(NET, UNKNOWN)
+    any_other = find_band(Like(NET, architecture=UNKNOWN))
     assert any_other
-    assert find_band(NET, "no such architecture") == any_other
-    own = find_band("gemm", "Hopper", bits=16)
-    other = find_band("gemm", "no such architecture", bits=16)
+    assert find_band(Like(NET, architecture="no such architecture")) == any_other
+    own = find_band(Like("gemm", bits=16, architecture="Hopper"))
+    other = find_band(Like("gemm", bits=16, architecture="no such architecture"))
     assert own
     assert other
     # What was measured is known better.
@@ -117,7 +117,7 @@ def test_the_band_found_is_the_first_of_those_and_says_what_there_was_too_little
                 for software in ("", "pytorch", "timm", "tensorrt"):
                     asked = Like(NET, direction, bits, software, architecture)
                     first = next(like for like in asked.wider if like in known)
-                    found = find_band(NET, architecture, direction, bits, software)
+                    found = find_band(Like(NET, direction, bits, software, architecture))
                     assert found
                     assert (found.low, found.high) == (known[first].low, known[first].high)
                     missed = "too few were measured" in found.source
@@ -138,9 +138,9 @@ def test_the_band_found_is_the_first_of_those_and_says_what_there_was_too_little
 
 def test_one_cpu_says_nothing_of_another() -> None:
     measured = paleo.find_device("CORE_I7_12700H")
-    assert TILED.band(NET, measured, direction=INFERENCE, bits=32, software="pytorch_compiled")
-    assert TILED.band("gemm", measured) is None
-    assert TILED.band(NET, paleo.find_device("EPYC_7742")) is None
+    assert TILED.band(Like(NET, INFERENCE, 32, "pytorch_compiled"), measured)
+    assert TILED.band(Like("gemm"), measured) is None
+    assert TILED.band(Like(NET), paleo.find_device("EPYC_7742")) is None
 
 
 def test_where_no_band_is_known_one_line_says_so() -> None:
@@ -159,8 +159,7 @@ def test_where_no_band_is_known_one_line_says_so() -> None:
 
 def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
     device = paleo.find_device("A100_SXM_80GB")
-    like: Any = {"direction": TRAINING, "bits": 32, "software": ""}
-    band = TILED.band(NET, device, **like)
+    band = TILED.band(Like(NET, TRAINING, 32, ""), device)
     assert band
     summary = paleo.summarize("resnet18", 8, device=device)
     values = summary.to_dict()
@@ -175,7 +174,7 @@ def test_summaries_and_simulations_carry_the_band_of_nets() -> None:
     assert row["step_s_high"]["TreeAllReduce"] == pytest.approx(most)
     assert row["throughput_per_s_low"]["TreeAllReduce"] == pytest.approx(row["batch_size"] / most)
     assert "communication_s_low" not in row
-    inference = TILED.band(NET, device, **like | {"direction": INFERENCE})
+    inference = TILED.band(Like(NET, INFERENCE, 32, ""), device)
     metrics = paleo.metrics("resnet18", device=device)[0].to_dict()
     assert inference
     assert metrics["inference_s_low"] == pytest.approx(inference.low * metrics["inference_s"])
@@ -190,13 +189,14 @@ def test_the_command_line_says_the_band() -> None:
     arguments = ["summary", "nin", "--device=H100_SXM", "--batch_size=8"]
     run = CliRunner().invoke(cli, arguments)
     assert run.exit_code == 0
-    band = find_band(NET, "Hopper", TRAINING, 32, "")
+    band = find_band(Like(NET, TRAINING, 32, "", "Hopper"))
     assert band
     said = " ".join(run.stdout.split())
     assert "error band of both passes: 80 % of measured cases took between " in said
     assert f" ms ({band.count:,} cases from {band.sources} sources: {band.source})" in said
     explained = CliRunner().invoke(cli, [*arguments, "--explain=conv1"])
-    assert f"error band {find_band('convolution', 'Hopper', bits=32)}" in explained.stdout
+    own = find_band(Like("convolution", bits=32, architecture="Hopper"))
+    assert f"error band {own}" in explained.stdout
     as_json = CliRunner().invoke(cli, [*arguments, "--format=json"])
     assert json.loads(as_json.stdout)["nets"][0]["band"]["count"] == band.count
 

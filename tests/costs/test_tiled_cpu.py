@@ -27,6 +27,7 @@ from paleo.core.operations import (
 )
 from paleo.core.window import axes
 from paleo.costs import COST_MODELS, Target
+from paleo.costs.error_bands import NET, Like
 from paleo.costs.tiled import cpu, onednn
 from paleo.costs.tiled.constants import CONSTANTS, constants_of
 from paleo.costs.tiled.machine import Machine, machine_for
@@ -289,7 +290,7 @@ def test_a_cpu_without_constants_of_its_own_has_those_of_cpus() -> None:
 
 
 def test_no_band_is_claimed_for_cpus() -> None:
-    assert TILED.band("net", paleo.find_device("EPYC_7742")) is None
+    assert TILED.band(Like(NET), paleo.find_device("EPYC_7742")) is None
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,13 @@ command that uses another model starts without it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from paleo.cluster import Device
 from paleo.core.operations import Convolution, Operation
 from paleo.core.quantity import Quantity
 from paleo.costs.batching import can_be_stacked
-from paleo.costs.error_bands import Band
+from paleo.costs.error_bands import Band, Like
 from paleo.costs.model import COST_MODELS, CostModel, Explanation, Target
 from paleo.costs.times import Time, Times
 
@@ -63,20 +64,12 @@ class Tiled(CostModel):
         stated = target.constants.get("host")
         return constants_of(target.device)["host"].value if stated is None else stated
 
-    def band(
-        self,
-        kind: str,
-        device: Device,
-        *,
-        direction: str | None = None,
-        bits: int | None = None,
-        software: str | None = None,
-    ) -> Band | None:
+    def band(self, asked: Like, device: Device) -> Band | None:
         from paleo.costs.tiled.error_bands import find_band
 
         # What was measured on a GPU says nothing of a CPU, nor one CPU of another.
         pooled = device.kind != "cpu"
-        return find_band(kind, device.architecture, direction, bits, software, pooled=pooled)
+        return find_band(replace(asked, architecture=device.architecture), pooled=pooled)
 
 
 COST_MODELS.add(Tiled.name, Tiled())

@@ -26,15 +26,7 @@ def known_bands() -> Mapping[Like, Band]:
     return found
 
 
-def find_band(
-    kind: str,
-    architecture: str,
-    direction: str | None = None,
-    bits: int | None = None,
-    software: str | None = None,
-    *,
-    pooled: bool = True,
-) -> Band | None:
+def find_band(asked: Like, *, pooled: bool = True) -> Band | None:
     """Return the band of the cases most like these, None if there is none.
 
     It is of what has all of this in common or, in the order of paleo.costs.error_bands.LEVELS, ever
@@ -42,11 +34,10 @@ def find_band(
     UNKNOWN. Only if `pooled` may a band be of other architectures.
     """
     known = known_bands()
-    if architecture not in {like.architecture for like in known}:
-        architecture = UNKNOWN
-    if kind != NET:
-        software = software or ""
-    asked = Like(kind, direction, bits, software, architecture)
+    if asked.architecture not in {like.architecture for like in known}:
+        asked = replace(asked, architecture=UNKNOWN)
+    if asked.kind != NET:
+        asked = replace(asked, software=asked.software or "")
     for like in asked.wider:
         if not (pooled or like.architecture):
             continue
