@@ -89,6 +89,8 @@ class Device:
     calibration: CalibrationRecord | None = None
     #: One of BOARDS, "" where there is but one.
     board: str = ""
+    #: Whether it is made for servers, whose cores are slower than a workstation's.
+    is_server: bool = False
 
     @classmethod
     def from_rates(
@@ -163,7 +165,7 @@ class Device:
 def read_device(path: Path) -> Device:
     """Read a device file; raises HardwareError with every mistake in it."""
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    root = FileReader(path, (*known, "board", "paleo2017", "price", "tiled", "calibration"))
+    root = FileReader(path, (*known, "board", "server", "paleo2017", "price", "tiled", "calibration"))
     name, kind = root.text("name", path.stem), root.text("kind", "gpu")
     if kind not in KINDS:
         root.note("kind", f'expected "gpu", "cpu" or "tpu", got {kind!r}')
@@ -207,6 +209,7 @@ def read_device(path: Path) -> Device:
         root.table("tiled").constants(),
         _calibration(root),
         board,
+        root.flag("server"),
     )
     root.finish()
     return device

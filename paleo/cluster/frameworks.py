@@ -37,8 +37,7 @@ for _each in (
 
 #: A server's core beside a workstation's, in what it hands over: passes of eager PyTorch take 62 us
 #: an operation at batches of 1 to 8 on a DGX-1 (Xeon E5-2698 v4; NVIDIA's DeepLearningExamples), 30
-#: with an RTX 2080 Ti or a TITAN V (ryujaehun/pytorch-gpu-benchmark). Boards that are sold in
-#: several forms (SXM, PCIe, NVL) are a data center's.
+#: with an RTX 2080 Ti or a TITAN V (ryujaehun/pytorch-gpu-benchmark).
 _SERVER = 2.0
 
 
@@ -97,7 +96,7 @@ class Framework:
         They are the device file's own, where it says so (`paleo calibrate` measures them).
         """
         own = device.constants.get("host")
-        alone = self.host * (_SERVER if device.board else 1.0) if own is None else own.value
+        alone = self.host * (_SERVER if device.is_server else 1.0) if own is None else own.value
         return alone * self.devices
 
     def driving(self, devices: Quantity) -> Framework:

@@ -217,6 +217,8 @@ def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
     workstation, server = paleo.find_device("RTX_3090"), A100
     assert framework.host_of(workstation) == 30e-6
     assert framework.host_of(server) == 60e-6
+    # A board of one form alone may be a server's, too.
+    assert framework.host_of(paleo.find_device("T4")) == 60e-6
     assert framework.driving(4).host_of(server) == 240e-6
     stated = replace(server, constants={"host": Figure(5e-6, "s", "measured")})
     assert framework.host_of(stated) == 5e-6
