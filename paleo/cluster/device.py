@@ -165,7 +165,9 @@ class Device:
 def read_device(path: Path) -> Device:
     """Read a device file; raises HardwareError with every mistake in it."""
     known = ("name", "title", "kind", "architecture", "aliases", "sources", "figures", "peak")
-    root = FileReader(path, (*known, "board", "server", "paleo2017", "price", "tiled", "calibration"))
+    root = FileReader(
+        path, (*known, "board", "server", "paleo2017", "price", "tiled", "calibration")
+    )
     name, kind = root.text("name", path.stem), root.text("kind", "gpu")
     if kind not in KINDS:
         root.note("kind", f'expected "gpu", "cpu" or "tpu", got {kind!r}')

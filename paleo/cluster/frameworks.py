@@ -120,6 +120,20 @@ INDUCTOR = Framework(
     weighs_groups=True,
     views=True,
 )
+#: XLA, whose clusters of operations the host hands over kernel by kernel.
+XLA = Framework(
+    "tensorflow_compiled",
+    "graphs compiled by TensorFlow's XLA",
+    "OpenXLA, XLA:GPU architecture overview: pointwise operations and reductions are fused, "
+    "products and convolutions left to libraries; halves have images channels last "
+    "(xla/service/gpu/transforms/layout_assignment.cc, HeuristicLayoutAssignment); host: BERT of "
+    "NVIDIA's DeepLearningExamples at batches of 1 and 2 takes 15 us an operation on a DGX-1",
+    host=7.5e-6,
+    fusion=Fusion.LOOPS,
+    autocast=True,
+    memory_format="channels_last",
+    casts_parameters=True,
+)
 
 FRAMEWORKS: Registry[Framework] = Registry("framework")
 
@@ -168,11 +182,12 @@ for _framework in (
     ),
     Framework(
         "tensorflow",
-        "TensorFlow's graphs without XLA: a kernel for each operation, automatic mixed precision",
+        "TensorFlow's graphs: a kernel for each operation, automatic mixed precision",
         "TensorFlow, auto_mixed_precision_lists.h; host: ResNets and BERT of NVIDIA's "
         "DeepLearningExamples at batches of 1 to 256 take 30 us an operation on a DGX-1",
         host=15e-6,
         autocast=True,
+        compiled=XLA,
     ),
     Framework(
         "mxnet",

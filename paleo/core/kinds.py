@@ -17,6 +17,8 @@ class Fusion(Enum):
     BIAS = "bias"
     #: Those, and all in kernels that are no products.
     STREAMS = "streams"
+    #: All in kernels that are no products, and no biases in those that are.
+    LOOPS = "loops"
     #: All.
     ALL = "all"
 

@@ -151,6 +151,9 @@ def test_compilation_is_a_word_of_the_framework() -> None:
     assert is_compiled("PyTorch 2.4 torch.compile")
     assert is_compiled("PyTorch 2.1 (inductor)")
     assert not is_compiled("PyTorch 2.4")
+    assert is_compiled("TensorFlow 1.15 + XLA")
+    assert is_compiled("TensorFlow", "inference; +XLA")
+    assert not is_compiled("TensorFlow", "FP32 & W/O XLA, compiled from source")
 
 
 def test_groups_may_be_by_memory_format(tmp_path: Path) -> None:

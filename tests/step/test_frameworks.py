@@ -170,6 +170,7 @@ def test_the_settings_reach_the_times() -> None:
     assert forward(compile=True) < forward(framework="pytorch")
     assert forward(framework="tensorrt") == forward(fuse=True, memory_format="channels_last")
     assert forward(framework="pytorch", compile=True) == forward(compile=True)
+    assert forward(framework="tensorflow", compile=True) < forward(framework="tensorflow")
 
 
 @pytest.mark.parametrize(
@@ -232,6 +233,7 @@ def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
         ("mine", "PyTorch 2.4 torch.compile", "train", ("pytorch_compiled", "channels_last")),
         ("mine", "TensorFlow 1.4", "train", ("tensorflow", "")),
         ("mine", "NVIDIA DLE MXNet", "train", ("mxnet", "")),
+        ("mine", "TensorFlow 1.15 +XLA", "train", ("tensorflow_compiled", "channels_last")),
         ("mine", "Torch-7 (native)", "train", ("", "")),
         ("timm", "PyTorch 2.4", "inference", ("timm", "")),
         ("timm", "PyTorch 1.12", "train", ("pytorch1", "")),

@@ -228,10 +228,11 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     if "/layer:" in row.network or " layer:" in row.network:
         raise UnmappedError("single layers of nets")
     sequence = None if row.seq_len is None else _whole(row.seq_len, "seq_len")
-    spec = _spec(row.network, row.source_id, sequence, row.image)
+    protocol = protocol_of(row.source_id)
+    name = protocol.nets.get(row.source, row.network)
+    spec = _spec(name, row.source_id, sequence, row.image)
     if row.parameters is not None:
         _check_parameters(spec, row)
-    protocol = protocol_of(row.source_id)
     parts = _parts(row)
     if protocol.optimizer is False and row.quantity.kind == "time":
         parts = tuple(part for part in parts if part != "update")
@@ -243,10 +244,14 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             parts = (*parts, "exchange")
         elif not _is_one_process(row) and row.quantity.kind == "time":
             raise UnmappedError("passes of several devices without the update")
+    trains = parts != ("forward",)
+    script = protocol.script_of(row.source, row.precision, trains)
     case = NetCase(
-        row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
-        is_compiled(row.framework), _framework(row, parts), _is_one_process(row),
+        name, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
+        protocol.input_link, row.image,
+        memory_format_of(row.memory_format, row.notes) or script.memory_format,
+        script.compiled or is_compiled(row.framework, row.notes),
+        script.framework or _framework(row, parts), _is_one_process(row),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale

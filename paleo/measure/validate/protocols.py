@@ -12,6 +12,23 @@ from paleo.core.frozen import dataclass
 
 
 @dataclass(frozen=True)
+class Script:
+    """What the scripts of a part of a repository ask for.
+
+    `place` is where they are, as rows say in `source`. They do so in one `precision`, "" for each,
+    and where they train or not, None for both. `framework` is one of paleo.cluster.frameworks, ""
+    for what the row says.
+    """
+
+    place: str
+    precision: str = ""
+    trains: bool | None = None
+    framework: str = ""
+    memory_format: str = ""
+    compiled: bool = False
+
+
+@dataclass(frozen=True)
 class Protocol:
     """How a source measured, where its rows do not say.
 
@@ -41,6 +58,9 @@ class Protocol:
     trains: bool = False
     #: Samples on a device where rows say none: by framework, net, device and precision.
     batches: Mapping[tuple[str, str, str, str], int] = field(default_factory=dict)
+    #: What its scripts ask for, and the net of tables whose rows name another: by `source`.
+    scripts: tuple[Script, ...] = ()
+    nets: Mapping[str, str] = field(default_factory=dict)
     #: Whether the host's launch and its wait are in times of operators.
     from_host: bool = False
     #: Letters of operators that the rows do not say.
@@ -54,7 +74,16 @@ class Protocol:
         named = {other.get(letter, letter): value for letter, value in shape.items()}
         return {**named, **self.letters.get(operator, {})}
 
+    def script_of(self, source: str, precision: str, trains: bool) -> Script:
+        """Return what is asked for where a row says this of its source and precision."""
+        for script in self.scripts:
+            is_asked = script.precision in ("", precision) and script.trains in (None, trains)
+            if is_asked and script.place in source:
+                return script
+        return NO_SCRIPT
 
+
+NO_SCRIPT = Script("")
 PLAIN = Protocol()
 #: The rounds of MLPerf Training.
 _MLPERF = [
@@ -81,6 +110,20 @@ _DLE_BATCHES = {
     ("MxNet", "resnet50-v1.5", "-16GB"): (96, 192),
     ("MxNet", "resnet50-v1.5", "-32GB"): (128, 256),
 }
+_BERT2 = "NVIDIA/DeepLearningExamples TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7"
+#: Where tables begin in that file that are headed "BERT-Base", of inference on the V100 with 16 and
+#: 32 GB, the A100 and the T4.
+_BERT2_BASE = (856, 869, 914, 927, 973, 986, 1031, 1045)
+#: The scripts of DeepLearningExamples: configs.yml of its image nets in PyTorch, `runner` of
+#: MXNet's, finetune_inference_benchmark.sh and run_squad.sh of BERT.
+_DLE_SCRIPTS = (
+    Script("PyTorch/Classification/ConvNets/", "mixed(fp16)", memory_format="channels_last"),
+    # In training its kernels are those of MLPerf's stacks (--fuse-bn-relu, --fuse-bn-add-relu).
+    Script("MxNet/Classification/RN50v1.5/", "mixed(fp16)", trains=True, framework="tuned"),
+    Script("MxNet/Classification/RN50v1.5/", "mixed(fp16)", memory_format="channels_last"),
+    Script("TensorFlow/LanguageModeling/BERT/", compiled=True),
+    Script("TensorFlow2/LanguageModeling/BERT/", compiled=True),
+)
 
 PROTOCOLS: dict[str, Protocol] = {
     "convnet_benchmarks": Protocol(
@@ -139,6 +182,8 @@ PROTOCOLS: dict[str, Protocol] = {
             if only in ("", memory)
             for precision, batch in zip(("fp32", "mixed(fp16)"), both, strict=True)
         },
+        scripts=_DLE_SCRIPTS,
+        nets={f"{_BERT2} line {line}": "bert-base" for line in _BERT2_BASE},
     ),
     "lambda": Protocol(
         "the container computes fp32 as TF32 where it can", tf32=True, library="NGC pytorch-22.09"

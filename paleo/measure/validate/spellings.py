@@ -154,9 +154,10 @@ def memory_format_of(*texts: str) -> str:
     return ""
 
 
-def is_compiled(framework: str) -> bool:
-    """Tell whether a framework compiled the net, as in "PyTorch 2.4 torch.compile"."""
-    return re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE) is not None
+def is_compiled(framework: str, notes: str = "") -> bool:
+    """Tell whether a framework compiled the net: "PyTorch 2.4 torch.compile", or "+XLA"."""
+    compiler = re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE)
+    return compiler is not None or re.search(r"\+ ?XLA\b", f"{framework} {notes}") is not None
 
 
 _WORDS = {
