@@ -183,10 +183,12 @@ for _framework in (
     Framework(
         "tensorflow",
         "TensorFlow's graphs: a kernel for each operation, automatic mixed precision",
-        "TensorFlow, auto_mixed_precision_lists.h; host: ResNets and BERT of NVIDIA's "
+        "TensorFlow, auto_mixed_precision_lists.h; images of halves channels last: "
+        "grappler/optimizers/generic_layout_optimizer.cc; host: ResNets and BERT of NVIDIA's "
         "DeepLearningExamples at batches of 1 to 256 take 30 us an operation on a DGX-1",
         host=15e-6,
         autocast=True,
+        memory_format="channels_last",
         compiled=XLA,
     ),
     Framework(

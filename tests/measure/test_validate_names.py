@@ -41,14 +41,16 @@ def test_tokens_are_those_of_the_nets_own_length(tmp_path: Path) -> None:
 
 
 def test_batches_that_a_source_leaves_to_its_scripts(tmp_path: Path) -> None:
-    head = "source_id,quantity,value,network,device,precision,framework,direction\n"
-    row = "nvidia_dle,images_per_s,100,resnet50-v1.5,{},{},{},train\n"
+    head = "source_id,source,quantity,value,network,device,precision,framework,direction\n"
+    row = "nvidia_dle,{},images_per_s,100,resnet50-v1.5,{},{},{},train\n"
+    pytorch = "PyTorch/Classification/ConvNets/resnet50v1.5/README.md"
+    mxnet = "MxNet/Classification/RN50v1.5/README.md"
     asked = [
-        ("V100-SXM-16GB", "fp32", "PyTorch"),
-        ("V100-SXM-32GB", "mixed(fp16)", "PyTorch"),
-        ("V100-SXM-16GB", "mixed(fp16)", "MxNet"),
-        ("V100-SXM-32GB", "fp32", "MxNet"),
-        ("T4", "fp32", "MxNet"),
+        (pytorch, "V100-SXM-16GB", "fp32", "PyTorch"),
+        (pytorch, "V100-SXM-32GB", "mixed(fp16)", "PyTorch"),
+        (mxnet, "V100-SXM-16GB", "mixed(fp16)", "MxNet"),
+        (mxnet, "V100-SXM-32GB", "fp32", "MxNet"),
+        (mxnet, "T4", "fp32", "MxNet"),
     ]
     found = rows(tmp_path, head + "".join(row.format(*each) for each in asked))
     assert found.measured * 100 == pytest.approx([112, 256, 192, 128])

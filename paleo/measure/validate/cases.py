@@ -273,7 +273,9 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     """Return what to predict for a row; raises UnmappedError or a PaleoError."""
     if row.quantity.kind == "unknown":
         raise UnmappedError(row.quantity.problem)
-    device, protocol, name = _device(row, on), protocol_of(row.source_id), row.operator
+    protocol = protocol_of(row.source_id)
+    row = protocol.as_run(row)
+    device, name = _device(row, on), row.operator
     letters: Mapping[str, int] = {}
     what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]
     if name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -229,8 +230,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
         raise UnmappedError("single layers of nets")
     sequence = None if row.seq_len is None else _whole(row.seq_len, "seq_len")
     protocol = protocol_of(row.source_id)
-    name = protocol.nets.get(row.source, row.network)
-    spec = _spec(name, row.source_id, sequence, row.image)
+    spec = _spec(row.network, row.source_id, sequence, row.image)
     if row.parameters is not None:
         _check_parameters(spec, row)
     parts = _parts(row)
@@ -244,14 +244,10 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             parts = (*parts, "exchange")
         elif not _is_one_process(row) and row.quantity.kind == "time":
             raise UnmappedError("passes of several devices without the update")
-    trains = parts != ("forward",)
-    script = protocol.script_of(row.source, row.precision, trains)
     case = NetCase(
-        name, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        protocol.input_link, row.image,
-        memory_format_of(row.memory_format, row.notes) or script.memory_format,
-        script.compiled or is_compiled(row.framework, row.notes),
-        script.framework or _framework(row, parts), _is_one_process(row),
+        row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
+        protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
+        is_compiled(row.framework, row.notes), _framework(row, parts), _is_one_process(row),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -288,9 +284,6 @@ def _batch(row: Measurement) -> tuple[int, int]:
     if own is None and row.global_batch is not None:
         own = row.global_batch / row.n_devices
     if own is None:
-        key = (row.framework, row.network, row.device, row.precision)
-        own = protocol_of(row.source_id).batches.get(key)
-    if own is None:
         raise UnmappedError("no batch size")
     batch = _whole(own, "batch")
     if row.global_batch is None:
@@ -308,7 +301,7 @@ _FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
     """Return which of the frameworks that there are ran a net, "" for none of them."""
     protocol = protocol_of(row.source_id)
-    if protocol.is_tuned:
+    if protocol.is_tuned or re.search(r"\btuned\b", row.framework):
         return "tuned"
     if protocol.inference and parts == ("forward",):
         return protocol.inference

@@ -6,26 +6,33 @@ A row of a source that is not here is taken as it says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
+from typing import Any
 
 from paleo.core.frozen import dataclass
+from paleo.measure.validate.measured import Measurement
 
 
 @dataclass(frozen=True)
 class Script:
-    """What the scripts of a part of a repository ask for.
+    """What the scripts of a part of a repository ask for, where rows say it otherwise or not.
 
-    `place` is where they are, as rows say in `source`. They do so in one `precision`, "" for each,
-    and where they train or not, None for both. `framework` is one of paleo.cluster.frameworks, ""
-    for what the row says.
+    They made the rows whose `source` has `place` in it, and whose precision, direction and device
+    are these; "" is any. `says` are the values, by the names of Measurement.
     """
 
     place: str
+    says: Mapping[str, Any]
     precision: str = ""
-    trains: bool | None = None
-    framework: str = ""
-    memory_format: str = ""
-    compiled: bool = False
+    direction: str = ""
+    device: str = ""
+
+    def made(self, row: Measurement) -> bool:
+        """Tell whether they made a row."""
+        asked = ("precision", "direction", "device")
+        return self.place in row.source and all(
+            getattr(self, name) in ("", getattr(row, name)) for name in asked
+        )
 
 
 @dataclass(frozen=True)
@@ -56,11 +63,8 @@ class Protocol:
     pytorch: int = 2
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
-    #: Samples on a device where rows say none: by framework, net, device and precision.
-    batches: Mapping[tuple[str, str, str, str], int] = field(default_factory=dict)
-    #: What its scripts ask for, and the net of tables whose rows name another: by `source`.
+    #: What its scripts ask for; of several that made a row all say something.
     scripts: tuple[Script, ...] = ()
-    nets: Mapping[str, str] = field(default_factory=dict)
     #: Whether the host's launch and its wait are in times of operators.
     from_host: bool = False
     #: Letters of operators that the rows do not say.
@@ -74,16 +78,13 @@ class Protocol:
         named = {other.get(letter, letter): value for letter, value in shape.items()}
         return {**named, **self.letters.get(operator, {})}
 
-    def script_of(self, source: str, precision: str, trains: bool) -> Script:
-        """Return what is asked for where a row says this of its source and precision."""
-        for script in self.scripts:
-            is_asked = script.precision in ("", precision) and script.trains in (None, trains)
-            if is_asked and script.place in source:
-                return script
-        return NO_SCRIPT
+    def as_run(self, row: Measurement) -> Measurement:
+        """Return a row with what the scripts that made it ask for."""
+        made = [script.says for script in self.scripts if script.made(row)]
+        says = {name: value for each in made for name, value in each.items()}
+        return replace(row, **says) if says else row
 
 
-NO_SCRIPT = Script("")
 PLAIN = Protocol()
 #: The rounds of MLPerf Training.
 _MLPERF = [
@@ -101,28 +102,42 @@ _MLPERF = [
     "5.0",
     "5.1",
 ]
-#: NVIDIA's DeepLearningExamples: PyTorch/Classification/ConvNets/configs.yml for DGX1V, which its
-#: scripts run, and the commands in MxNet/Classification/RN50v1.5/README.md; fp32 and mixed.
-_DLE_BATCHES = {
-    ("PyTorch", "resnet50-v1.5", ""): (112, 256),
-    ("PyTorch", "resnext101-32x4d", ""): (64, 128),
-    ("PyTorch", "se-resnext101-32x4d", ""): (64, 112),
-    ("MxNet", "resnet50-v1.5", "-16GB"): (96, 192),
-    ("MxNet", "resnet50-v1.5", "-32GB"): (128, 256),
-}
-_BERT2 = "NVIDIA/DeepLearningExamples TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7"
-#: Where tables begin in that file that are headed "BERT-Base", of inference on the V100 with 16 and
-#: 32 GB, the A100 and the T4.
-_BERT2_BASE = (856, 869, 914, 927, 973, 986, 1031, 1045)
-#: The scripts of DeepLearningExamples: configs.yml of its image nets in PyTorch, `runner` of
-#: MXNet's, finetune_inference_benchmark.sh and run_squad.sh of BERT.
+_MIXED = "mixed(fp16)"
+_LAST = {"memory_format": "channels_last"}
+#: Samples on a device in fp32 and in mixed precision that scripts of DeepLearningExamples train
+#: with, on the V100: configs.yml for DGX1V, and the commands in the README of MXNet's ResNet-50.
+_DLE_BATCHES = (
+    ("PyTorch/Classification/ConvNets/resnet50v1.5/", "", 112, 256),
+    ("PyTorch/Classification/ConvNets/resnext101-32x4d/", "", 64, 128),
+    ("PyTorch/Classification/ConvNets/se-resnext101-32x4d/", "", 64, 112),
+    ("MxNet/Classification/RN50v1.5/", "V100-SXM-16GB", 96, 192),
+    ("MxNet/Classification/RN50v1.5/", "V100-SXM-32GB", 128, 256),
+)
+#: Where tables begin that are headed "BERT-Base", of inference on the V100 with 16 and 32 GB, the
+#: A100 and the T4.
+_DLE_BERT2 = "TensorFlow2/LanguageModeling/BERT/"
+_DLE_BERT2_BASE = (856, 869, 914, 927, 973, 986, 1031, 1045)
+#: The scripts of DeepLearningExamples: configs.yml of image nets in PyTorch, MXNet's `runner` (in
+#: training its kernels are those of MLPerf's stacks: --fuse-bn-relu, --fuse-bn-add-relu), the
+#: container that the README of image nets in TensorFlow names, BERT's
+#: finetune_inference_benchmark.sh and run_squad.sh, Transformer-XL's eval.py (model.to(float16)).
 _DLE_SCRIPTS = (
-    Script("PyTorch/Classification/ConvNets/", "mixed(fp16)", memory_format="channels_last"),
-    # In training its kernels are those of MLPerf's stacks (--fuse-bn-relu, --fuse-bn-add-relu).
-    Script("MxNet/Classification/RN50v1.5/", "mixed(fp16)", trains=True, framework="tuned"),
-    Script("MxNet/Classification/RN50v1.5/", "mixed(fp16)", memory_format="channels_last"),
-    Script("TensorFlow/LanguageModeling/BERT/", compiled=True),
-    Script("TensorFlow2/LanguageModeling/BERT/", compiled=True),
+    Script("PyTorch/Classification/ConvNets/", _LAST, _MIXED),
+    Script("MxNet/Classification/RN50v1.5/", _LAST, _MIXED),
+    Script("MxNet/Classification/RN50v1.5/", {"framework": "MXNet, tuned"}, _MIXED, "train"),
+    Script("TensorFlow/Classification/ConvNets/", {"library_version": "NGC tensorflow-20.06"}),
+    Script("TensorFlow/LanguageModeling/BERT/", {"framework": "TensorFlow +XLA"}),
+    Script(_DLE_BERT2, {"framework": "TensorFlow2 +XLA"}),
+    Script("PyTorch/LanguageModeling/Transformer-XL/", {"precision": "fp16"}, _MIXED, "inference"),
+    *(
+        Script(f"{_DLE_BERT2}README.md@729963dd47e7 line {line}", {"network": "bert-base"})
+        for line in _DLE_BERT2_BASE
+    ),
+    *(
+        Script(place, {"batch_per_device": batch}, precision, "train", device)
+        for place, device, *both in _DLE_BATCHES
+        for precision, batch in zip(("fp32", _MIXED), both, strict=True)
+    ),
 )
 
 PROTOCOLS: dict[str, Protocol] = {
@@ -174,16 +189,8 @@ PROTOCOLS: dict[str, Protocol] = {
     # that normalizations in fp32 and their casts would.
     "timm": Protocol("inference as with timm's --fast-norm", inference="timm"),
     "nvidia_dle": Protocol(
-        "batches that its tables leave out are those of its scripts",
-        batches={
-            (framework, net, f"V100-SXM{memory}", precision): batch
-            for (framework, net, only), both in _DLE_BATCHES.items()
-            for memory in ("-16GB", "-32GB")
-            if only in ("", memory)
-            for precision, batch in zip(("fp32", "mixed(fp16)"), both, strict=True)
-        },
+        "what its tables leave out is what its scripts ask for",
         scripts=_DLE_SCRIPTS,
-        nets={f"{_BERT2} line {line}": "bert-base" for line in _BERT2_BASE},
     ),
     "lambda": Protocol(
         "the container computes fp32 as TF32 where it can", tf32=True, library="NGC pytorch-22.09"
