@@ -28,7 +28,7 @@ from paleo.measure.validate import (
 )
 from paleo.measure.validate.measured import COLUMNS
 from paleo.measure.validate.names import NETS
-from paleo.measure.validate.protocols import PROTOCOLS, protocol_of
+from paleo.measure.validate.protocols import PROTOCOLS
 from paleo.measure.validate.quantities import QUANTITIES
 from paleo.measure.validate.sequences import with_length
 from paleo.measure.validate.shapes import OPERATORS, read_shape
@@ -570,24 +570,6 @@ def test_a_net_without_sequences_has_no_length() -> None:
         with_length(paleo.load("lenet5"), 16)
     net = paleo.load("gpt2")
     assert with_length(net, 1024) is net
-
-
-def test_letters_are_read_as_a_source_means_them() -> None:
-    # NeuSight times torch.bmm of B x M x N by B x N x K: what it calls N is summed over.
-    row = {"B": 3, "M": 10, "N": 20, "K": 30}
-    neusight = protocol_of("neusight_ops")
-    assert neusight.read("bmm", row) == {"B": 3, "M": 10, "K": 20, "N": 30}
-    assert neusight.read("linear", row) == {"B": 3, "M": 10, "K": 20, "N": 30}
-    assert neusight.read("softmax", {"rows": 4, "cols": 5}) == {"rows": 4, "cols": 5}
-    assert protocol_of("deepbench").read("gemm", row) == row
-
-
-def test_times_of_a_source_have_the_hosts_launch_in_them(tmp_path: Path) -> None:
-    # NeuSight times each call by itself: 15 us go by before its kernel starts. 1,000 elements of 4
-    # bytes come and go in 80 ns.
-    row = {"network": "op:gelu", "op_shape": '{"rows": 10, "cols": 100}'}
-    found = cases(tmp_path, {**row, "source_id": "neusight_ops"}, {**row, "source_id": "another"})
-    assert predict(found, "roofline") == pytest.approx([15e-6 + 80e-9, 80e-9])
 
 
 def test_what_is_known_of_sources_names_things_that_exist() -> None:
