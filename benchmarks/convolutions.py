@@ -114,8 +114,8 @@ def judged(data: Data, file: str, model: str) -> Judged:
     if model != "paleo2017":
         return Judged(file, cases, groups, gemm, chosen)
     chooses = groups != OTHERS[0]
-    own, other = (_best_share(each, cases.measured, chooses) for each in (gemm, chosen))
-    return Judged(file, cases, groups, gemm / own, chosen / other, (own, other))
+    ours, other = (_best_share(each, cases.measured, chooses) for each in (gemm, chosen))
+    return Judged(file, cases, groups, gemm / ours, chosen / other, (ours, other))
 
 
 def _best_share(predicted: Any, measured: Any, chooses: Any) -> float:
@@ -254,8 +254,7 @@ def _ratio(net: str, batch: int, model: str) -> float:
     }
 
     def seconds(**choice: Any) -> float:
-        row = paleo.simulate(net, **plan, **choice).runs[0].rows[0]
-        return row.compute
+        return float(paleo.simulate(net, **plan, **choice).runs[0].rows[0].compute)
 
     return seconds(conv_library="cudnn4", workspace=WORKSPACE) / seconds(use_only_gemm=True)
 

@@ -126,7 +126,7 @@ class Bands:
 
         Of the wider groups only those of all architectures are there.
         """
-        rows = []
+        rows: list[tuple[str, ...]] = []
         for like, band in _in_order(self.found):
             if None in (like.bits, like.software) or (like.kind == NET and not like.direction):
                 continue

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import importlib.util
 import os
 import subprocess
@@ -90,8 +91,7 @@ def imported(importer: str, target: str, options: ImportOptions | None = None) -
 
 def caffe(folder: Path) -> Row:
     """Return a prototxt over `text_format.Parse`."""
-    from google.protobuf import text_format
-
+    text_format = importlib.import_module("google.protobuf.text_format")
     from paleo.net.importers.caffe.proto import parse
 
     path = folder / "resnet50.prototxt"

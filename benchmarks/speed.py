@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -95,11 +96,13 @@ def sweep() -> list[tuple[str, float, float]]:
 def large_net() -> tuple[str, float, float]:
     """Return loading and simulating a random DAG of 2,000 layers, over parsing its JSON."""
     rng = random.Random(0)
-    layers = {"in": {"type": "Input", "parents": [], "tensor": [8, 16, 16, 8]}}
+    layers: dict[str, dict[str, Any]] = {
+        "in": {"type": "Input", "parents": [], "tensor": [8, 16, 16, 8]}
+    }
     for i in range(1999):
         recent = list(layers)[-20:]
         window = {"strides": [1, 1, 1, 1], "padding": "SAME"}
-        body = rng.choice(
+        body: dict[str, Any] = rng.choice(
             [
                 {"type": "Convolution", "filter": [3, 3, -1, 8], **window},
                 {"type": "Pooling", "ksize": [1, 3, 3, 1], **window},

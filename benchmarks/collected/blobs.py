@@ -33,8 +33,8 @@ class Layer:
 
     def param(self, *names: str) -> Param:
         """Return one of its parameter messages, the first that it has."""
-        found = next((self.fields[name] for name in names if name in self.fields), [{}])
-        return Param(found[-1])
+        found = [self.fields[name][-1] for name in names if name in self.fields]
+        return Param(found[0] if found else {})
 
     def weigh(self, index: int, *shape: int) -> None:
         """Have a parameter, which may be shared by name."""
@@ -70,10 +70,11 @@ class Param:
         if rank == 2 and (f"{side}_h" in self.fields or f"{side}_w" in self.fields):
             return [int(self(f"{side}_{s}", default or 0)) for s in "hw"]
         depth = {"kernel_size": "kernel_depth", "stride": "temporal_stride", "pad": "temporal_pad"}
-        values = [int(value) for value in self.all(name)] or self.dims(f"{side}_shape") or [default]
-        if None in values:
+        values = [int(value) for value in self.all(name)] or self.dims(f"{side}_shape")
+        if not values and default is None:
             raise CannotCountError(f"it has no {name}")
-        sizes = [int(value or 0) for value in (values * rank if len(values) == 1 else values)]
+        values = values or [default or 0]
+        sizes = values * rank if len(values) == 1 else values
         if rank == 3 and "kernel_depth" in self.fields:
             sizes[0] = int(self(depth.get(name, "-"), default or 1))
         return sizes

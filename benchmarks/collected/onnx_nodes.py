@@ -66,7 +66,7 @@ def run(name: str) -> Outcome:
     inputs = dict(zip((each.name for each in case.model.graph.input), given, strict=True))
     translators: list[Any] = []
 
-    class Translator(graph.GraphTranslator):  # type: ignore[misc]
+    class Translator(graph.GraphTranslator):
         """Keeps what names of the model stand for."""
 
         def __post_init__(self) -> None:

@@ -75,7 +75,7 @@ def run(collection: str, size: int | None, folder: str | None) -> Result | None:
     try:
         module = importlib.import_module(f"collected.{collection}")
         if folder is not None and hasattr(module, "FOLDER"):
-            module.FOLDER = Path(folder)
+            vars(module)["FOLDER"] = Path(folder)
         names = sampled(module.names(), size)
     except (ImportError, PaleoError) as error:
         print(f"{collection}: left out, {error}", file=sys.stderr)
@@ -83,7 +83,7 @@ def run(collection: str, size: int | None, folder: str | None) -> Result | None:
     if not names:
         print(f"{collection}: left out, there are no nets of it", file=sys.stderr)
         return None
-    outcomes = {}
+    outcomes: dict[str, Outcome] = {}
     for name in names:
         print(f"\r{collection} {len(outcomes) + 1}/{len(names)} {name:60.60}", end="\r",
               file=sys.stderr, flush=True)  # fmt: skip

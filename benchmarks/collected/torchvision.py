@@ -29,7 +29,7 @@ def in_parts(detector: Any) -> Any:
     """Return a module that runs the parts of a detector, each on as much as it has to do."""
     torch: Any = importlib.import_module("torch")
 
-    class Parts(torch.nn.Module):  # type: ignore[misc]
+    class Parts(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.detector = detector

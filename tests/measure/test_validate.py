@@ -29,8 +29,7 @@ from paleo.measure.validate import (
 )
 from paleo.measure.validate.measured import COLUMNS, Measurement
 from paleo.measure.validate.names import NETS
-from paleo.measure.validate.nets import net_case
-from paleo.measure.validate.protocols import PROTOCOLS, protocol_of
+from paleo.measure.validate.protocols import PROTOCOLS
 from paleo.measure.validate.quantities import QUANTITIES
 from paleo.measure.validate.sequences import with_length
 from paleo.measure.validate.shapes import OPERATORS, read_shape
@@ -572,66 +571,6 @@ def test_a_net_without_sequences_has_no_length() -> None:
         with_length(paleo.load("lenet5"), 16)
     net = paleo.load("gpt2")
     assert with_length(net, 1024) is net
-
-
-def test_letters_are_read_as_a_source_means_them() -> None:
-    # NeuSight times torch.bmm of B x M x N by B x N x K: what it calls N is summed over.
-    row = {"B": 3, "M": 10, "N": 20, "K": 30}
-    neusight = protocol_of("neusight_ops")
-    assert neusight.read("bmm", row) == {"B": 3, "M": 10, "K": 20, "N": 30}
-    assert neusight.read("linear", row) == {"B": 3, "M": 10, "K": 20, "N": 30}
-    assert neusight.read("softmax", {"rows": 4, "cols": 5}) == {"rows": 4, "cols": 5}
-    assert protocol_of("deepbench").read("gemm", row) == row
-
-
-@pytest.mark.parametrize(
-    ("place", "network", "precision", "direction", "net", "framework", "memory_format"),
-    [
-        (
-            "PyTorch/Classification/ConvNets/resnet50v1.5/README.md@1 line 604", "resnet50-v1.5",
-            "mixed(fp16)", "train", "resnet50-v1.5", "pytorch", "channels_last",
-        ),
-        (
-            "PyTorch/Classification/ConvNets/resnet50v1.5/README.md@1 line 604", "resnet50-v1.5",
-            "fp32", "train", "resnet50-v1.5", "pytorch", "",
-        ),
-        (
-            "MxNet/Classification/RN50v1.5/README.md@1 line 665", "resnet50-v1.5", "mixed(fp16)",
-            "train", "resnet50-v1.5", "tuned", "channels_last",
-        ),
-        (
-            "MxNet/Classification/RN50v1.5/README.md@1 line 724", "resnet50-v1.5", "mixed(fp16)",
-            "inference", "resnet50-v1.5", "mxnet", "channels_last",
-        ),
-        (
-            "TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7 line 843",
-            "bert-large fine-tune", "fp32", "inference", "bert-large fine-tune",
-            "tensorflow_compiled", "channels_last",
-        ),
-        (
-            "TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7 line 856",
-            "bert-large fine-tune", "mixed(fp16)", "inference", "bert-base",
-            "tensorflow_compiled", "channels_last",
-        ),
-    ],
-)  # fmt: skip
-def test_what_scripts_of_a_repository_ask_for(
-    place: str, network: str, precision: str, direction: str, net: str, framework: str,
-    memory_format: str, tmp_path: Path,
-) -> None:  # fmt: skip
-    file = tmp_path / "rows.csv"
-    named = {"P": "PyTorch", "M": "MxNet", "T": "TensorFlow"}[place[0]]
-    file.write_text(
-        "source_id,source,quantity,value,network,device,batch_per_device,precision,framework,"
-        "library_version,direction\n"
-        f"nvidia_dle,NVIDIA/DeepLearningExamples {place},images_per_s,1,{network},"
-        f"V100-SXM-16GB,8,{precision},{named},,{direction}\n"
-    )
-    (row,) = read_measurements(file)
-    row = protocol_of(row.source_id).as_run(row)
-    case, _ = net_case(row, paleo.find_device("V100_SXM2_16GB"))
-    in_memory = case.software.memory_format or case.memory_format
-    assert (case.net, case.software.name, in_memory) == (net, framework, memory_format)
 
 
 def test_what_is_known_of_sources_names_things_that_exist() -> None:

@@ -39,7 +39,7 @@ from paleo.costs.times import Time
 class _Unit(NamedTuple):
     """What a kind of unit computes with: tiles of C, splits of K, and the steps along K.
 
-    `extra_steps` are those in which a tile fills and drains its pipeline.
+    `extra_steps` are those in which a tile fills and drains its pipeline while no other multiplies.
     """
 
     name: str
@@ -73,11 +73,17 @@ _VECTOR = _Unit(
     ((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128)),
     (1, 2, 4, 8, 16, 32),
     8,
-    2,
+    1,
     False,
 )
 #: Elements of C of one warp on the lanes: 8 x 8 a thread.
 _WARP = 2048
+#: A tile of 128 x 128 loads an element from shared memory for each so many multiplications; a
+#: smaller one loads more, which takes its share of the time, and of the power. That share is the
+#: larger, the more lanes a multiprocessor has: its shared memory moves 128 bytes a clock with 64
+#: lanes as with 128. (One value for tiles of A100, V100, T4, M40 and TITAN X, of NeuSight and
+#: DeepBench: a fifth of the shapes; so 64 x 64 on Maxwell's 128 lanes are 12 % slower.)
+_LARGE, _LOADING = 128, 0.06
 #: Elements of K that the constant `latency` is of, and of halves of their size.
 _LATENCY_STEP = 64
 #: Bytes of the elements that the constant `load_share` was measured with.
@@ -264,10 +270,12 @@ class _Products(NamedTuple):
             self.times * _ceil(self.m / rows) * _ceil(self.n / columns),
         )
         if not self.unit.is_matrix:
+            loads = (_LARGE / rows + _LARGE / columns) / 2 - 1
+            loads = _LOADING * loads * (1 - vectors)
             # Another tile multiplies while one is written.
             return _Tiling(
-                seconds, 0.0, number, rows * columns / _WARP, _fourth(wait),
-                2 * computed / self.powered,
+                seconds * (1 + loads * self.machine.lanes / LANES), 0.0, number,
+                rows * columns / _WARP, _fourth(wait), 2 * computed / self.powered * (1 + loads),
             )  # fmt: skip
         return _Tiling(
             _fourth_root(_fourth(seconds) + _fourth(wait)),

@@ -65,7 +65,14 @@ def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
     sizes = (size, size, size)
     if not operation.dependent:
         least = where_positive(operation.count - 1, machine.batched_tile)
-        return choose(*shape, machine, sizes=sizes, count=operation.count, least_tile=least)
+        return choose(
+            *shape,
+            machine,
+            sizes=sizes,
+            count=operation.count,
+            least_tile=least,
+            whole=1 * (operation.count > 1),
+        )
     chosen, unsplit = choose(*shape, machine, sizes=sizes), _unsplit(operation.m, machine)
     if not some(unsplit):
         return chosen

@@ -36,8 +36,9 @@ ACCESSES = 3.4
 #: Bytes that a lane moves at once where a library has seen to it.
 _WIDTH = 16
 #: Lanes that walk over a row together where each moves less, and the seconds from one of their
-#: steps to the next when they wait for memory. (The same kernels, for a single row.)
-_LANES, _WAIT = 1024, 0.6e-6
+#: steps to the next when they wait for memory. (The same kernels, for a single row: a fifth of
+#: them.)
+_LANES, _WAIT = 1024, 0.65e-6
 #: Rows under way on a multiprocessor by how often they are read: PyTorch's layer_norm gives
 #: one to 128 lanes, its softmax to 512.
 _ROWS = {2: 16, 3: 4}
@@ -76,9 +77,16 @@ def moved(
 
 
 def _again(operation: Operation, machine: Machine) -> Quantity:
-    """Return how many times, on average, what is read is read once more."""
+    """Return how many times, on average, what is read is read once more.
+
+    Lanes that move few bytes at a time wait for every access: rows that come from memory cost them
+    as much again each time, however short they are, and rows from the last cache nothing.
+    """
     if not isinstance(operation, Stream) or operation.passes < 2:
         return 0.0
+    if operation.width:
+        held = total(operation.reads) + total(operation.writes)
+        return (operation.passes - 1) * missed(held, machine)
     rows = _ROWS[min(operation.passes, max(_ROWS))]
     room = _ROWS_SHARE * machine.scratch / rows
     lost = minimum(maximum(operation.row / room - 1.0, 0.0), 1.0)
@@ -107,9 +115,15 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
 
 
 def _narrow(operation: Stream, num_bytes: Quantity, machine: Machine) -> Quantity:
-    """Return the least seconds of lanes that move few bytes at a time."""
+    """Return the least seconds of lanes that move few bytes at a time.
+
+    They take steps along a row together, so that some are idle in the last of several.
+    """
     rate = ACCESSES * minimum(operation.width, _WIDTH) * machine.clock * machine.multiprocessors
-    return maximum(num_bytes / rate, ceil_div(operation.row, _LANES * operation.width) * _WAIT)
+    step = _LANES * operation.width
+    steps = ceil_div(operation.row, step)
+    idle = where_positive(steps - 1, steps * step / maximum(operation.row, 1) - 1)
+    return maximum(num_bytes * (1 + idle) / rate, maximum(steps - 1, 0) * _WAIT)
 
 
 def _is_in_passing(operation: Operation) -> bool:

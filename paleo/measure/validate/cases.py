@@ -99,11 +99,15 @@ class CaseGroup(ABC):
 
 @dataclass(frozen=True, eq=False)
 class OperatorGroup(CaseGroup):
-    """Rows of one operator: `letters` are arrays, one entry a row, or the same for all."""
+    """Rows of one operator: `letters` are arrays, one entry a row, or the same for all.
+
+    `handed_over` are seconds of each in which the host hands it over.
+    """
 
     operator: str
     direction: str
     letters: Mapping[str, Any]
+    handed_over: float = 0.0
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model  # arrays are not remembered
@@ -112,7 +116,7 @@ class OperatorGroup(CaseGroup):
         operations = OPERATORS[self.operator].make(self.letters, self.direction, self.dtype)
         if not all(model.counts(each) for each in operations):
             raise UnmappedError(f"{model.name} leaves out {operations[0].name}")
-        return total(model.price(each, target).total for each in operations)
+        return self.handed_over + total(model.price(each, target).total for each in operations)
 
     def at(self, keep: Array, index: Array) -> Self:
         return replace(self, index=index, letters=self._letters_at(keep))
@@ -308,7 +312,8 @@ def _group(places: Sequence[int], cases: Sequence[_Case]) -> CaseGroup:
     if OPERATORS[name].scalars is not None:
         for letter in letters.keys() - dict(fixed):
             letters[letter] = np.array([case.letters[letter] for case in cases], np.int64)
-    return OperatorGroup(*common, name, direction, letters)
+    handed_over = protocol_of(first.row.source_id).handed_over
+    return OperatorGroup(*common, name, direction, letters, handed_over)
 
 
 def _stated(row: Measurement) -> tuple[tuple[str, float], ...]:
@@ -341,7 +346,8 @@ def cases_of(rows: Iterable[Measurement], on: Device | None = None) -> Cases:
         except (UnmappedError, PaleoError) as error:
             reasons.setdefault((_reason(error), row.source_id), []).append(row.row_id)
             continue
-        key = (case.what, case.device.name, case.dtype, case.stated)
+        handed_over = protocol_of(row.source_id).handed_over
+        key = (case.what, case.device.name, case.dtype, case.stated, handed_over)
         groups.setdefault(key, []).append(len(kept))
         kept.append(case)
     labels = [case.labels for case in kept]
