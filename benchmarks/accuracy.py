@@ -676,7 +676,6 @@ QUICK: tuple[Section, ...] = (operators, peers, models)
 MISSED = (
     "bf16 products, A100", "bf16 products, H100", "bf16 products, B200", "bf16 products, L40S",
     "attention, prefill, L40S", "NeuSight's operators, bmm, fp32, T4",
-
 )  # fmt: skip
 
 
