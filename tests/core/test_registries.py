@@ -72,7 +72,7 @@ NAMES = {
     "libraries": "cudnn2 cudnn3 cudnn4 cudnn5 cudnn6 cudnn7 cudnn8 cudnn9 onednn any cudnn",
     "importers": "caffe keras onnx pytorch",
     "generators": "squeezenet",
-    "optimizers": "sgd momentum rmsprop adagrad adam adamw",
+    "optimizers": "sgd momentum rmsprop adagrad adam adamw fused_adam lamb",
     "datasets": "imagenet cifar10 cifar100 mnist fashion_mnist svhn coco places365",
 }
 
