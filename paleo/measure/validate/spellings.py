@@ -154,9 +154,10 @@ def memory_format_of(*texts: str) -> str:
     return ""
 
 
-def is_compiled(framework: str) -> bool:
+def is_compiled(framework: str, notes: str = "") -> bool:
     """Tell whether a framework compiled the net, as in "PyTorch 2.4 torch.compile"."""
-    return re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE) is not None
+    named = re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE)
+    return named is not None or "torch.compile" in notes
 
 
 _WORDS = {
