@@ -73,7 +73,7 @@ def measuring_options(
             *what,
             setting_options(MeasuringSettings, "batch_size"),
             *files,
-            setting_options(MeasuringSettings, *RATED[1:], *CONVOLUTIONS, "dtype"),
+            setting_options(MeasuringSettings, *RATED[1:], *CONVOLUTIONS, "dtype", "optimizer"),
             net_options,
             output_options,
             plot_option_of("predicted and measured times"),

@@ -12,7 +12,13 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.passes import link_bandwidth
-from paleo.step.settings import ConvolutionSettings, KernelSettings, declared
+from paleo.step.settings import (
+    ConvolutionSettings,
+    GradientSettings,
+    KernelSettings,
+    OptimizerSettings,
+    declared,
+)
 
 #: What nets run on.
 CLUSTER = ("device", "network", "batch_size", "workers")
@@ -22,6 +28,8 @@ CONVOLUTIONS = tuple(declared(ConvolutionSettings))
 KERNELS = tuple(declared(KernelSettings))
 #: How a step is priced, but for the shares of peak.
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
+#: How parameters are updated.
+UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
 #: How long a net is trained.
 SCHEDULE = ("epochs", "dataset", "dataset_size")
 

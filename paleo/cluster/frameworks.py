@@ -70,6 +70,10 @@ class Framework:
     #: Whether attention is products and a softmax, each a kernel of its own.
     in_steps: bool = False
     compiled: Framework | None = None
+    #: Whether the formula of an optimizer is taken step by step, each a pass over all parameters.
+    updates_in_steps: bool = False
+    #: Whether parameters are updated by kernels for each tensor; else, many tensors share one.
+    updates_each: bool = False
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
@@ -119,6 +123,7 @@ INDUCTOR = Framework(
     memory_format="channels_last",
     weighs_groups=True,
     views=True,
+    updates_in_steps=True,
 )
 #: XLA, whose clusters of operations the host hands over kernel by kernel.
 XLA = Framework(
@@ -151,6 +156,7 @@ for _framework in (
         casts_parameters=True,
         views=True,
         compiled=INDUCTOR,
+        updates_in_steps=True,
     ),
     Framework(
         "pytorch1",
@@ -166,6 +172,8 @@ for _framework in (
         views=True,
         in_steps=True,
         adds_gradients=True,
+        updates_in_steps=True,
+        updates_each=True,
     ),
     Framework(
         "timm",
@@ -179,6 +187,7 @@ for _framework in (
         views=True,
         fast_norms=True,
         compiled=replace(INDUCTOR, fast_norms=True),
+        updates_in_steps=True,
     ),
     Framework(
         "tensorflow",
@@ -190,6 +199,7 @@ for _framework in (
         autocast=True,
         memory_format="channels_last",
         compiled=XLA,
+        updates_each=True,
     ),
     Framework(
         "mxnet",
@@ -198,6 +208,7 @@ for _framework in (
         "DeepLearningExamples at batches of 1 to 256 takes 25 us an operation on a DGX-1",
         host=12.5e-6,
         autocast=True,
+        updates_each=True,
     ),
     Framework(
         "tuned",

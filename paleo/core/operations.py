@@ -309,24 +309,37 @@ class Unpriced(Operation):
 
 @dataclass(frozen=True, slots=True)
 class Update(Operation):
-    """Plain gradient descent over `num_params`: read weights and gradients, write weights."""
+    """A pass of an optimizer over `num_params`, by default that of plain gradient descent.
+
+    Of each parameter it reads and writes so many elements, and does `flops_each` FLOPs: plain
+    gradient descent reads weights and gradients and writes weights. It takes so many `kernels`.
+    """
 
     num_params: Quantity
     element_size: int
+    read: int = 2
+    written: int = 1
+    flops_each: int = 2
+    kernels: Quantity = 1
+    label: str = field(default="", compare=False)
     kind: ClassVar[Kind] = Kind.UPDATE
     direction: ClassVar[Pass] = Pass.UPDATE
 
     @property
+    def name(self) -> str:
+        return self.label or self.kind.value
+
+    @property
     def flops(self) -> Quantity:
-        return 2 * self.num_params
+        return self.flops_each * self.num_params
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.num_params,) * 2
+        return (self.element_size * self.num_params,) * self.read
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.num_params,)
+        return (self.element_size * self.num_params,) * self.written
 
 
 @dataclass(frozen=True, slots=True)

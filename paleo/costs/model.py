@@ -114,6 +114,8 @@ class Conventions:
     #: The hybrid scheme's update covers the slices of all devices, without pipelining;
     #: else, the largest slice.
     hybrid_updates_all_slices: bool = False
+    #: The update is plain gradient descent whatever the optimizer; else, it is the optimizer's.
+    descends_plainly: bool = False
 
 
 class CostModel(ABC):

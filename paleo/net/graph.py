@@ -121,6 +121,11 @@ class Graph:
         """Trainable parameters of all layers and slices."""
         return sum(node.num_params for node in self.nodes)
 
+    @property
+    def num_tensors(self) -> int:
+        """Tensors that the parameters of all layers are."""
+        return sum(node.num_tensors for node in self.nodes)
+
     def operations(
         self, node: Node, direction: Pass, needed: tuple[bool, ...] | None = None
     ) -> tuple[Operation, ...]:

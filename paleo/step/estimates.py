@@ -57,15 +57,21 @@ def estimate_backward(
 
 
 def estimate_update(
-    num_params: Quantity, device: DeviceLike, **settings: Unpack[UpdateSettings]
+    num_params: Quantity,
+    device: DeviceLike,
+    *,
+    tensors: Quantity = 1,
+    **settings: Unpack[UpdateSettings],
 ) -> Quantity:
-    """Return the seconds to add the gradients to `num_params` parameters, once for the net.
+    """Return the seconds to update `num_params` parameters, once for the net.
 
+    They go by the `optimizer`, one of `paleo.OPTIMIZERS`, as the `framework` runs it: it may take
+    the formula step by step, or the parameters tensor by tensor, of which there are `tensors`.
     In mixed precision it also takes two casts, of the gradients to fp32 and of the new
     parameters to the type that layers read. `paleo2017` prices it at the device's peak whatever
     `ppp_comp` is. Raises UnknownNameError, HardwareError or SettingError.
     """
-    return found_plan(UpdateSettings, settings, device=device).update(num_params)
+    return found_plan(UpdateSettings, settings, device=device).update(num_params, tensors)
 
 
 def estimate_communication(

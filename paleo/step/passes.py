@@ -19,7 +19,7 @@ from paleo.cluster.frameworks import Framework
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
-from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
+from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced
 from paleo.core.quantity import Quantity, is_array, largest, total, where_positive
 from paleo.core.tensor import element_size, find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
@@ -37,6 +37,7 @@ from paleo.net.graph import (
     with_views,
 )
 from paleo.net.layers import Layer
+from paleo.step.optimizers import PLAIN, Rule
 from paleo.step.settings import check_count, checked_share
 
 FORWARD = (Pass.FORWARD,)
@@ -419,28 +420,37 @@ def _prices(operations: Sequence[Operation], target: Target, cost_model: CostMod
 
 
 def update_time(
-    num_params: Quantity, target: Target, cost_model: CostModel, dtype: str = "fp32"
+    num_params: Quantity,
+    target: Target,
+    cost_model: CostModel,
+    dtype: str = "fp32",
+    rule: Rule = PLAIN,
+    tensors: Quantity = 1,
 ) -> Time:
-    """Return what takes the time to add the gradients to `num_params` parameters."""
-    first, *casts = update_operations(num_params, dtype)
+    """Return what takes the time to update `num_params` parameters, in so many tensors."""
+    if cost_model.conventions.descends_plainly:
+        rule = PLAIN
+    first, *others = update_operations(num_params, dtype, rule, tensors)
     time = cost_model.price(first, target)
-    for cast in casts:
-        time += cost_model.price(cast, target)
+    for each in others:
+        time += cost_model.price(each, target)
     return time
 
 
-def update_operations(num_params: Quantity, dtype: str = "fp32") -> tuple[Operation, ...]:
+def update_operations(
+    num_params: Quantity, dtype: str = "fp32", rule: Rule = PLAIN, tensors: Quantity = 1
+) -> tuple[Operation, ...]:
     """Return what a device does to update so many parameters; raises SettingError."""
     check_count(num_params, "num_params")
     precision = find_precision(dtype)
-    update = Update(num_params, precision.parameter_size)
+    update = rule.operations(num_params, precision.parameter_size, tensors)
     if not precision.is_mixed:
-        return (update,)
+        return update
     half = (precision.element_size * num_params,)
     full = (precision.parameter_size * num_params,)
     cast = Stream(Kind.COPY, half, full, direction=Pass.UPDATE, label="cast")
     # The update has just written what is cast back.
-    return update, cast, replace(cast, reads=full, writes=half, roles=(Role.AGAIN,))
+    return (*update, cast, replace(cast, reads=full, writes=half, roles=(Role.AGAIN,)))
 
 
 def exchange_time(

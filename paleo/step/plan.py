@@ -10,6 +10,7 @@ from typing import Any
 from paleo.cluster import Device, Network
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.cluster.frameworks import Framework, running
+from paleo.core.attributes import attributes
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
@@ -23,6 +24,7 @@ from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
+from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
     FORWARD,
@@ -53,6 +55,8 @@ HOW = (
     *ConvolutionChoice().to_dict(),
     "convolution_algorithm",
 )
+#: Those that say how parameters are updated.
+UPDATED = ("optimizer", "clip_gradients", "scale_loss")
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: The shares of peak.
@@ -82,6 +86,9 @@ class Plan:
     conv_library: str | None = None
     workspace: int | str | None = None
     use_only_gemm: bool = False
+    optimizer: str = "sgd"
+    clip_gradients: bool = False
+    scale_loss: bool = False
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -96,6 +103,7 @@ class Plan:
                 )
         checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp, self.convolutions)
         checked_share(self.ppp_comm, "ppp_comm")
+        OPTIMIZERS[self.optimizer]  # says which there are
         if self.framework and not self.framework.runs_on(self.device):
             raise SettingError(
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
@@ -203,12 +211,15 @@ class Plan:
             "cost_model": f"cost model {self.cost_model.name}",
             "ppp_comp": f"ppp_comp {self.ppp_comp:g}",
             "ppp_comm": f"ppp_comm {self.ppp_comm:g}" if on_network else "",
+            "optimizer": "" if self.optimizer == "sgd" else self.optimizer,
             "use_pipeline": "pipelined" if self.use_pipeline else "",
             "fuse": "fused" if self.fuse else "",
             "framework": self.framework.name if self.framework else "",
             "compile": "compiled" if self.compile else "",
             "memory_format": "" if self.images == CONTIGUOUS else "channels last",
             "convolutions": str(self.convolutions),
+            "clip_gradients": "gradients clipped" if self.clip_gradients else "",
+            "scale_loss": "loss scaled" if self.scale_loss else "",
         }
 
     def to_dict(self, *keys: str) -> dict[str, Any]:
@@ -225,6 +236,7 @@ class Plan:
             "memory_format": self.images,
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
+            **attributes(self, *UPDATED),
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -315,13 +327,20 @@ class Plan:
         """Bytes/s of the network, as far as they are reached."""
         return link_bandwidth(self.network, self.cost_model) * self.ppp_comm
 
-    def update(self, num_params: Quantity) -> Quantity:
-        """Return the seconds to update so many parameters."""
-        return self.seconds(self.update_time(num_params))
+    @property
+    def rule(self) -> Rule:
+        """How parameters are updated."""
+        optimizer = OPTIMIZERS[self.optimizer]
+        return Rule(optimizer, self.software, self.clip_gradients, self.scale_loss)
 
-    def update_time(self, num_params: Quantity) -> Time:
-        """Return what takes the time to update so many parameters."""
-        return update_time(num_params, self.target, self.cost_model, self.update_dtype)
+    def update(self, num_params: Quantity, tensors: Quantity = 1) -> Quantity:
+        """Return the seconds to update so many parameters, in so many tensors."""
+        return self.seconds(self.update_time(num_params, tensors))
+
+    def update_time(self, num_params: Quantity, tensors: Quantity = 1) -> Time:
+        """Return what takes the time to update so many parameters, in so many tensors."""
+        how = (self.target, self.cost_model, self.update_dtype, self.rule)
+        return update_time(num_params, *how, tensors)
 
     @property
     def update_dtype(self) -> str:

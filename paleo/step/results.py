@@ -19,7 +19,7 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
-from paleo.step.plan import HOW, SHARES, Plan
+from paleo.step.plan import HOW, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
 
@@ -182,7 +182,7 @@ class Run(Predicted, Result):
             "parallel": self.parallel,
             "scaling": self.scaling,
             "batch_size": self.batch_size,
-            **self.plan.to_dict(*HOW, *SHARES),
+            **self.plan.to_dict(*HOW, *UPDATED, *SHARES),
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -20,11 +20,9 @@ from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hin
 from paleo.cluster import Device, Network, device_names, find_device, find_network, network_names
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.cluster.frameworks import FRAMEWORKS, Framework
-from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, listed, python_int, shown
-from paleo.core.errors import Mistakes, SettingError, near, results_of
-from paleo.core.frozen import dataclass
+from paleo.core.checks import MAX_SIZE, is_number, is_whole, python_int, shown
+from paleo.core.errors import Mistakes, SettingError, near
 from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_array
-from paleo.core.registry import Registry
 from paleo.core.tensor import PRECISIONS, find_precision
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.costs.convolutions.settings import (
@@ -35,6 +33,12 @@ from paleo.costs.convolutions.settings import (
 )
 from paleo.net.graph import checked_batch
 from paleo.net.importers import ImportOptions
+from paleo.step.optimizers import OPTIMIZERS
+from paleo.step.setting import Setting as Setting
+from paleo.step.setting import choice as choice
+from paleo.step.setting import described as described
+from paleo.step.setting import name_in as name_in
+from paleo.step.setting import several as several
 
 #: No share of peak is smaller; less would make times infinite.
 _LEAST_SHARE = 1e-9
@@ -86,69 +90,6 @@ def one_number(name: str, value: Any) -> Any:
             f"{name}: expected one number, got {shown(value)}; paleo.data_parallel takes arrays"
         )
     return number
-
-
-def choice(name: str, choices: Sequence[str]) -> Callable[[Any], Any]:
-    """Return the check of a setting that is one of a few words."""
-    return lambda value: check_choice(name, value, choices)
-
-
-def name_in(known: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """Return the check of a setting that is a name of a registry."""
-
-    def check(value: Any) -> Any:
-        known[value]
-        return value
-
-    return check
-
-
-def several(
-    name: str, check: Callable[[Any], Any], single: Any = str
-) -> Callable[[Any], tuple[Any, ...]]:
-    """Return the check of a setting that is one value of this type, or several."""
-    return lambda values: tuple(results_of(check, listed(name, values, single)))
-
-
-def described(things: Registry[Any]) -> str:
-    """Return a line on each of Paleo's own: those of other packages are looked up when used."""
-    return "; ".join(f"{name} ({things[name].summary})" for name in things.built_in) + "."
-
-
-@dataclass(frozen=True, kw_only=True)
-class Setting:
-    """What there is to know of a setting besides its type.
-
-    `check` returns what a value stands for, or raises a PaleoError. `label` is what the page and
-    the report call it. `options` are its spellings on the command line, by default its name with
-    two dashes. `choices` are offered for completion, and shown where there is no `metavar`;
-    `shown_default` is said of one that is None.
-    """
-
-    default: Any
-    check: Callable[[Any], Any]
-    help: str = ""
-    label: str = ""
-    options: tuple[str, ...] = ()
-    choices: Callable[[], Iterable[str]] | None = None
-    metavar: str = ""
-    shown_default: str = ""
-    #: Whether it has to be one number where arrays are not for.
-    is_number: bool = False
-    #: Whether a file of one's own stands for a value, too.
-    may_be_file: bool = False
-    #: The key in its TypedDict, and the type of one value, `object` if that may be a number or a
-    #: text; `declared` fills both in.
-    name: str = ""
-    type: type = str
-
-    def with_default(self, default: Any, **changes: Any) -> Setting:
-        """Return the setting as it is where another default holds."""
-        check = self._check_given if default is None else self.check
-        return replace(self, default=default, check=check, **changes)
-
-    def _check_given(self, value: Any) -> Any:
-        return None if value is None else self.check(value)
 
 
 def checked_number(name: str) -> Callable[[Any], Any]:
@@ -421,10 +362,50 @@ class PricingSettings(DeviceSettings, EstimateSettings, total=False):
     """How a net is priced on a device."""
 
 
-class UpdateSettings(RateSettings, total=False):
+OPTIMIZER = Setting(
+    default="sgd",
+    check=name_in(OPTIMIZERS),
+    help="The optimizer, which decides how much state training keeps and how long an update "
+    "takes: " + described(OPTIMIZERS),
+    label="Optimizer",
+    choices=lambda: OPTIMIZERS,
+    metavar="NAME",
+)
+
+
+class GradientSettings(TypedDict, total=False):
+    """What is done to gradients before the update."""
+
+    clip_gradients: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Assume that gradients are clipped before the update, to a norm over all of them.",
+        ),
+    ]
+    scale_loss: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Assume that the loss is scaled, as in training with fp16: gradients are divided "
+            "by the scale and checked before the update.",
+        ),
+    ]
+
+
+class OptimizerSettings(TypedDict, total=False):
+    """By which rule parameters are updated."""
+
+    optimizer: Annotated[str, OPTIMIZER]
+
+
+class UpdateSettings(RateSettings, OptimizerSettings, GradientSettings, total=False):
     """How the update of parameters is priced on a device."""
 
     use_pipeline: Annotated[bool, USE_PIPELINE]
+    framework: Annotated[str | None, FRAMEWORK]
     dtype: Annotated[str, DTYPE]
 
 
@@ -435,7 +416,9 @@ class NetworkSettings(TypedDict, total=False):
     ppp_comm: Annotated[Quantity, PPP_COMM]
 
 
-class ClusterSettings(PricingSettings, NetworkSettings, total=False):
+class ClusterSettings(
+    PricingSettings, NetworkSettings, OptimizerSettings, GradientSettings, total=False
+):
     """Devices and what connects them: all of a `Plan`."""
 
 
@@ -471,7 +454,9 @@ class TimedSettings(MaybeDeviceSettings, EstimateSettings, total=False):
     """Of the layers of a net, with their times if there is a device."""
 
 
-class GridSettings(KernelSettings, ConvolutionSettings, total=False):
+class GridSettings(
+    KernelSettings, ConvolutionSettings, OptimizerSettings, GradientSettings, total=False
+):
     """What nets run on, and how that is priced: every combination, where there are several.
 
     `VARIED` are those that may be several.
@@ -509,7 +494,7 @@ class GridSettings(KernelSettings, ConvolutionSettings, total=False):
 VARIED = ("device", "network", "dtype", "cost_model", "batch_size")
 
 
-class ComparedSettings(KernelSettings, AlgorithmSettings, total=False):
+class ComparedSettings(KernelSettings, AlgorithmSettings, GradientSettings, total=False):
     """Of a training step under one or several choices of settings, on one device or several."""
 
     device: Annotated[DeviceLike | Sequence[DeviceLike], declared(GridSettings)["device"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.core.checks import listed
@@ -14,10 +13,11 @@ from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
-from paleo.step.memory import OPTIMIZERS, Fit, fit
+from paleo.step.memory import Fit, fit
 from paleo.step.settings import (
     DEVICE,
     NET_BATCH_SIZE,
+    OPTIMIZER,
     DeviceLike,
     GridSettings,
     Setting,
@@ -26,7 +26,6 @@ from paleo.step.settings import (
     found_settings,
     listing,
 )
-from paleo.studies.training import OPTIMIZER
 
 
 def _bytes(value: Any) -> float:
@@ -42,15 +41,7 @@ class MemorySettings(TypedDict, total=False):
     """Of what nets take of a device's memory."""
 
     batch_size: Annotated[int | Sequence[int] | None, listing("batch_size", NET_BATCH_SIZE)]
-    optimizer: Annotated[
-        str,
-        replace(
-            OPTIMIZER,
-            help="The optimizer, which decides how much state training keeps: "
-            + "; ".join(f"{rule.name} ({rule.summary})" for rule in OPTIMIZERS.values())
-            + ".",
-        ),
-    ]
+    optimizer: Annotated[str, OPTIMIZER]
     inference: Annotated[
         bool,
         Setting(

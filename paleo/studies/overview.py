@@ -19,12 +19,13 @@ from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Run
-from paleo.step.scenario import ScenarioLike, asked
+from paleo.step.scenario import Scenario, ScenarioLike, asked
 from paleo.step.settings import (
     BATCH_SIZE,
     WORKERS,
     ExchangeSettings,
     NetworkSettings,
+    OptimizerSettings,
     PricingSettings,
     check_names,
     checked_number,
@@ -47,7 +48,9 @@ class StudySettings(PricingSettings, total=False):
     importing: ImportOptions | None
 
 
-class OverviewSettings(TrainingSettings, NetworkSettings, ExchangeSettings, total=False):
+class OverviewSettings(
+    TrainingSettings, NetworkSettings, ExchangeSettings, OptimizerSettings, total=False
+):
     """Of data-parallel training in a cluster."""
 
     batch_size: Annotated[int, BATCH_SIZE]
@@ -76,7 +79,7 @@ class Study:
         self.scenario = scenario
         self.net, self.device = scenario.net, scenario.plan.device
         # Computations are the same on all networks.
-        self._computations = Computations(scenario.net, scenario.plan)
+        self._computations = functools.lru_cache(_KEPT)(functools.partial(_computations, scenario))
         # Not of methods: a study that holds itself is freed only when garbage is looked for.
         self._summary = functools.lru_cache(_KEPT)(functools.partial(summarize, scenario))
         self._fit = functools.lru_cache(_KEPT)(
@@ -93,10 +96,13 @@ class Study:
         mistakes = Mistakes()
         found, schedule = checked_plan(**settings)
         workers = found["workers"]
-        of_step = {name: found[name] for name in ("network", "ppp_comm", "batch_size", "scaling")}
+        of_step = {
+            name: found[name]
+            for name in ("network", "ppp_comm", "batch_size", "scaling", "optimizer")
+        }
         counts = tuple(sorted({*found["counts"], workers}))
         scenario = self.scenario.changed(workers=counts, **of_step)
-        runs = list(runs_of(scenario, mistakes, self._computations))
+        runs = list(runs_of(scenario, mistakes, self._computations(found["optimizer"])))
         mistakes.raise_as(PaleoError)
         return Overview(
             run=runs[0],
@@ -169,6 +175,11 @@ class Overview:
     def fit(self) -> Fit:
         """The memory of training at the batch of one worker. May raise a PaleoError."""
         return self.study.fit(self.worker_batch_size, self.optimizer)
+
+
+def _computations(scenario: Scenario, optimizer: str) -> Computations:
+    """Return what a worker computes of the net, updated by this optimizer."""
+    return Computations(scenario.net, replace(scenario.plan, optimizer=optimizer))
 
 
 def checked_plan(**settings: Unpack[OverviewSettings]) -> tuple[dict[str, Any], Schedule]:

@@ -12,9 +12,8 @@ from paleo.cluster.prices import usual_price
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
-from paleo.step.memory import OPTIMIZERS
 from paleo.step.pieces import WholeStep
-from paleo.step.settings import DeviceLike, Setting, name_in
+from paleo.step.settings import DeviceLike, Setting
 from paleo.studies.datasets import DATASETS, Schedule
 
 #: What a price is in that is a number alone.
@@ -62,17 +61,8 @@ class Training:
         }
 
 
-OPTIMIZER = Setting(
-    default="sgd",
-    check=name_in(OPTIMIZERS),
-    help="The optimizer, which decides how much state training keeps.",
-    label="Optimizer",
-    choices=lambda: OPTIMIZERS,
-)
-
-
 class TrainingSettings(TypedDict, total=False):
-    """How long a net is trained, by which rule, at what price."""
+    """How long a net is trained, at what price."""
 
     epochs: Annotated[
         float | None,
@@ -102,7 +92,6 @@ class TrainingSettings(TypedDict, total=False):
             label="Samples",
         ),
     ]
-    optimizer: Annotated[str, OPTIMIZER]
     price: Annotated[
         float | str | Price | None,
         Setting(

@@ -47,7 +47,9 @@ NAMES = {
         infinity_mi250x infinity_mi300x nvlink1 nvlink2 nvlink3 nvlink3_bridge nvlink4 nvlink5
         omnipath pcie2 pcie3 pcie4 pcie5 pcie6""",
     "nets": """alex_v2 alex_v2_1gpu alex_v2_2gpu alex_v2_4gpu alex_v2_8gpu alexnet alexnet_mxnet
-        alexnet_owt alexnet_tf bert_base bert_large dcgan_discriminator dcgan_generator
+        alexnet_owt alexnet_tf bert_base bert_base_pretraining bert_base_pretraining_all
+        bert_large bert_large_pretraining bert_large_pretraining_512 bert_large_pretraining_all
+        dcgan_discriminator dcgan_generator
         densenet121 densenet161 densenet169 densenet201 densenet40 efficientnet_b0
         efficientnet_b4 googlenet googlenet_v1 gpt2 gpt2_large gpt2_medium gpt2_xl
         gpt3_2_7b gpt3_xl gpt3_xl_3072
@@ -72,7 +74,7 @@ NAMES = {
     "libraries": "cudnn2 cudnn3 cudnn4 cudnn5 cudnn6 cudnn7 cudnn8 cudnn9 onednn any cudnn",
     "importers": "caffe keras onnx pytorch",
     "generators": "squeezenet",
-    "optimizers": "sgd momentum rmsprop adagrad adam adamw",
+    "optimizers": "sgd momentum rmsprop adagrad adam adamw fused_adam lamb",
     "datasets": "imagenet cifar10 cifar100 mnist fashion_mnist svhn coco places365",
 }
 

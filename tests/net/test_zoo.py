@@ -137,6 +137,32 @@ def test_a_transformer_by_its_symbols(
     assert products(net) == length * (layers * (12 * h**2 + 2 * length * h) + v * h)
 
 
+@pytest.mark.parametrize(
+    ("name", "layers", "width", "length", "predicted"),
+    [
+        ("bert_base_pretraining", 12, 768, 128, 20),
+        ("bert_base_pretraining_all", 12, 768, 128, 128),
+        ("bert_large_pretraining", 24, 1024, 128, 20),
+        ("bert_large_pretraining_512", 24, 1024, 512, 80),
+        ("bert_large_pretraining_all", 24, 1024, 512, 512),
+    ],
+)
+def test_bert_with_both_heads_by_its_symbols(
+    name: str, layers: int, width: int, length: int, predicted: int
+) -> None:
+    v, h, s, p = 30_522, width, length, predicted
+    net = paleo.load(name)
+    # Words, 512 positions and 2 kinds with a norm; layers; the pooler.
+    params = (v + 512 + 2) * h + 2 * h + layers * (12 * h**2 + 13 * h) + h**2 + h
+    # A product and a norm for each masked word, a bias for the scores of all words, whose weights
+    # are the words' own; whether the next sentence follows.
+    params += h**2 + h + 2 * h + v + 2 * h + 2
+    assert num_params(net) == params
+    assert (name == "bert_base_pretraining") <= (params == 110_106_428)
+    macs = layers * (12 * h**2 * s + 2 * s**2 * h) + h**2 + p * (h**2 + h * v) + 2 * h
+    assert products(net) == macs
+
+
 #: Words of WikiText-103 in clusters by rank, and the ranks where these end.
 CLUSTERS = (19_997, 20_000, 160_000, 67_738)
 ENDS = (19_997, 39_997, 199_997, 267_735)

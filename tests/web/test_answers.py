@@ -437,8 +437,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     "change",
     [
         {"network": "infiniband"}, {"scheme": "TreeAllReduce"}, {"ppp_comm": "0.5"},
-        {"epochs": "3"}, {"dataset": "mnist"}, {"price": "1"}, {"optimizer": "adam"},
-        {"workers": "200"},
+        {"epochs": "3"}, {"dataset": "mnist"}, {"price": "1"}, {"workers": "200"},
     ],
 )  # fmt: skip
 def test_a_change_of_the_cluster_or_the_training_computes_nothing_anew(

@@ -8,7 +8,14 @@ import click
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
-from paleo.cli.plan import CLUSTER, PRICING, SCHEDULE, say_what_has_no_effect, say_what_is_used
+from paleo.cli.plan import (
+    CLUSTER,
+    PRICING,
+    SCHEDULE,
+    UPDATE,
+    say_what_has_no_effect,
+    say_what_is_used,
+)
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import SHARES
 from paleo.step.settings import declared
@@ -25,7 +32,7 @@ _SETTINGS = declared(MetricsSettings)
 @setting_options(MetricsSettings, *CLUSTER, "scaling", "scheme")
 @setting_option(_SETTINGS["parallel"], type=click.Choice(PARALLELISMS))
 @setting_options(MetricsSettings, "hybrid_workers", *SHARES, *PRICING, *SCHEDULE)
-@setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", "optimizer", "price")
+@setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", *UPDATE, "price")
 @setting_option(_SETTINGS["prices"], type=click.Path())
 @setting_option(_SETTINGS["power"], type=str)
 @click.option("--inference", is_flag=True, help="Show inference alone, on one device.")

@@ -50,7 +50,7 @@ _OF_TRAINING = declared(TrainingSettings)
 @setting_options(_OnePlan, "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(TrainingSettings, *SCHEDULE, "optimizer")
+@setting_options(_OnePlan, *SCHEDULE, "optimizer")
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options

@@ -8,7 +8,7 @@ import click
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
-from paleo.cli.plan import CLUSTER, PRICING, say_what_has_no_effect, say_what_is_used
+from paleo.cli.plan import CLUSTER, PRICING, UPDATE, say_what_has_no_effect, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
 from paleo.step.parallelism import PARALLELISMS
@@ -24,7 +24,7 @@ from paleo.views.tables.simulation import simulation_tables
 @nets_argument
 @setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
 @setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
-@setting_options(SimulateSettings, "hybrid_workers", *PRICING, "schemes")
+@setting_options(SimulateSettings, "hybrid_workers", *PRICING, *UPDATE, "schemes")
 @result_options
 @trace_option
 def command(

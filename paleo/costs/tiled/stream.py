@@ -8,7 +8,7 @@ be written: rows that a multiprocessor cannot keep until then are read again.
 
 from __future__ import annotations
 
-from paleo.core.operations import Kind, Operation, Pass, Pooling, Role, Stream
+from paleo.core.operations import Kind, Operation, Pass, Pooling, Role, Stream, Update
 from paleo.core.quantity import (
     Quantity,
     ceil_div,
@@ -144,7 +144,7 @@ def price(operation: Operation, machine: Machine) -> Time:
     compute: Quantity = 0.0
     if machine.vector_peak is not None:
         compute = operation.flops / machine.vector_rate
-    start = _START * machine.launch
+    start = _START * machine.launch * (operation.kernels if isinstance(operation, Update) else 1)
     if operation.reads or operation.writes:  # without operands it is a kernel all the same
         start = where_positive(held, start)
     return Time(compute, memory, start, maximum(compute, memory) + start)

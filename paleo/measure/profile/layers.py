@@ -340,7 +340,7 @@ def _predicted(case: NetGraphs, setting: Setting, passes: Sequence[str]) -> list
     for name in passes:
         if name == UPDATE:
             times = [
-                plan.update_time(node.num_params) if node.num_params else Time()
+                plan.update_time(node.num_params, node.num_tensors) if node.num_params else Time()
                 for node in graph.nodes
             ]
             algorithms = [UPDATE if node.num_params else "" for node in graph.nodes]

@@ -31,6 +31,7 @@ from paleo.step.settings import (
     NET_BATCH_SIZE,
     ConvolutionSettings,
     DeviceSettings,
+    OptimizerSettings,
     RateSettings,
 )
 from paleo.step.settings import Setting as Declared
@@ -110,6 +111,10 @@ class Setting:
             f"predicted for {named}, measured by {each.executor} on {each.hardware} "
             f"({each.place}): by their names two different processors"
             for each in self.elsewhere
+        ) + (
+            (f"predicted for {self.plan.optimizer}, measured with plain gradient descent",)
+            if self.processors and self.plan.optimizer != "sgd"
+            else ()
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -164,7 +169,9 @@ def _runs(name: str, default: int, least: int, text: str) -> Declared:
     return Declared(default=default, check=check, help=text)
 
 
-class MeasuringSettings(DeviceSettings, RateSettings, ConvolutionSettings, total=False):
+class MeasuringSettings(
+    DeviceSettings, RateSettings, ConvolutionSettings, OptimizerSettings, total=False
+):
     """What is predicted for, how it is measured, and how nets are read.
 
     `place` is "cpu", "cuda" or "mps", None for the best there is; each thing is measured

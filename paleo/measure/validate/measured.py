@@ -23,13 +23,14 @@ from paleo.core.frozen import dataclass
 from paleo.measure.validate.quantities import Measured, find_quantity, unit_problem
 from paleo.measure.validate.shapes import OPERATORS, read_shape
 from paleo.measure.validate.spellings import memory_format_of
+from paleo.step.optimizers import OPTIMIZERS
 
 #: Columns that a file must have.
 REQUIRED = ("quantity", "value", "network", "device")
 #: Columns of texts that a Measurement has as they are.
 _TEXTS = (
     "interconnect", "precision", "framework", "library_version", "parallelism", "direction",
-    "verified", "stratum", "memory_format", "notes", "source",
+    "verified", "stratum", "memory_format", "optimizer", "notes", "source",
 )  # fmt: skip
 #: Columns of numbers, and whether they have to be whole.
 _NUMBERS = {
@@ -83,6 +84,7 @@ class Measurement:
     verified: str = ""
     stratum: str = ""
     memory_format: str = ""
+    optimizer: str = ""
     notes: str = ""
     source: str = ""
     image: int | None = None
@@ -218,6 +220,9 @@ def _row(entry: dict[str, str], file: str, line: int, mistakes: Mistakes) -> Mea
     stated = entry.get("memory_format", "")
     if stated and not memory_format_of(stated):
         add(f"expected contiguous or channels_last, got {shown(stated)}", "memory_format")
+    optimizer = entry.get("optimizer", "")
+    if optimizer and optimizer not in OPTIMIZERS:
+        add(f"expected one of {', '.join(OPTIMIZERS)}, got {shown(optimizer)}", "optimizer")
     operator, shape = operator_of(network), entry.get("op_shape", "")
     letters, complaints = _shape(operator, shape) if operator else ({}, ())
     of_net, wrong = ({}, ()) if operator else _net_shape(shape)

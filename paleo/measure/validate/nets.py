@@ -18,7 +18,7 @@ from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
-from paleo.measure.validate.names import net_of
+from paleo.measure.validate.names import meant, net_of
 from paleo.measure.validate.protocols import protocol_of
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
@@ -32,6 +32,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.estimates import estimate_communication
+from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
     BACKWARD,
@@ -56,7 +57,8 @@ class NetCase:
     the net's own. `memory_format` is that of image tensors, "contiguous" or "channels_last", ""
     where nothing is said; `compiled` tells whether the framework, one of
     paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
-    devices, as paleo.step.parallelism.single_process says.
+    devices, as paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
+    `trains` tells whether the passes are those of training, a forward pass by itself as well.
     """
 
     net: str
@@ -73,6 +75,8 @@ class NetCase:
     compiled: bool = False
     framework: str = ""
     one_process: bool = False
+    optimizer: str = "sgd"
+    trains: bool = True
 
     @property
     def samples(self) -> int:
@@ -114,8 +118,10 @@ class NetCase:
                 ahead = passed.ahead
                 times.append(self.passes * passed.upper)
         if "update" in self.parts:
-            updated = updated_in(software, dtype)
-            times.append(update_time(graph.num_params, target, model, updated).total)
+            how = (updated_in(software, dtype), Rule(OPTIMIZERS[self.optimizer], software))
+            times.append(
+                update_time(graph.num_params, target, model, *how, graph.num_tensors).total
+            )
         if "exchange" in self.parts:
             times.append(self._exchange(graph, model))
         if self.input_link:
@@ -130,11 +136,6 @@ class NetCase:
             return ()
         bandwidth = find_network(self.link).bandwidth
         return moves(graph, self.workers * self.batch, bandwidth, host).values()
-
-    @property
-    def trains(self) -> bool:
-        """Whether the passes are those of training, a forward pass by itself as well."""
-        return self.parts != ("forward",) or protocol_of(self.source_id).trains
 
     @property
     def software(self) -> Framework:
@@ -215,7 +216,8 @@ _PARTS = {
     "backward": ("backward",),
     "step": ("forward", "backward", "update"),
 }
-_FORWARD = ("forward", "inference", "eval")
+_INFERENCE = ("inference", "eval")
+_FORWARD = ("forward", *_INFERENCE)
 _BOTH = ("forward+backward", "fwd+bwd")
 _TRAIN = ("", "train", "training")
 
@@ -228,13 +230,19 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     """
     if "/layer:" in row.network or " layer:" in row.network:
         raise UnmappedError("single layers of nets")
-    sequence = None if row.seq_len is None else _whole(row.seq_len, "seq_len")
     protocol = protocol_of(row.source_id)
-    spec = _spec(row.network, row.source_id, sequence, row.image)
+    if protocol.is_binned(row.framework, row.network, row.seq_len):
+        raise UnmappedError("sequences of other lengths than it says")
+    sequence = protocol.length(row.network)
+    if row.seq_len is not None:
+        sequence = _whole(row.seq_len, "seq_len")
+    is_inference = row.direction.casefold() in _INFERENCE
+    network = meant(row.network, row.source_id, row.framework, not is_inference)
+    spec = _spec(network, row.source_id, sequence, row.image)
     if row.parameters is not None:
         _check_parameters(spec, row)
     parts = _parts(row)
-    if protocol.optimizer is False and row.quantity.kind == "time":
+    if not protocol.updates and row.quantity.kind == "time":
         parts = tuple(part for part in parts if part != "update")
     batch, passes = _batch(row)
     link = ""
@@ -245,9 +253,11 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
         elif not _is_one_process(row) and row.quantity.kind == "time":
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
-        row.network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
+        network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
         protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
         is_compiled(row.framework, row.notes), _framework(row, parts), _is_one_process(row),
+        row.optimizer or protocol.optimizer(row.framework, row.network),
+        parts != ("forward",) or (protocol.trains and not is_inference),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale

@@ -41,8 +41,9 @@ class Protocol:
 
     `input_link` is the network over which the timed region copies the batch to the device.
     `tf32`: fp32 was computed as TF32 on devices that can. `devices` says which device a name
-    stands for there. `optimizer`: whether a time of a step has the update of the parameters in
-    it; None: as the row's direction says. `unstated` is the element type of rows that say none;
+    stands for there. `updates`: whether a time of a step has the update of the parameters in it,
+    where its direction does not say; `optimizers` by which rule they are, by words that a row has
+    in its framework and its net, the first that fit. `unstated` is the type of rows that say none;
     with `mixed`, nets in halves have parameters in fp32. `library` are the libraries of rows that
     name none. `is_tuned`: its stacks are as tuned as
     there are: fused, channels last, the host hidden.
@@ -52,7 +53,8 @@ class Protocol:
     input_link: str = ""
     tf32: bool = False
     devices: Mapping[str, str] = field(default_factory=dict)
-    optimizer: bool | None = None
+    updates: bool = True
+    optimizers: Mapping[tuple[str, str], str] = field(default_factory=dict)
     unstated: str = ""
     library: str = ""
     mixed: bool = False
@@ -65,6 +67,10 @@ class Protocol:
     trains: bool = False
     #: What its scripts ask for; of several that made a row all say something.
     scripts: tuple[Script, ...] = ()
+    #: Lengths of sequences where rows say none, by words in their net.
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    #: Sequences that are shorter than they say: words in the framework and the net, and the length.
+    binned: tuple[str, str, int] | None = None
     #: Whether the host's launch and its wait are in times of operators.
     from_host: bool = False
     #: Seconds of each operator's time that are the host's: it hands over, and may wait for the end.
@@ -73,6 +79,31 @@ class Protocol:
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
     means: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def optimizer(self, framework: str, network: str) -> str:
+        """Return by which rule this framework updated this net; plain descent if nobody says."""
+        texts = (framework.casefold(), network.casefold())
+        return next(
+            (
+                rule
+                for words, rule in self.optimizers.items()
+                if all(word in text for word, text in zip(words, texts, strict=True))
+            ),
+            "sgd",
+        )
+
+    def length(self, network: str) -> int | None:
+        """Return the length of a net's sequences where a row says none; None: the net's own."""
+        text = network.casefold()
+        return next((each for words, each in self.lengths.items() if words in text), None)
+
+    def is_binned(self, framework: str, network: str, length: float | None) -> bool:
+        """Tell whether sequences of a row are shorter than it says."""
+        if self.binned is None:
+            return False
+        *words, most = self.binned
+        texts = (framework.casefold(), network.casefold())
+        return length == most and all(map(str.__contains__, texts, words))
 
     def read(self, operator: str, shape: Mapping[str, int]) -> dict[str, int]:
         """Return the letters of a row's shape as they are called here, with those it leaves out."""
@@ -144,18 +175,18 @@ _DLE_SCRIPTS = (
 
 PROTOCOLS: dict[str, Protocol] = {
     "convnet_benchmarks": Protocol(
-        "forward and backward without the optimizer, dropout and softmax", optimizer=False
+        "forward and backward without the optimizer, dropout and softmax", updates=False
     ),
     "cnn_benchmarks": Protocol(
         "forward and backward without the optimizer, both of a net in training",
-        optimizer=False,
+        updates=False,
         trains=True,
     ),
     "caffe2_convnet": Protocol(
         "forward and backward, with the gradient of the images, without the optimizer",
-        optimizer=False,
+        updates=False,
     ),
-    "u39kun": Protocol("forward and backward without the optimizer", optimizer=False),
+    "u39kun": Protocol("forward and backward without the optimizer", updates=False),
     # Its script times torch.bmm of B x M x N by B x N x K; rows of linear layers are named alike.
     # Each call is timed by itself: of its pointwise operators, of 86 us to 0.1 s, lines through
     # time over bytes meet 0 bytes at 14 to 25 us on A100, V100 and T4 alike, 0.1 % off. A kernel's
@@ -165,7 +196,11 @@ PROTOCOLS: dict[str, Protocol] = {
         handed_over=15e-6,
         means={name: {"N": "K", "K": "N"} for name in ("bmm", "linear")},
     ),
-    "neusight_e2e": Protocol("forward and backward without the optimizer", optimizer=False),
+    "neusight_e2e": Protocol(
+        "forward and backward of a net in training without the optimizer; inference by itself",
+        updates=False,
+        trains=True,
+    ),
     "deepbench": Protocol("recurrent layers skip the product with the inputs"),
     # Its smallest products and gelus take 20 to 25 us more than their kernels, on A100 and MI210.
     "llmcompass": Protocol(
@@ -175,10 +210,20 @@ PROTOCOLS: dict[str, Protocol] = {
         "the timed region copies the batch to the device; no optimizer; TF32 where there is",
         input_link="pcie3",
         tf32=True,
-        optimizer=False,
+        updates=False,
         pytorch=1,
     ),
-    "dlperf": Protocol("stacks of 2020", pytorch=1),
+    "dlperf": Protocol(
+        "stacks of 2020",
+        pytorch=1,
+        # Its scripts: BERT by Adam throughout (in PyTorch apex's, in the place of LAMB), the others
+        # of image nets have a momentum of 0.875 or 0.9.
+        optimizers={
+            ("nvidia dle pytorch", "bert"): "fused_adam",
+            ("", "bert"): "adamw",
+            ("", "resnet"): "momentum",
+        },
+    ),
     # vLLM's kernels of 2023 move one element of two bytes at a time.
     "vidur_ops": Protocol(
         "kernel times of vLLM's operators of 2023",
@@ -196,13 +241,37 @@ PROTOCOLS: dict[str, Protocol] = {
     },
     # What normalizes in halves shows in nets of group normalizations, which take half the time
     # that normalizations in fp32 and their casts would.
-    "timm": Protocol("inference as with timm's --fast-norm", inference="timm"),
+    "timm": Protocol(
+        "inference as with timm's --fast-norm",
+        inference="timm",
+        optimizers={("", ""): "momentum"},  # as its rows say
+    ),
     "nvidia_dle": Protocol(
         "what its tables leave out is what its scripts ask for",
         scripts=_DLE_SCRIPTS,
+        lengths={"bert-large fine-tune": 384},  # scripts/run_squad.sh, max_seq_length
+        # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
+        # trained on bins of 64 lengths.
+        binned=("pytorch", "bert-large pretrain", 512),
+        # Its READMEs, under "Default configuration" or "Optimizer".
+        optimizers={
+            ("", "bert-large pretrain"): "lamb",
+            ("pytorch", "bert-large"): "fused_adam",
+            ("", "bert-large"): "adamw",
+            ("", "transformer-xl"): "lamb",
+            ("", "transformer-big"): "fused_adam",
+            ("", ""): "momentum",
+        },
     ),
     "lambda": Protocol(
-        "the container computes fp32 as TF32 where it can", tf32=True, library="NGC pytorch-22.09"
+        "the container computes fp32 as TF32 where it can",
+        tf32=True,
+        library="NGC pytorch-22.09",
+        optimizers={("", ""): "momentum"},  # of NVIDIA's DeepLearningExamples
+    ),
+    "mxnet_perf": Protocol(
+        "times of MXNet's example/image-classification",
+        optimizers={("", ""): "momentum"},  # common/fit.py: --optimizer sgd, --mom 0.9
     ),
 }
 

@@ -157,7 +157,8 @@ def memory_format_of(*texts: str) -> str:
 def is_compiled(framework: str, notes: str = "") -> bool:
     """Tell whether a framework compiled the net: "PyTorch 2.4 torch.compile", or "+XLA"."""
     compiler = re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE)
-    return compiler is not None or re.search(r"\+ ?XLA\b", f"{framework} {notes}") is not None
+    said = re.search(r"\+ ?XLA\b|torch\.compile\b", f"{framework} {notes}")
+    return compiler is not None or said is not None
 
 
 _WORDS = {

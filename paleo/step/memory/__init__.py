@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paleo.step.memory.capacity import Fit, fit
 from paleo.step.memory.footprint import Footprint, LayerMemory, footprint, footprints, largest_batch
-from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.optimizers import OPTIMIZERS, Optimizer
 
 __all__ = [
     "OPTIMIZERS",

@@ -26,8 +26,8 @@ from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.memory.liveness import Schedule, scheduled
-from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
 from paleo.step.memory.usage import Step
+from paleo.step.optimizers import OPTIMIZERS, Optimizer
 from paleo.step.passes import keep_shape
 
 #: The schedules of so many nets are kept.

@@ -8,7 +8,7 @@ from typing import Any
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
-from paleo.step.memory.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.optimizers import OPTIMIZERS, Optimizer
 
 
 class Step:

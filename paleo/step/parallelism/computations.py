@@ -69,13 +69,12 @@ class Computations:
         graph = plan.graph(self.net, batch)
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
+        update = plan.update_time(num_params, graph.num_tensors)
         found = Computation(
             (
                 Piece("forward", "forward", forward.upper, time=forward.time),
                 Piece("backward", "backward", backward.upper, time=backward.time),
-                Piece(
-                    "update", "update", plan.update(num_params), time=plan.update_time(num_params)
-                ),
+                Piece("update", "update", plan.seconds(update), time=update),
             ),
             graph.precision.parameter_size * num_params,
         )

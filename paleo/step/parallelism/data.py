@@ -150,7 +150,7 @@ class DataParallelism(Parallelism):
         graph = plan.graph(net, step.worker_batch_size)
         forward, backward = map(pass_pieces, plan.passes(graph), ("forward", "backward"))
         fine = [piece for layer in [*forward, *reversed(backward)] for piece in layer.pieces]
-        fine.append(update_piece(plan, graph.num_params))
+        fine.append(update_piece(plan, graph.num_params, tensors=graph.num_tensors))
 
         def compute(drawing: Drawing, start: float) -> None:
             drawing.add_to_all(range(step.workers), chain(fine, start))

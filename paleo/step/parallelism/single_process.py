@@ -141,7 +141,7 @@ def single_process(net: NetSpec, plan: Plan, batch_size: int, workers: int) -> S
     graph = plan.graph(net, share)
     moved = _moves(plan, graph, batch)
     forward, backward = _driving(plan, graph, batch).passes(graph)
-    num_params = graph.num_params
+    update = plan.update_time(graph.num_params, graph.num_tensors)
     *sent, reduced = (Piece(name, TRANSFER, move.seconds) for name, move in moved.items())
     scatter, replicate, gather, gradients = sent
     pieces = (
@@ -151,7 +151,7 @@ def single_process(net: NetSpec, plan: Plan, batch_size: int, workers: int) -> S
         gather,
         gradients,
         Piece("backward", "backward", backward.upper, time=backward.time),
-        Piece("update", "update", plan.update(num_params), time=plan.update_time(num_params)),
+        Piece("update", "update", plan.seconds(update), time=update),
     )
     return Step(
         count, batch, share, pieces, _FIELDS, exchanges={SCHEME: reduced}, band=plan.band
@@ -237,7 +237,9 @@ class SingleProcess(Parallelism):
             return Span([piece], draw)
 
         def update(drawing: Drawing, start: float) -> None:
-            drawing.add(0, chain([update_piece(plan, graph.num_params)], start))
+            drawing.add(
+                0, chain([update_piece(plan, graph.num_params, tensors=graph.num_tensors)], start)
+            )
 
         spans = [
             move("scatter"),

@@ -112,11 +112,11 @@ def _arguments(operations: Sequence[Operation], time: Time, seconds: Any) -> dic
     }
 
 
-def update_piece(plan: Plan, num_params: int, name: str = "update") -> Piece:
-    """Return the update of so many parameters."""
-    time = plan.update_time(num_params)
+def update_piece(plan: Plan, num_params: int, name: str = "update", tensors: int = 1) -> Piece:
+    """Return the update of so many parameters, in so many tensors."""
+    time = plan.update_time(num_params, tensors)
     seconds = plan.seconds(time)
-    operations = update_operations(num_params, plan.update_dtype)
+    operations = update_operations(num_params, plan.update_dtype, plan.rule, tensors)
     arguments = {"parameters": num_params, **_arguments(operations, time, seconds)}
     return Piece(name, "update", float(seconds), arguments)
 

@@ -21,10 +21,16 @@ from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
 from paleo.step.plan import HOW, RATED, Plan, plan_of
 from paleo.step.scenario import scenario
-from paleo.step.settings import ComparedSettings, check_names, declared, found_settings, several
+from paleo.step.settings import (
+    OPTIMIZER,
+    ComparedSettings,
+    check_names,
+    declared,
+    found_settings,
+    several,
+)
 from paleo.studies.compare.change import Change, change_of
 from paleo.studies.summary import summarize
-from paleo.studies.training import OPTIMIZER
 
 #: The most nets times settings in one comparison.
 MAX_VARIANTS = 100
@@ -278,8 +284,8 @@ class CompareSettings(ComparedSettings, total=False):
         replace(
             OPTIMIZER,
             check=several("optimizer", OPTIMIZER.check),
-            help="Optimizers, which decide how much state training keeps: "
-            f"{', '.join(OPTIMIZERS)}.",
+            help="Optimizers, which decide how much state training keeps and how long an update "
+            f"takes: {', '.join(OPTIMIZERS)}.",
             metavar="NAME,...",
         ),
     ]
@@ -382,7 +388,7 @@ def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant
         LayerFigures(layer.name, layer.type_name, layer.output, _figures(layer, kept.total))
         for layer, kept in zip(summary.layers, memory.layers, strict=True)
     )
-    update: Any = plan.update(summary.num_params)
+    update: Any = plan.update(summary.num_params, plan.graph(net, batch).num_tensors)
     step = data_parallel(net, plan, batch, settings.workers)
     exposed = float(step.exposed_communication(step.best_scheme)) if settings.workers > 1 else 0.0
     total = replace(_figures(summary, memory.peak, float(update)), communication=exposed)

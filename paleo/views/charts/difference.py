@@ -46,14 +46,14 @@ def _setting_texts(settings: Conditions, is_many: bool) -> dict[str, str]:
 
     Where no variant has many workers, nothing is said of them, or of their network.
     """
-    cost_model, share, *rest = settings.plan.said(on_network=False).items()
     return {
         "device": settings.plan.device.name,
         "network": settings.plan.network.name if is_many else "",
         "workers": counted(settings.workers, "worker") if is_many else "",
         "batch_size": f"batch {settings.batch_size}",
         "dtype": settings.plan.dtype,
-        **dict([cost_model, share, ("optimizer", settings.optimizer), *rest]),
+        **settings.plan.said(on_network=False),
+        "optimizer": settings.optimizer,
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
-from paleo.step.plan import HOW, SHARES
+from paleo.step.plan import HOW, SHARES, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
 from paleo.views.answers.base import band_said, rounded
@@ -19,7 +19,16 @@ from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.base import common_notes
 
 _SETTINGS = plain(
-    "net", "device", "network", "cost_model", "dtype", "parallel", "scaling", *HOW, *SHARES
+    "net",
+    "device",
+    "network",
+    "cost_model",
+    "dtype",
+    "parallel",
+    "scaling",
+    *HOW,
+    *UPDATED,
+    *SHARES,
 )
 #: What heads those that may differ from run to run.
 _VARIED = ("net", "device", "network", "cost_model", "dtype", "scaling")

@@ -4,6 +4,7 @@ So the first implementations have it.
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +55,8 @@ class BertLayer(nn.Module):
         self.dropout2 = nn.Dropout(0.1)
         self.norm2 = nn.LayerNorm(width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.norm1(x + self.dropout1(self.attention(x)))
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.norm1(x + self.dropout1(self.attention(x, mask)))
         y = self.output(self.gelu(self.intermediate(x)))
         return self.norm2(x + self.dropout2(y))
 
@@ -76,11 +77,49 @@ class Bert(nn.Module):
         self.pooler = nn.Linear(width, width)
         self.tanh = nn.Tanh()
 
-    def forward(self, words: Tensor) -> Tensor:
+    def embedded(self, words: Tensor) -> Tensor:
         positions = torch.arange(words.shape[1], device=words.device)
         x = self.words(words) + self.kinds(torch.zeros_like(words)) + self.positions(positions)
-        x = self.encoder(self.dropout(self.norm(x)))
-        return self.tanh(self.pooler(x[:, 0]))
+        embedded: Tensor = self.dropout(self.norm(x))
+        return embedded
+
+    def pooled(self, x: Tensor) -> Tensor:
+        pooled: Tensor = self.tanh(self.pooler(x[:, 0]))
+        return pooled
+
+    def forward(self, words: Tensor) -> Any:
+        return self.pooled(self.encoder(self.embedded(words)))
+
+
+class BertPretraining(Bert):
+    """BERT with both heads of its pre-training: words that were masked, and the next sentence.
+
+    A mask is added to scores of attention, as of sequences that are filled up. Of each sequence the
+    words at so many positions are predicted, all of them if `predictions` is 0: as a step does the
+    same whichever they are, they are the first. It gives logarithms of probabilities, of which
+    losses are picked.
+    """
+
+    def __init__(self, layers: int, width: int, heads: int, predictions: int) -> None:
+        super().__init__(layers, width, heads)
+        self.predictions = predictions
+        self.transform = nn.Linear(width, width)
+        self.gelu = nn.GELU()
+        self.transform_norm = nn.LayerNorm(width)
+        self.decoder = nn.Linear(width, 30522)
+        self.decoder.weight = self.words.weight
+        self.seq_relationship = nn.Linear(width, 2)
+        self.log_softmax = nn.LogSoftmax(dim=-1)
+
+    def forward(self, words: Tensor) -> tuple[Tensor, Tensor]:
+        mask = torch.zeros(1, 1, 1, words.shape[1], device=words.device)
+        x = self.embedded(words)
+        for layer in self.encoder:
+            x = layer(x, mask)
+        masked = x[:, : self.predictions] if self.predictions else x
+        scores = self.decoder(self.transform_norm(self.gelu(self.transform(masked))))
+        follows = self.seq_relationship(self.pooled(x))
+        return self.log_softmax(scores), self.log_softmax(follows)
 
 
 def bert_base() -> nn.Module:
@@ -91,6 +130,31 @@ def bert_base() -> nn.Module:
 def bert_large() -> nn.Module:
     """BERT-Large, on 512 words."""
     return Bert(24, 1024, 16)
+
+
+def bert_base_pretraining() -> nn.Module:
+    """BERT-Base in the first phase of its training: 20 of 128 words are predicted."""
+    return BertPretraining(12, 768, 12, 20)
+
+
+def bert_base_pretraining_all() -> nn.Module:
+    """The same where scores of all words are made, and the loss leaves out those not masked."""
+    return BertPretraining(12, 768, 12, 0)
+
+
+def bert_large_pretraining() -> nn.Module:
+    """BERT-Large in the first phase: 20 of 128 words are predicted."""
+    return BertPretraining(24, 1024, 16, 20)
+
+
+def bert_large_pretraining_512() -> nn.Module:
+    """BERT-Large in the second phase: 80 of 512 words are predicted."""
+    return BertPretraining(24, 1024, 16, 80)
+
+
+def bert_large_pretraining_all() -> nn.Module:
+    """BERT-Large, of which scores of all 512 words are made."""
+    return BertPretraining(24, 1024, 16, 0)
 
 
 class GPT2Layer(nn.Module):

@@ -1,0 +1,123 @@
+"""Which net and which optimizer a row means by its source, and what a step of it takes: by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.core.errors import MeasurementError
+from paleo.measure.validate import cases_of, read_measurements
+from paleo.measure.validate.cases import Cases, predict
+from paleo.measure.validate.names import NETS, meant
+from paleo.measure.validate.protocols import PROTOCOLS, protocol_of
+from paleo.measure.validate.spellings import is_compiled
+from paleo.net.graph import build
+
+HEADER = "quantity,value,unit,network,batch_per_device,device,framework,direction,source_id"
+
+
+def read(tmp_path: Path, *rows: str, more: str = "") -> Cases:
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join([HEADER + more, *rows]) + "\n", "utf-8")
+    return cases_of(read_measurements(path))
+
+
+def case(cases: Cases) -> Any:
+    (part,) = cases.parts
+    return part.case  # type: ignore[attr-defined]
+
+
+def test_every_optimizer_of_a_source_is_one() -> None:
+    for protocol in PROTOCOLS.values():
+        assert set(protocol.optimizers.values()) <= set(paleo.OPTIMIZERS)
+
+
+def test_a_source_says_who_updated_what() -> None:
+    dlperf, dle = protocol_of("dlperf"), protocol_of("nvidia_dle")
+    assert dlperf.optimizer("NVIDIA DLE PyTorch", "bert-base (pretrain)") == "fused_adam"
+    assert dlperf.optimizer("TensorFlow2", "bert-base (pretrain)") == "adamw"
+    assert dlperf.optimizer("MindSpore", "resnet50-v1.5") == "momentum"
+    assert dle.optimizer("TensorFlow", "bert-large pretrain") == "lamb"
+    assert dle.optimizer("PyTorch", "bert-large fine-tune") == "fused_adam"
+    assert dle.optimizer("PyTorch", "ssd300-resnet50") == "momentum"
+    assert protocol_of("my rows").optimizer("PyTorch", "bert-large") == "sgd"
+
+
+def test_a_row_says_its_optimizer(tmp_path: Path) -> None:
+    row = "step_ms,10,ms,resnet50,32,V100-SXM2-16GB,PyTorch 2.1,,mine"
+    plain, adam = (read(tmp_path, f"{row},{name}", more=",optimizer") for name in ("", "adam"))
+    assert (case(plain).optimizer, case(adam).optimizer) == ("sgd", "adam")
+    # The rest of the step is the same: what differs is the update.
+    graph = build(paleo.load("resnet50"))
+    updates = [
+        paleo.estimate_update(
+            graph.num_params, "V100_SXM2_16GB", tensors=graph.num_tensors, optimizer=name,
+            framework="pytorch",
+        )
+        for name in ("sgd", "adam")
+    ]  # fmt: skip
+    (before,), (after,) = (predict(each, "tiled") for each in (plain, adam))
+    assert after - before == pytest.approx(updates[1] - updates[0])
+
+
+def test_an_unknown_optimizer_of_a_row_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MeasurementError, match="expected one of sgd, momentum"):
+        read(tmp_path, "step_ms,1,ms,vgg16,8,T4,,,x,adan", more=",optimizer")
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "framework", "trains", "net"),
+    [
+        ("bert-base (pretrain, seq 128)", "dlperf", "NVIDIA DLE PyTorch", True,
+         "bert_base_pretraining_all"),
+        ("bert_large", "neusight_e2e", "PyTorch 2.1", True, "bert_large_pretraining_all"),
+        ("bert_large", "neusight_e2e", "PyTorch 2.1", False, "bert_large"),
+        ("bert-large", "my rows", "PyTorch 2.1", True, "bert-large"),
+    ],
+)  # fmt: skip
+def test_a_net_by_its_framework_or_in_training(
+    name: str, source: str, framework: str, trains: bool, net: str
+) -> None:
+    assert meant(name, source, framework, trains) == net
+
+
+def test_pretraining_has_its_heads(tmp_path: Path) -> None:
+    rows = (
+        "sequences_per_s,100,samples/s,bert-large pretrain,8,V100-SXM-32GB,TensorFlow2,train,"
+        f"nvidia_dle,{length}"
+        for length in (128, 512)
+    )
+    found = [case(read(tmp_path, row, more=",seq_len")) for row in rows]
+    assert [each.net for each in found] == ["bert-large pretrain"] * 2
+    assert NETS["nvidia_dle: bert-large pretrain"] == "bert_large_pretraining"
+    assert NETS["nvidia_dle: bert-large pretrain on 512"] == "bert_large_pretraining_512"
+
+
+def test_passes_of_a_step_are_those_of_training(tmp_path: Path) -> None:
+    row = "forward_ms,100,ms,bert_large,2,V100-PCIe-32GB,PyTorch 2.1,{},{}"
+    for direction, source, trains in (
+        ("forward", "neusight_e2e", True),
+        ("inference", "neusight_e2e", False),
+        ("forward", "mine", False),
+    ):
+        assert case(read(tmp_path, row.format(direction, source))).trains is trains
+
+
+def test_lengths_are_those_of_scripts_and_binned_ones_are_not_predicted(tmp_path: Path) -> None:
+    row = "sequences_per_s,10,samples/s,{},8,V100-SXM-32GB,PyTorch,train,nvidia_dle,{}"
+    assert (
+        case(read(tmp_path, row.format("bert-large fine-tune", ""), more=",seq_len")).sequence
+        == 384
+    )
+    binned = read(tmp_path, row.format("bert-large pretrain", 512), more=",seq_len")
+    assert len(binned) == 0
+    assert "other lengths" in binned.unpredicted[0].reason
+    assert len(read(tmp_path, row.format("bert-large pretrain", 128), more=",seq_len")) == 1
+
+
+def test_notes_may_say_that_a_net_was_compiled() -> None:
+    assert is_compiled("PyTorch 2.1", "fp32; torch.compile fused")
+    assert not is_compiled("PyTorch 2.1", "eager")
