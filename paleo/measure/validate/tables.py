@@ -117,6 +117,7 @@ def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
         "kv_bytes": kv_bytes,
         "kernel": 0,
         "widened": 0,
+        "fresh": 0,
         "causal": 1,
         "stored": 1,
         "rotated": 0,
@@ -370,6 +371,9 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
             if framework == "vllm" and kernel == "trtllm_gen_context" and size == 1:
                 # vllm/v1/attention/backends/flashinfer.py: trtllm_prefill_attn_kvfp8_dequant
                 letters |= {"widened": 1, "cast": 0}
+            if framework == "sglang" and kernel == "flashinfer_prefill":
+                # python/sglang/srt/layers/attention/flashinfer_backend.py: forward_extend
+                letters |= {"fresh": 1}
             letters |= {"kernel": kernel} | ({} if launched is None else {"kernels": launched})
         parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {
