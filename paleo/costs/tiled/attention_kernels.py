@@ -215,7 +215,8 @@ for _each in (
     AttentionKernel(
         "triton_extend_sm90", "SGLang's Triton kernel, prompts, on Hopper and Blackwell",
         "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/extend_attention.py",
-        packed=(0,), skips_window=False,
+        (Tile(128, 64, 128), Tile(64, 64, 256), Tile(32, 64)), 16, (0,), skips_window=False,
+        own_tiles={"Blackwell": (Tile(64, 64, 256), Tile(16, 64))},
     ),
     AttentionKernel(
         "triton_decode", "SGLang's Triton kernels, one query: keys in up to 8 parts",
