@@ -27,6 +27,7 @@ from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_arr
 from paleo.core.registry import Registry
 from paleo.core.tensor import PRECISIONS, find_precision
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs.attention import ATTENTION_FAMILIES, checked_attention
 from paleo.costs.convolutions.settings import (
     CONTIGUOUS,
     MEMORY_FORMATS,
@@ -333,6 +334,14 @@ MEMORY_FORMAT = Setting(
     label="Memory format",
     choices=lambda: MEMORY_FORMATS,
 )
+ATTENTION = Setting(
+    default=None,
+    check=checked_attention,
+    help="Whose kernels compute attention forward, in 2 bytes. " + described(ATTENTION_FAMILIES),
+    choices=lambda: ATTENTION_FAMILIES,
+    metavar="NAME",
+    shown_default="no library's in particular",
+)
 
 
 class KernelSettings(TypedDict, total=False):
@@ -361,6 +370,7 @@ class KernelSettings(TypedDict, total=False):
         ),
     ]
     memory_format: Annotated[str, MEMORY_FORMAT]
+    attention: Annotated[str | None, ATTENTION]
 
 
 class AlgorithmSettings(TypedDict, total=False):

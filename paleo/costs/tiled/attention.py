@@ -19,7 +19,17 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from paleo.core.operations import Attention, Pass
-from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, minimum, np, rounded_up
+from paleo.core.quantity import (
+    Quantity,
+    ceil_div,
+    is_array,
+    largest,
+    maximum,
+    minimum,
+    np,
+    rounded_up,
+)
+from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.model import Detail, Explanation, quicker
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, AttentionKernel
 from paleo.costs.tiled.gemm import slowed_by_power
@@ -32,6 +42,8 @@ _TILE = 128
 #: Matrix units compute so many rows of a tile at once: one multiplication of a warp group, and of
 #: FlashAttention-2's smaller tiles one.
 _ROWS = 64
+#: Bytes of an element that kernels of libraries compute in.
+_HALF = 2
 #: Features are rounded up to so many.
 _FEATURES = 32
 #: Into how many parts keys may be split.
@@ -348,6 +360,19 @@ def _quicker(a: _Way, b: _Way) -> _Way:
     if not is_array(second):
         return b if second else a
     return _Way(time, *(np.where(second, y, x) for x, y in zip(a[1:], b[1:], strict=True)))
+
+
+def asked_for(operation: Attention, machine: Machine) -> Attention:
+    """Return the operation by the kernel of the family that the target asks for, if it has one.
+
+    Such kernels compute in 2 bytes, forward; nothing is added to the scores. Layers that are not so
+    are computed as if none had been asked for.
+    """
+    fits = operation.direction is Pass.FORWARD and operation.element_size == _HALF
+    if machine.attention is None or operation.kernel or operation.has_mask or not fits:
+        return operation
+    prompt, step = ATTENTION_FAMILIES[machine.attention].kernels[machine.architecture]
+    return replace(operation, kernel=step if largest(operation.queries) == 1 else prompt)
 
 
 def _chosen(operation: Attention, machine: Machine) -> _Way:
