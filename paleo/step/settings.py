@@ -5,8 +5,7 @@ one that is misspelt or of a wrong type. `found_settings` finds and checks all o
 The command line's options, the page's form and the report take theirs from `declared`. Settings
 of a whole training are declared likewise, in paleo.studies.training.
 
-To add a setting: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads
-it.
+To add one: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads it.
 """
 
 from __future__ import annotations
@@ -338,6 +337,7 @@ ATTENTION = Setting(
     default=None,
     check=checked_attention,
     help="Whose kernels compute attention forward, in 2 bytes. " + described(ATTENTION_FAMILIES),
+    label="Attention",
     choices=lambda: ATTENTION_FAMILIES,
     metavar="NAME",
     shown_default="no library's in particular",
