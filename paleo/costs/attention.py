@@ -43,6 +43,7 @@ for _each in (
         "fa2", "FlashAttention-2", _on("Ampere, Ada, Blackwell RTX", "fa2_prefill", "fa2_decode")
     ),
     AttentionFamily("fa3", "FlashAttention-3", _on("Ampere, Hopper", "fa3_prefill", "fa3_decode")),
+    AttentionFamily("fa4", "FlashAttention-4, prompts", _on("Blackwell", "fa4_prefill", "")),
     AttentionFamily(
         "flashinfer", "FlashInfer",
         _on("Ada, Blackwell, Blackwell RTX", "flashinfer_prefill", "flashinfer_decode"),

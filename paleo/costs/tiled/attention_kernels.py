@@ -197,6 +197,10 @@ for _each in (
         packed=(1,), splits=_SPLITS,
     ),
     AttentionKernel(
+        "fa4_prefill", "FlashAttention-4, prompts", f"{_FLASH}, flash_attn/cute/flash_fwd_sm100.py",
+        packed=(0,),
+    ),
+    AttentionKernel(
         "flashinfer_prefill", "FlashInfer, prompts: packed heads, keys split where tiles are few",
         f"{_FLASHINFER}/prefill.cuh, scheduler.cuh, utils.cuh: FA2DetermineCtaTileQ",
         (Tile(128, 64, 128), Tile(64, 64)), 16, (1,), splits_tiles=True, fills=2,
