@@ -182,7 +182,7 @@ def products(data: Data) -> Iterator[Table | Bound]:
 SYSTEMS = {
     "a100_sxm": "a tenth of it", "h100_sxm": "a tenth of it", "h200_sxm": "no",
     "b200_sxm": "no", "gb200": "a tenth of it", "b300_sxm": "a tenth of it", "gb300": "no",
-    "l40s": "no", "rtx_pro_6000_server": "a tenth of it",
+    "l40s": "a tenth of it", "rtx_pro_6000_server": "a tenth of it",
 }  # fmt: skip
 #: Systems on which products in fp8 were not looked at while their kernels were written down.
 UNSEEN = ("b300_sxm", "gb300")
@@ -218,9 +218,9 @@ def serving(data: Data) -> Iterator[Table | Bound]:
         rows,
         "`aiconfigurator-core` 0.12.0, with the constants as shipped, each operator by the kernels "
         "that its backend runs. Constants of kernels of attention are in "
-        "`paleo/costs/tiled/kernels/`, each fitted on a tenth of the rows of some systems; L40S "
-        "has those of the RTX PRO 6000. Of kernels around products in fp8 a few constants were "
-        "read off tables of the systems that say so.",
+        "`paleo/costs/tiled/kernels/`, each fitted on a tenth of the rows of the systems that say "
+        "so; of the others, nothing. Tiles are those of public code. Of kernels around products in "
+        "fp8 a few constants were read off tables of the systems that say so.",
     )
 
 
@@ -684,7 +684,7 @@ QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
     "bf16 products, A100", "bf16 products, H100", "bf16 products, B200", "bf16 products, L40S",
-    "attention, prefill, L40S", "NeuSight's operators, bmm, fp32, T4",
+    "NeuSight's operators, bmm, fp32, T4",
 )  # fmt: skip
 
 

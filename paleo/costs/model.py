@@ -56,6 +56,8 @@ class Target:
     training: bool = True
     #: How images lie in memory: "contiguous" (N, C, H, W) or "channels_last" (N, H, W, C).
     memory_format: str = CONTIGUOUS
+    #: Whose kernels compute attention, of paleo.costs.attention; None: no library's in particular.
+    attention: str | None = None
 
     def of(self, operation: Operation) -> Target:
         """Return the target of this operation, which may have an element type of its own."""
@@ -137,6 +139,8 @@ class CostModel(ABC):
     #: How convolutions are priced where nobody asks for a library: as "gemm", a matrix product, or
     #: by the "quickest" algorithm of the device's library.
     convolution_algorithm: ClassVar[str] = "gemm"
+    #: Whether it knows the kernels of families of attention.
+    knows_attention_kernels: ClassVar[bool] = False
     #: Whether `pipelined` makes a difference: computation and memory traffic are added up.
     pipelines: ClassVar[bool] = False
 

@@ -23,6 +23,7 @@ from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced
 from paleo.core.quantity import Quantity, is_array, largest, total, where_positive
 from paleo.core.tensor import element_size, find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
+from paleo.costs.attention import check_attention
 from paleo.costs.convolutions import DEFAULT, ConvolutionChoice, check_library
 from paleo.costs.error_bands import NET, TRAINING, Band, Like
 from paleo.costs.host import handed_over
@@ -170,12 +171,13 @@ def checked_target(
     dtype: str = "fp32",
     share: Quantity = 1.0,
     convolutions: ConvolutionChoice = DEFAULT,
+    attention: str | None = None,
 ) -> Target:
     """Return where operations of a net in this type run, by this cost model.
 
     Raises SettingError for an unknown dtype, or one that the cost model does not know, a wrong
-    `share` of peak, or a library for `convolutions` that does not run on the device; HardwareError
-    if the device has no figure for the type.
+    `share` of peak, a library for `convolutions` or kernels of `attention` that do not run on the
+    device; HardwareError if the device has no figure for the type.
     """
     computing = find_precision(dtype).computing
     checked_share(share, "ppp_comp")
@@ -185,7 +187,8 @@ def checked_target(
         known = ", ".join(cost_model.dtypes)
         raise SettingError(f"cost model {cost_model.name} knows {known} only, not {dtype}")
     check_library(convolutions.library, device)
-    return Target(device, computing, share, convolutions=convolutions)
+    check_attention(attention, device, computing, cost_model)
+    return Target(device, computing, share, convolutions=convolutions, attention=attention)
 
 
 def net_band(

@@ -52,6 +52,7 @@ HOW = (
     "framework",
     "compile",
     "memory_format",
+    "attention",
     *ConvolutionChoice().to_dict(),
     "convolution_algorithm",
 )
@@ -83,6 +84,7 @@ class Plan:
     framework: Framework | None = None
     compile: bool = False
     memory_format: str = CONTIGUOUS
+    attention: str | None = None
     conv_library: str | None = None
     workspace: int | str | None = None
     use_only_gemm: bool = False
@@ -101,7 +103,8 @@ class Plan:
                     f"{name}: expected a {kind.__name__}, such as paleo.{find} returns, "
                     f"got {shown(getattr(self, name))}"
                 )
-        checked_target(self.device, self.cost_model, self.dtype, self.ppp_comp, self.convolutions)
+        priced = (self.ppp_comp, self.convolutions, self.attention)
+        checked_target(self.device, self.cost_model, self.dtype, *priced)
         checked_share(self.ppp_comm, "ppp_comm")
         OPTIMIZERS[self.optimizer]  # says which there are
         if self.framework and not self.framework.runs_on(self.device):
@@ -124,6 +127,7 @@ class Plan:
             {"host": host} if (host := self.software.host_of(self.device)) else {},
             self.convolutions,
             memory_format=self.images,
+            attention=self.attention,
         )
 
     @property
@@ -172,7 +176,7 @@ class Plan:
         return self._band(INFERENCE)
 
     def _band(self, direction: str) -> Band | None:
-        is_plain = not (self.fuse or self.use_pipeline)
+        is_plain = not (self.fuse or self.use_pipeline or self.attention)
         software = self.software.family
         return net_band(
             self.cost_model, self.target, is_plain, software=software, direction=direction
@@ -217,6 +221,7 @@ class Plan:
             "framework": self.framework.name if self.framework else "",
             "compile": "compiled" if self.compile else "",
             "memory_format": "" if self.images == CONTIGUOUS else "channels last",
+            "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
@@ -234,6 +239,7 @@ class Plan:
             "framework": self.framework.name if self.framework else None,
             "compile": self.compile,
             "memory_format": self.images,
+            "attention": self.attention,
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
@@ -263,9 +269,14 @@ class Plan:
 
     def notes_on(self, net: NetSpec) -> tuple[str, ...]:
         """What a reader should know of how this net is priced on the device."""
-        unknown = self.unknown_dtypes(net)
+        notes, unknown = self.notes, self.unknown_dtypes(net)
+        is_fused = not self.software.in_steps and any(
+            each.layer.is_attention for each in net.layers
+        )
+        if self.attention and not is_fused:
+            notes = (*notes, f"no attention is one kernel: {self.attention} has no effect")
         if not unknown:
-            return self.notes
+            return notes
         of_model = f"cost model {self.cost_model.name} does not know"
         who = (
             f"device {self.device.name} has no peak for"
@@ -275,7 +286,7 @@ class Plan:
         count = sum(spec.dtype in unknown for spec in net.layers)
         computing = find_precision(self.dtype).computing
         said = f"{who} {', '.join(unknown)}: layers of it ({count}) are priced in {computing}"
-        return (*self.notes, said)
+        return (*notes, said)
 
     def kernels(
         self, graph: Graph, directions: tuple[Pass, ...], *, training: bool = True

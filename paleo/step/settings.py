@@ -5,8 +5,7 @@ one that is misspelt or of a wrong type. `found_settings` finds and checks all o
 The command line's options, the page's form and the report take theirs from `declared`. Settings
 of a whole training are declared likewise, in paleo.studies.training.
 
-To add a setting: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads
-it.
+To add one: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads it.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from paleo.core.errors import Mistakes, SettingError, near
 from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_array
 from paleo.core.tensor import PRECISIONS, find_precision
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
+from paleo.costs.attention import ATTENTION_FAMILIES, checked_attention
 from paleo.costs.convolutions.settings import (
     CONTIGUOUS,
     MEMORY_FORMATS,
@@ -274,6 +274,15 @@ MEMORY_FORMAT = Setting(
     label="Memory format",
     choices=lambda: MEMORY_FORMATS,
 )
+ATTENTION = Setting(
+    default=None,
+    check=checked_attention,
+    help="Whose kernels compute attention forward, in 2 bytes. " + described(ATTENTION_FAMILIES),
+    label="Attention",
+    choices=lambda: ATTENTION_FAMILIES,
+    metavar="NAME",
+    shown_default="no library's in particular",
+)
 
 
 class KernelSettings(TypedDict, total=False):
@@ -303,6 +312,7 @@ class KernelSettings(TypedDict, total=False):
         ),
     ]
     memory_format: Annotated[str, MEMORY_FORMAT]
+    attention: Annotated[str | None, ATTENTION]
 
 
 class AlgorithmSettings(TypedDict, total=False):

@@ -10,6 +10,7 @@ from paleo.cluster.frameworks import FRAMEWORKS, SOFTWARE
 from paleo.core.tensor import PRECISIONS
 from paleo.core.version import __version__
 from paleo.costs import COST_MODELS
+from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.memory import OPTIMIZERS
 from paleo.studies.datasets import DATASETS
@@ -36,6 +37,7 @@ def choices() -> dict[str, Any]:
         "dtypes": [{"name": name} for name in PRECISIONS],
         "frameworks": _named(FRAMEWORKS),
         "memory_formats": [{"name": name} for name in MEMORY_FORMATS],
+        "attentions": _named(ATTENTION_FAMILIES),
         "schemes": _named(COLLECTIVES),
         "optimizers": _named(OPTIMIZERS),
         "datasets": [

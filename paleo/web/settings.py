@@ -63,6 +63,7 @@ class PageSettings:
     framework: str = ""
     compile: bool = False
     memory_format: str = CONTIGUOUS
+    attention: str = ""
     dataset: str = "imagenet"
     dataset_size: int | None = None
     epochs: float | None = 90.0

@@ -317,3 +317,23 @@ def test_products_with_scales_of_blocks_are_those_of_the_kernel_that_is_known(
     # What vLLM launches around it is not known.
     vllm = operator_cases(tmp_path, Selection(frameworks=("vllm",)))
     assert reasons(vllm) == {"gemm in fp8_block is not modelled": 1}
+
+
+@pytest.mark.parametrize(
+    ("system", "source", "expected"),
+    [
+        ("b200_sxm", "vllm_vit_flash_attn_fa4", "fa4_prefill"),
+        ("b200_sxm", "flash_attention_v3", 0),  # not measured there
+        ("h100_sxm", "flash_attention_v3", "fa3_prefill"),
+        ("l40s", "triton", 0),  # SGLang's kernel for encoders is another than that for prompts
+    ],
+)
+def test_encoders_are_computed_by_the_kernel_of_the_row(
+    system: str, source: str, expected: str | int, tmp_path: Path
+) -> None:
+    names = ("batch_size", "isl", "num_heads", "head_dim", "attn_dtype", "latency")
+    rows = {name: ATTENTION[name] for name in names} | {"kernel_source": [source] * 4}
+    table(tmp_path, f"{system}/encoder_attention/sglang/1/encoder_attention_perf.parquet", rows)
+    found = operator_cases(tmp_path)
+    assert {part.letters["kernel"] for part in found.parts} == {expected}  # type: ignore[attr-defined]
+    assert np.isfinite(predict(found, "tiled")).all()

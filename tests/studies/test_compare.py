@@ -282,6 +282,7 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "framework": None,
         "compile": False,
         "memory_format": "contiguous",
+        "attention": None,
         "conv_library": None,
         "workspace_limit_bytes": None,
         "use_only_gemm": False,

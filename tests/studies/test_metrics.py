@@ -171,6 +171,7 @@ def test_every_metric_of_a_net_by_hand(
         "framework": None,
         "compile": False,
         "memory_format": "contiguous",
+        "attention": None,
         "conv_library": None,
         "workspace_limit_bytes": None,
         "use_only_gemm": False,
@@ -287,7 +288,12 @@ def test_what_is_not_known_is_none() -> None:
         *("inference_cost_per_million", "training_cost_per_million"),
         "computation_communication_ratio",  # a worker alone
         "balance_workers",  # in weak scaling, its exchange never takes as long
-        *("conv_library", "workspace_limit_bytes", "framework"),  # nobody asked for any
+        *(
+            "conv_library",
+            "workspace_limit_bytes",
+            "framework",
+            "attention",
+        ),  # nobody asked for any
     }
     assert "no energy: the file of own has no power" in values["notes"]
     assert one("nin", device="TITAN_X", **SCHEDULE).training_cost is None  # nobody lets them

@@ -246,6 +246,7 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "ppp_comm": "0.5", "use_pipeline": "true", "fuse": "true", "dataset": "mnist",
         "dataset_size": "1000", "epochs": "3", "price": "2", "optimizer": "adam", "dtype": "fp64",
         "device": "K40", "framework": "timm", "memory_format": "channels_last", "compile": "true",
+        "attention": "fa2",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)

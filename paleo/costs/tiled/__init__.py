@@ -33,6 +33,7 @@ class Tiled(CostModel):
     #: A batch that fills tiles, or is aligned as matrix units like it, may beat a smaller one.
     grows = False
     convolution_algorithm = "quickest"
+    knows_attention_kernels = True
 
     def price(self, operation: Operation, target: Target) -> Time:
         from paleo.costs.tiled import dispatch

@@ -19,12 +19,22 @@ from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 from paleo.core.operations import Attention, Pass
-from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, minimum, np, rounded_up
+from paleo.core.quantity import (
+    Quantity,
+    ceil_div,
+    is_array,
+    largest,
+    maximum,
+    minimum,
+    np,
+    rounded_up,
+)
+from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.model import Detail, Explanation, quicker
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, AttentionKernel
 from paleo.costs.tiled.gemm import slowed_by_power
 from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.stream import moved
+from paleo.costs.tiled.stream import missed, moved
 from paleo.costs.times import Time
 
 #: Rows of queries in a tile, and keys in a block, as in both papers for 128 features.
@@ -32,10 +42,18 @@ _TILE = 128
 #: Matrix units compute so many rows of a tile at once: one multiplication of a warp group, and of
 #: FlashAttention-2's smaller tiles one.
 _ROWS = 64
+#: Bytes of an element that kernels of libraries compute in.
+_HALF = 2
 #: Features are rounded up to so many.
 _FEATURES = 32
 #: Into how many parts keys may be split.
 _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
+#: The cache keeps all keys and values that fit this share of it, as it keeps operands of products.
+_KEPT = 0.9
+#: Features beyond which a tile's sums leave room for few other numbers in the registers.
+_WIDE = 128
+#: Keys of a part, where a plan splits them to have tiles for all multiprocessors.
+_LEAST_KEYS = 128
 #: A multiprocessor can draw so many times its share of the memory bandwidth.
 _DRAWN = 2.0
 #: Share of a product's speed that is left where operands have one byte: values are turned around
@@ -123,11 +141,11 @@ def _by_kernel(operation: Attention, machine: Machine) -> _Way:
     if not kernel.skips_window:
         operation = replace(operation, window=0 * operation.window)
     constants = kernel.constants(machine.architecture)
-    last = kernel.tiles[-1]
+    *others, last = kernel.tiles_on(machine.architecture)
     rows: Any = last.rows
     keys: Any = last.keys
-    for tile in reversed(kernel.tiles[:-1]):
-        fits = 1 * (operation.depth <= tile.features)
+    for tile in reversed(others):
+        fits = tile.fits(operation.depth, operation.keys)
         rows = fits * tile.rows + (1 - fits) * rows
         keys = fits * tile.keys + (1 - fits) * keys
     chosen = _OnKernel(kernel, machine, constants, rows, keys)
@@ -139,7 +157,7 @@ def _by_kernel(operation: Attention, machine: Machine) -> _Way:
     return functools.reduce(_quicker, ways)
 
 
-def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> _Way:
+def _split_way(operation: Attention, on: _OnKernel, packed: int, split: Any) -> _Way:
     """Return the pass by a kernel that packs heads, or not, and splits keys in so many parts."""
     kernel, machine, constant = on.kernel, on.machine, on.constants
     queries, keys, values, *_ = operation.reads
@@ -149,15 +167,20 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> 
     sharing = (1 - alone) * operation.sharing + alone if packed else 1
     tiling = _tiling(operation, sharing, on.rows, on.keys)
     may_split = 1 if kernel.splits_tiles else 1 * (tiling.tiles == 1)
+    if kernel.fills:
+        room = kernel.fills * machine.multiprocessors // (tiling.groups * tiling.tiles)
+        split = minimum(maximum(room, 1), ceil_div(operation.keys, _LEAST_KEYS))
     parts = 1 + (minimum(split, tiling.longest) - 1) * may_split * (1 - alone)
     is_split = 1 * (parts > 1)
     units = tiling.groups * tiling.tiles * parts
     length = ceil_div(tiling.longest, parts)
-    # Equal tiles run in waves. Of others the longest come first, and the short ones fill gaps.
+    # Equal tiles run in waves. Others fill gaps, but for those of a long one that comes late.
     equal: Quantity = 1 * (tiling.blocks == tiling.tiles * tiling.longest)
     equal = equal * (1 - is_split * (tiling.tiles > 1))
     waves = ceil_div(units, machine.multiprocessors)
+    more = maximum(units / machine.multiprocessors - 1, 0.0)
     gaps = maximum(length, tiling.groups * tiling.blocks / machine.multiprocessors)
+    gaps = gaps + constant["uneven"] * length * minimum(more, 1.0)
     blocks = equal * (waves * length) + (1 - equal) * gaps
     rows = rounded_up(minimum(operation.queries * sharing, on.rows), kernel.rows_at_once)
     filled = minimum(rows, on.rows) / on.rows
@@ -165,16 +188,16 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> 
     partial = _PARTIAL * parts * operation.heads * operation.queries * operation.value_depth
     ends = queries + output + is_split * partial
     share = minimum(1.0, constant["drawn"] * units / machine.multiprocessors)
-    outside = moved(ends, machine, among=held, share=share)
-    inside = moved(keys + values, machine, among=held, share=share) / constant["memory"]
-    if kernel.lanes:
+    outside = _loaded(ends, held, share, on)
+    inside = _loaded(keys + values, held, share, on, constant["memory"])
+    if constant["lanes"]:
         each = (keys + values) / operation.key_size * operation.sharing / (tiling.groups * parts)
-        inside = maximum(inside, waves * each / (kernel.lanes * machine.clock))
+        compute = waves * each / (_lanes_of(operation, constant) * machine.clock)
     overhead = (
         constant["start"]
-        + constant["combine"] * is_split
+        + (constant["combine"] + constant["merge"] * operation.heads * operation.queries) * is_split
         + constant["fill"]
-        + constant["again"] * maximum(units / machine.multiprocessors - 1, 0.0)
+        + constant["again"] * more
         + constant["step"] * length
         + constant["head"] * operation.heads / machine.multiprocessors
     )
@@ -189,11 +212,42 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: int) -> 
     )
 
 
+def _loaded(
+    num_bytes: Quantity, held: Quantity, share: Quantity, on: _OnKernel, of_stream: float = 1.0
+) -> Quantity:
+    """Return the seconds in which bytes come from memory and the last cache.
+
+    Memory gives a share `of_stream` of a stream's rate. The cache runs with the clock of the
+    multiprocessors, whatever the memory does.
+    """
+    machine, constant = on.machine, on.constants
+    if not constant["cached"]:
+        return moved(num_bytes, machine, among=held, share=share) / of_stream
+    out = missed(held, machine, _KEPT)
+    memory = machine.bandwidth * machine.memory_share * of_stream
+    cache = constant["cached"] * machine.clock * machine.multiprocessors
+    return num_bytes * (out / memory + (1.0 - out) / cache) / share
+
+
+def _lanes_of(operation: Attention, constant: Mapping[str, float]) -> Quantity:
+    """Return the elements of keys and values that lanes multiply in a clock."""
+    is_narrow = 1 * (operation.key_size < operation.element_size)
+    narrow = constant["narrow_lanes"] or constant["lanes"]
+    return narrow * is_narrow + constant["lanes"] * (1 - is_narrow)
+
+
+def _share_of(operation: Attention, constant: Mapping[str, float]) -> Quantity:
+    """Return the share of a product's speed that a kernel reaches in its products."""
+    is_wide = 1 * (operation.depth > _WIDE)
+    share: Quantity = constant["share"] * (1.0 + (constant["wide"] - 1.0) * is_wide)
+    return share
+
+
 def _block_of(operation: Attention, on: _OnKernel) -> Quantity:
     """Return the seconds of one block of a kernel's scores."""
     machine, constant = on.machine, on.constants
     rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
-    rate = rate * constant["share"] / machine.multiprocessors
+    rate = rate * _share_of(operation, constant) / machine.multiprocessors
     features = _padded(operation.depth) + _padded(operation.value_depth)
     exponential = constant["exponentials"] / (machine.exponentials * machine.clock)
     block = on.rows * on.keys * (2 * features / rate + exponential)
@@ -308,6 +362,19 @@ def _quicker(a: _Way, b: _Way) -> _Way:
     return _Way(time, *(np.where(second, y, x) for x, y in zip(a[1:], b[1:], strict=True)))
 
 
+def asked_for(operation: Attention, machine: Machine) -> Attention:
+    """Return the operation by the kernel of the family that the target asks for, if it has one.
+
+    Such kernels compute in 2 bytes, forward; nothing is added to the scores. Layers that are not so
+    are computed as if none had been asked for.
+    """
+    fits = operation.direction is Pass.FORWARD and operation.element_size == _HALF
+    if machine.attention is None or operation.kernel or operation.has_mask or not fits:
+        return operation
+    prompt, step = ATTENTION_FAMILIES[machine.attention].kernels[machine.architecture]
+    return replace(operation, kernel=step if largest(operation.queries) == 1 else prompt)
+
+
 def _chosen(operation: Attention, machine: Machine) -> _Way:
     if operation.direction is Pass.FORWARD:
         return (_by_kernel if operation.kernel else _forward)(operation, machine)
@@ -330,7 +397,8 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
     if operation.kernel:
         kernel = ATTENTION_KERNELS[operation.kernel]
         algorithm = f"fused attention, {kernel.summary}"
-        rows, keys, _ = next(each for each in kernel.tiles if operation.depth <= each.features)
+        tiles = kernel.tiles_on(machine.architecture)
+        rows, keys, *_ = next(t for t in tiles if t.fits(operation.depth, operation.keys))
     details: list[Detail] = [
         ("tile", f"{rows} rows of queries by blocks of {keys} keys", ""),
         ("heads in a tile", operation.sharing if way.packed else 1, ""),
@@ -342,7 +410,7 @@ def explain(operation: Attention, machine: Machine) -> Explanation:
     ]
     if operation.kernel:
         constants = kernel.constants(machine.architecture)
-        details.insert(1, ("share of a product's speed", constants["share"], ""))
+        details.insert(1, ("share of a product's speed", _share_of(operation, constants), ""))
     if way.split > 1:
         details.insert(2, ("parts of the keys", way.split, ""))
     why = {

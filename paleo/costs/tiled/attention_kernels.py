@@ -16,12 +16,11 @@ from typing import NamedTuple
 from paleo.cluster.figures import FileReader
 from paleo.core.errors import HardwareError, Mistakes, near_or_known
 from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
 
 _FOLDER = Path(__file__).parent / "kernels"
-#: Architectures of which no row was fitted, and those whose kernels are built from the same code.
-_RELATIVES = {"Ada": "Blackwell RTX"}
-_FEATURES = 2**31
+_FEATURES = _KEYS = 2**31
 _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -45,6 +44,28 @@ CONSTANTS: dict[str, Constant] = {
     "share": Constant("share of a product's speed", 0.01, 2.0, 0.9),
     "exponentials": Constant("share of the exponentials that products do not hide", 0.0, 5.0, 0.5),
     "memory": Constant("share of a stream's rate at which keys and values come", 0.2, 2.0, 1.0),
+    "cached": Constant(
+        "bytes a clock for each multiprocessor that come from the last cache; 0: as streams do",
+        0.0,
+        16.0,
+        0.0,
+    ),
+    "uneven": Constant(
+        "share of the longest tile for which multiprocessors wait where tiles are not equal",
+        0.0,
+        2.0,
+        0.0,
+    ),
+    "wide": Constant("share of its speed that is left with more than 128 features", 0.1, 2.0, 1.0),
+    "lanes": Constant(
+        "elements of keys and values that a multiprocessor's lanes multiply in a clock; "
+        "0: the matrix units do",
+        0.0,
+        64.0,
+        0.0,
+    ),
+    "narrow_lanes": Constant("those of keys of one byte; 0: as many", 0.0, 64.0, 0.0),
+    "merge": Constant("time of adding up one row of one head of split keys", 0.0, 1e-7, 0.0),
     "drawn": Constant(
         "share of the bandwidth that a multiprocessor can draw, times their number", 0.1, 10.0, 2.0
     ),
@@ -52,24 +73,33 @@ CONSTANTS: dict[str, Constant] = {
 
 
 class Tile(NamedTuple):
-    """Rows of queries in a tile and keys in a block, for heads of up to `features`."""
+    """Rows of queries in a tile and keys in a block.
+
+    It is for heads of up to `features` and, of those, for prompts of up to `until` keys.
+    """
 
     rows: int
     keys: int
     features: int = _FEATURES
+    until: int = _KEYS
+
+    def fits(self, depth: Quantity, keys: Quantity) -> Quantity:
+        """Return 1 where it is for heads of so many features and prompts of so many keys, or 0."""
+        return 1 * (depth <= self.features) * (keys <= self.until)
 
 
 @dataclass(frozen=True)
 class AttentionKernel:
     """A kernel of fused attention; see the module.
 
-    Rows are computed in multiples of `rows_at_once`. `packed` says whether the heads that share
-    keys stand in one tile: always (1), never (0) or what is quicker. `splits` are those of the
-    keys, of tiles that have all queries or, with `splits_tiles`, of any. With `window_alone`, where
-    there is a window heads are not packed and keys not split. `skips_window` says whether keys
-    outside it are left alone. `narrow` is, by architecture, the time of a block with keys of one
-    byte beside that of keys of the queries' size, `lanes` the elements of keys and values a clock
-    where lanes, not matrix units, multiply.
+    The first of its tiles that is for a shape is taken; `own_tiles` are those of architectures
+    that have others. Rows are computed in multiples of `rows_at_once`. `packed` says whether the
+    heads that share keys stand in one tile: always (1), never (0) or what is quicker. `splits` are
+    those of the keys, of tiles that have all queries or, with `splits_tiles`, of any: what is
+    quickest, or with `fills` as many as make so many tiles for each multiprocessor, of at least
+    128 keys. With `window_alone`, where there is a window heads are not packed and keys not split.
+    `skips_window` says whether keys outside it are left alone. `narrow` is, by architecture, the
+    time of a block with keys of one byte beside that of keys of the queries' size.
     """
 
     name: str
@@ -80,34 +110,37 @@ class AttentionKernel:
     packed: tuple[int, ...] = (1, 0)
     splits: tuple[int, ...] = (1,)
     splits_tiles: bool = False
+    fills: int = 0
     window_alone: bool = False
     skips_window: bool = True
     narrow: Mapping[str, float] = field(default_factory=dict)
-    lanes: float = 0.0
+    own_tiles: Mapping[str, tuple[Tile, ...]] = field(default_factory=dict)
+
+    def tiles_on(self, architecture: str) -> tuple[Tile, ...]:
+        """Return its tiles on an architecture: the first that is for a shape is taken."""
+        return self.own_tiles.get(architecture, self.tiles)
 
     def runs_on(self, architecture: str) -> bool:
         """Tell whether its constants are known for an architecture."""
-        return _RELATIVES.get(architecture, architecture) in _read(self.name)
+        return architecture in _read(self.name)
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return the constants for an architecture; raises HardwareError if it is not for it."""
         by_architecture = _read(self.name)
-        relative = _RELATIVES.get(architecture, architecture)
-        if relative not in by_architecture:
-            twins = {twin for twin, other in _RELATIVES.items() if other in by_architecture}
-            known = ", ".join(sorted({*by_architecture, *twins}))
+        if architecture not in by_architecture:
+            known = ", ".join(sorted(by_architecture))
             raise HardwareError(
                 f"nothing is known of the attention kernel {self.name} on "
                 f"{architecture or 'this device'}; it is for {known}"
             )
-        return by_architecture[relative]
+        return by_architecture[architecture]
 
 
 @cache
 def _read(name: str) -> Mapping[str, Mapping[str, float]]:
     """Return the constants of a kernel by architecture."""
     path = _FOLDER / f"{name}.toml"
-    architectures = ("Ampere", "Hopper", "Blackwell", "Blackwell RTX")
+    architectures = ("Ampere", "Ada", "Hopper", "Blackwell", "Blackwell RTX")
     root = FileReader(path, ("name", "sources", *architectures))
     root.text("name", name)
     found: dict[str, dict[str, float]] = {}
@@ -138,14 +171,21 @@ _FLASH = "Dao-AILab/flash-attention"
 _FLASHINFER = "flashinfer-ai/flashinfer, include/flashinfer/attention"
 _TRTLLM = "NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels"
 _SMALL = (Tile(32, 64),)
+#: Architectures of graphics cards: 100 KiB of shared memory for a multiprocessor, not 160 or more.
+_GDDR = ("Ada", "Blackwell RTX")
 for _each in (
     AttentionKernel(
         "fa2_prefill", "FlashAttention-2, prompts", f"{_FLASH}, csrc/flash_attn/src",
-        (Tile(128, 128, 64), Tile(128, 64, 128), Tile(64, 64)), packed=(0,),
+        (Tile(128, 128, 64), Tile(128, 64)), packed=(0,),
+        own_tiles={
+            "Ada": (Tile(128, 128, 64), Tile(64, 64, 128), Tile(128, 64, 192), Tile(64, 64)),
+            "Blackwell RTX": (Tile(128, 128, 64), Tile(128, 64, 192), Tile(64, 64)),
+        },
     ),
     AttentionKernel(
         "fa2_decode", "FlashAttention-2, one query: split keys, heads packed but with a window",
-        f"{_FLASH}, csrc/flash_attn/flash_api.cpp: seqlenq_ngroups_swapped", (Tile(64, 64),), 16,
+        f"{_FLASH}, csrc/flash_attn/flash_api.cpp: seqlenq_ngroups_swapped",
+        (Tile(64, 256, 64), Tile(64, 128, 128), Tile(64, 64)), 16,
         splits=_SPLITS, window_alone=True,
     ),
     AttentionKernel(
@@ -157,9 +197,15 @@ for _each in (
         packed=(1,), splits=_SPLITS,
     ),
     AttentionKernel(
+        "fa4_prefill", "FlashAttention-4, prompts", f"{_FLASH}, flash_attn/cute/flash_fwd_sm100.py",
+        packed=(0,),
+    ),
+    AttentionKernel(
         "flashinfer_prefill", "FlashInfer, prompts: packed heads, keys split where tiles are few",
-        f"{_FLASHINFER}/prefill.cuh, scheduler.cuh", (Tile(128, 32, 128), Tile(64, 32)), 16,
-        (1,), _SPLITS[:6], splits_tiles=True,
+        f"{_FLASHINFER}/prefill.cuh, scheduler.cuh, utils.cuh: FA2DetermineCtaTileQ",
+        (Tile(128, 64, 128), Tile(64, 64)), 16, (1,), splits_tiles=True, fills=2,
+        narrow={"Ada": 1.33, "Blackwell RTX": 1.35},
+        own_tiles=dict.fromkeys(_GDDR, (Tile(128, 64, 64), Tile(128, 32, 128), Tile(64, 16))),
     ),
     AttentionKernel(
         "flashinfer_decode", "FlashInfer, one query: split keys, packed heads",
@@ -173,7 +219,8 @@ for _each in (
     AttentionKernel(
         "triton_extend_sm90", "SGLang's Triton kernel, prompts, on Hopper and Blackwell",
         "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/extend_attention.py",
-        packed=(0,), skips_window=False,
+        (Tile(128, 64, 128), Tile(64, 64, 256), Tile(32, 64)), 16, (0,), skips_window=False,
+        own_tiles={"Blackwell": (Tile(64, 64, 256), Tile(16, 64))},
     ),
     AttentionKernel(
         "triton_decode", "SGLang's Triton kernels, one query: keys in up to 8 parts",
@@ -192,8 +239,14 @@ for _each in (
     ),
     AttentionKernel(
         "trtllm_fmha", "TensorRT-LLM's FMHA, prompts; on Hopper in keys' type where it is narrow",
-        f"{_TRTLLM}/contextFusedMultiHeadAttention", (Tile(64, 128),), packed=(0,),
-        narrow={"Hopper": 0.7},
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(64, 128),), packed=(0,), narrow={"Hopper": 0.7},
+        own_tiles={
+            "Ampere": (Tile(128, 128, 64), Tile(64, 128)),
+            **dict.fromkeys(
+                _GDDR, (Tile(64, 32, 128), Tile(64, 16, 255), Tile(64, 16, until=64), Tile(64, 128))
+            ),
+        },
     ),
     AttentionKernel(
         "trtllm_xqa", "TensorRT-LLM's XQA, one query: split keys, packed heads",
@@ -209,7 +262,7 @@ for _each in (
     ),
     AttentionKernel(
         "trtllm_mmha", "TensorRT-LLM's masked attention on lanes, one query: each head by itself",
-        f"{_TRTLLM}/decoderMaskedMultiheadAttention", packed=(0,), lanes=13.5,
+        f"{_TRTLLM}/decoderMaskedMultiheadAttention", packed=(0,),
     ),
     AttentionKernel(
         "trtllm_gen_context", "TensorRT-LLM's kernels for Blackwell, prompts",

@@ -47,8 +47,7 @@ def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
             steps = cpu.behind(operation, machine)
             kernel = kernel + Time(steps, total=steps)
         return kernel
-    if isinstance(operation, GroupedMatMul):
-        operation = operation.products
+    operation = _asked_for(operation, machine)
     time: Time = _module(operation, machine).price(operation, machine)
     return time
 
@@ -57,7 +56,7 @@ def price_all(model: CostModel, operations: Sequence[Operation], target: Target)
     """Return what `price` does of each, on a target of which that can be stacked."""
     machine = machine_for(target)
     return price_stacked(
-        operations,
+        [_asked_for(operation, machine) for operation in operations],
         functools.partial(_price_on, model, machine),
         functools.partial(_decides, machine=machine),
     )
@@ -72,14 +71,22 @@ def price_by(algorithm: str, operation: Convolution, target: Target) -> Time | N
 def explain(model: CostModel, operation: Operation, target: Target) -> Explanation:
     """Return why an operation takes what `price` says it does; for numbers, not arrays."""
     machine = machine_for(target)
-    if isinstance(operation, GroupedMatMul):
-        operation = operation.products
+    operation = _asked_for(operation, machine)
     if machine.is_cpu and isinstance(operation, Fused):
         operation = cpu.begun(operation)
     if isinstance(operation, Fused):
         return model.explain_fused(operation, target)
     found: Explanation = _module(operation, machine).explain(operation, machine)
     return found
+
+
+def _asked_for(operation: Operation, machine: Machine) -> Operation:
+    """Return the operation that is priced: a grouped product's, or attention by a kernel."""
+    if isinstance(operation, GroupedMatMul):
+        return operation.products
+    if isinstance(operation, Attention):
+        return attention.asked_for(operation, machine)
+    return operation
 
 
 def _decides(operation: Convolution | Pooling, machine: Machine) -> Hashable:

@@ -84,6 +84,7 @@ class Machine:
     is_cpu: bool = False
     training: bool = True
     memory_format: str = CONTIGUOUS
+    attention: str | None = None
     convolutions: ConvolutionChoice = CHOICE
 
     @property
@@ -161,6 +162,7 @@ def machine_for(target: Target) -> Machine:
         is_cpu=device.kind == "cpu",
         training=target.training,
         memory_format=target.memory_format,
+        attention=target.attention,
         convolutions=target.convolutions,
     )
 

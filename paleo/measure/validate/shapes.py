@@ -246,6 +246,8 @@ def _attention(letters: Letters, direction: str, dtype: str) -> Operations:
         found, kept_size = (*found, widened), size
     if letters["cast"]:
         found += (_copy("cast", 2 * queries, queries),)
+    if letters["fresh"]:
+        kept_size = size
     attention = Attention(
         Pass.FORWARD, heads, letters["heads"] // letters["kv_heads"], letters["queries"],
         letters["keys"], depth, value_depth, size, bool(letters["causal"]), letters["window"],
@@ -352,12 +354,23 @@ OPERATORS: dict[str, Operator] = {
             "stored": Letter("1 if keys and values are first stored in a cache", 0, 0),
             "rotated": Letter(_ROPE, 0, 0),
             "cast": Letter("1 if queries of 2 bytes are first cast to 1", 0, 0),
+            "fresh": Letter("1 if keys and values are read as they came, not from the cache", 0, 0),
             "widened": Letter("1 if keys and values of 1 byte are first turned into 2", 0, 0),
             "kernels": _KERNELS,
             "kernel": Letter("the kernel that computes it", 0, 0, names=ATTENTION_KERNELS),
         },
         _attention,
-        scalars=("causal", "kv_bytes", "stored", "rotated", "cast", "widened", "kernels", "kernel"),
+        scalars=(
+            "causal",
+            "kv_bytes",
+            "stored",
+            "rotated",
+            "cast",
+            "fresh",
+            "widened",
+            "kernels",
+            "kernel",
+        ),
         check=_check_attention,
         describe="fused attention",
     ),

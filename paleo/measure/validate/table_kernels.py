@@ -36,6 +36,14 @@ _NAMED: Mapping[str, tuple[str, str]] = {
     "vllm_flashinfer_trtllmprefill": _GEN,
     "vllm_flashinfer_trtllmdecode": _GEN,
 }
+#: Kernels of encoders, whose tables have no cache.
+_OF_ENCODERS: Mapping[str, str] = {
+    "vllm_vit_flash_attn_fa2": "fa2_prefill",
+    "flash_attention_v3": "fa3_prefill",
+    "vllm_vit_flash_attn_fa3": "fa3_prefill",
+    "flash_attention_v4": "fa4_prefill",
+    "vllm_vit_flash_attn_fa4": "fa4_prefill",
+}
 #: Texts that name no library.
 _UNNAMED = ("", "torch_flow")
 #: Architectures with the larger tiles of SGLang's Triton kernel.
@@ -72,6 +80,16 @@ def kernels_of(
             name = _LARGE.get(name, name)
         if name and ATTENTION_KERNELS[name].runs_on(architecture):
             found[places] = name
+    return found
+
+
+def kernels_of_encoders(columns: Mapping[str, Array], architecture: str, count: int) -> Array:
+    """Return the kernel of each row of an encoder's table, 0 where none is known."""
+    found = np.zeros(count, object)
+    for place, text in enumerate(columns.get(KERNEL, np.full(count, "", object)).tolist()):
+        name = _OF_ENCODERS.get(text, "")
+        if name and ATTENTION_KERNELS[name].runs_on(architecture):
+            found[place] = name
     return found
 
 

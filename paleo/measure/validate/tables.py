@@ -24,7 +24,12 @@ from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.measure.validate.cases import KEYS, CaseGroup, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.spellings import UnmappedError, device_of
-from paleo.measure.validate.table_kernels import KERNEL, kernels_of, launches_of
+from paleo.measure.validate.table_kernels import (
+    KERNEL,
+    kernels_of,
+    kernels_of_encoders,
+    launches_of,
+)
 
 #: The framework whose tables are taken unless told otherwise.
 _FRAMEWORK = "sglang"
@@ -117,6 +122,7 @@ def _heads(columns: _Columns, framework: str, kv_bytes: int) -> _Letters:
         "kv_bytes": kv_bytes,
         "kernel": 0,
         "widened": 0,
+        "fresh": 0,
         "causal": 1,
         "stored": 1,
         "rotated": 0,
@@ -352,6 +358,8 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
     if family.cache_dtype:
         is_narrow = np.array([element_size(_dtype(word)) == 1 for word in sizes.tolist()], bool)
         kernels = kernels_of(own, framework, device.architecture, is_narrow)
+    elif family.kind == "attention encoder":
+        kernels = kernels_of_encoders(own, device.architecture, len(kept))
     kinds = dtypes + " " + sizes + " " + kernels.astype(str)
     for kind in np.unique(kinds):
         places = (kinds == kind).nonzero()[0]
@@ -370,6 +378,9 @@ def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, devic
             if framework == "vllm" and kernel == "trtllm_gen_context" and size == 1:
                 # vllm/v1/attention/backends/flashinfer.py: trtllm_prefill_attn_kvfp8_dequant
                 letters |= {"widened": 1, "cast": 0}
+            if framework == "sglang" and kernel == "flashinfer_prefill":
+                # python/sglang/srt/layers/attention/flashinfer_backend.py: forward_extend
+                letters |= {"fresh": 1}
             letters |= {"kernel": kernel} | ({} if launched is None else {"kernels": launched})
         parts.append(OperatorGroup(places, device, dtype, (), family.operator, "forward", letters))
     texts = {

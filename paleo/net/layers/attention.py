@@ -29,6 +29,7 @@ class Attention(Layer):
     """
 
     num_parents: ClassVar[tuple[int, int | None]] = (3, 4)
+    is_attention: ClassVar[bool] = True
 
     causal: bool = key(
         Flag(), "whether a query sees only the keys up to its own position", default=False
@@ -100,6 +101,8 @@ class AttentionInSteps(Attention):
     That is how nets were written before frameworks had a kernel for it. With `wide` the softmax is
     computed in 4 bytes an element, as autocast does, and what is around it in halves.
     """
+
+    is_attention: ClassVar[bool] = False
 
     wide: bool = key(Flag(), "whether the softmax is computed in fp32")
 

@@ -108,6 +108,8 @@ class Layer(ABC):
     is_convolution: ClassVar[bool] = False
     #: Whether it is the way back of such a convolution.
     is_transposed: ClassVar[bool] = False
+    #: Whether it is attention as one kernel, which libraries have several of.
+    is_attention: ClassVar[bool] = False
     #: Whether it judges results, so that who runs the net has what it reads; in training, as loss.
     is_judge: ClassVar[bool] = False
     is_loss: ClassVar[bool] = False
