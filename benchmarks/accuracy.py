@@ -43,7 +43,7 @@ BANDS = ROOT / "paleo" / "costs" / "tiled" / "errors.toml"
 MEASURED = ROOT.parent / "shared" / "measured"
 
 #: The constants of products on matrix units.
-PRODUCT = ("launch", "matrix_share", "energy", "memory_share", "load_share", "latency")
+PRODUCT = ("launch", "matrix_share", "energy", "operand_share", "load_share", "latency")
 #: The values that the two constants of a device and a library generation may have.
 GRID = {
     "convolution_share": (0.25, 0.4, 0.55, 0.7, 0.9, 1.15),

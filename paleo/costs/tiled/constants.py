@@ -56,6 +56,9 @@ CONSTANTS: dict[str, Constant] = {
         "energy of an fp32 operation of the vector lanes at full load; others by their size",
         "J", 0.0, 100e-12, 0.0,
     ),
+    "byte_energy": Constant(
+        "energy of a byte that leaves or enters the chip", "J", 0.0, 300e-12, 0.0
+    ),
     "filling": Constant(
         "warps of a product with which 64 lanes reach half of what they do with any number",
         "1", 0.0, 16.0, 2.0,

@@ -56,17 +56,18 @@ _MATRIX = _Unit(
         (256, 256), (256, 128), (128, 256), (192, 128), (128, 192), (128, 128), (256, 64),
         (64, 256), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64),
     ),
-    (1, 2, 4, 8, 16),
+    (1, 2, 3, 4, 6, 8, 12, 16, 24, 32),
     64,
     1,
     True,
 )  # fmt: skip
-#: Where warps keep the sums of a tile in registers, which 256 x 256 would fill, and the library
-#: has no kernel of 192 rows or columns; its kernels for these split K more finely.
+#: Where warps keep the sums of a tile in registers, which 256 x 256 would fill, the library has no
+#: kernel of 192 rows or columns, and those it has step along K by 32 ("..._stages_32x3").
 _OF_WARPS = ("Volta", "Turing", "Ampere", "Ada", "Blackwell RTX")
 _WARPS = _MATRIX._replace(
     tiles=tuple(tile for tile in _MATRIX.tiles if tile != (256, 256) and 192 not in tile),
-    splits=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32),
+    step=32,
+    extra_steps=2,
 )
 _VECTOR = _Unit(
     "vector",
@@ -96,11 +97,19 @@ _WRITING = 2
 #: How many sets of operands pass before one is used again: a set is found in the cache if as
 #: many fit, as the next layer finds what the one before wrote.
 _SETS = 6
-#: The cache keeps all of what fits this share of it.
+#: The cache keeps all of what fits this share of it. Where it has two partitions, each keeps what
+#: its own multiprocessors read (NVIDIA, Ampere Architecture In-Depth), operands are in both.
 _KEPT = 0.9
+_PARTED = ("Ampere", "Hopper", "Blackwell")
+#: Seconds until the first bytes come from memory, for which all that is multiplied later waits: the
+#: latency of HBM and GDDR behind the caches of recent devices (0.4 to 0.8 us fit the products of
+#: Hopper and both Blackwells). A kernel's launch, as other kernels show it, has this share of it.
+_FIRST = 0.5e-6
+_LAUNCHED = 0.7
 #: Kernels shorter than the first number of seconds may take `_BURST` times the power that the
-#: board can take without end; longer than the second, none.
-_BURST_UNTIL, _BURST_GONE = 0.7e-3, 2.1e-3
+#: board can take without end; longer than the second, none. (Operator tables time each kernel 54
+#: times in a row, so that these are 27 and 81 ms of load.)
+_BURST_UNTIL, _BURST_GONE = 0.5e-3, 1.5e-3
 _BURST = 1.2
 #: Matrix units take rows of operands in pieces of so many bytes; others take several loads.
 _ALIGNMENT = 16
@@ -114,6 +123,9 @@ _MATRIX_BYTES = 8
 #: of 16 columns up to three times as long as of 32.)
 _SPLITTING, _LONG, _LEAST_TILE = 6, 16, 64
 _NARROWING, _FEW = 7, 16
+#: The least K that the library splits on matrix units, where it does not split any. (On the RTX PRO
+#: 6000 one tile takes 7.3 us along 1,536 elements, and 3.9 along 2,048.)
+_SPLIT_FROM = {"Ada": 2048, "Blackwell RTX": 2048}
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -161,17 +173,23 @@ def choose(
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
+    size_a, size_b, size_c = sizes
+    a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
+    memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine)
+    flops = 2 * m * n * k * count
     filling: Quantity = 0.0
     powered: Quantity = math.inf
+    first: Quantity = 0.0
     if machine.matrix_peak is None:
         unit = _VECTOR
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
         powered = machine.powered_lanes / machine.multiprocessors
     else:
         unit = _WARPS if machine.architecture in _OF_WARPS else _MATRIX
-        least_tile = whole = 0
+        least_tile = 0
+        whole = 1 * (k < _SPLIT_FROM.get(machine.architecture, 0))
         rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)
-    size_a, size_b, size_c = sizes
+        first = minimum(_FIRST, machine.launch)
     rate = rate / machine.multiprocessors
     # Whatever a device calls its multiprocessors, they can be fed: in their largest tiles, and
     # together from memory.
@@ -181,8 +199,7 @@ def choose(
     load_rate = maximum(machine.load_rate * slower, fed)
     if unit.is_matrix:
         load_rate = load_rate * _aligned(k, size_a, n, size_b)
-    a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
-    memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine)
+    memory = memory + first
     products = _Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
         # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
@@ -192,11 +209,14 @@ def choose(
     rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
     total, busy, waves = products.timed(tiling, split)
-    longer: Quantity = 1.0
     if unit.is_matrix:
-        longer = slowed_by_power(2 * m * n * k * count, total, machine)
-    overhead = machine.launch + split.again
-    time = Time(busy * longer, memory, overhead, total * longer + machine.launch)
+        longer = slowed_by_power(flops, total, machine, num_bytes)
+    else:
+        # What fills up tiles is zeros, which take little power beside the bytes.
+        needed = flops / machine.powered_lanes + num_bytes / machine.powered_bandwidth
+        longer = maximum(needed / total, 1.0)
+    launch = machine.launch - _LAUNCHED * first
+    time = Time(busy * longer, memory, launch + split.again, total * longer + launch)
     return Choice(time, rows, columns, parts, tiling.number * parts, waves, num_bytes, unit.name)
 
 
@@ -343,10 +363,9 @@ class _Products(NamedTuple):
         for first in range(0, len(tiles), at_once):
             rows, columns = tiles[first : first + at_once].T.reshape(2, -1, 1, *in_front)
             seconds, _, _ = self.timed(self.tiled(rows, columns), split)
-            if not self.unit.is_matrix:
-                small = np.minimum(rows, columns) < self.least_tile
-                split_up = (split.parts > 1) & np.asarray(self.whole, bool)
-                seconds = np.where(small | split_up, np.inf, seconds)
+            small = np.minimum(rows, columns) < self.least_tile
+            split_up = (split.parts > 1) & np.asarray(self.whole, bool)
+            seconds = np.where(small | split_up, np.inf, seconds)
             seconds = np.asarray(seconds).reshape(-1, *trailing.shape)
             least = seconds.min(axis=0)
             which = np.where(least < best, seconds.argmin(axis=0) + first * len(splits), which)
@@ -376,19 +395,25 @@ def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:
 
 def _memory(read: Quantity, written: Quantity, machine: Machine) -> tuple[Quantity, Quantity]:
     """Return the seconds of memory traffic, and the bytes that leave or enter the chip."""
-    out = missed(_SETS * read + written, machine, _KEPT) * read
+    kept = _KEPT / 2 if machine.architecture in _PARTED else _KEPT
+    out = missed(_SETS * read + written, machine, kept) * read
     out = out + missed(read + written, machine, _KEPT) * written
     hit = read + written - out
     rate = machine.bandwidth * machine.memory_share * machine.operand_share
     return (out + hit / machine.cache_ratio) / rate, out
 
 
-def slowed_by_power(flops: Quantity, seconds: Quantity, machine: Machine) -> Quantity:
-    """Return how many times longer a kernel takes that the power limit slows down."""
+def slowed_by_power(
+    flops: Quantity, seconds: Quantity, machine: Machine, num_bytes: Quantity = 0.0
+) -> Quantity:
+    """Return how many times longer a kernel takes that the power limit slows down.
+
+    `num_bytes` are those that leave or enter the chip.
+    """
     over = (seconds - _BURST_UNTIL) / (_BURST_GONE - _BURST_UNTIL)
     long = minimum(maximum(over, 0.0), 1.0)
-    wanted = flops / (seconds * machine.powered_rate)
-    return 1.0 + long * maximum(wanted - 1.0, 0.0)
+    needed = flops / machine.powered_rate + num_bytes / machine.powered_bandwidth
+    return 1.0 + long * maximum(needed / seconds - 1.0, 0.0)
 
 
 def _ceil(x: Quantity) -> Quantity:

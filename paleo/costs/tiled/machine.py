@@ -59,6 +59,7 @@ class Machine:
     operand_share: Quantity
     energy: Quantity
     lane_energy: Quantity
+    byte_energy: Quantity
     filling: Quantity
     batched_tile: Quantity
     reduction: Quantity
@@ -127,6 +128,11 @@ class Machine:
         """FLOP/s of the matrix units for which the power suffices, without end."""
         joules = self.energy * self.element_size / 2
         return self.power / maximum(joules, _LEAST_ENERGY)
+
+    @property
+    def powered_bandwidth(self) -> Quantity:
+        """Bytes/s that leave or enter the chip for which the power suffices."""
+        return self.power / maximum(self.byte_energy, _LEAST_ENERGY)
 
 
 def machine_for(target: Target) -> Machine:
