@@ -68,6 +68,8 @@ class Framework:
     fast_norms: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
     views: bool = False
+    #: Whether each step of a function's gradients is a kernel of its own.
+    gradients_apart: bool = False
     #: Whether attention is products and a softmax, each a kernel of its own.
     in_steps: bool = False
     compiled: Framework | None = None
@@ -137,6 +139,7 @@ for _framework in (
         autocast=True,
         casts_parameters=True,
         views=True,
+        gradients_apart=True,
         compiled=INDUCTOR,
     ),
     Framework(
@@ -151,6 +154,7 @@ for _framework in (
         version_of="pytorch",
         casts_parameters=True,
         views=True,
+        gradients_apart=True,
         in_steps=True,
         adds_gradients=True,
     ),
@@ -164,6 +168,7 @@ for _framework in (
         version_of="pytorch",
         casts_parameters=True,
         views=True,
+        gradients_apart=True,
         fast_norms=True,
         compiled=replace(INDUCTOR, fast_norms=True),
     ),

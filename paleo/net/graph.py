@@ -61,6 +61,8 @@ class Node:
     handling: Handling = Handling()
     #: Which inputs are copied into order before, where permutations are views; None: they are not.
     copied: tuple[int, ...] | None = None
+    #: Whether each step of its gradients is a kernel.
+    is_apart: bool = False
 
     @property
     def type_name(self) -> str:
@@ -177,10 +179,11 @@ def _of_layer(
         if not any(needed):
             return ()
         size = graph.element_size if node.elements is None else node.elements.computing
-        found = node.layer.input_gradient(node.inputs, size, needed)
+        gradient = node.layer.gradients_apart if node.is_apart else node.layer.input_gradient
+        found = gradient(node.inputs, size, needed)
         if node.elements is None:
             return found
-        return tuple(autocast.operations(node.inputs, node.elements, direction, found))
+        return tuple(autocast.operations(node.inputs, node.elements, direction, found, needed))
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
     if direction is Pass.FORWARD and node.dtype:
@@ -468,6 +471,12 @@ def in_steps(graph: Graph) -> Graph:
     """Return a graph of layers whose steps are kernels each, as before fused attention."""
     wide = graph.precision.is_mixed
     nodes = [replace(node, layer=node.layer.in_steps(wide)) for node in graph.nodes]
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def with_gradients_apart(graph: Graph) -> Graph:
+    """Return a graph in which each step of a layer's gradients is a kernel, as in autograd."""
+    nodes = [replace(node, is_apart=True) for node in graph.nodes]
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

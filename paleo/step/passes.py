@@ -33,6 +33,7 @@ from paleo.net.graph import (
     longest_path,
     unpriced,
     with_autocast,
+    with_gradients_apart,
     with_handling,
     with_views,
 )
@@ -221,6 +222,8 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
         graph = graph.once(with_autocast, software.fast_norms)
     if software.views:
         graph = graph.once(with_views)
+    if software.gradients_apart:
+        graph = graph.once(with_gradients_apart)
     casts, adds = software.casts_parameters, software.adds_gradients
     return graph.once(with_handling, casts, adds) if casts or adds else graph
 

@@ -21,7 +21,7 @@ from tiled_ways import ways
 from paleo.cluster import find_device
 from paleo.core.operations import LAYER_PASSES, Convolution, Pass
 from paleo.core.window import Axis
-from paleo.costs import Target, Time
+from paleo.costs import Target, Time, find_cost_model
 from paleo.costs.convolutions import ALGORITHMS
 from paleo.costs.convolutions.fft import FFT, TILED_FFT
 from paleo.costs.convolutions.winograd import WINOGRAD_4X4, WINOGRAD_5X5
@@ -427,3 +427,46 @@ def test_a_depthwise_convolution_is_fed_from_memory(direction: Pass, share: floa
     rate = share * 0.88 * 936e9  # of what Ampere's streams reach
     assert found.time.memory == pytest.approx(num_bytes / rate)
     assert found.time.total == pytest.approx(num_bytes / rate + on.launch)
+
+
+#: Of a convolution channels last by matrix units: channels in a group, groups, and whether cuDNN
+#: 8.3 has a kernel with tiles for it, forward and for the filter's gradient.
+GROUPS = [
+    (8, 32, True, True),  # as ResNeXt's
+    (32, 64, True, True),
+    (8, 4, False, False),  # as RegNet's
+    (64, 32, False, False),  # the shape of pytorch/pytorch, issue 34977
+    (128, 2, True, False),  # as NFNet's
+]
+
+
+@pytest.mark.parametrize(("channels", "groups", "forward", "gradient"), GROUPS)
+@pytest.mark.parametrize("direction", [Pass.FORWARD, Pass.WEIGHT_GRADIENT])
+def test_old_kernels_for_groups_have_tiles_for_few_of_them(
+    channels: int, groups: int, forward: bool, gradient: bool, direction: Pass
+) -> None:
+    c = channels * groups
+    operation = conv(direction, c=c, k=c, groups=groups, size=14, element_size=2)
+    target = Target(find_device("RTX_3090"), "fp16", memory_format="channels_last")
+
+    def price(library: float) -> Time:
+        on = machine_for(replace(target, constants={"library": library}))
+        return convolution.price(operation, on)
+
+    # 2 N P Q K R S C / g FLOPs at 6.1 % of the lanes' rate.
+    flops = 2 * 16 * 14 * 14 * c * 9 * channels
+    untiled = flops / (0.061 * machine_for(target).vector_rate)
+    has_tiles = forward if direction is Pass.FORWARD else gradient
+    assert (price(8.3).compute == pytest.approx(untiled)) is not has_tiles
+    # Later ones have tiles for all, as has what is only said to be of generation 8: its last.
+    assert price(8) == price(8.5) == price(9) != (price(8.3) if not has_tiles else None)
+
+
+def test_groups_of_several_convolutions_are_told_apart_one_by_one() -> None:
+    target = Target(
+        find_device("RTX_3090"), "fp16", constants={"library": 8.3}, memory_format="channels_last"
+    )
+    model = find_cost_model("tiled")
+    several = [conv(c=256, k=256, groups=groups, element_size=2) for groups in (1, 2, 4, 32, 64)]
+    one_by_one = [model.price(each, target) for each in several]
+    assert list(model.price_all(several, target)) == one_by_one

@@ -213,6 +213,15 @@ class Layer(ABC):
         """
         return self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
 
+    def gradients_apart(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        """Return what `input_gradient` does where each step of its formula is a kernel.
+
+        So it is by the rules of PyTorch's autograd (tools/autograd/derivatives.yaml).
+        """
+        return self.input_gradient(inputs, element_size, needed)
+
     def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return this layer for other inputs: what followed from the old ones follows from these.
 
