@@ -76,6 +76,9 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
+    #: Columns of a layer normalization's parameters whose gradients one block of threads sums up;
+    #: 0 where blocks share the rows.
+    columns: int = 0
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
     version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
@@ -147,7 +150,8 @@ for _framework in (
         "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel, and "
         "gradients are set to zero and added to",
         "PyTorch 2.0 release notes: scaled_dot_product_attention is new, zero_grad sets to None; "
-        "torch/csrc/autograd/functions/accumulate_grad.h; host: as pytorch",
+        "torch/csrc/autograd/functions/accumulate_grad.h; "
+        "aten/src/ATen/native/cuda/layer_norm_kernel.cu of 1.12; host: as pytorch",
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
@@ -157,6 +161,7 @@ for _framework in (
         gradients_apart=True,
         in_steps=True,
         adds_gradients=True,
+        columns=16,
     ),
     Framework(
         "timm",

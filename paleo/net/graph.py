@@ -167,6 +167,10 @@ def _operations(
             found = (*parameters.cast(params, tensors, half, full), *found)
         if direction is Pass.WEIGHT_GRADIENT:
             found = (*found, *parameters.cast_back(params, tensors, half, full))
+    if direction is Pass.WEIGHT_GRADIENT and node.handling.columns and node.is_trained:
+        own, layer = node.handling.columns, node.layer
+        every = layer.num_params(node.inputs), layer.num_tensors(node.inputs)
+        found = parameters.by_columns(found, *every, own)
     if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:
         found = (*found, *parameters.added(params, tensors, full))
     return found
@@ -452,10 +456,11 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
-def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
+def with_handling(graph: Graph, casts: bool, adds: bool, columns: int = 0) -> Graph:
     """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
 
-    It casts those of layers that autocast computes in halves: see paleo.net.parameters.
+    It casts those of layers that autocast computes in halves, and sums up gradients of so many
+    `columns` in a block: see paleo.net.parameters.
     """
     nodes: list[Node] = []
     first: dict[Any, int] = {}
@@ -463,7 +468,7 @@ def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
         elements = node.elements
         is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
         like = first.setdefault((node.like, node.num_params), node.index)
-        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds)))
+        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds, columns)))
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

@@ -225,7 +225,8 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     if software.gradients_apart:
         graph = graph.once(with_gradients_apart)
     casts, adds = software.casts_parameters, software.adds_gradients
-    return graph.once(with_handling, casts, adds) if casts or adds else graph
+    columns = software.columns
+    return graph.once(with_handling, casts, adds, columns) if casts or adds or columns else graph
 
 
 def updated_in(software: Framework, dtype: str) -> str:
