@@ -63,6 +63,8 @@ class Node:
     copied: tuple[int, ...] | None = None
     #: Whether each step of its gradients is a kernel.
     is_apart: bool = False
+    #: Whether its images lie channels last, though those of the net do not: see paleo.net.orders.
+    is_last: bool = False
 
     @property
     def type_name(self) -> str:
@@ -159,6 +161,8 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Return what a layer does in a pass, and what a framework does with its parameters."""
     found = _of_layer(graph, node, direction, needed)
+    if node.is_last and node.layer.is_convolution:
+        found = views.channels_last(found)
     params, tensors = node.num_params, node.num_tensors
     full = graph.precision.parameter_size
     if node.num_weight_casts:

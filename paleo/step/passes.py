@@ -38,6 +38,7 @@ from paleo.net.graph import (
     with_views,
 )
 from paleo.net.layers import Layer
+from paleo.net.orders import with_orders
 from paleo.step.settings import check_count, checked_share
 
 FORWARD = (Pass.FORWARD,)
@@ -222,6 +223,8 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
         graph = graph.once(with_autocast, software.fast_norms)
     if software.views:
         graph = graph.once(with_views)
+    if software.views and not software.memory_format:
+        graph = graph.once(with_orders)
     if software.gradients_apart:
         graph = graph.once(with_gradients_apart)
     casts, adds = software.casts_parameters, software.adds_gradients

@@ -487,3 +487,41 @@ def test_images_are_transposed_in_tiles_of_32_channels_by_32_positions() -> None
     assert found[1]
     longer = found[0].time.total - found[1].time.total
     assert longer == pytest.approx(seconds + 2 * on.launch)
+
+
+@pytest.mark.parametrize(
+    ("memory_format", "library", "window", "share"),
+    [
+        ("contiguous", 8, 5, None),
+        ("contiguous", 8, 7, 0.038),  # PyTorch's own kernels
+        ("contiguous", 9, 7, 0.038),
+        ("channels_last", 8.3, 7, None),
+        ("channels_last", 8.3, 9, 0.011),
+        ("channels_last", 9, 9, None),
+    ],
+)
+def test_single_channels_have_kernels_with_tiles_for_small_windows(
+    memory_format: str, library: float, window: int, share: float | None
+) -> None:
+    operation = conv(c=512, k=512, groups=512, window=window, element_size=2)
+    on = machine_for(
+        Target(
+            find_device("RTX_3090"), "fp16", constants={"library": library},
+            memory_format=memory_format,
+        )
+    )  # fmt: skip
+    found = convolution.explain(operation, on)
+    assert (found.algorithm == "direct") == (share is None)
+    if share is not None:
+        # 2 N P Q K R S FLOPs, no group having more than one channel.
+        flops = 2 * 16 * 56 * 56 * 512 * window**2
+        assert found.time.compute == pytest.approx(flops / (share * on.vector_rate))
+
+
+def test_images_that_lie_channels_last_are_priced_as_if_all_did() -> None:
+    operation = conv(c=512, k=512, groups=512, window=7, element_size=2)
+    contiguous = machine_for(Target(find_device("RTX_3090"), "fp16"))
+    last = replace(contiguous, memory_format="channels_last")
+    own = replace(operation, is_last=True)
+    assert convolution.price(own, contiguous) == convolution.price(operation, last)
+    assert convolution.price(operation, contiguous) != convolution.price(operation, last)

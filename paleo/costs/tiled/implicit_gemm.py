@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import (
@@ -21,7 +20,6 @@ from paleo.core.quantity import (
     is_array,
     largest,
     maximum,
-    minimum,
     product,
     rounded_up,
     smallest,
@@ -44,6 +42,7 @@ from paleo.costs.tiled.algorithm import (
 from paleo.costs.tiled.gemm import Shape, choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
+from paleo.costs.tiled.untiled import is_untiled, untiled
 from paleo.costs.times import Time
 
 #: Kernels do not split the sum over R S C; those for the filter's gradient do, over N P Q.
@@ -77,17 +76,6 @@ _HALF = 2
 #: random half of timm's depthwise nets on the RTX 3090; the other half is off by 8 and 6 % with
 #: them, 12 and 7 without, contiguous and channels last.)
 _DIRECT_COMPUTE = 0.25
-#: Before this generation kernels with tiles, of channels last, are for a few sizes of groups alone:
-#: as ResNeXt has them, or so many channels and more, but for the filter's gradient. (8 stands for
-#: the last 8.) All others are computed without tiles, by kernels that profiles call
-#: conv2d_grouped_direct_kernel and wgrad2d_grouped_direct_kernel: pytorch/pytorch, issue 34977,
-#: where groups of 64 channels take 30 to 40 times as long as in the other order and smaller ones of
-#: ResNeXt-101 do not.
-_TILED_GROUPS, _LAST_8 = 8.5, 8
-_RESNEXT, _MULTIPLE, _WIDE = 32, 32, 128
-#: The share of the lanes' rate in these kernels. (Steps of a random half of timm's 26 nets with
-#: such groups on the RTX 3090: 5 % off, 14 % the other half.)
-_GROUPED_COMPUTE = 0.061
 _DIRECT_MEMORY = {Pass.FORWARD: 0.7, Pass.INPUT_GRADIENT: 0.5, Pass.WEIGHT_GRADIENT: 0.35}
 
 #: Channels in and out of one group, and the machine, to M, N and K.
@@ -181,7 +169,7 @@ def by_phases(operation: Convolution, machine: Machine) -> ConvolutionTime | Non
 
 def direct(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     """Return a convolution of each channel by itself, without a product: memory feeds the lanes."""
-    allowed = is_depthwise(operation)
+    allowed = is_depthwise(operation) & (1 * is_untiled(operation, machine) == 0)
     if machine.vector_peak is None or not some(allowed):
         return None
     compute = operation.flops / (machine.vector_rate * _DIRECT_COMPUTE)
@@ -189,29 +177,6 @@ def direct(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
     memory = moved(operation.work.num_bytes, machine, share=share)
     time = Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch)
     return ConvolutionTime(only_where(allowed, time))
-
-
-def _is_untiled(operation: Convolution, machine: Machine) -> Any:
-    """Tell whether the library has no kernel with tiles for the groups of a convolution."""
-    library = smallest(machine.library)
-    is_old = library < _TILED_GROUPS and library != _LAST_8
-    is_last = machine.memory_format == CHANNELS_LAST and operation.element_size <= _HALF
-    if not (is_old and is_last) or machine.matrix_peak is None or machine.vector_peak is None:
-        return False
-    groups = operation.groups
-    c, k = operation.in_channels // groups, operation.out_channels // groups
-    is_grouped = (groups > 1) & (c > 1)
-    is_resnext = (c == k) & (c <= _RESNEXT) & (c & (c - 1) == 0) & (groups % _MULTIPLE == 0)
-    is_wide = (minimum(c, k) >= _WIDE) & (operation.direction is not Pass.WEIGHT_GRADIENT)
-    return is_grouped & (1 * (is_resnext | is_wide) == 0)
-
-
-def _untiled(operation: Convolution, machine: Machine) -> Time:
-    """Return the time of a kernel in which each lane sums up one result, whatever the group."""
-    assert machine.vector_peak is not None
-    compute = operation.flops / (machine.vector_rate * _GROUPED_COMPUTE)
-    memory = moved(operation.work.num_bytes, machine)
-    return Time(compute, memory, machine.launch, maximum(compute, memory) + machine.launch)
 
 
 def _converting(operation: Convolution, machine: Machine) -> Time:
@@ -285,9 +250,9 @@ def _on_units(
             extended(time, machine, passes=passes), *sizes, count * groups, chosen
         )
 
-    untiled = _is_untiled(operation, machine)
-    if not is_array(untiled) and untiled:
-        return ConvolutionTime(_untiled(operation, machine))
+    has_none = is_untiled(operation, machine)
+    if not is_array(has_none) and has_none:
+        return ConvolutionTime(untiled(operation, machine))
     c, k = operation.in_channels // groups, operation.out_channels // groups
     filled_c, filled_k = (_aligned(each, operation, machine) for each in (c, k))
     way = build(filled_c, filled_k, machine)
@@ -295,7 +260,7 @@ def _on_units(
     if machine.vector_peak is not None and largest(odd):
         lanes = build(c, k, replace(machine, matrix_peak=None))
         way = quicker(way, lanes._replace(time=only_where(odd, lanes.time)))
-    if not some(untiled):
+    if not some(has_none):
         return way
-    tiled = way._replace(time=only_where(1 * untiled == 0, way.time))
-    return quicker(tiled, ConvolutionTime(only_where(untiled, _untiled(operation, machine))))
+    tiled = way._replace(time=only_where(1 * has_none == 0, way.time))
+    return quicker(tiled, ConvolutionTime(only_where(has_none, untiled(operation, machine))))

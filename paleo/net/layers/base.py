@@ -122,6 +122,11 @@ class Layer(ABC):
         """The layers that run one after the other as this one, which joins them."""
         return (self,)
 
+    @property
+    def orders_channels_last(self) -> bool:
+        """Whether it takes images with their channels side by side in memory, and gives them so."""
+        return False
+
     def index_limit(self, k: int, inputs: Shapes) -> int | None:
         """Return below what the whole numbers are that input k is; None if it is no indices."""
         return None

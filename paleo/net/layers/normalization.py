@@ -132,6 +132,10 @@ class _OverLast(_ByRow):
 
     num_dims: int = key(Whole(), "how many of the last dimensions are normalized over", default=1)
 
+    @property
+    def orders_channels_last(self) -> bool:
+        return self.num_dims == 1
+
     def infer_shape(self, inputs: Shapes) -> Shape:
         if self.num_dims >= len(inputs[0]):
             raise ShapeError(
