@@ -67,6 +67,8 @@ class Framework:
     fast_norms: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
     views: bool = False
+    #: Whether each step of a function's gradients is a kernel of its own.
+    gradients_apart: bool = False
     #: Whether attention is products and a softmax, each a kernel of its own.
     in_steps: bool = False
     compiled: Framework | None = None
@@ -77,6 +79,9 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
+    #: Columns of a layer normalization's parameters whose gradients one block of threads sums up;
+    #: 0 where blocks share the rows.
+    columns: int = 0
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
     version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
@@ -155,6 +160,7 @@ for _framework in (
         autocast=True,
         casts_parameters=True,
         views=True,
+        gradients_apart=True,
         compiled=INDUCTOR,
         updates_in_steps=True,
     ),
@@ -163,17 +169,20 @@ for _framework in (
         "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel, and "
         "gradients are set to zero and added to",
         "PyTorch 2.0 release notes: scaled_dot_product_attention is new, zero_grad sets to None; "
-        "torch/csrc/autograd/functions/accumulate_grad.h; host: as pytorch",
+        "torch/csrc/autograd/functions/accumulate_grad.h; "
+        "aten/src/ATen/native/cuda/layer_norm_kernel.cu of 1.12; host: as pytorch",
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=True,
         version_of="pytorch",
         casts_parameters=True,
         views=True,
+        gradients_apart=True,
         in_steps=True,
         adds_gradients=True,
         updates_in_steps=True,
         updates_each=True,
+        columns=16,
     ),
     Framework(
         "timm",
@@ -185,6 +194,7 @@ for _framework in (
         version_of="pytorch",
         casts_parameters=True,
         views=True,
+        gradients_apart=True,
         fast_norms=True,
         compiled=replace(INDUCTOR, fast_norms=True),
         updates_in_steps=True,

@@ -75,6 +75,8 @@ class Convolution(_Windowed):
     #: How often there are as many filters: once for all samples, or once for each.
     filters: Quantity = 1
     dtype: str = ""
+    #: Whether its images lie channels last, whatever the order of others.
+    is_last: bool = False
     kind: ClassVar[Kind] = Kind.CONVOLUTION
 
     @property

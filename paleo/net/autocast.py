@@ -71,9 +71,17 @@ def elements_of(
 
 
 def operations(
-    inputs: Shapes, elements: Elements, direction: Pass, found: Sequence[Operation]
+    inputs: Shapes,
+    elements: Elements,
+    direction: Pass,
+    found: Sequence[Operation],
+    needed: Sequence[bool] | None = None,
 ) -> Iterator[Operation]:
-    """Yield what a layer does in a pass: its own operations at `elements.computing`, and casts."""
+    """Yield what a layer does in a pass: its own operations at `elements.computing`, and casts.
+
+    The gradient of an input, of those that are `needed`, has the input's type at last
+    (torch/csrc/autograd/engine.cpp, validate_outputs).
+    """
     computing = elements.computing
     other = [i for i, size in enumerate(elements.inputs) if size != computing]
     if not other:
@@ -86,8 +94,9 @@ def operations(
     for operation in found:
         yield operation if elements.casts else _as_read(operation, elements, direction)
     if direction is Pass.INPUT_GRADIENT:
-        for size, shape in cast:
-            yield _cast(shape, computing, size, direction)
+        for i in other:
+            if needed is None or needed[i]:
+                yield _cast(inputs[i], computing, elements.inputs[i], direction)
 
 
 def _cast(shape: Shape, size: int, to: int, direction: Pass) -> Stream:

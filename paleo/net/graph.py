@@ -61,6 +61,10 @@ class Node:
     handling: Handling = Handling()
     #: Which inputs are copied into order before, where permutations are views; None: they are not.
     copied: tuple[int, ...] | None = None
+    #: Whether each step of its gradients is a kernel.
+    is_apart: bool = False
+    #: Whether its images lie channels last, though those of the net do not: see paleo.net.orders.
+    is_last: bool = False
 
     @property
     def type_name(self) -> str:
@@ -162,6 +166,8 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Return what a layer does in a pass, and what a framework does with its parameters."""
     found = _of_layer(graph, node, direction, needed)
+    if node.is_last and node.layer.is_convolution:
+        found = views.channels_last(found)
     params, tensors = node.num_params, node.num_tensors
     full = graph.precision.parameter_size
     if node.num_weight_casts:
@@ -170,6 +176,10 @@ def _operations(
             found = (*parameters.cast(params, tensors, half, full), *found)
         if direction is Pass.WEIGHT_GRADIENT:
             found = (*found, *parameters.cast_back(params, tensors, half, full))
+    if direction is Pass.WEIGHT_GRADIENT and node.handling.columns and node.is_trained:
+        own, layer = node.handling.columns, node.layer
+        every = layer.num_params(node.inputs), layer.num_tensors(node.inputs)
+        found = parameters.by_columns(found, *every, own)
     if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:
         found = (*found, *parameters.added(params, tensors, full))
     return found
@@ -182,10 +192,11 @@ def _of_layer(
         if not any(needed):
             return ()
         size = graph.element_size if node.elements is None else node.elements.computing
-        found = node.layer.input_gradient(node.inputs, size, needed)
+        gradient = node.layer.gradients_apart if node.is_apart else node.layer.input_gradient
+        found = gradient(node.inputs, size, needed)
         if node.elements is None:
             return found
-        return tuple(autocast.operations(node.inputs, node.elements, direction, found))
+        return tuple(autocast.operations(node.inputs, node.elements, direction, found, needed))
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
     if direction is Pass.FORWARD and node.dtype:
@@ -454,10 +465,11 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
-def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
+def with_handling(graph: Graph, casts: bool, adds: bool, columns: int = 0) -> Graph:
     """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
 
-    It casts those of layers that autocast computes in halves: see paleo.net.parameters.
+    It casts those of layers that autocast computes in halves, and sums up gradients of so many
+    `columns` in a block: see paleo.net.parameters.
     """
     nodes: list[Node] = []
     first: dict[Any, int] = {}
@@ -465,7 +477,7 @@ def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
         elements = node.elements
         is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
         like = first.setdefault((node.like, node.num_params), node.index)
-        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds)))
+        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds, columns)))
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
@@ -473,6 +485,12 @@ def in_steps(graph: Graph) -> Graph:
     """Return a graph of layers whose steps are kernels each, as before fused attention."""
     wide = graph.precision.is_mixed
     nodes = [replace(node, layer=node.layer.in_steps(wide)) for node in graph.nodes]
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def with_gradients_apart(graph: Graph) -> Graph:
+    """Return a graph in which each step of a layer's gradients is a kernel, as in autograd."""
+    nodes = [replace(node, is_apart=True) for node in graph.nodes]
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

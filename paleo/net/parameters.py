@@ -5,16 +5,22 @@ Letters: a layer has P parameters in so many tensors, each of which takes a kern
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream
 
 
 class Handling(NamedTuple):
-    """Whether parameters are cast in every step, and gradients added to what was set to zero."""
+    """Whether parameters are cast in every step, and gradients added to what was set to zero.
+
+    `columns` are the elements of a layer normalization's parameters whose gradients one block of
+    threads sums up, over all rows; 0 where blocks share the rows.
+    """
 
     is_cast: bool = False
     is_added: bool = False
+    columns: int = 0
 
 
 def cast(num_params: int, tensors: int, half: int, full: int) -> tuple[Operation, ...]:
@@ -55,3 +61,20 @@ def added(num_params: int, tensors: int, size: int) -> tuple[Operation, ...]:
         roles=(Role.OUTPUT_GRADIENT, Role.KEPT),
     )  # fmt: skip
     return (fill, add) * tensors
+
+
+def by_columns(
+    found: tuple[Operation, ...], num_params: int, tensors: int, columns: int
+) -> tuple[Operation, ...]:
+    """Return the operations, sums of layer normalizations in blocks of so many columns each.
+
+    There are P / `tensors` columns, and each lane loads an element of one at a time: in PyTorch 1
+    (aten/src/ATen/native/cuda/layer_norm_kernel.cu, GammaBetaBackwardCUDAKernel, 16 columns).
+    """
+    blocks = -(-num_params // tensors // columns)
+    return tuple(
+        replace(each, width=int(each.writes[0]) // num_params, blocks=blocks)
+        if isinstance(each, Stream) and each.kind is Kind.LAYER_NORM
+        else each
+        for each in found
+    )

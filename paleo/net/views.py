@@ -12,13 +12,14 @@ part of a tensor. What reads it decides whether elements are copied into order f
 - Fused attention takes any strides but that of features, and writes heads beside features.
 - All others, normalizations and softmax among them, want the elements in order.
 
-Images are in the order of the memory format, which is the cost model's: no convolution or pooling
-copies here.
+Images are in the order of the memory format, which is the cost model's, or as paleo.net.orders
+says: no convolution or pooling copies here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from paleo.core.operations import (
     PRODUCTS,
@@ -58,6 +59,13 @@ def copies(inputs: Shapes, places: tuple[int, ...], element_size: int) -> Iterat
     for place in places:
         size = element_size * num_elements(inputs[place])
         yield Stream(Kind.COPY, (size,), (size,), label="copy into order")
+
+
+def channels_last(found: Iterable[Operation]) -> tuple[Operation, ...]:
+    """Return operations whose convolutions are of images channels last."""
+    return tuple(
+        replace(each, is_last=True) if isinstance(each, Convolution) else each for each in found
+    )
 
 
 def is_view(layer: Layer, inputs: Shapes) -> bool:

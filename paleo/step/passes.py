@@ -34,10 +34,12 @@ from paleo.net.graph import (
     longest_path,
     unpriced,
     with_autocast,
+    with_gradients_apart,
     with_handling,
     with_views,
 )
 from paleo.net.layers import Layer
+from paleo.net.orders import with_orders
 from paleo.step.optimizers import PLAIN, Rule
 from paleo.step.settings import check_count, checked_share
 
@@ -225,8 +227,13 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
         graph = graph.once(with_autocast, software.fast_norms)
     if software.views:
         graph = graph.once(with_views)
+    if software.views and not software.memory_format:
+        graph = graph.once(with_orders)
+    if software.gradients_apart:
+        graph = graph.once(with_gradients_apart)
     casts, adds = software.casts_parameters, software.adds_gradients
-    return graph.once(with_handling, casts, adds) if casts or adds else graph
+    columns = software.columns
+    return graph.once(with_handling, casts, adds, columns) if casts or adds or columns else graph
 
 
 def updated_in(software: Framework, dtype: str) -> str:

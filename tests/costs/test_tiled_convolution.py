@@ -21,7 +21,7 @@ from tiled_ways import ways
 from paleo.cluster import find_device
 from paleo.core.operations import LAYER_PASSES, Convolution, Pass
 from paleo.core.window import Axis
-from paleo.costs import Target, Time
+from paleo.costs import Target, Time, find_cost_model
 from paleo.costs.convolutions import ALGORITHMS
 from paleo.costs.convolutions.fft import FFT, TILED_FFT
 from paleo.costs.convolutions.winograd import WINOGRAD_4X4, WINOGRAD_5X5
@@ -427,3 +427,101 @@ def test_a_depthwise_convolution_is_fed_from_memory(direction: Pass, share: floa
     rate = share * 0.88 * 936e9  # of what Ampere's streams reach
     assert found.time.memory == pytest.approx(num_bytes / rate)
     assert found.time.total == pytest.approx(num_bytes / rate + on.launch)
+
+
+#: Of a convolution channels last by matrix units: channels in a group, groups, and whether cuDNN
+#: 8.3 has a kernel with tiles for it, forward and for the filter's gradient.
+GROUPS = [
+    (8, 32, True, True),  # as ResNeXt's
+    (32, 64, True, True),
+    (8, 4, False, False),  # as RegNet's
+    (64, 32, False, False),  # the shape of pytorch/pytorch, issue 34977
+    (128, 2, True, False),  # as NFNet's
+]
+
+
+@pytest.mark.parametrize(("channels", "groups", "forward", "gradient"), GROUPS)
+@pytest.mark.parametrize("direction", [Pass.FORWARD, Pass.WEIGHT_GRADIENT])
+def test_old_kernels_for_groups_have_tiles_for_few_of_them(
+    channels: int, groups: int, forward: bool, gradient: bool, direction: Pass
+) -> None:
+    c = channels * groups
+    operation = conv(direction, c=c, k=c, groups=groups, size=14, element_size=2)
+    target = Target(find_device("RTX_3090"), "fp16", memory_format="channels_last")
+
+    def price(library: float) -> Time:
+        on = machine_for(replace(target, constants={"library": library}))
+        return convolution.price(operation, on)
+
+    # 2 N P Q K R S C / g FLOPs at 6.1 % of the lanes' rate.
+    flops = 2 * 16 * 14 * 14 * c * 9 * channels
+    untiled = flops / (0.061 * machine_for(target).vector_rate)
+    has_tiles = forward if direction is Pass.FORWARD else gradient
+    assert (price(8.3).compute == pytest.approx(untiled)) is not has_tiles
+    # Later ones have tiles for all, as has what is only said to be of generation 8: its last.
+    assert price(8) == price(8.5) == price(9) != (price(8.3) if not has_tiles else None)
+
+
+def test_groups_of_several_convolutions_are_told_apart_one_by_one() -> None:
+    target = Target(
+        find_device("RTX_3090"), "fp16", constants={"library": 8.3}, memory_format="channels_last"
+    )
+    model = find_cost_model("tiled")
+    several = [conv(c=256, k=256, groups=groups, element_size=2) for groups in (1, 2, 4, 32, 64)]
+    one_by_one = [model.price(each, target) for each in several]
+    assert list(model.price_all(several, target)) == one_by_one
+
+
+def test_images_are_transposed_in_tiles_of_32_channels_by_32_positions() -> None:
+    # 16 and 104 channels of 9 x 9 positions: 32 and 128 of 96, read and written, by two kernels.
+    operation = conv(n=64, c=16, k=104, size=9, element_size=2)
+    contiguous = Target(find_device("RTX_3090"), "fp16")
+    tiles = 64 * 96 * (32 + 128)
+    on = machine_for(contiguous)
+    # These bytes fit into the last cache, 1.5 times as quick as memory at 0.88 of 936 GB/s.
+    seconds = sum(2 * 2 * 64 * 96 * k / (1.5 * 0.88 * 936e9) for k in (32, 128))
+    assert 2 * 2 * tiles < 0.65 * on.cache
+    last = machine_for(replace(contiguous, memory_format="channels_last"))
+    found = [implicit_gemm.implicit(operation, each) for each in (on, last)]
+    assert found[0]
+    assert found[1]
+    longer = found[0].time.total - found[1].time.total
+    assert longer == pytest.approx(seconds + 2 * on.launch)
+
+
+@pytest.mark.parametrize(
+    ("memory_format", "library", "window", "share"),
+    [
+        ("contiguous", 8, 5, None),
+        ("contiguous", 8, 7, 0.038),  # PyTorch's own kernels
+        ("contiguous", 9, 7, 0.038),
+        ("channels_last", 8.3, 7, None),
+        ("channels_last", 8.3, 9, 0.011),
+        ("channels_last", 9, 9, None),
+    ],
+)
+def test_single_channels_have_kernels_with_tiles_for_small_windows(
+    memory_format: str, library: float, window: int, share: float | None
+) -> None:
+    operation = conv(c=512, k=512, groups=512, window=window, element_size=2)
+    on = machine_for(
+        Target(
+            find_device("RTX_3090"), "fp16", constants={"library": library},
+            memory_format=memory_format,
+        )
+    )  # fmt: skip
+    found = convolution.explain(operation, on)
+    assert (found.algorithm == "direct") == (share is None)
+    if share is not None:
+        # 2 N P Q K R S FLOPs, no group having more than one channel.
+        flops = 2 * 16 * 56 * 56 * 512 * window**2
+        assert found.time.compute == pytest.approx(flops / (share * on.vector_rate))
+
+
+def test_images_that_lie_channels_last_are_priced_as_if_all_did() -> None:
+    operation = conv(c=512, k=512, groups=512, window=7, element_size=2)
+    contiguous = machine_for(Target(find_device("RTX_3090"), "fp16"))
+    last = replace(contiguous, memory_format="channels_last")
+    own = replace(operation, is_last=True)
+    assert convolution.price(own, contiguous) == convolution.price(operation, last)
+    assert convolution.price(operation, contiguous) != convolution.price(operation, last)

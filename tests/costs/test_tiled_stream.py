@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -259,3 +260,28 @@ def test_measured_streams_are_near(source: str) -> None:
     assert sum(map(len, errors.values())) > 800
     for device, found in errors.items():
         assert np.median(found) < _BOUNDS[source], device
+
+
+def test_batch_normalizations_of_images_channels_last_move_less() -> None:
+    # A GB, ten times what the cache holds: read twice and written; back read four times.
+    size = 1e9
+    for direction, reads, moves in (
+        (Pass.FORWARD, 2, {"contiguous": 1.9, "channels_last": 1.6}),
+        (Pass.INPUT_GRADIENT, 4, {"contiguous": 1.4, "channels_last": 1.2}),
+    ):
+        operation = Stream(Kind.BATCH_NORM, (size,) * reads, (size,), width=16, direction=direction)
+        for memory_format, times in moves.items():
+            found = stream.price(operation, machine(memory_format=memory_format))
+            assert found.memory == pytest.approx(times * (reads + 1) * size / 1e12)
+
+
+def test_few_blocks_move_what_their_multiprocessors_can() -> None:
+    # 3.4 accesses of 4 bytes a clock on 6 of 100 multiprocessors at 1 GHz: 81.6 GB/s of 1 TB/s.
+    size = 1e9
+    few = Stream(
+        Kind.LAYER_NORM, (size, size), (384.0,), width=4, blocks=6, direction=Pass.WEIGHT_GRADIENT
+    )
+    assert stream.price(few, machine()).memory == pytest.approx((2 * size + 384) / 81.6e9)
+    # 120 blocks are work for all of them.
+    many = dataclasses.replace(few, blocks=120)
+    assert stream.price(many, machine()).memory == pytest.approx((2 * size + 384) / 1e12)

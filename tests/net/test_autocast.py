@@ -120,3 +120,17 @@ def test_a_plan_of_pytorch_casts_in_mixed_precision_alone() -> None:
             scenario = paleo.scenario("resnet18", dtype=dtype, framework=framework, **settings)
             expected = casts and framework == "pytorch"
             assert any(node.elements for node in scenario.graph().nodes) is expected
+
+
+def test_a_gradient_has_the_type_of_its_input_whatever_was_computed_with() -> None:
+    position = {"type": "Parameter", "parents": [], "shape": [D]}
+    graph = graph_of(
+        a=fc("data"),
+        position=position,
+        placed={"type": "Elementwise", "parents": ["a", "position"], "function": "sum"},
+    )
+    node = next(each for each in graph.nodes if each.name == "placed")
+    wanted = graph.operations(node, Pass.INPUT_GRADIENT, (True, False))
+    # The sum's gradient comes in fp32, and what is in halves takes it in halves.
+    assert [(each.reads, each.writes) for each in wanted] == [((4 * ROWS,), (2 * ROWS,))]
+    assert graph.operations(node, Pass.INPUT_GRADIENT, (False, False)) == ()

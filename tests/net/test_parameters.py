@@ -68,3 +68,21 @@ def test_autocast_casts_parameters_of_products_in_every_step() -> None:
     assert updated_in(FRAMEWORKS["pytorch"], "mixed_fp16") == "fp32"
     assert updated_in(FRAMEWORKS["tensorflow"], "mixed_fp16") == "mixed_fp16"
     assert updated_in(FRAMEWORKS["pytorch"], "bf16") == "bf16"
+
+
+def test_gradients_of_layer_normalizations_are_summed_by_blocks_of_16_columns_in_pytorch_1(
+    net: Any,
+) -> None:
+    layers = {
+        "data": {"type": "Input", "tensor": [8, 100]},
+        "norm": {"type": "LayerNorm", "parents": ["data"]},
+    }
+    graph = paleo.build(net(layers))
+    found = {}
+    for name in ("pytorch1", "pytorch"):
+        node = computed_by(FRAMEWORKS[name], graph).nodes[-1]
+        sums, *_ = computed_by(FRAMEWORKS[name], graph).operations(node, Pass.WEIGHT_GRADIENT)
+        assert isinstance(sums, Stream)
+        found[name] = (sums.blocks, sums.width)
+    # 100 columns are 6 blocks of 16 and one of 4; a lane loads 4 bytes.
+    assert found == {"pytorch1": (7, 4), "pytorch": (0, 0)}

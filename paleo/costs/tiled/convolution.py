@@ -18,6 +18,7 @@ from paleo.costs.convolutions import LIBRARIES
 from paleo.costs.convolutions.fft import FFT, TILED_FFT
 from paleo.costs.convolutions.libraries import GEMM, NEWEST, offered_by_cudnn
 from paleo.costs.convolutions.selection import Chooser
+from paleo.costs.convolutions.settings import CHANNELS_LAST
 from paleo.costs.convolutions.winograd import WINOGRAD_4X4, WINOGRAD_5X5
 from paleo.costs.model import Explanation
 from paleo.costs.tiled import implicit_gemm, onednn, transforms
@@ -64,8 +65,10 @@ def _offered(operation: Convolution, machine: Machine) -> dict[str, Any]:
     return offered_by_cudnn(float(smallest(machine.library)), operation)
 
 
-def _with_library(machine: Machine) -> Machine:
-    """Return a machine whose library is of the generation that was asked for."""
+def _of(operation: Convolution, machine: Machine) -> Machine:
+    """Return a machine as a convolution finds it: the library asked for, its images' order."""
+    if operation.is_last:
+        machine = replace(machine, memory_format=CHANNELS_LAST)
     name = machine.convolutions.library
     if name is None or machine.is_cpu:
         return machine
@@ -89,7 +92,7 @@ def decides(operation: Convolution, machine: Machine) -> Hashable:
 
 def chooser(operation: Convolution, machine: Machine) -> Chooser:
     """Return how the algorithm of a convolution is chosen."""
-    machine = _with_library(machine)
+    machine = _of(operation, machine)
     known = _known(machine)
 
     def price(name: str, operation: Convolution) -> Time | None:

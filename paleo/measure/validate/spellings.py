@@ -45,7 +45,7 @@ def library_of(*texts: str) -> float | None:
     """Return the generation of the convolution library that these name, None if they name none.
 
     It is cuDNN's version with its first minor digit: 5.1 of cudnn5105. A container of NVIDIA's
-    stands for the one in it.
+    stands for the one in it, and a release of PyTorch for that of its packages.
     """
     for text in texts:
         if match := _CUDNN.search(text):
@@ -53,16 +53,31 @@ def library_of(*texts: str) -> float | None:
             if len(number) > 2:  # 5105, 8902: major, minor and patch without dots
                 number, minor = number[0], number[1]
             return float(f"{number}.{(minor or '0')[0]}")
-    released = _container_of(*texts)
-    if released is None:
-        return None
-    return next((found for since, found in reversed(_IN_CONTAINERS) if released >= since), None)
+    for table, released in (
+        (_IN_CONTAINERS, _container_of(*texts)),
+        (_IN_PYTORCH, _release_of(*texts)),
+    ):
+        if released is not None:
+            return next((found for since, found in reversed(table) if released >= since), None)
+    return None
 
 
 def _container_of(*texts: str) -> tuple[int, int] | None:
     """Return the year and month of NVIDIA's container that these name, None if they name none."""
     for text in texts:
         if match := _CONTAINER.search(text):
+            return int(match[1]), int(match[2])
+    return None
+
+
+#: cuDNN in packages of PyTorch, from which release on (pytorch/builder, common/install_cuda.sh).
+_IN_PYTORCH = (((1, 12), 8.3), ((1, 13), 8.5), ((2, 1), 8.9), ((2, 4), 9.1), ((2, 6), 9.5))
+
+
+def _release_of(*texts: str) -> tuple[int, int] | None:
+    """Return the release of PyTorch that these name, None if they name none to the minor digit."""
+    for text in texts:
+        if match := re.search(r"\bpytorch [a-z]?(\d+)\.(\d+)", text, re.IGNORECASE):
             return int(match[1]), int(match[2])
     return None
 

@@ -124,6 +124,11 @@ class Layer(ABC):
         """The layers that run one after the other as this one, which joins them."""
         return (self,)
 
+    @property
+    def orders_channels_last(self) -> bool:
+        """Whether it takes images with their channels side by side in memory, and gives them so."""
+        return False
+
     def index_limit(self, k: int, inputs: Shapes) -> int | None:
         """Return below what the whole numbers are that input k is; None if it is no indices."""
         return None
@@ -214,6 +219,15 @@ class Layer(ABC):
         By default what it does for all of them.
         """
         return self.operations(Pass.INPUT_GRADIENT, inputs, element_size)
+
+    def gradients_apart(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        """Return what `input_gradient` does where each step of its formula is a kernel.
+
+        So it is by the rules of PyTorch's autograd (tools/autograd/derivatives.yaml).
+        """
+        return self.input_gradient(inputs, element_size, needed)
 
     def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return this layer for other inputs: what followed from the old ones follows from these.

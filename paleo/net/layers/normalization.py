@@ -12,9 +12,9 @@ from typing import ClassVar
 from paleo.core.operations import Kind, Role
 from paleo.core.quantity import Quantity, product
 from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
-from paleo.net.layers.base import MemoryNeeds, ShapeError, layer_type
+from paleo.net.layers.base import MemoryNeeds, Operations, ShapeError, layer_type, tensor_bytes
 from paleo.net.layers.fields import Flag, Whole, key
-from paleo.net.layers.pointwise import Pointwise
+from paleo.net.layers.pointwise import Pointwise, passing, quotient_apart
 
 #: What those read that go over a tensor twice: for the statistics, and to apply them.
 _TWICE = (Role.INPUT, Role.AGAIN)
@@ -132,6 +132,10 @@ class _OverLast(_ByRow):
 
     num_dims: int = key(Whole(), "how many of the last dimensions are normalized over", default=1)
 
+    @property
+    def orders_channels_last(self) -> bool:
+        return self.num_dims == 1
+
     def infer_shape(self, inputs: Shapes) -> Shape:
         if self.num_dims >= len(inputs[0]):
             raise ShapeError(
@@ -201,3 +205,19 @@ class L2Norm(_ByRow):
     """The last dimension brought to a length of 1."""
 
     affine: bool = False
+
+    def gradients_apart(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        """Return the kernels of x / |x|: of the quotient's gradients, of the length's, their sum.
+
+        (torch/nn/functional.py, normalize; FunctionsManual.cpp, norm_backward.)
+        """
+        whole, rows = tensor_bytes((inputs[0], inputs[0][:-1]), element_size)
+        return (
+            passing((whole, rows), whole),
+            *quotient_apart(whole, whole, rows),
+            passing((whole,), rows),
+            passing((whole, rows), whole),
+            passing((whole, whole), whole),
+        )

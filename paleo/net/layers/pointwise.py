@@ -94,6 +94,14 @@ class Activation(Pointwise):
     def said(self) -> dict[str, str]:
         return {"function": self.function}
 
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        is_kept = FUNCTIONS[self.function].gradient is not Gradient.NOTHING
+        if direction is not Pass.INPUT_GRADIENT or is_kept:
+            return super().operations(direction, inputs, element_size)
+        # It takes the output's gradient alone, as of x times a number.
+        name = self.function
+        return stream(self.kind, direction, inputs[0], element_size, function=name)
+
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         row = FUNCTIONS[self.function]
         made = row.made * element_size * num_elements(inputs[0])
@@ -242,26 +250,41 @@ class Elementwise(Layer):
             return ()
         output = self.infer_shape(inputs)
         whole, *parts = tensor_bytes((output, *inputs), element_size)
-
-        def pass_over(reads: tuple[Quantity, ...], writes: tuple[Quantity, ...]) -> Operations:
-            return (Stream(Kind.ELEMENTWISE, reads, writes, direction=Pass.INPUT_GRADIENT),)
-
         if gradient is Gradient.NOTHING:
             # It is handed to every parent as it is, summed where a parent was repeated.
-            found: Operations = ()
-            for part, shape, wanted in zip(parts, inputs, needed, strict=True):
-                if not wanted:
-                    continue
-                if _repeats(shape, output):
-                    found += pass_over((whole,), (part,))
-                elif is_one(shape[0]) and not is_one(output[0]):
-                    # Repeated for every sample, unless there is only one.
-                    more = output[0] - 1
-                    read, written = where_positive(more, whole), where_positive(more, part)
-                    found += pass_over((read,), (written,))
-            return found
+            return tuple(
+                found
+                for part, shape, wanted in zip(parts, inputs, needed, strict=True)
+                for found in _summed(shape, output, whole, part)
+                if wanted
+            )
         gradients = tuple(part for part, wanted in zip(parts, needed, strict=True) if wanted)
-        return pass_over((whole, *parts), gradients)
+        return (passing((whole, *parts), *gradients),)
+
+    def gradients_apart(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        """Return a product, or what a quotient takes, for each input, and its sum behind it.
+
+        An input that was repeated has a gradient of the output's size first, which is then summed
+        (torch/csrc/autograd/FunctionsManual.cpp, mul_tensor_backward and div_tensor_other_grad;
+        sum_to).
+        """
+        if self.function not in ("product", "quotient"):
+            return self.input_gradient(inputs, element_size, needed)
+        output = self.infer_shape(inputs)
+        whole, *parts = tensor_bytes((output, *inputs), element_size)
+        found: Operations = ()
+        for k, shape in enumerate(inputs):
+            if not needed[k]:
+                continue
+            others = tuple(parts[:k] + parts[k + 1 :])
+            if self.function == "quotient" and k > 0:
+                found += quotient_apart(whole, parts[0], parts[k])
+            else:
+                found += (passing((whole, *others), whole),)
+            found += _summed(shape, output, whole, parts[k])
+        return found
 
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         everything = tuple(range(len(inputs)))
@@ -295,6 +318,31 @@ class Elementwise(Layer):
             own=whole * others,
             backward=whole * repeated,
         )
+
+
+def passing(reads: tuple[Quantity, ...], *writes: Quantity) -> Stream:
+    """Return a kernel of element functions that reads and writes these bytes for gradients."""
+    return Stream(Kind.ELEMENTWISE, reads, writes, direction=Pass.INPUT_GRADIENT)
+
+
+def _summed(shape: Shape, output: Shape, whole: Quantity, part: Quantity) -> Operations:
+    """Return the sum of a gradient of `whole` bytes to the `part` of an input that was repeated."""
+    if _repeats(shape, output):
+        return (passing((whole,), part),)
+    if is_one(shape[0]) and not is_one(output[0]):
+        # Repeated for every sample, unless there is only one.
+        more = output[0] - 1
+        return (passing((where_positive(more, whole),), where_positive(more, part)),)
+    return ()
+
+
+def quotient_apart(whole: Quantity, above: Quantity, below: Quantity) -> tuple[Stream, ...]:
+    """Return the kernels of -g ((a / b) / b): of the divisor's gradient, before any sum.
+
+    Letters: the gradient g of the quotient, of `whole` bytes; a of `above`, b of `below`.
+    """
+    negated, product = passing((whole,), whole), passing((whole, whole), whole)
+    return (negated, passing((above, below), whole), passing((whole, below), whole), product)
 
 
 def _repeats_anything(shape: Shape, output: Shape) -> bool:
