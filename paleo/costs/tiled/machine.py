@@ -61,6 +61,7 @@ class Machine:
     lane_energy: Quantity
     filling: Quantity
     batched_tile: Quantity
+    filter_tile: Quantity
     reduction: Quantity
     cache_ratio: Quantity
     load_share: Quantity
