@@ -74,6 +74,8 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
+    #: Whether its loops over elements move one at a time, whatever its size.
+    by_element: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
     version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
@@ -153,6 +155,21 @@ for _framework in (
         views=True,
         in_steps=True,
         adds_gradients=True,
+    ),
+    Framework(
+        "pytorch0",
+        "eager PyTorch before 1.5: as 1, and loops over elements move one at a time",
+        "PyTorch, pull request 32383 (vectorized memory access in TensorIterator), of 1.5; before, "
+        "aten/src/ATen/native/cuda/Loops.cuh loaded and stored single elements; host: as pytorch",
+        host=30e-6,
+        fusion=Fusion.BIAS,
+        autocast=True,
+        version_of="pytorch",
+        casts_parameters=True,
+        views=True,
+        in_steps=True,
+        adds_gradients=True,
+        by_element=True,
     ),
     Framework(
         "timm",

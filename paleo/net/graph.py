@@ -167,6 +167,9 @@ def _operations(
             found = (*found, *parameters.cast_back(params, tensors, half, full))
     if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:
         found = (*found, *parameters.added(params, tensors, full))
+    if node.handling.is_narrow:
+        size = graph.element_size if node.elements is None else node.elements.computing
+        found = tuple(parameters.by_element(each, size) for each in found)
     return found
 
 
@@ -449,8 +452,10 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
-def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
+def with_handling(graph: Graph, casts: bool, adds: bool, narrow: bool = False) -> Graph:
     """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
+
+    It moves single elements if it is `narrow`.
 
     It casts those of layers that autocast computes in halves: see paleo.net.parameters.
     """
@@ -460,7 +465,7 @@ def with_handling(graph: Graph, casts: bool, adds: bool) -> Graph:
         elements = node.elements
         is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
         like = first.setdefault((node.like, node.num_params), node.index)
-        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds)))
+        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds, narrow)))
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

@@ -5,16 +5,24 @@ Letters: a layer has P parameters in so many tensors, each of which takes a kern
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream
 
+#: What goes through a framework's loops over elements.
+_POINTWISE = (Kind.BIAS, Kind.FUNCTION, Kind.ELEMENTWISE, Kind.BATCH_NORM, Kind.COPY, Kind.DROPOUT)
+
 
 class Handling(NamedTuple):
-    """Whether parameters are cast in every step, and gradients added to what was set to zero."""
+    """Whether parameters are cast in every step, and gradients added to what was set to zero.
+
+    With `is_narrow` what goes element by element is moved so, not in the widest accesses.
+    """
 
     is_cast: bool = False
     is_added: bool = False
+    is_narrow: bool = False
 
 
 def cast(num_params: int, tensors: int, half: int, full: int) -> tuple[Operation, ...]:
@@ -55,3 +63,10 @@ def added(num_params: int, tensors: int, size: int) -> tuple[Operation, ...]:
         roles=(Role.OUTPUT_GRADIENT, Role.KEPT),
     )  # fmt: skip
     return (fill, add) * tensors
+
+
+def by_element(operation: Operation, size: int) -> Operation:
+    """Return an operation that moves elements of `size` bytes one at a time, if it is pointwise."""
+    if isinstance(operation, Stream) and operation.kind in _POINTWISE:
+        return replace(operation, width=min(operation.width or size, size), waits=True)
+    return operation
