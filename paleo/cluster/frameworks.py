@@ -193,6 +193,15 @@ for _framework in (
         autocast=True,
     ),
     Framework(
+        "tensorflow2",
+        "TensorFlow 2's functions without XLA: as tensorflow, handed over sooner",
+        "TensorFlow, tf.function; host: BERT-Base of NVIDIA's DeepLearningExamples in TensorFlow 2 "
+        "at batches of 1 to 8 takes 20 us an operation on a DGX-1, BERT-Large agrees",
+        host=10e-6,
+        autocast=True,
+        version_of="tensorflow",
+    ),
+    Framework(
         "mxnet",
         "MXNet's graphs: a kernel for each operation, automatic mixed precision",
         "Apache MXNet, python/mxnet/amp/lists/symbol_fp16.py; host: ResNet-50 of NVIDIA's "

@@ -8,7 +8,9 @@ import pytest
 from validation import cases
 
 from paleo.measure.validate.cases import NetGroup
+from paleo.measure.validate.names import net_of
 from paleo.measure.validate.protocols import protocol_of
+from paleo.net.graph import build
 
 
 def test_channels_are_filled_up_where_a_source_does() -> None:
@@ -45,3 +47,21 @@ def test_what_a_source_leaves_out_is_of_its_programs(
     assert isinstance(part, NetGroup)
     case = part.case
     assert (case.image_gradient, case.convolutions.workspace, case.memory_format) == expected
+
+
+def test_rows_are_of_the_net_that_their_table_names(tmp_path: Path) -> None:
+    place = (
+        "NVIDIA/DeepLearningExamples TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7 line "
+    )
+    row = {"source_id": "nvidia_dle", "framework": "TensorFlow2", "device": "V100_SXM2_16GB"}
+    net = {"network": "bert-large fine-tune", "quantity": "latency_ms", "direction": "inference"}
+    sizes = {"batch_per_device": 1, "seq_len": 128}
+    found = cases(tmp_path, *({**row, **net, **sizes, "source": f"{place}{n}"} for n in (843, 856)))
+    assert found.labels["network"].tolist() == ["bert-large fine-tune", "bert-base"]
+    large, base = (
+        build(net_of(part.case.net, "nvidia_dle")).num_params
+        for part in found.parts
+        if isinstance(part, NetGroup)
+    )
+    # 335 and 109 million parameters.
+    assert 2.9 < large / base < 3.2

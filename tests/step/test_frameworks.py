@@ -251,6 +251,8 @@ def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
         ("mine", "PyTorch 2.4", "train", ("pytorch", "")),
         ("mine", "PyTorch 2.4 torch.compile", "train", ("pytorch_compiled", "channels_last")),
         ("mine", "TensorFlow 1.4", "train", ("tensorflow", "")),
+        ("mine", "TensorFlow2", "train", ("tensorflow2", "")),
+        ("mine", "TensorFlow 2.4", "train", ("tensorflow2", "")),
         ("mine", "NVIDIA DLE MXNet", "train", ("mxnet", "")),
         ("mine", "Torch-7 (native)", "train", ("", "")),
         ("timm", "PyTorch 2.4", "inference", ("timm", "")),

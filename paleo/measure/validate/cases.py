@@ -274,6 +274,7 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     if row.quantity.kind == "unknown":
         raise UnmappedError(row.quantity.problem)
     device, protocol, name = _device(row, on), protocol_of(row.source_id), row.operator
+    row = replace(row, network=protocol.nets.get(row.source, row.network))
     precision = row.precision or protocol.unstated
     if protocol.mixed and not name:
         precision += " mixed"

@@ -29,7 +29,7 @@ REQUIRED = ("quantity", "value", "network", "device")
 #: Columns of texts that a Measurement has as they are.
 _TEXTS = (
     "interconnect", "precision", "framework", "library_version", "parallelism", "direction",
-    "verified", "stratum", "memory_format", "notes",
+    "verified", "stratum", "memory_format", "notes", "source",
 )  # fmt: skip
 #: Columns of numbers, and whether they have to be whole.
 _NUMBERS = {
@@ -42,7 +42,7 @@ _NUMBERS = {
 }
 #: Every column that is looked at.
 COLUMNS = (
-    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "source", "unit",
+    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "unit",
 )  # fmt: skip
 
 #: So many mistakes of a file are shown.
@@ -84,6 +84,7 @@ class Measurement:
     stratum: str = ""
     memory_format: str = ""
     notes: str = ""
+    source: str = ""
     image: int | None = None
     parameters: float | None = None
 

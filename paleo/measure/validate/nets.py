@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -317,6 +318,7 @@ def _batch(row: Measurement) -> tuple[int, int]:
     return batch, int(passes)
 
 
+_TENSORFLOW_2 = re.compile(r"tensorflow *2", re.IGNORECASE)
 #: Frameworks that rows name, in whatever they say of them.
 _FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 
@@ -333,6 +335,8 @@ def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
         version = pytorch_of(row.framework, row.library_version, protocol.library)
         version = version or protocol.pytorch_on.get(device.name, protocol.pytorch)
         return "pytorch0" if version < (1, 5) else "pytorch1" if version < (2, 0) else named
+    if named == "tensorflow" and _TENSORFLOW_2.search(row.framework):
+        return "tensorflow2"
     return named
 
 

@@ -46,6 +46,8 @@ class Protocol:
     batches: Mapping[tuple[str, str, str, str], int] = field(default_factory=dict)
     #: By which algorithms convolutions are computed, by how a framework is called.
     convolutions: Mapping[str, ConvolutionChoice] = field(default_factory=dict)
+    #: Nets of rows that name another one, by what stands as their source.
+    nets: Mapping[str, str] = field(default_factory=dict)
     #: How the frameworks are called whose backward passes make the gradient of the images.
     image_gradient: tuple[str, ...] = ()
     #: How images lie in memory in rows that do not say, by framework, net and precision.
@@ -98,6 +100,11 @@ _DLE_BATCHES = {
     ("MxNet", "resnet50-v1.5", "-16GB"): (96, 192),
     ("MxNet", "resnet50-v1.5", "-32GB"): (128, 256),
 }
+
+#: Its tables of BERT in TensorFlow 2, two by two of the large net and of the base ("BERT-Base
+#: FP16", "BERT-Base FP32"): the lines where those of the base begin.
+_DLE_BERT = "NVIDIA/DeepLearningExamples TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7"
+_DLE_BASE_LINES = (856, 869, 914, 927, 973, 986, 1031, 1045)
 
 PROTOCOLS: dict[str, Protocol] = {
     # Caffe gives cuDNN 8 MiB a layer (src/caffe/layers/cudnn_conv_layer.cpp,
@@ -176,6 +183,7 @@ PROTOCOLS: dict[str, Protocol] = {
     # MxNet/Classification/RN50v1.5/runner: --conv-layout NHWC for float16.
     "nvidia_dle": Protocol(
         "batches and memory formats that its tables leave out are those of its scripts",
+        nets={f"{_DLE_BERT} line {line}": "bert-base" for line in _DLE_BASE_LINES},
         memory_formats={
             (framework, net, "mixed(fp16)"): "channels_last"
             for framework, net in dict.fromkeys(key[:2] for key in _DLE_BATCHES)
