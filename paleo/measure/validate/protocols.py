@@ -180,9 +180,11 @@ PROTOCOLS: dict[str, Protocol] = {
     # that normalizations in fp32 and their casts would.
     "timm": Protocol("inference as with timm's --fast-norm", inference="timm"),
     # PyTorch/Classification/ConvNets/configs.yml: memory_format: nhwc for AMP alone, and
-    # MxNet/Classification/RN50v1.5/runner: --conv-layout NHWC for float16.
+    # MxNet/Classification/RN50v1.5/runner: --conv-layout NHWC for float16; the container of
+    # TensorFlow/Classification/ConvNets/Dockerfile, whose nets are NCHW unless told.
     "nvidia_dle": Protocol(
         "batches and memory formats that its tables leave out are those of its scripts",
+        library="NGC tensorflow-20.12",
         nets={f"{_DLE_BERT} line {line}": "bert-base" for line in _DLE_BASE_LINES},
         memory_formats={
             (framework, net, "mixed(fp16)"): "channels_last"
