@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from error_bands import COVERAGE, TABLE_ROWS, figures, make_bands
+from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import (
@@ -323,13 +323,10 @@ def _of_nets(data: Data, source: str) -> Cases:
 
     What predictions stand for is the maker's library.
     """
-    cases = data.file(source)
-    software = cases.labels["framework"] + " " + cases.labels["library_version"]
-    is_cudnn = np.array(["cudnn" in text.casefold() for text in software.tolist()], bool)
+    cases = by_makers(data.file(source))
     return cases.select(
         (cases.labels["n_devices"].astype(str) == "1")
         & np.char.startswith(cases.labels["kind"].astype(str), "net")
-        & (is_cudnn | (source != "convnet_benchmarks"))
     )
 
 

@@ -161,7 +161,7 @@ def cases_of_bands(data: Any, nets: Sequence[str], systems: Sequence[str]) -> It
         cases = data.file(name)
         most = 8 if name == "more/mlperf" else 1
         cases = cases.select(cases.labels["n_devices"].astype(int) <= most)
-        cases = _by_makers(cases)
+        cases = by_makers(cases)
         if not len(cases):
             raise PaleoError(f"{name}: no row is predicted; are torch, torchvision, timm there?")
         yield cases, cases.labels["source"].astype(str)
@@ -177,11 +177,19 @@ def cases_of_bands(data: Any, nets: Sequence[str], systems: Sequence[str]) -> It
                     yield cases, np.full(len(cases), f"aiconfigurator-core {system} {framework}")
 
 
-def _by_makers(cases: Cases) -> Cases:
-    """Return the cases but for libraries that convnet_benchmarks compares with the maker's."""
-    software = cases.labels["framework"] + " " + cases.labels["library_version"]
-    makers = np.array(["cudnn" in text.casefold() for text in software.tolist()], bool)
-    return cases.select(makers | (cases.labels["source"].astype(str) != "convnet_benchmarks"))
+def by_makers(cases: Cases) -> Cases:
+    """Return the cases but for libraries that convnet_benchmarks compares with the maker's.
+
+    What is behind a slash is whose kernels a framework ran: torch7's own (nn) and fbfft's in one
+    log with cuDNN's, whose version stands in the same column (imagenet_winners/output_raw.log).
+    """
+    software = zip(cases.labels["framework"], cases.labels["library_version"], strict=True)
+    makers = [
+        "cudnn" in (framework if "/" in framework else f"{framework} {version}").casefold()
+        for framework, version in software
+    ]
+    others = cases.labels["source"].astype(str) != "convnet_benchmarks"
+    return cases.select(np.array(makers, bool) | others)
 
 
 def _held_out(cases: Cases) -> Cases:

@@ -82,6 +82,8 @@ class Framework:
     #: Columns of a layer normalization's parameters whose gradients one block of threads sums up;
     #: 0 where blocks share the rows.
     columns: int = 0
+    #: Whether its loops over elements move one at a time, whatever its size.
+    by_element: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
     version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
@@ -183,6 +185,25 @@ for _framework in (
         updates_in_steps=True,
         updates_each=True,
         columns=16,
+    ),
+    Framework(
+        "pytorch0",
+        "eager PyTorch before 1.5: as 1, and loops over elements move one at a time",
+        "PyTorch, pull request 32383 (vectorized memory access in TensorIterator), of 1.5; before, "
+        "aten/src/ATen/native/cuda/Loops.cuh loaded and stored single elements; host: as pytorch",
+        host=30e-6,
+        fusion=Fusion.BIAS,
+        autocast=True,
+        version_of="pytorch",
+        casts_parameters=True,
+        views=True,
+        in_steps=True,
+        adds_gradients=True,
+        gradients_apart=True,
+        updates_in_steps=True,
+        updates_each=True,
+        columns=16,
+        by_element=True,
     ),
     Framework(
         "timm",

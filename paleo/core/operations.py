@@ -272,10 +272,11 @@ class Stream(Operation):
     `reads` and `writes` are the bytes of its operands, `roles` what those are that it reads where
     that is not what is usual in its pass. One that sums over rows of `row` bytes each before it
     writes them reads them `passes` times, unless the chip keeps a row until then. `width` is the
-    bytes that one lane moves at a time, where that is less than the device can, and `blocks` the
-    multiprocessors that its kernel has work for, where they may be few. `drawn` counts the random
-    numbers that it draws. `function` says which one a Kind.FUNCTION computes, as in
-    paleo.net.layers. `label` is what it is called in output.
+    bytes that one lane moves at a time, where that is less than the device can; one that `waits`
+    moves no more until those have come. `blocks` are the multiprocessors that its kernel has work
+    for, where they may be few. `drawn` counts the random numbers that it draws. `function` says
+    which one a Kind.FUNCTION computes, as in paleo.net.layers. `label` is what it is called in
+    output.
     """
 
     kind: Kind = field()
@@ -286,6 +287,7 @@ class Stream(Operation):
     passes: int = 1
     width: int = 0
     blocks: int = 0
+    waits: bool = False
     drawn: Quantity = 0
     direction: Pass = Pass.FORWARD
     roles: tuple[Role, ...] = ()

@@ -14,6 +14,7 @@ from six import ensure_str
 from paleo.core.errors import near
 
 #: Bytes of one GiB.
+MIB = 2**20
 GIB = 2**30
 #: What the 2017 model's reading of "GB" as GiB multiplies a decimal figure by.
 GIB_PER_GB = GIB / 1e9

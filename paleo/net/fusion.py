@@ -40,7 +40,8 @@ from paleo.core.operations import PRODUCTS, Fused, MatMul, Operation, Pass, Stre
 from paleo.core.quantity import product
 from paleo.core.tensor import num_elements
 from paleo.net.compiled import compiled_forward
-from paleo.net.graph import Graph, Node, without_casts
+from paleo.net.graph import Graph, Node
+from paleo.net.handled import without_casts
 from paleo.net.layers import Layer
 from paleo.net.layers.base import MemoryNeeds, is_one
 from paleo.net.layers.pointwise import Activation

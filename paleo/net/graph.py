@@ -16,7 +16,6 @@ from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
-from paleo.core.strides import Strides
 from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
 from paleo.net import autocast, parameters, views
 from paleo.net.autocast import Elements
@@ -182,6 +181,9 @@ def _operations(
         found = parameters.by_columns(found, *every, own)
     if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:
         found = (*found, *parameters.added(params, tensors, full))
+    if node.handling.is_narrow:
+        size = graph.element_size if node.elements is None else node.elements.computing
+        found = tuple(parameters.by_element(each, size) for each in found)
     return found
 
 
@@ -444,78 +446,6 @@ def _sharing(node: Node, owner: Node) -> Node:
     """Return the node without the parameters that are counted in their owner."""
     own, theirs = (each.layer.num_params(each.inputs) for each in (node, owner))
     return replace(node, shared_params=min(own, theirs), owner=owner.index)
-
-
-def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
-    """Return a graph in mixed precision as autocast computes it: see paleo.net.autocast."""
-    sizes: list[int] = []
-    nodes: list[Node] = []
-    first: dict[Any, int] = {}
-    for node in graph.nodes:
-        elements = autocast.elements_of(
-            node.layer,
-            node.inputs,
-            [sizes[i] for i in node.parents],
-            graph.element_size,
-            fast_norms,
-        )
-        sizes.append(elements.computing)
-        like = first.setdefault((node.like, elements), node.index)
-        nodes.append(replace(node, like=like, elements=elements))
-    return Graph(graph.name, tuple(nodes), graph.dtype)
-
-
-def with_handling(graph: Graph, casts: bool, adds: bool, columns: int = 0) -> Graph:
-    """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
-
-    It casts those of layers that autocast computes in halves, and sums up gradients of so many
-    `columns` in a block: see paleo.net.parameters.
-    """
-    nodes: list[Node] = []
-    first: dict[Any, int] = {}
-    for node in graph.nodes:
-        elements = node.elements
-        is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
-        like = first.setdefault((node.like, node.num_params), node.index)
-        nodes.append(replace(node, like=like, handling=Handling(casts and is_half, adds, columns)))
-    return Graph(graph.name, tuple(nodes), graph.dtype)
-
-
-def in_steps(graph: Graph) -> Graph:
-    """Return a graph of layers whose steps are kernels each, as before fused attention."""
-    wide = graph.precision.is_mixed
-    nodes = [replace(node, layer=node.layer.in_steps(wide)) for node in graph.nodes]
-    return Graph(graph.name, tuple(nodes), graph.dtype)
-
-
-def with_gradients_apart(graph: Graph) -> Graph:
-    """Return a graph in which each step of a layer's gradients is a kernel, as in autograd."""
-    nodes = [replace(node, is_apart=True) for node in graph.nodes]
-    return Graph(graph.name, tuple(nodes), graph.dtype)
-
-
-def without_casts(graph: Graph) -> Graph:
-    """Return a graph whose elements are all of its own size."""
-    first: dict[Any, int] = {}
-    nodes = []
-    for node in graph.nodes:
-        like = first.setdefault((node.like, node.copied), node.index)
-        nodes.append(replace(node, like=like, elements=None))
-    return Graph(graph.name, tuple(nodes), graph.dtype)
-
-
-def with_views(graph: Graph) -> Graph:
-    """Return a graph in which permutations are views, as in PyTorch: see paleo.net.views."""
-    strides: list[Strides] = []
-    nodes: list[Node] = []
-    first: dict[Any, int] = {}
-    for node in graph.nodes:
-        read = [strides[i] for i in node.parents]
-        made, copied = views.found(node.layer, node.inputs, node.output, read)
-        strides.append(made)
-        like = first.setdefault((node.like, copied), node.index)
-        nodes.append(replace(node, like=like, copied=copied))
-    return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
 def _with_batch(shape: Shape, batch: Quantity | None, nodes: dict[str, Node]) -> Shape:

@@ -10,17 +10,22 @@ from typing import NamedTuple
 
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream
 
+#: What goes through a framework's loops over elements.
+_POINTWISE = (Kind.BIAS, Kind.FUNCTION, Kind.ELEMENTWISE, Kind.BATCH_NORM, Kind.COPY, Kind.DROPOUT)
+
 
 class Handling(NamedTuple):
     """Whether parameters are cast in every step, and gradients added to what was set to zero.
 
     `columns` are the elements of a layer normalization's parameters whose gradients one block of
     threads sums up, over all rows; 0 where blocks share the rows.
+    With `is_narrow` what goes element by element is moved so, not in the widest accesses.
     """
 
     is_cast: bool = False
     is_added: bool = False
     columns: int = 0
+    is_narrow: bool = False
 
 
 def cast(num_params: int, tensors: int, half: int, full: int) -> tuple[Operation, ...]:
@@ -78,3 +83,10 @@ def by_columns(
         else each
         for each in found
     )
+
+
+def by_element(operation: Operation, size: int) -> Operation:
+    """Return an operation that moves elements of `size` bytes one at a time, if it is pointwise."""
+    if isinstance(operation, Stream) and operation.kind in _POINTWISE:
+        return replace(operation, width=min(operation.width or size, size), waits=True)
+    return operation

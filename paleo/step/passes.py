@@ -30,9 +30,11 @@ from paleo.costs.host import handed_over
 from paleo.net.graph import (
     Graph,
     Node,
-    in_steps,
     longest_path,
     unpriced,
+)
+from paleo.net.handled import (
+    in_steps,
     with_autocast,
     with_gradients_apart,
     with_handling,
@@ -231,9 +233,13 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
         graph = graph.once(with_orders)
     if software.gradients_apart:
         graph = graph.once(with_gradients_apart)
-    casts, adds = software.casts_parameters, software.adds_gradients
-    columns = software.columns
-    return graph.once(with_handling, casts, adds, columns) if casts or adds or columns else graph
+    handled = (
+        software.casts_parameters,
+        software.adds_gradients,
+        software.columns,
+        software.by_element,
+    )
+    return graph.once(with_handling, *handled) if any(handled) else graph
 
 
 def updated_in(software: Framework, dtype: str) -> str:
@@ -263,15 +269,21 @@ def _reads_samples(graph: Graph, node: Node) -> bool:
     return graph.nodes[node.parents[0]].layer.is_input
 
 
-def needed_gradients(graph: Graph, cost_model: CostModel) -> list[tuple[bool, ...]]:
-    """Tell for each node of which of its inputs somebody needs the gradient."""
+def needed_gradients(
+    graph: Graph, cost_model: CostModel, of_inputs: bool = False
+) -> list[tuple[bool, ...]]:
+    """Tell for each node of which of its inputs somebody needs the gradient.
+
+    With `of_inputs` that of what comes into the net is asked for as well.
+    """
     if cost_model.conventions.only_first_convolutions_skip:
         return [(not _reads_samples(graph, node),) * len(node.parents) for node in graph.nodes]
     trained: list[bool] = []
     needed: list[tuple[bool, ...]] = []
     for node in graph.nodes:
         needed.append(tuple(trained[parent] for parent in node.parents))
-        trained.append(any(needed[-1]) or node.is_trained)
+        is_input = of_inputs and node.layer.is_input
+        trained.append(any(needed[-1]) or node.is_trained or is_input)
     return needed
 
 
@@ -282,13 +294,15 @@ def kernels(
     *,
     fusion: Fusion = Fusion.NONE,
     training: bool = True,
+    of_inputs: bool = False,
 ) -> Kernels:
     """Return the operations of the passes in `directions`, each with its pass.
 
     By `fusion`, pointwise ones run in the kernels before them, as paleo.net.fusion says; without
-    `training`, the forward pass is that of inference.
+    `training`, the forward pass is that of inference. `of_inputs` is that of `needed_gradients`.
     """
-    needed = needed_gradients(graph, cost_model) if Pass.INPUT_GRADIENT in directions else None
+    is_backward = Pass.INPUT_GRADIENT in directions
+    needed = needed_gradients(graph, cost_model, of_inputs) if is_backward else None
     into: Mapping[int, int] = {}
     operations: Mapping[Pass, Sequence[tuple[Operation, ...]]]
     is_plain = fusion is Fusion.NONE or (needed and fusion is Fusion.BIAS)
@@ -377,15 +391,18 @@ def estimate_pass(
     *,
     fusion: Fusion = Fusion.NONE,
     training: bool = True,
+    of_inputs: bool = False,
     ahead: Quantity = 0.0,
 ) -> PassTime:
     """Return the time of the passes in `directions` together, layer by layer.
 
-    `fetches` adds the time in which nodes get their inputs from other devices; `fusion`
-    and `training` are those of `kernels`. The host hands over kernels from `ahead` seconds before
-    the device begins.
+    `fetches` adds the time in which nodes get their inputs from other devices; `fusion`,
+    `training` and `of_inputs` are those of `kernels`. The host hands over kernels from `ahead`
+    seconds before the device begins.
     """
-    found = kernels(graph, directions, cost_model, fusion=fusion, training=training)
+    found = kernels(
+        graph, directions, cost_model, fusion=fusion, training=training, of_inputs=of_inputs
+    )
     distinct = {id(own): own for own in found.of}
     priced = [
         [each for _, each in own if not isinstance(each, Unpriced)] for own in distinct.values()

@@ -167,6 +167,14 @@ def test_fourier_transforms_of_images() -> None:
     assert found.work.bytes_written == 18_432 + found.workspace_bytes
 
 
+@pytest.mark.parametrize("name", ["fft", "tiled_fft", "winograd_4x4"])
+def test_halves_are_transformed_to_single_precision(name: str) -> None:
+    # Halves are for storage: operands have half of the bytes, what they are transformed to as many.
+    single, halves = counts(name, conv()), counts(name, conv(element_size=2))
+    assert halves.workspace_bytes == single.workspace_bytes
+    assert single.work.num_bytes - halves.work.num_bytes == (9_216 + 4_608 + 18_432) / 2
+
+
 def test_long_images_are_transformed_in_two_passes() -> None:
     # 60 + 8 is filled up to 128: rows first, then columns, so that each spectrum moves three times
     # in its transform, and once in the products.

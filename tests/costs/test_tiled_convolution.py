@@ -232,6 +232,47 @@ def test_three_channels_are_filled_up_to_eight_on_tensor_cores() -> None:
     )
 
 
+def test_matrix_units_of_cudnn_7_take_one_place_of_the_window_after_the_other() -> None:
+    # For each of 7 x 7 places a sum takes 3 channels in a step of 64 bytes, 32 halves: 1,568 terms.
+    op = conv(c=3, k=64, size=224, window=7, stride=2, element_size=2)
+    device = replace(machine("V100_SXM2_16GB", "fp16", 7), vector_peak=None)
+    way = implicit_gemm.implicit(op, device)
+    assert way
+    assert (way.m, way.n, way.k, way.products) == (16 * 112 * 112, 64, 49 * 32, 1)
+    assert way.choice
+    assert min(way.choice.rows, way.choice.columns) == 64
+    # The filter's gradient is 49 products of 64 x 8, of channels filled up, each in a tile.
+    op = replace(op, direction=Pass.WEIGHT_GRADIENT)
+    way = implicit_gemm.implicit(op, device)
+    assert way
+    assert (way.m, way.n, way.k, way.products) == (64, 8, 16 * 112 * 112, 49)
+    assert way.choice
+    assert (way.choice.rows, way.choice.columns) == (64, 64)
+    assert way.choice.tiles == 49 * way.choice.split
+    turing = replace(machine("T4", "fp16", 7), vector_peak=None)
+    way = implicit_gemm.implicit(op, turing)
+    assert way
+    assert way.choice
+    assert (way.choice.rows, way.choice.columns) == (128, 128)
+    # From 8 on all places are columns of one product, and on the lanes they always are.
+    for other in (replace(device, library=8), machine("V100_SXM2_16GB", "fp32", 7)):
+        way = implicit_gemm.implicit(replace(op, element_size=other.element_size), other)
+        assert way
+        assert (way.n, way.products) == (49 * (8 if other.element_size == 2 else 3), 1)
+
+
+def test_kernels_before_cudnn_3_are_not_made_for_maxwell() -> None:
+    # Bound by computation they take 1 / 0.8 of the time, but for the kernels beside.
+    op = conv(n=128, c=384, k=384, size=13)
+    old, new = (
+        implicit_gemm.implicit(op, machine("TITAN_X", library=generation)) for generation in (2, 3)
+    )
+    assert old
+    assert new
+    assert old.time.compute == pytest.approx(new.time.compute / 0.8, rel=0.01)
+    assert old.time.overhead == new.time.overhead
+
+
 def test_phases_leave_out_the_zeros_of_a_strided_gradient() -> None:
     # 4 x 4 windows in steps of 2 over 32 x 32: 4 places of 16 x 16 inputs, each reached by 2 x 2
     # of the window: 4 products of 16 * 256 rows and 4 * 64 terms, a quarter of the dense FLOPs.

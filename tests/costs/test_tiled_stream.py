@@ -114,6 +114,11 @@ def test_lanes_that_move_little_at_a_time_leave_the_memory_waiting() -> None:
     assert seconds(copy(6.8e9, width=2)) == pytest.approx(0.01)
     # Of 16 bytes they are 5,440 GB/s, more than the memory has.
     assert seconds(copy(6.8e9, width=16)) == pytest.approx(6.8e-3)
+    # A loop that waits for each has 1.4 under way for 64 lanes: 280 GB/s of 2 bytes, 560 of 4, and
+    # as much with twice the lanes.
+    assert seconds(copy(2.8e9, width=2, waits=True)) == pytest.approx(0.01)
+    assert seconds(copy(2.8e9, width=4, waits=True)) == pytest.approx(0.005)
+    assert seconds(copy(2.8e9, width=2, waits=True), lanes=128) == pytest.approx(0.005)
     # 1,024 lanes walk over one row of 20,480 elements in 20 steps, 0.65 us apart.
     row = Stream(Kind.ELEMENTWISE, (40960.0,), (40960.0,), row=40960, width=2)
     assert seconds(row) == pytest.approx(19 * 0.65e-6)
@@ -138,11 +143,21 @@ def test_arithmetic_counts_where_it_takes_longer_than_the_bytes() -> None:
 
 def test_overlapping_windows_come_out_of_the_cache_at_a_price() -> None:
     # Each of 64 x 64 x 32 x 100 inputs is read once for all windows that it is in, a quarter as
-    # many are written; 9 loads of each of those take as long as 1.6 times their bytes.
+    # many are written. Of 9 loads of each of those, 2.25 of an input, the first is one that no
+    # window has made before, and takes as long as twice its bytes; the others take theirs.
     along = axes((64, 64), (3, 3), (2, 2), "SAME")
     pooling = Pooling(Pass.FORWARD, 100, along, 32, 32, 4)
     inputs = 64 * 64 * 32 * 100
-    assert seconds(pooling) == pytest.approx(4 * inputs * (1.25 + 1.6 * 9 / 4) / 1e12)
+    assert seconds(pooling) == pytest.approx(4 * inputs * (1.25 + 2 + 1.25) / 1e12)
+    # Windows that do not overlap load each input once. Back a gradient is looked for in each, which
+    # is three times as many loads, and inputs and outputs pass with both gradients.
+    apart = axes((64, 64), (2, 2), (2, 2), "SAME")
+    assert seconds(Pooling(Pass.FORWARD, 100, apart, 32, 32, 4)) == pytest.approx(
+        4 * inputs * (1.25 + 2) / 1e12
+    )
+    back = Pooling(Pass.INPUT_GRADIENT, 100, apart, 32, 32, 4)
+    held = sum(back.reads) + sum(back.writes)
+    assert seconds(back) == pytest.approx((held + 4 * inputs * 3 * 2) / 1e12)
 
 
 def test_layers_say_which_rows_they_sum_up() -> None:

@@ -9,6 +9,7 @@ from validation import cases
 
 import paleo
 from paleo.measure.validate import predict, read_measurements
+from paleo.measure.validate.cases import NetGroup
 from paleo.measure.validate.nets import net_case
 from paleo.measure.validate.protocols import protocol_of
 
@@ -80,3 +81,37 @@ def test_what_scripts_of_a_repository_ask_for(
     case, _ = net_case(row, paleo.find_device("V100_SXM2_16GB"))
     in_memory = case.software.memory_format or case.memory_format
     assert (case.net, case.software.name, in_memory) == (net, framework, memory_format)
+
+
+def test_channels_are_filled_up_where_a_source_does() -> None:
+    # DeepBench's program does so for matrix units in halves: 3 channels are 8.
+    row = {"N": 16, "C": 3, "K": 64}
+    deepbench = protocol_of("deepbench")
+    assert deepbench.read("conv2d", row, "fp16") == {"N": 16, "C": 8, "K": 64}
+    assert deepbench.read("conv2d", row) == row
+    assert deepbench.read("conv2d", {"C": 64}, "fp16") == {"C": 64}
+    assert protocol_of("mine").read("conv2d", row, "fp16") == row
+
+
+@pytest.mark.parametrize(
+    ("source", "framework", "precision", "expected"),
+    [
+        ("u39kun", "PyTorch 0.3.0", "fp32", (True, None, "")),
+        ("u39kun", "Tensorflow 1.4.0", "fp32", (False, None, "")),
+        ("u39kun", "Caffe2 0.8.1", "fp32", (True, 64 * 2**20, "")),
+        ("convnet_benchmarks", "Caffe(cuDNN build, Feb 2016)", "fp32", (False, 8 * 2**20, "")),
+        ("convnet_benchmarks", "CuDNN[R4]-fp32 (Torch)", "fp32", (False, None, "")),
+        ("mine", "PyTorch", "mixed(fp16)", (False, None, "")),
+    ],
+)
+def test_what_a_source_leaves_out_is_of_its_programs(
+    source: str, framework: str, precision: str, expected: tuple[bool, int | None, str],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    row = {"source_id": source, "framework": framework, "precision": precision}
+    net = {"network": "resnet50-v1.5", "quantity": "step_ms", "batch_per_device": 16}
+    found = cases(tmp_path, {**row, **net, "device": "V100_SXM2_16GB"})
+    (part,) = found.parts
+    assert isinstance(part, NetGroup)
+    case = part.case
+    assert (case.image_gradient, case.convolutions.workspace, case.memory_format) == expected

@@ -7,7 +7,8 @@ from typing import Any
 
 import paleo
 from paleo.core.kinds import Fusion, Pass
-from paleo.net.graph import Graph, with_autocast
+from paleo.net.graph import Graph
+from paleo.net.handled import with_autocast
 from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
 
 #: Rows of 8 numbers, 4 of them.

@@ -12,7 +12,8 @@ from paleo.core.kinds import Fusion, Pass
 from paleo.core.operations import Operation
 from paleo.net.compiled import compiled_forward, gains_channels_last
 from paleo.net.fusion import fused_forward
-from paleo.net.graph import Graph, with_autocast, with_views
+from paleo.net.graph import Graph
+from paleo.net.handled import with_autocast, with_views
 from paleo.step.passes import keep_shape
 
 #: Rows of 8 numbers, 6 a sample.

@@ -7,7 +7,8 @@ from typing import Any
 
 import paleo
 from paleo.core.kinds import Pass
-from paleo.net.graph import Graph, with_views
+from paleo.net.graph import Graph
+from paleo.net.handled import with_views
 from paleo.step.passes import keep_shape
 
 #: Rows of 3 times 2 heads of 4 features, 6 rows a sample.

@@ -22,7 +22,7 @@ from paleo.costs.tiled.machine import machine_for
 from paleo.costs.tiled.stream import moved
 from paleo.measure.validate import read_measurements
 from paleo.measure.validate.nets import net_case
-from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
+from paleo.step.passes import BACKWARD, FORWARD, computed_by, keep_shape, kernels
 
 TILED = paleo.find_cost_model("tiled")
 A100 = paleo.find_device("A100_SXM_80GB")
@@ -82,6 +82,28 @@ def test_gradients_of_several_readers_are_added_up() -> None:
     for node in (2, 3, 4):
         others = [each.name for _, each in kernels(graph, BACKWARD, TILED).of[node]]
         assert "sum of gradients" not in others
+
+
+def test_loops_of_old_frameworks_move_one_element_at_a_time() -> None:
+    # Halves are two bytes; a convolution is no such loop.
+    old = computed_by(FRAMEWORKS["pytorch0"], NET)
+    found = {
+        each.name: (getattr(each, "width", None), getattr(each, "waits", None))
+        for _, each in kernels(old, FORWARD, TILED).of[1]
+    }
+    assert found == {"convolution": (None, None), "bias": (2, True), "relu": (2, True)}
+    new = computed_by(FRAMEWORKS["pytorch1"], NET)
+    relu = kernels(new, FORWARD, TILED).of[1][-1][1]
+    assert (getattr(relu, "width", None), getattr(relu, "waits", None)) == (0, False)
+
+
+def test_the_gradient_of_what_comes_in_is_made_where_it_is_asked_for() -> None:
+    def of_images(of_inputs: bool) -> list[Pass]:
+        of = kernels(NET, BACKWARD, TILED, of_inputs=of_inputs).of[1]
+        return [direction for direction, each in of if isinstance(each, Convolution)]
+
+    assert of_images(False) == [Pass.WEIGHT_GRADIENT]
+    assert set(of_images(True)) == {Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT}
 
 
 def test_slices_of_a_tensor_give_no_sum() -> None:
@@ -237,6 +259,7 @@ def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
         ("mine", "Torch-7 (native)", "train", ("", "")),
         ("timm", "PyTorch 2.4", "inference", ("timm", "")),
         ("timm", "PyTorch 1.12", "train", ("pytorch1", "")),
+        ("mine", "PyTorch 0.3.0", "train", ("pytorch0", "")),
         ("ryujaehun", "PyTorch", "train", ("pytorch1", "")),
         ("mlperf_training_v2.0", "MXNet", "train", ("tuned", "channels_last")),
     ],

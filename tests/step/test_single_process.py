@@ -135,7 +135,7 @@ def test_a_measured_pass_is_priced_as_the_plan_is(tmp_path: Path) -> None:
     (row,) = read_measurements(file)
     case, _ = net_case(row, device)
     found = case.seconds(device, "fp32", Remembering(paleo.find_cost_model("tiled")), {})
-    how: dict[str, Any] = {"network": "pcie3", "framework": "pytorch1", "cost_model": "tiled"}
+    how: dict[str, Any] = {"network": "pcie3", "framework": "pytorch0", "cost_model": "tiled"}
     how |= {"device": device, "batch_size": 24, "parallel": "single_process"}
     (step,) = paleo.simulate("resnet18", **how, workers=2).runs[0].rows
     # The source copies 24 images to device 0 first, and has no optimizer.

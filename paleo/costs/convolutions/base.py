@@ -75,6 +75,12 @@ class Algorithm:
         return Counts((Kernel(operation.flops, reads, writes, is_product=self.is_gemm),))
 
 
+#: Bytes of the smallest numbers that libraries transform to: halves are for storage, and computed
+#: with in fp32 (cuDNN API, PSEUDO_HALF_CONFIG: data in CUDNN_DATA_HALF, computation in
+#: CUDNN_DATA_FLOAT, which is what frameworks ask for).
+_COMPUTED = 4
+
+
 class Transform(NamedTuple):
     """What tiles of all images are transformed to: `numbers` each, of `parts` real ones.
 
@@ -91,8 +97,13 @@ class Transform(NamedTuple):
         c, k = operation.in_channels, operation.out_channels
         # As floating point, since tiles may have many times the numbers of their image.
         tiles = 1.0 * self.tiles
-        each = self.parts * operation.element_size * self.numbers
+        each = self.parts * transformed_size(operation) * self.numbers
         return operation.in_order(each * tiles * c, each * c * k, each * tiles * k)
+
+
+def transformed_size(operation: Convolution) -> int:
+    """Return the bytes of a real number that a convolution is transformed to."""
+    return max(operation.element_size, _COMPUTED)
 
 
 class Transforming(Algorithm):

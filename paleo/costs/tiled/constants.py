@@ -66,6 +66,10 @@ CONSTANTS: dict[str, Constant] = {
     "batched_tile": Constant(
         "least rows and columns of a tile of batched products on the lanes", "1", 1.0, 128.0, 64.0
     ),
+    "filter_tile": Constant(
+        "least rows and columns of a tile of a filter's gradient on the matrix units of cuDNN 7",
+        "1", 32.0, 128.0, 64.0,
+    ),
     "reduction": Constant(
         "fixed time of the kernel that adds up the parts of a sum", "s", 0.5e-6, 40e-6, 2.6e-6
     ),

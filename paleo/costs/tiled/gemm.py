@@ -160,6 +160,7 @@ def choose(
     splits: tuple[int, ...] | None = None,
     tile: tuple[Quantity, Quantity] | None = None,
     least_tile: Quantity = 0,
+    least_matrix_tile: float = 0,
     whole: Quantity = 0,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
@@ -168,8 +169,9 @@ def choose(
     the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
     together, where they are fewer than M K and K N elements, as the images of a convolution.
     `splits` are those of K that the library has, `least_tile` the least rows and columns of a tile
-    on the lanes; where `whole` is 1 no kernel on the lanes splits K. `tile` are the rows and
-    columns of a tile where the library does not choose, and then it does not split K either.
+    on the lanes, `least_matrix_tile` those on the matrix units; where `whole` is 1 no kernel on the
+    lanes splits K. `tile` are the rows and columns of a tile where the library does not choose, and
+    then it does not split K either.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
@@ -186,6 +188,9 @@ def choose(
         powered = machine.powered_lanes / machine.multiprocessors
     else:
         unit = _WARPS if machine.architecture in _OF_WARPS else _MATRIX
+        if least_matrix_tile:
+            tiles = tuple(tile for tile in unit.tiles if min(tile) >= least_matrix_tile)
+            unit = unit._replace(tiles=tiles)
         least_tile = 0
         whole = 1 * (k < _SPLIT_FROM.get(machine.architecture, 0))
         rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)

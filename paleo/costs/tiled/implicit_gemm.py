@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import (
@@ -39,7 +40,7 @@ from paleo.costs.tiled.algorithm import (
     quicker,
     repeated,
 )
-from paleo.costs.tiled.gemm import Shape, choose
+from paleo.costs.tiled.gemm import choose
 from paleo.costs.tiled.machine import Machine
 from paleo.costs.tiled.stream import moved
 from paleo.costs.tiled.untiled import is_untiled, untiled
@@ -55,6 +56,10 @@ _ALIGNMENT = 16
 _FILTER_SHARE = 0.8
 _SCATTER_SHARE = 0.72
 _PHASE_SHARE = 0.9
+#: Kernels for Maxwell came with cuDNN 3; those before reach so much of their speed there. (Ten
+#: layers of convnet-benchmarks on the TITAN X, cuDNN 2, which are 17 to 24 % longer; whole nets,
+#: to which nothing was fitted, are off by 13 % with it, 29 without.)
+_TUNED, _UNTUNED_SHARE = 3, 0.8
 #: How many times an element's bytes are moved to add it to what is in memory.
 _ADDED = 4
 #: Kernels beside the product: where the windows are, and layouts; and the filter's parts.
@@ -70,6 +75,11 @@ _CONVERTING = 8
 #: steps of 80 of timm's take longer contiguous than channels last by a time that the tiles' bytes
 #: explain to 6 % of a step, those of the images to 8 %.
 _TRANSPOSED = 32
+#: Until then they compute one element of the window after the other: channels are summed up in
+#: steps of so many bytes, and a filter's gradient is a product for each. Tiles have so many rows
+#: and columns at least, of a filter's gradient what the architecture's constants say. (DeepBench's
+#: convolutions on the V100 and the T4, cuDNN 7.6: half of the shapes, checked on the others.)
+_STEP, _PLACE_TILE = 64, 64
 #: Bytes of the largest elements for which that holds: there are kernels of TF32 for either order.
 _HALF = 2
 #: Shares of the lanes' and of the memory's rate in a kernel without tiles. (Those back: steps of a
@@ -78,8 +88,10 @@ _HALF = 2
 _DIRECT_COMPUTE = 0.25
 _DIRECT_MEMORY = {Pass.FORWARD: 0.7, Pass.INPUT_GRADIENT: 0.5, Pass.WEIGHT_GRADIENT: 0.35}
 
-#: Channels in and out of one group, and the machine, to M, N and K.
-_Shape = Callable[[Quantity, Quantity, Machine], Shape]
+#: M, N and K of products, and how many there are.
+_Shape: TypeAlias = tuple[Quantity, Quantity, Quantity, Quantity]
+#: Channels in and out of one group, and the machine, to those.
+_Shaped = Callable[[Quantity, Quantity, Machine], _Shape]
 
 
 def decides(operation: Convolution, machine: Machine) -> bool:
@@ -99,16 +111,38 @@ def implicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None
     """
     window = operation.window_elements
 
-    def shape(c: Quantity, k: Quantity, unit: Machine) -> Shape:
+    def shape(c: Quantity, k: Quantity, unit: Machine) -> _Shape:
         if operation.direction is Pass.FORWARD:
-            return positions(operation), k, window * c
+            return positions(operation), k, window * _stepped(c, unit), 1
         if operation.direction is Pass.INPUT_GRADIENT:
-            return images(operation), c, window * k
-        return k, window * c, _aligned(positions(operation), operation, unit)
+            return images(operation), c, window * _stepped(k, unit), 1
+        terms = _aligned(positions(operation), operation, unit)
+        if _by_place(unit):
+            return k, c, terms, window
+        return k, window * c, terms, 1
 
     if operation.direction is not Pass.WEIGHT_GRADIENT:
         return _on_units(operation, machine, shape)
-    return _on_units(operation, machine, shape, splits=_PARTS, share=_FILTER_SHARE, more_kernels=1)
+    share = 1.0 if _by_place(machine) else _FILTER_SHARE
+    return _on_units(operation, machine, shape, splits=_PARTS, share=share, more_kernels=1)
+
+
+def _by_place(unit: Machine) -> bool:
+    """Tell whether kernels take one element of the window after the other."""
+    return unit.matrix_peak is not None and bool(smallest(unit.library) < _CONVERTING)
+
+
+def _least_tile(operation: Convolution, unit: Machine) -> float:
+    """Return the least rows and columns of a tile on the matrix units."""
+    if not _by_place(unit):
+        return 0
+    is_filter = operation.direction is Pass.WEIGHT_GRADIENT
+    return float(smallest(unit.filter_tile)) if is_filter else _PLACE_TILE
+
+
+def _stepped(channels: Quantity, unit: Machine) -> Quantity:
+    """Return the channels that a sum takes for each element of the window."""
+    return rounded_up(channels, _STEP // unit.element_size) if _by_place(unit) else channels
 
 
 def explicit(operation: Convolution, machine: Machine) -> ConvolutionTime | None:
@@ -162,8 +196,10 @@ def by_phases(operation: Convolution, machine: Machine) -> ConvolutionTime | Non
     found = phases(operation)
     return _on_units(
         operation, machine,
-        lambda c, k, _: (operation.batch * found.positions, c, found.elements * k),
-        share=_PHASE_SHARE, count=found.places,
+        lambda c, k, unit: (
+            operation.batch * found.positions, c, found.elements * _stepped(k, unit), found.places
+        ),
+        share=_PHASE_SHARE,
     )  # fmt: skip
 
 
@@ -208,24 +244,23 @@ def _aligned(value: Quantity, operation: Convolution, machine: Machine) -> Quant
     return rounded_up(value, max(_ALIGNMENT // operation.element_size, 1))
 
 
-def _with_all_windows(operation: Convolution) -> _Shape:
+def _with_all_windows(operation: Convolution) -> _Shaped:
     """Return the shape of the product that gives the gradients of all windows."""
     window, rows = operation.window_elements, positions(operation)
-    return lambda c, k, _: (rows, window * c, k)
+    return lambda c, k, _: (rows, window * c, k, 1)
 
 
 def _on_units(
     operation: Convolution,
     machine: Machine,
-    shape: _Shape,
+    shape: _Shaped,
     *,
     splits: tuple[int, ...] = _WHOLE,
     share: float = 1.0,
-    count: Quantity = 1,
     more_kernels: int = 0,
     passes: tuple[Quantity, ...] = (),
 ) -> ConvolutionTime:
-    """Return products of a shape, `count` of them for each group, as a kernel.
+    """Return products of a shape for each group, as a kernel.
 
     It is the quicker of the matrix units, with channels filled up, and the lanes without. There are
     `more_kernels` before or after, and passes over so many bytes.
@@ -235,19 +270,23 @@ def _on_units(
     times = groups if smallest(machine.library) < _GROUPED else 1
     read, other = operation.reads
     converted = _converting(operation, machine)
+    if smallest(machine.library) < _TUNED:
+        share = share * _UNTUNED_SHARE
 
     def build(c: Quantity, k: Quantity, unit: Machine) -> ConvolutionTime:
         kernels = _LANES_KERNELS if unit.matrix_peak is None else _MATRIX_KERNELS
-        sizes = shape(c, k, unit)
+        m, n, terms, count = shape(c, k, unit)
         chosen = choose(
-            *sizes, unit, sizes=(size, size, size), count=count * groups // times, splits=splits,
+            m, n, terms, unit, sizes=(size, size, size), splits=splits,
+            count=count * groups // times,
             share=share * unit.convolution_share, stored=(read / times, other / times),
+            least_matrix_tile=_least_tile(operation, unit),
         )  # fmt: skip
         time = repeated(extended(chosen.time, unit, kernels=kernels + more_kernels), times)
         if unit.matrix_peak is not None:
             time = time + converted
         return ConvolutionTime(
-            extended(time, machine, passes=passes), *sizes, count * groups, chosen
+            extended(time, machine, passes=passes), m, n, terms, count * groups, chosen
         )
 
     has_none = is_untiled(operation, machine)

@@ -62,6 +62,7 @@ class Machine:
     byte_energy: Quantity
     filling: Quantity
     batched_tile: Quantity
+    filter_tile: Quantity
     reduction: Quantity
     cache_ratio: Quantity
     load_share: Quantity

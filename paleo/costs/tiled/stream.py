@@ -20,7 +20,7 @@ from paleo.core.quantity import (
 )
 from paleo.costs.convolutions.settings import CHANNELS_LAST
 from paleo.costs.model import Detail, Explanation
-from paleo.costs.tiled.machine import Machine
+from paleo.costs.tiled.machine import LANES, Machine
 from paleo.costs.times import Time
 
 #: The fixed time of a kernel here beside that of a product, which also fills its pipeline: 2.0 of
@@ -34,6 +34,10 @@ _KEPT, _DECAY = 0.65, 0.35
 #: vLLM's kernels of 2023, which moved 2 bytes at a time, on an A100: silu_and_mul moved 1.02 TB/s,
 #: 3.35 accesses a clock on each of 108 multiprocessors at 1.41 GHz, and rms_norm 3.4.)
 ACCESSES = 3.4
+#: The same in loops that wait for each element, of 64 lanes. (Passes and steps of nets in halves of
+#: PyTorch 1.4 on a TITAN V and an RTX 2080 Ti, half of the nets: ryujaehun/pytorch-gpu-benchmark;
+#: the other half, and those of PyTorch 0.3 and 1.0 of u39kun/deep-learning-benchmark, agree.)
+_WAITING = 1.4
 #: Bytes that a lane moves at once where a library has seen to it.
 _WIDTH = 16
 #: Lanes that walk over a row together where each moves less, and the seconds from one of their
@@ -43,10 +47,11 @@ _LANES, _WAIT = 1024, 0.65e-6
 #: Rows under way on a multiprocessor by how often they are read: PyTorch's layer_norm gives
 #: one to 128 lanes, its softmax to 512.
 _ROWS = {2: 16, 3: 4}
-#: Loads of a pooling's windows beside its bytes, each of an element: at the rate of memory times
-#: this, and three times so many backward, where each looks for the windows that it is in. (One
-#: value for 40 groups of published steps of nets, cuDNN 4 to 8.)
-_WINDOWED, _WINDOWED_BACK = 1.6, 4.8
+#: Loads of a pooling's windows beside its bytes, each of an element: those of what no window before
+#: has read at the rate of memory times the first, those of what one has, found in the chip's first
+#: caches, times the second; and three times so many backward, where each looks for the windows that
+#: it is in. (One pair of values for 40 groups of published steps of nets, cuDNN 4 to 8.)
+_WINDOWED, _OVERLAPPED, _LOOKING = 2.0, 1.0, 3.0
 #: How many times its bytes a batch normalization moves in training, forward and back, where it goes
 #: element by element: some lines are fetched twice, since a channel is a piece of each image.
 #: (Steps of nets of seven sources, torch7 to containers of 2022, either memory format: one pair of
@@ -106,8 +111,10 @@ def _traffic(operation: Operation, machine: Machine) -> tuple[Quantity, Quantity
     held = read + written
     if isinstance(operation, Pooling):
         loads = operation.element_size * operation.window_elements * operation.output_elements
-        forward = operation.direction is Pass.FORWARD
-        again = (_WINDOWED if forward else _WINDOWED_BACK) * loads
+        first = minimum(loads, operation.element_size * operation.input_elements)
+        again = _WINDOWED * first + _OVERLAPPED * (loads - first)
+        if operation.direction is not Pass.FORWARD:
+            again = _LOOKING * again
         # A window that is the whole image is a sum, which reads it once.
         positions = product(axis.output for axis in operation.axes)
         return held, held + where_positive(positions - 1, again)
@@ -130,7 +137,8 @@ def _narrow(operation: Stream, num_bytes: Quantity, machine: Machine) -> Quantit
     busy = machine.multiprocessors
     if operation.blocks:
         busy = minimum(operation.blocks, busy)
-    rate = ACCESSES * minimum(operation.width, _WIDTH) * machine.clock * busy
+    accesses = _WAITING * machine.lanes / LANES if operation.waits else ACCESSES
+    rate = accesses * minimum(operation.width, _WIDTH) * machine.clock * busy
     step = _LANES * operation.width
     steps = ceil_div(operation.row, step)
     idle = where_positive(steps - 1, steps * step / maximum(operation.row, 1) - 1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from paleo.core.operations import Convolution
 from paleo.core.quantity import Quantity, every
-from paleo.costs.convolutions.base import Transforming
+from paleo.costs.convolutions.base import Transforming, transformed_size
 from paleo.costs.convolutions.winograd import WINOGRAD_2X2
 from paleo.costs.tiled.algorithm import ConvolutionTime, extended, in_passes, product_shape
 from paleo.costs.tiled.gemm import choose
@@ -46,7 +46,7 @@ def in_steps(
         return None
     tiles, count, parts, _ = algorithm.transform(operation)
     m, n, k = product_shape(operation, tiles)
-    size = operation.element_size
+    size = transformed_size(operation)
     # A complex product is a real one of twice as many columns and terms.
     shape = (m, parts * n, parts * k)
     chosen = choose(*shape, machine, sizes=(size, size, size), count=count)

@@ -280,12 +280,17 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     protocol = protocol_of(row.source_id)
     row = protocol.as_run(row)
     device, name = _device(row, on), row.operator
+    precision = row.precision or protocol.unstated
+    if protocol.mixed and not name:
+        precision += " mixed"
     letters: Mapping[str, int] = {}
     what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]
     if name:
         direction, operator = _operator_direction(row), OPERATORS[name]
+        dtype = dtype_of(precision, device, is_net=False, tf32=protocol.tf32)
         seconds, kind = row.value * row.quantity.scale, operator.kind
-        letters = protocol.read(name, row.shape)
+        units = dtype if "matrix" in device.peaks.get(dtype, {}) else ""
+        letters = protocol.read(name, row.shape, units)
         what = (name, direction, _fixed(operator, letters))
     elif not row.quantity.part:
         raise UnmappedError(f"{row.quantity.name} is not modelled")
@@ -293,10 +298,7 @@ def _case(row: Measurement, on: Device | None) -> _Case:
         what, seconds = net_case(row, device)
         passes = "+".join(part for part in what.parts if part in ("forward", "backward"))
         kind = f"net {'step' if 'update' in what.parts else passes}"
-    precision = row.precision or protocol.unstated
-    if protocol.mixed and not name:
-        precision += " mixed"
-    dtype = dtype_of(precision, device, is_net=not name, tf32=protocol.tf32)
+        dtype = dtype_of(precision, device, is_net=True, tf32=protocol.tf32)
     device.peak(find_precision(dtype).computing)  # says which types it has
     return _Case(row, device, dtype, _stated(row), kind, seconds, what, letters)
 

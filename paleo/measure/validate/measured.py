@@ -43,7 +43,7 @@ _NUMBERS = {
 }
 #: Every column that is looked at.
 COLUMNS = (
-    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "source", "unit",
+    *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "unit",
 )  # fmt: skip
 
 #: So many mistakes of a file are shown.

@@ -58,7 +58,9 @@ class NetCase:
     where nothing is said; `compiled` tells whether the framework, one of
     paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
     devices, as paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
-    `trains` tells whether the passes are those of training, a forward pass by itself as well.
+    `trains` tells whether the passes are those of training, a forward pass by itself as well, and
+    `image_gradient` whether the backward pass makes the gradient of what comes in. By which
+    algorithms `convolutions` are computed holds unless another choice is asked for.
     """
 
     net: str
@@ -77,6 +79,8 @@ class NetCase:
     one_process: bool = False
     optimizer: str = "sgd"
     trains: bool = True
+    image_gradient: bool = False
+    convolutions: ConvolutionChoice = DEFAULT
 
     @property
     def samples(self) -> int:
@@ -95,7 +99,9 @@ class NetCase:
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
-        target = checked_target(device, model, dtype, convolutions=remembering.convolutions)
+        asked = remembering.convolutions
+        convolutions = self.convolutions if asked == DEFAULT else asked
+        target = checked_target(device, model, dtype, convolutions=convolutions)
         in_order = images_in(software, graph, self.memory_format or CONTIGUOUS)
         driving = software.driving(self.workers) if self.one_process else software
         host = driving.host_of(device)
@@ -113,6 +119,7 @@ class NetCase:
                     remembering,
                     fusion=software.fusion,
                     training=self.trains,
+                    of_inputs=self.image_gradient,
                     ahead=ahead,
                 )
                 ahead = passed.ahead
@@ -255,9 +262,10 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     case = NetCase(
         network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
         protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
-        is_compiled(row.framework, row.notes), _framework(row, parts), _is_one_process(row),
+        is_compiled(row.framework, row.notes), _framework(row, device, parts), _is_one_process(row),
         row.optimizer or protocol.optimizer(row.framework, row.network),
         parts != ("forward",) or (protocol.trains and not is_inference),
+        row.framework.startswith(protocol.image_gradient), _convolutions(row),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -273,6 +281,12 @@ def _check_parameters(net: NetSpec, row: Measurement) -> None:
         package, mark, _ = row.network.partition(":")
         builder = f"{package} as installed builds" if mark else "Paleo has"
         raise UnmappedError(f"{builder} another net by this name, of other parameters")
+
+
+def _convolutions(row: Measurement) -> ConvolutionChoice:
+    """Return by which algorithms convolutions are computed."""
+    known = protocol_of(row.source_id).convolutions.items()
+    return next((choice for begin, choice in known if row.framework.startswith(begin)), DEFAULT)
 
 
 def _parts(row: Measurement) -> tuple[str, ...]:
@@ -308,7 +322,7 @@ def _batch(row: Measurement) -> tuple[int, int]:
 _FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
 
 
-def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
+def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
     """Return which of the frameworks that there are ran a net, "" for none of them."""
     protocol = protocol_of(row.source_id)
     if protocol.is_tuned or re.search(r"\btuned\b", row.framework):
@@ -318,7 +332,8 @@ def _framework(row: Measurement, parts: tuple[str, ...]) -> str:
     named = next((name for name in _FRAMEWORKS if name in row.framework.casefold()), "")
     if named == "pytorch":
         version = pytorch_of(row.framework, row.library_version, protocol.library)
-        return "pytorch1" if (version or protocol.pytorch) < 2 else named
+        version = version or protocol.pytorch_on.get(device.name, protocol.pytorch)
+        return "pytorch0" if version < (1, 5) else "pytorch1" if version < (2, 0) else named
     return named
 
 

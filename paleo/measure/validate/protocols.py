@@ -10,6 +10,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from paleo.core.frozen import dataclass
+from paleo.core.units import MIB
+from paleo.costs import ConvolutionChoice
 from paleo.measure.validate.measured import Measurement
 
 
@@ -61,8 +63,9 @@ class Protocol:
     is_tuned: bool = False
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
     inference: str = ""
-    #: The major version of PyTorch in rows that name none.
-    pytorch: int = 2
+    #: The version of PyTorch in rows that name none, and on devices where it is another one.
+    pytorch: tuple[int, int] = (2, 0)
+    pytorch_on: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
     #: What its scripts ask for; of several that made a row all say something.
@@ -71,6 +74,10 @@ class Protocol:
     lengths: Mapping[str, int] = field(default_factory=dict)
     #: Sequences that are shorter than they say: words in the framework and the net, and the length.
     binned: tuple[str, str, int] | None = None
+    #: By which algorithms convolutions are computed, by how a framework is called.
+    convolutions: Mapping[str, ConvolutionChoice] = field(default_factory=dict)
+    #: How the frameworks are called whose backward passes make the gradient of the images.
+    image_gradient: tuple[str, ...] = ()
     #: Whether the host's launch and its wait are in times of operators.
     from_host: bool = False
     #: Seconds of each operator's time that are the host's: it hands over, and may wait for the end.
@@ -79,6 +86,9 @@ class Protocol:
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
     means: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    #: Letters of operators that its program fills up for matrix units, and to multiples of what.
+    filled: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
 
     def optimizer(self, framework: str, network: str) -> str:
         """Return by which rule this framework updated this net; plain descent if nobody says."""
@@ -105,10 +115,15 @@ class Protocol:
         texts = (framework.casefold(), network.casefold())
         return length == most and all(map(str.__contains__, texts, words))
 
-    def read(self, operator: str, shape: Mapping[str, int]) -> dict[str, int]:
-        """Return the letters of a row's shape as they are called here, with those it leaves out."""
+    def read(self, operator: str, shape: Mapping[str, int], units: str = "") -> dict[str, int]:
+        """Return the letters of a row's shape as they are called here, with those it leaves out.
+
+        `units` is the element type, if matrix units multiply it.
+        """
         other = self.means.get(operator, {})
         named = {other.get(letter, letter): value for letter, value in shape.items()}
+        for letter, multiple in self.filled.get((operator, units), {}).items():
+            named[letter] += -named[letter] % multiple
         return {**named, **self.letters.get(operator, {})}
 
     def as_run(self, row: Measurement) -> Measurement:
@@ -174,8 +189,13 @@ _DLE_SCRIPTS = (
 )
 
 PROTOCOLS: dict[str, Protocol] = {
+    # Caffe gives cuDNN 8 MiB a layer (src/caffe/layers/cudnn_conv_layer.cpp,
+    # workspace_limit_bytes); where a version is not stated it is the newest of that time.
     "convnet_benchmarks": Protocol(
-        "forward and backward without the optimizer, dropout and softmax", updates=False
+        "forward and backward without the optimizer, dropout and softmax",
+        updates=False,
+        library="cuDNN 4",
+        convolutions={"Caffe(cuDNN build": ConvolutionChoice(None, 8 * MIB)},
     ),
     "cnn_benchmarks": Protocol(
         "forward and backward without the optimizer, both of a net in training",
@@ -185,8 +205,19 @@ PROTOCOLS: dict[str, Protocol] = {
     "caffe2_convnet": Protocol(
         "forward and backward, with the gradient of the images, without the optimizer",
         updates=False,
+        image_gradient=("Caffe2",),
     ),
-    "u39kun": Protocol("forward and backward without the optimizer", updates=False),
+    # Its README: "CuDNN 7.0.0.5 ... except where noted"; frameworks/pytorch/models.py gives images
+    # with requires_grad, frameworks/caffe2/models.py adds all gradients.
+    "u39kun": Protocol(
+        "forward and backward without the optimizer, in PyTorch and Caffe2 with the gradient of "
+        "the images",
+        updates=False,
+        library="cuDNN 7.0",
+        # caffe2/operators/conv_op_cudnn.cc, kCONV_CUDNN_WORKSPACE_LIMIT_BYTES
+        convolutions={"Caffe2": ConvolutionChoice(None, 64 * MIB)},
+        image_gradient=("PyTorch", "Caffe2"),
+    ),
     # Its script times torch.bmm of B x M x N by B x N x K; rows of linear layers are named alike.
     # Each call is timed by itself: of its pointwise operators, of 86 us to 0.1 s, lines through
     # time over bytes meet 0 bytes at 14 to 25 us on A100, V100 and T4 alike, 0.1 % off. A kernel's
@@ -201,21 +232,30 @@ PROTOCOLS: dict[str, Protocol] = {
         updates=False,
         trains=True,
     ),
-    "deepbench": Protocol("recurrent layers skip the product with the inputs"),
+    # Its program (code/nvidia/conv_bench.cu, PAD_KERNELS): "Tensor cores need channels to be a
+    # multiple of 8. So, added padding for some kernels."
+    "deepbench": Protocol(
+        "recurrent layers skip the product with the inputs; channels are filled up to multiples of "
+        "eight for matrix units",
+        filled={("conv2d", "fp16"): {"C": 8}},
+    ),
     # Its smallest products and gelus take 20 to 25 us more than their kernels, on A100 and MI210.
     "llmcompass": Protocol(
         "times from the host, with its launch and its wait", from_host=True, handed_over=20e-6
     ),
+    # Its README: results of a TITAN V of 2019 and of the RTX 2080 Ti of January 2020, with cuDNN
+    # 7.6; NVIDIA's container 20.10 on A100 and RTX 3090.
     "ryujaehun": Protocol(
         "the timed region copies the batch to the device; no optimizer; TF32 where there is",
         input_link="pcie3",
         tf32=True,
         updates=False,
-        pytorch=1,
+        pytorch=(1, 7),
+        pytorch_on=dict.fromkeys(("TITAN_V", "GTX_1080_TI", "RTX_2080_TI"), (1, 4)),
     ),
     "dlperf": Protocol(
         "stacks of 2020",
-        pytorch=1,
+        pytorch=(1, 5),
         # Its scripts: BERT by Adam throughout (in PyTorch apex's, in the place of LAMB), the others
         # of image nets have a momentum of 0.875 or 0.9.
         optimizers={

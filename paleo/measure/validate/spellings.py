@@ -82,19 +82,19 @@ def _release_of(*texts: str) -> tuple[int, int] | None:
     return None
 
 
-#: The first of NVIDIA's containers with PyTorch 2.
-_PYTORCH_2 = (23, 3)
+#: PyTorch in NVIDIA's containers, from which on (PyTorch Release Notes; 1.4 in those before).
+_PYTORCH_IN = (((23, 3), (2, 0)), ((20, 2), (1, 5)), ((0, 0), (1, 4)))
 
 
-def pytorch_of(*texts: str) -> int | None:
-    """Return the major version of PyTorch that these name, by a container's too; None if none."""
+def pytorch_of(*texts: str) -> tuple[int, int] | None:
+    """Return the version of PyTorch that these name, by a container's too; None if none.
+
+    Of a container it is one that does what the container's does.
+    """
     released = _container_of(*texts)
     if released is not None:
-        return 1 + (released >= _PYTORCH_2)
-    for text in texts:
-        if match := re.search(r"\bpytorch [a-z]?(\d+)\.", text, re.IGNORECASE):
-            return int(match[1])
-    return None
+        return next(version for since, version in _PYTORCH_IN if released >= since)
+    return _release_of(*texts)
 
 
 @functools.cache
