@@ -35,8 +35,9 @@ _GROUPED = 0.061
 #: others itself (cuda/DepthwiseConv2d.cu). Channels last it asks cuDNN for all, which has them up
 #: to 7 x 7.
 _WINDOW = {CONTIGUOUS: 25, CHANNELS_LAST: 49}
-#: The share of the lanes' rate for others. (Steps of ConvMixer-1536/20 on the RTX 3090; of the two
-#: other ConvMixers, and three MixNets, see docs/accuracy.md.)
+#: The share of the lanes' rate for others. (Steps of ConvMixer-1536/20 on the RTX 3090. Those of
+#: 1024/20 are then off by -3 and +17 %, of 768/32 by -8 and 0, contiguous and channels last, and by
+#: -53, -79, -48 and +4 without; three MixNets by 20 to 29 %, by 31 to 43 without.)
 _SINGLE = {CONTIGUOUS: 0.038, CHANNELS_LAST: 0.011}
 
 
