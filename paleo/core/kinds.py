@@ -17,8 +17,6 @@ class Fusion(Enum):
     BIAS = "bias"
     #: Those, and all in kernels that are no products.
     STREAMS = "streams"
-    #: All in kernels that are no products, and no biases in those that are.
-    LOOPS = "loops"
     #: All.
     ALL = "all"
 

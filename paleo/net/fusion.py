@@ -24,8 +24,7 @@ The bytes that are left are those of the operations; cost models price them as F
 
 That is `Fusion.ALL`. Frameworks do less: a product of one of NVIDIA's libraries adds its own bias
 (`Fusion.BIAS`: PyTorch's addmm by cuBLASLt's epilogue), and TorchInductor leaves products to those
-libraries and fuses among all others (`Fusion.STREAMS`). So does XLA, for which biases are among
-these others (`Fusion.LOOPS`).
+libraries and fuses among all others (`Fusion.STREAMS`).
 """
 
 from __future__ import annotations
@@ -214,7 +213,7 @@ def fused_forward(graph: Graph, *, training: bool = True, fusion: Fusion = Fusio
     if fusion is Fusion.STREAMS and not training:
         found = graph.once(compiled_forward)
         return FusedPass({Pass.FORWARD: found.operations}, found.into)
-    if fusion in (Fusion.STREAMS, Fusion.LOOPS):
+    if fusion is Fusion.STREAMS:
         graph = graph.once(without_casts)
     return graph.once(_forward, training, fusion)
 
@@ -228,8 +227,8 @@ def _takes(kernel: _Kernel, fusion: Fusion) -> bool:
 
 def _takes_own(kernel: _Kernel, step: _Step, fusion: Fusion) -> bool:
     """Tell whether a kernel takes on what follows in the same layer."""
-    has_bias = isinstance(kernel.head, MatMul) and not kernel.tail and step.is_bias
-    return (has_bias and fusion is not Fusion.LOOPS) or _takes(kernel, fusion)
+    adds = isinstance(kernel.head, MatMul) and not kernel.tail and step.is_bias
+    return adds or _takes(kernel, fusion)
 
 
 def _forward(graph: Graph, training: bool, fusion: Fusion) -> FusedPass:
@@ -357,7 +356,7 @@ def fused_backward(
 
     `needed` tells for each node of which of its inputs somebody needs the gradient.
     """
-    if fusion in (Fusion.STREAMS, Fusion.LOOPS):
+    if fusion is Fusion.STREAMS:
         graph = graph.once(without_casts)
     return graph.once(_backward, tuple(needed), fusion)
 

@@ -305,9 +305,9 @@ class KernelSettings(TypedDict, total=False):
         Setting(
             default=False,
             check=bool,
-            help="Assume that the net is compiled as PyTorch's TorchInductor does it, or XLA with "
-            "--framework=tensorflow: pointwise operations run together in kernels of their own, "
-            "none is cast apart.",
+            help="Assume that the net is compiled as PyTorch's TorchInductor does it: pointwise "
+            "operations run together in kernels of their own, none is cast apart. With "
+            "--framework=tensorflow it is XLA.",
             label="Compiled",
         ),
     ]
