@@ -34,10 +34,10 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
     cluster = {
         **settings.given("device", "network", "batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED),
+        **settings.given("ppp_comm", *_PRICED, "optimizer"),
     }
     looked_at = settings.given("scaling", "scheme")
-    training = settings.given("dataset", "dataset_size", "epochs", "price", "optimizer")
+    training = settings.given("dataset", "dataset_size", "epochs", "price")
     yield "the table", _line(settings, "simulate", **cluster, **looked_at)
     yield (
         "time and cost of the training",
