@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from paleo.cluster import Device, Network
 from paleo.cluster.collectives import Collective
-from paleo.cluster.frameworks import Framework
+from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
@@ -33,15 +33,7 @@ from paleo.net.graph import (
     longest_path,
     unpriced,
 )
-from paleo.net.handled import (
-    in_steps,
-    with_autocast,
-    with_gradients_apart,
-    with_handling,
-    with_views,
-)
 from paleo.net.layers import Layer
-from paleo.net.orders import with_orders
 from paleo.step.optimizers import PLAIN, Rule
 from paleo.step.settings import check_count, checked_share
 
@@ -223,6 +215,18 @@ def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:
 
 def computed_by(software: Framework, graph: Graph) -> Graph:
     """Return a graph with the element types, views, steps and sums of gradients of a framework."""
+    if software is NO_FRAMEWORK:
+        return graph
+    # Here, since most commands name no framework.
+    from paleo.net.handled import (
+        in_steps,
+        with_autocast,
+        with_gradients_apart,
+        with_handling,
+        with_views,
+    )
+    from paleo.net.orders import with_orders
+
     if software.in_steps:
         graph = graph.once(in_steps)
     if software.autocast and graph.precision.is_mixed:
