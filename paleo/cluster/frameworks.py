@@ -148,6 +148,27 @@ XLA = Framework(
     updates_each=True,
 )
 
+_PYTORCH_1 = Framework(
+    "pytorch1",
+    "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel, and "
+    "gradients are set to zero and added to",
+    "PyTorch 2.0 release notes: scaled_dot_product_attention is new, zero_grad sets to None; "
+    "torch/csrc/autograd/functions/accumulate_grad.h; "
+    "aten/src/ATen/native/cuda/layer_norm_kernel.cu of 1.12; host: as pytorch",
+    host=30e-6,
+    fusion=Fusion.BIAS,
+    autocast=True,
+    version_of="pytorch",
+    casts_parameters=True,
+    views=True,
+    gradients_apart=True,
+    in_steps=True,
+    adds_gradients=True,
+    updates_in_steps=True,
+    updates_each=True,
+    columns=16,
+)
+
 FRAMEWORKS: Registry[Framework] = Registry("framework")
 
 for _framework in (
@@ -167,43 +188,14 @@ for _framework in (
         compiled=INDUCTOR,
         updates_in_steps=True,
     ),
-    Framework(
-        "pytorch1",
-        "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel, and "
-        "gradients are set to zero and added to",
-        "PyTorch 2.0 release notes: scaled_dot_product_attention is new, zero_grad sets to None; "
-        "torch/csrc/autograd/functions/accumulate_grad.h; "
-        "aten/src/ATen/native/cuda/layer_norm_kernel.cu of 1.12; host: as pytorch",
-        host=30e-6,
-        fusion=Fusion.BIAS,
-        autocast=True,
-        version_of="pytorch",
-        casts_parameters=True,
-        views=True,
-        gradients_apart=True,
-        in_steps=True,
-        adds_gradients=True,
-        updates_in_steps=True,
-        updates_each=True,
-        columns=16,
-    ),
-    Framework(
-        "pytorch0",
-        "eager PyTorch before 1.5: as 1, and loops over elements move one at a time",
-        "PyTorch, pull request 32383 (vectorized memory access in TensorIterator), of 1.5; before, "
-        "aten/src/ATen/native/cuda/Loops.cuh loaded and stored single elements; host: as pytorch",
-        host=30e-6,
-        fusion=Fusion.BIAS,
-        autocast=True,
-        version_of="pytorch",
-        casts_parameters=True,
-        views=True,
-        in_steps=True,
-        adds_gradients=True,
-        gradients_apart=True,
-        updates_in_steps=True,
-        updates_each=True,
-        columns=16,
+    _PYTORCH_1,
+    replace(
+        _PYTORCH_1,
+        name="pytorch0",
+        summary="eager PyTorch before 1.5: as 1, and loops over elements move one at a time",
+        source="PyTorch, pull request 32383 (vectorized memory access in TensorIterator), of 1.5; "
+        "before, aten/src/ATen/native/cuda/Loops.cuh loaded and stored single elements; host: as "
+        "pytorch",
         by_element=True,
     ),
     Framework(
