@@ -65,6 +65,11 @@ class Framework:
     weighs_groups: bool = False
     #: Whether normalizations that are no layers of the framework's are computed in halves.
     fast_norms: bool = False
+    #: Functions that its mixed precision computes in fp32 and PyTorch's does not; whether a softmax.
+    in_full: tuple[str, ...] = ()
+    full_softmax: bool = True
+    #: Whether it composes GELU, dropout and layer normalizations of elementary kernels.
+    composes: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
     views: bool = False
     #: Whether each step of a function's gradients is a kernel of its own.
@@ -132,8 +137,7 @@ INDUCTOR = Framework(
     views=True,
     updates_in_steps=True,
 )
-#: XLA. TensorFlow composes normalizations, GELU and dropout of elementary kernels; what XLA makes
-#: of them is a kernel for each layer, as layers are taken here anyway.
+#: XLA. What it makes of TensorFlow's elementary kernels is one for each layer.
 XLA = Framework(
     "tensorflow_compiled",
     "graphs compiled by TensorFlow's XLA: a kernel for each layer, handed over sooner",
@@ -144,10 +148,26 @@ XLA = Framework(
     "BERT-Large agrees",
     host=10e-6,
     autocast=True,
+    full_softmax=False,
     memory_format="channels_last",
     updates_each=True,
 )
 
+_TENSORFLOW = Framework(
+    "tensorflow",
+    "TensorFlow's graphs: a kernel for each operation, mixed precision of halves; GELU, dropout "
+    "and layer normalizations are composed of several",
+    "TensorFlow, keras/mixed_precision (a layer computes in halves, normalizations in fp32) and "
+    "core/grappler/optimizers/auto_mixed_precision_lists.h (Softmax in GrayList); "
+    "paleo/net/composed.py has the code of what is composed; host: ResNets and BERT of NVIDIA's "
+    "DeepLearningExamples at batches of 1 to 256 take 30 us an operation on a DGX-1",
+    host=15e-6,
+    autocast=True,
+    full_softmax=False,
+    composes=True,
+    compiled=XLA,
+    updates_each=True,
+)
 _PYTORCH_1 = Framework(
     "pytorch1",
     "eager PyTorch 1: as 2, but attention is products and a softmax, each a kernel, and "
@@ -213,15 +233,16 @@ for _framework in (
         compiled=replace(INDUCTOR, fast_norms=True),
         updates_in_steps=True,
     ),
-    Framework(
-        "tensorflow",
-        "TensorFlow's graphs: a kernel for each operation, automatic mixed precision",
-        "TensorFlow, auto_mixed_precision_lists.h; host: ResNets and BERT of NVIDIA's "
-        "DeepLearningExamples at batches of 1 to 256 take 30 us an operation on a DGX-1",
-        host=15e-6,
-        autocast=True,
-        compiled=XLA,
-        updates_each=True,
+    _TENSORFLOW,
+    replace(
+        _TENSORFLOW,
+        name="tensorflow1",
+        summary="TensorFlow 1: as 2, but its rewrite of a graph to halves leaves GELU in fp32",
+        source="TensorFlow 1.15, core/grappler/optimizers/auto_mixed_precision_lists.h: powers are "
+        "computed in fp32, and what follows them; else as tensorflow",
+        version_of="tensorflow",
+        in_full=("gelu",),
+        compiled=replace(XLA, in_full=("gelu",)),
     ),
     Framework(
         "mxnet",

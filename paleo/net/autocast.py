@@ -23,13 +23,29 @@ from paleo.net.layers.pointwise import Softmax
 #: Bytes of an element of fp32, in which parameters are.
 FULL = 4
 #: Layers that are always computed in fp32. (Batch normalizations take halves.)
-_IN_FULL = (Loss, LRN, Softmax)
+_IN_FULL = (Loss, LRN)
+_SOFTMAX = (Softmax,)
 #: Those that are unless a fast norm computes them as they come, and those that it computes: group
 #: normalizations, which timm has as its own layers, and other layers that are not PyTorch's.
 _NORMS = (GroupNorm, L2Norm, LayerNorm, RMSNorm)
 _FAST_NORMS = (GroupNorm,)
 #: Functions of each element that are.
 _FUNCTIONS_IN_FULL = frozenset({"exp", "log", "power", "reciprocal", "rsqrt", "softplus"})
+
+
+class Lists(NamedTuple):
+    """What frameworks do otherwise than PyTorch's autocast.
+
+    With `fast_norms` a group normalization takes halves; `functions` are computed in fp32 besides,
+    a softmax if it is `full_softmax`.
+    """
+
+    fast_norms: bool = False
+    functions: tuple[str, ...] = ()
+    full_softmax: bool = True
+
+
+LISTS = Lists()
 
 
 class Elements(NamedTuple):
@@ -49,12 +65,9 @@ class Elements(NamedTuple):
 
 
 def elements_of(
-    layer: Layer, inputs: Shapes, sizes: Sequence[int], half: int, fast_norms: bool = False
+    layer: Layer, inputs: Shapes, sizes: Sequence[int], half: int, lists: Lists = LISTS
 ) -> Elements:
-    """Return the sizes of the elements of a layer whose inputs have these, under autocast.
-
-    With `fast_norms` a group normalization takes halves, and gives them.
-    """
+    """Return the sizes of the elements of a layer whose inputs have these, under autocast."""
     if not sizes:
         return Elements((), FULL, False)
     own = tuple(sizes)
@@ -63,9 +76,11 @@ def elements_of(
     function = getattr(layer, "function", "")
     if isinstance(layer, _NORMS):
         is_own = isinstance(layer, _FAST_NORMS) or getattr(layer, "custom", False)
-        is_fast = fast_norms and is_own
+        is_fast = lists.fast_norms and is_own
         return Elements(own, half if is_fast else FULL, True)
-    if isinstance(layer, _IN_FULL) or (layer.is_pointwise and function in _FUNCTIONS_IN_FULL):
+    is_listed = layer.is_pointwise and function in _FUNCTIONS_IN_FULL
+    is_softmax = isinstance(layer, _SOFTMAX) and lists.full_softmax
+    if isinstance(layer, _IN_FULL) or is_listed or is_softmax or function in lists.functions:
         return Elements(own, FULL, True)
     return Elements(own, max(own), False)
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from paleo.core.strides import Strides
 from paleo.net import autocast, views
+from paleo.net.composed import composed
 from paleo.net.graph import Graph, Node
 from paleo.net.parameters import Handling
 
 
-def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
+def with_autocast(graph: Graph, lists: autocast.Lists = autocast.LISTS) -> Graph:
     """Return a graph in mixed precision as autocast computes it: see paleo.net.autocast."""
     sizes: list[int] = []
     nodes: list[Node] = []
@@ -26,7 +27,7 @@ def with_autocast(graph: Graph, fast_norms: bool = False) -> Graph:
             node.inputs,
             [sizes[i] for i in node.parents],
             graph.element_size,
-            fast_norms,
+            lists,
         )
         sizes.append(elements.computing)
         like = first.setdefault((node.like, elements), node.index)
@@ -57,6 +58,12 @@ def in_steps(graph: Graph) -> Graph:
     """Return a graph of layers whose steps are kernels each, as before fused attention."""
     wide = graph.precision.is_mixed
     nodes = [replace(node, layer=node.layer.in_steps(wide)) for node in graph.nodes]
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def in_elementary_steps(graph: Graph) -> Graph:
+    """Return a graph whose layers are composed as in TensorFlow: see paleo.net.composed."""
+    nodes = [replace(node, layer=composed(node.layer)) for node in graph.nodes]
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

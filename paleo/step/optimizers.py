@@ -35,7 +35,8 @@ class Optimizer:
     `temporaries` those of one layer's size that the update of a layer takes, layer by layer.
     `fused` are the sweeps of a library that does with each parameter in one kernel what it can,
     `steps` those of a framework that takes the formula step by step; without, they are the same.
-    Whose code takes many tensors `at_once` does so in every framework.
+    Whose code takes many tensors `at_once` does so in every framework; whose code is `composed` of
+    a framework's functions takes steps wherever those are not fused.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Optimizer:
     fused: tuple[Sweep, ...] = (Sweep("", 2, 1, 2),)
     steps: tuple[Sweep, ...] = ()
     at_once: bool = False
+    composed: bool = False
 
     def added(
         self, sums: Sequence[Any], num_params: Sequence[int], parameter_size: int
@@ -137,6 +139,35 @@ for _each in (
         fused=(Sweep("adamw", 4, 3, 14),),
         steps=(Sweep("weight decay", 1, 1, 1), *_ADAM_STEPS),
     ),
+    # google-research/bert, optimization.py, AdamWeightDecayOptimizer: no correction of biases, each
+    # function a kernel unless a compiler joins them.
+    Optimizer(
+        "bert_adam",
+        "Adam as BERT's own code composes it, with weight decay apart from the gradient",
+        2,
+        2,
+        fused=(Sweep("adamw", 4, 3, 12),),
+        steps=(
+            Sweep("mean of gradients scaled", 1, 1, 1),
+            Sweep("gradient scaled", 1, 1, 1),
+            Sweep("mean of gradients", 2, 1, 1),
+            Sweep("mean of squares scaled", 1, 1, 1),
+            Sweep("gradient squared", 1, 1, 1),
+            Sweep("squares scaled", 1, 1, 1),
+            Sweep("mean of squares", 2, 1, 1),
+            _ROOT,
+            _SMALL,
+            Sweep("quotient", 2, 1, 1),
+            Sweep("weight decay", 1, 1, 1),
+            Sweep("weight decay added", 2, 1, 1),
+            Sweep("rate", 1, 1, 1),
+            Sweep("new weights", 2, 1, 1),
+            Sweep("weights kept", 1, 1, 0),
+            Sweep("mean of gradients kept", 1, 1, 0),
+            Sweep("mean of squares kept", 1, 1, 0),
+        ),
+        composed=True,
+    ),
     # PyTorch, torch.optim.Adam with fused=True; NVIDIA apex, csrc/multi_tensor_adam.cu.
     Optimizer(
         "fused_adam",
@@ -191,7 +222,8 @@ class Rule:
     def sweeps(self) -> tuple[Sweep, ...]:
         """What is done to all parameters, one after the other."""
         rule = self.optimizer
-        own = (self.software.updates_in_steps and rule.steps) or rule.fused
+        in_steps = self.software.updates_in_steps or (rule.composed and self.software.composes)
+        own = (in_steps and rule.steps) or rule.fused
         return (*_UNSCALING * self.unscaled, *_CLIPPING * self.clipped, *own)
 
     def operations(

@@ -19,8 +19,8 @@ from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
-from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced
-from paleo.core.quantity import Quantity, is_array, largest, total, where_positive
+from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
+from paleo.core.quantity import Quantity, is_array, largest, maximum, total, where_positive
 from paleo.core.tensor import element_size, find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.attention import check_attention
@@ -218,7 +218,9 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     if software is NO_FRAMEWORK:
         return graph
     # Here, since most commands name no framework.
+    from paleo.net.autocast import Lists
     from paleo.net.handled import (
+        in_elementary_steps,
         in_steps,
         with_autocast,
         with_gradients_apart,
@@ -229,8 +231,11 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
 
     if software.in_steps:
         graph = graph.once(in_steps)
+    if software.composes:
+        graph = graph.once(in_elementary_steps)
     if software.autocast and graph.precision.is_mixed:
-        graph = graph.once(with_autocast, software.fast_norms)
+        lists = Lists(software.fast_norms, software.in_full, software.full_softmax)
+        graph = graph.once(with_autocast, lists)
     if software.views:
         graph = graph.once(with_views)
     if software.views and not software.memory_format:
@@ -458,13 +463,23 @@ def update_time(
     rule: Rule = PLAIN,
     tensors: Quantity = 1,
 ) -> Time:
-    """Return what takes the time to update `num_params` parameters, in so many tensors."""
+    """Return what takes the time to update `num_params` parameters, in so many tensors.
+
+    Where gradients are unscaled the host waits for what says whether they are finite, and has no
+    lead: the update takes as long as it takes to hand over its kernels.
+    """
     if cost_model.conventions.descends_plainly:
         rule = PLAIN
-    first, *others = update_operations(num_params, dtype, rule, tensors)
+    operations = update_operations(num_params, dtype, rule, tensors)
+    first, *others = operations
     time = cost_model.price(first, target)
     for each in others:
         time += cost_model.price(each, target)
+    host = cost_model.host(target) if rule.unscaled else 0.0
+    if largest(host):
+        kernels = total(each.kernels if isinstance(each, Update) else 1 for each in operations)
+        wait = maximum(host * kernels - time.total, 0.0)
+        time += Time(overhead=wait, total=wait)
     return time
 
 

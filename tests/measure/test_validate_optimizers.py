@@ -39,11 +39,25 @@ def test_a_source_says_who_updated_what() -> None:
     dlperf, dle = protocol_of("dlperf"), protocol_of("nvidia_dle")
     assert dlperf.optimizer("NVIDIA DLE PyTorch", "bert-base (pretrain)") == "fused_adam"
     assert dlperf.optimizer("TensorFlow2", "bert-base (pretrain)") == "adamw"
+    assert dlperf.optimizer("NVIDIA DLE TensorFlow", "bert-base (pretrain)") == "bert_adam"
     assert dlperf.optimizer("MindSpore", "resnet50-v1.5") == "momentum"
+    assert dlperf.clips("TensorFlow2", "bert-base (pretrain)")
+    assert not dlperf.clips("TensorFlow2", "resnet50-v1.5")
     assert dle.optimizer("TensorFlow", "bert-large pretrain") == "lamb"
     assert dle.optimizer("PyTorch", "bert-large fine-tune") == "fused_adam"
     assert dle.optimizer("PyTorch", "ssd300-resnet50") == "momentum"
     assert protocol_of("my rows").optimizer("PyTorch", "bert-large") == "sgd"
+
+
+def test_who_scales_the_loss_looks_for_infinities(tmp_path: Path) -> None:
+    row = "images_per_s,800,images/s,resnet50-v1.5,256,V100-SXM2-16GB,PyTorch,train,dlperf,{}"
+    notes = (
+        "AMP & `dynamic loss scale`",
+        "AMP & `static loss scale`",
+        "without dynamic_loss_scaling",
+    )
+    found = [case(read(tmp_path, row.format(note), more=",notes")) for note in notes]
+    assert [each.scales_loss for each in found] == [True, False, False]
 
 
 def test_a_row_says_its_optimizer(tmp_path: Path) -> None:

@@ -153,6 +153,9 @@ def test_compilation_is_a_word_of_the_framework() -> None:
     assert not is_compiled("PyTorch 2.4")
     assert is_compiled("TensorFlow 1.15 + XLA")
     assert is_compiled("TensorFlow", "inference; +XLA")
+    assert is_compiled("TensorFlow", "batch size=64 & with xla; xla")
+    assert is_compiled("TensorFlow", "synthetic data & withxla; xla")
+    assert not is_compiled("TensorFlow", "batch size=64 & without xla")
     assert not is_compiled("TensorFlow", "FP32 & W/O XLA, compiled from source")
 
 

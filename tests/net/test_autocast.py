@@ -7,6 +7,7 @@ from typing import Any
 
 import paleo
 from paleo.core.kinds import Fusion, Pass
+from paleo.net.autocast import Lists
 from paleo.net.graph import Graph
 from paleo.net.handled import with_autocast
 from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
@@ -93,10 +94,28 @@ def test_a_fast_norm_computes_the_nets_own_layers_in_halves() -> None:
     text = json.dumps({"name": "norms", "layers": {"data": DATA, **layers}})
     plain = paleo.build(paleo.loads(text), None, "mixed_fp16", keep_shape)
     for fast, halves in ((False, set()), (True, {"own", "group"})):
-        graph = with_autocast(plain, fast)
+        graph = with_autocast(plain, Lists(fast))
         names = {node.name for node in graph.nodes if node.name in layers and node.name != "a"}
         cast = {name for name in names if done(graph, name)[0][0] == "cast"}
         assert names - cast == halves
+
+
+def test_frameworks_have_lists_of_their_own() -> None:
+    layers = {
+        "a": fc("data"),
+        "gelu": {"type": "Activation", "parents": ["a"], "function": "gelu"},
+        "softmax": {"type": "Softmax", "parents": ["a"], "dim": -1},
+    }
+    text = json.dumps({"name": "lists", "layers": {"data": DATA, **layers}})
+    plain = paleo.build(paleo.loads(text), None, "mixed_fp16", keep_shape)
+    for lists, casts in (
+        (Lists(), {"softmax"}),
+        (Lists(functions=("gelu",), full_softmax=False), {"gelu"}),
+        (Lists(full_softmax=False), set()),
+    ):
+        graph = with_autocast(plain, lists)
+        found = {name for name in ("gelu", "softmax") if done(graph, name)[0][0] == "cast"}
+        assert found == casts
 
 
 def test_equal_layers_of_inputs_of_two_types_are_told_apart() -> None:

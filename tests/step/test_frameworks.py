@@ -253,7 +253,10 @@ def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
     [
         ("mine", "PyTorch 2.4", "train", ("pytorch", "")),
         ("mine", "PyTorch 2.4 torch.compile", "train", ("pytorch_compiled", "channels_last")),
-        ("mine", "TensorFlow 1.4", "train", ("tensorflow", "")),
+        ("mine", "TensorFlow 1.4", "train", ("tensorflow1", "")),
+        ("mine", "TensorFlow", "train", ("tensorflow", "")),
+        ("dlperf", "NVIDIA DLE TensorFlow", "train", ("tensorflow1", "")),
+        ("dlperf", "TensorFlow2", "train", ("tensorflow", "")),
         ("mine", "NVIDIA DLE MXNet", "train", ("mxnet", "")),
         ("mine", "TensorFlow 1.15 +XLA", "train", ("tensorflow_compiled", "channels_last")),
         ("mine", "Torch-7 (native)", "train", ("", "")),

@@ -349,6 +349,7 @@ def test_constants_stay_and_trained_tensors_are_weights() -> None:
         ("adagrad", 1, 1),
         ("adam", 2, 2),
         ("adamw", 2, 2),
+        ("bert_adam", 2, 2),
         ("fused_adam", 2, 0),  # a kernel that keeps its temporaries in registers
         ("lamb", 2, 0),  # what it makes of a gradient it writes in its place
     ],
@@ -371,7 +372,7 @@ def test_an_optimizer_keeps_states_and_takes_memory_while_it_updates(
 
 
 def test_every_optimizer_says_what_it_is() -> None:
-    names = "sgd momentum rmsprop adagrad adam adamw fused_adam lamb"
+    names = "sgd momentum rmsprop adagrad adam adamw bert_adam fused_adam lamb"
     assert list(OPTIMIZERS) == names.split()
     for name, optimizer in OPTIMIZERS.items():
         assert (optimizer.name, bool(optimizer.summary)) == (name, True)

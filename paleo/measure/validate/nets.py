@@ -58,6 +58,8 @@ class NetCase:
     where nothing is said; `compiled` tells whether the framework, one of
     paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
     devices, as paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
+    `clips` tells whether gradients are clipped to a norm before, `scales_loss` whether in mixed
+    precision they are of a scaled loss;
     `trains` tells whether the passes are those of training, a forward pass by itself as well, and
     `image_gradient` whether the backward pass makes the gradient of what comes in. By which
     algorithms `convolutions` are computed holds unless another choice is asked for.
@@ -78,6 +80,8 @@ class NetCase:
     framework: str = ""
     one_process: bool = False
     optimizer: str = "sgd"
+    clips: bool = False
+    scales_loss: bool = False
     trains: bool = True
     image_gradient: bool = False
     convolutions: ConvolutionChoice = DEFAULT
@@ -125,7 +129,9 @@ class NetCase:
                 ahead = passed.ahead
                 times.append(self.passes * passed.upper)
         if "update" in self.parts:
-            how = (updated_in(software, dtype), Rule(OPTIMIZERS[self.optimizer], software))
+            unscaled = self.scales_loss and graph.precision.is_mixed
+            rule = Rule(OPTIMIZERS[self.optimizer], software, self.clips, unscaled)
+            how = (updated_in(software, dtype), rule)
             times.append(
                 update_time(graph.num_params, target, model, *how, graph.num_tensors).total
             )
@@ -264,6 +270,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
         protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
         is_compiled(row.framework, row.notes), _framework(row, device, parts), _is_one_process(row),
         row.optimizer or protocol.optimizer(row.framework, row.network),
+        protocol.clips(row.framework, row.network), _scales_loss(row),
         parts != ("forward",) or (protocol.trains and not is_inference),
         row.framework.startswith(protocol.image_gradient), _convolutions(row),
     )  # fmt: skip
@@ -271,6 +278,15 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
         return case, row.value * row.quantity.scale
     counted = case.samples * (sequence or length_of(spec) if row.quantity.things == "tokens" else 1)
     return case, counted / row.value
+
+
+#: Headings of tables of runs in which the loss has one scale, so that nobody looks for infinities.
+_STATIC = re.compile(r"static loss scale|without dynamic_loss_scaling", re.IGNORECASE)
+
+
+def _scales_loss(row: Measurement) -> bool:
+    """Tell whether the loss is scaled, in mixed precision, by what gradients turn out to be."""
+    return protocol_of(row.source_id).scales_loss and not _STATIC.search(row.notes)
 
 
 def _check_parameters(net: NetSpec, row: Measurement) -> None:
@@ -331,9 +347,13 @@ def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
         return protocol.inference
     named = next((name for name in _FRAMEWORKS if name in row.framework.casefold()), "")
     if named == "pytorch":
-        version = pytorch_of(row.framework, row.library_version, protocol.library)
-        version = version or protocol.pytorch_on.get(device.name, protocol.pytorch)
-        return "pytorch0" if version < (1, 5) else "pytorch1" if version < (2, 0) else named
+        release = pytorch_of(row.framework, row.library_version, protocol.library)
+        release = release or protocol.pytorch_on.get(device.name, protocol.pytorch)
+        return "pytorch0" if release < (1, 5) else "pytorch1" if release < (2, 0) else named
+    if named == "tensorflow":
+        said = re.search(r"tensorflow ?(\d)", row.framework, re.IGNORECASE)
+        version = int(said[1]) if said else protocol.tensorflow
+        return "tensorflow1" if version < 2 else named
     return named
 
 

@@ -57,6 +57,10 @@ class Protocol:
     devices: Mapping[str, str] = field(default_factory=dict)
     updates: bool = True
     optimizers: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    #: Words that a row has in its framework and its net where gradients are clipped to a norm.
+    clipped: tuple[tuple[str, str], ...] = ()
+    #: Whether mixed precision scales the loss.
+    scales_loss: bool = False
     unstated: str = ""
     library: str = ""
     mixed: bool = False
@@ -66,6 +70,8 @@ class Protocol:
     #: The version of PyTorch in rows that name none, and on devices where it is another one.
     pytorch: tuple[int, int] = (2, 0)
     pytorch_on: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    #: The first number of TensorFlow's version in rows that name none.
+    tensorflow: int = 2
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
     #: What its scripts ask for; of several that made a row all say something.
@@ -92,15 +98,12 @@ class Protocol:
 
     def optimizer(self, framework: str, network: str) -> str:
         """Return by which rule this framework updated this net; plain descent if nobody says."""
-        texts = (framework.casefold(), network.casefold())
-        return next(
-            (
-                rule
-                for words, rule in self.optimizers.items()
-                if all(word in text for word, text in zip(words, texts, strict=True))
-            ),
-            "sgd",
-        )
+        known = self.optimizers.items()
+        return next((rule for words, rule in known if _fit(words, framework, network)), "sgd")
+
+    def clips(self, framework: str, network: str) -> bool:
+        """Tell whether this framework clipped gradients of this net."""
+        return any(_fit(words, framework, network) for words in self.clipped)
 
     def length(self, network: str) -> int | None:
         """Return the length of a net's sequences where a row says none; None: the net's own."""
@@ -131,6 +134,11 @@ class Protocol:
         made = [script.says for script in self.scripts if script.made(row)]
         says = {name: value for each in made for name, value in each.items()}
         return replace(row, **says) if says else row
+
+
+def _fit(words: tuple[str, str], framework: str, network: str) -> bool:
+    """Tell whether the first of two words is in a framework's name and the second in a net's."""
+    return words[0] in framework.casefold() and words[1] in network.casefold()
 
 
 PLAIN = Protocol()
@@ -256,13 +264,17 @@ PROTOCOLS: dict[str, Protocol] = {
     "dlperf": Protocol(
         "stacks of 2020",
         pytorch=(1, 5),
+        tensorflow=1,  # its README of NVIDIA's container: 1.15
         # Its scripts: BERT by Adam throughout (in PyTorch apex's, in the place of LAMB), the others
         # of image nets have a momentum of 0.875 or 0.9.
         optimizers={
             ("nvidia dle pytorch", "bert"): "fused_adam",
+            ("nvidia dle tensorflow", "bert"): "bert_adam",
             ("", "bert"): "adamw",
             ("", "resnet"): "momentum",
         },
+        clipped=(("tensorflow", "bert"), ("paddle", "bert"), ("mindspore", "bert")),
+        scales_loss=True,
     ),
     # vLLM's kernels of 2023 move one element of two bytes at a time.
     "vidur_ops": Protocol(
@@ -288,6 +300,7 @@ PROTOCOLS: dict[str, Protocol] = {
     ),
     "nvidia_dle": Protocol(
         "what its tables leave out is what its scripts ask for",
+        tensorflow=1,  # where its folder is not TensorFlow2
         scripts=_DLE_SCRIPTS,
         lengths={"bert-large fine-tune": 384},  # scripts/run_squad.sh, max_seq_length
         # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
