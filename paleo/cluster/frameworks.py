@@ -65,9 +65,12 @@ class Framework:
     weighs_groups: bool = False
     #: Whether normalizations that are no layers of the framework's are computed in halves.
     fast_norms: bool = False
-    #: Functions that its mixed precision computes in fp32 and PyTorch's does not; whether a softmax.
+    #: Functions that its mixed precision computes in fp32, where PyTorch's does not, and whether it
+    #: does so with a softmax.
     in_full: tuple[str, ...] = ()
     full_softmax: bool = True
+    #: Whether it computes every normalization in halves.
+    half_norms: bool = False
     #: Whether it composes GELU, dropout and layer normalizations of elementary kernels.
     composes: bool = False
     #: Whether permutations of a tensor's dimensions are views of it.
@@ -77,6 +80,8 @@ class Framework:
     #: Whether attention is products and a softmax, each a kernel of its own.
     in_steps: bool = False
     compiled: Framework | None = None
+    #: Whether functions that a user composes are fused, those of an update among them.
+    compiles: bool = False
     #: Whether the formula of an optimizer is taken step by step, each a pass over all parameters.
     updates_in_steps: bool = False
     #: Whether parameters are updated by kernels for each tensor; else, many tensors share one.
@@ -87,6 +92,8 @@ class Framework:
     #: Columns of a layer normalization's parameters whose gradients one block of threads sums up;
     #: 0 where blocks share the rows.
     columns: int = 0
+    #: Whether biases' are summed up so, too, and such kernels write the input's gradient again.
+    rewrites: bool = False
     #: Whether its loops over elements move one at a time, whatever its size.
     by_element: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
@@ -150,6 +157,7 @@ XLA = Framework(
     autocast=True,
     full_softmax=False,
     memory_format="channels_last",
+    compiles=True,
     updates_each=True,
 )
 
@@ -167,6 +175,25 @@ _TENSORFLOW = Framework(
     composes=True,
     compiled=XLA,
     updates_each=True,
+)
+_MINDSPORE = Framework(
+    "mindspore",
+    "MindSpore 1's graphs: a kernel for each operation; gradients of layer normalizations are "
+    "summed column by column; mixed precision leaves all but sums and losses in halves",
+    "MindSpore 1.1, model_zoo/official/nlp/bert/src/bert_model.py (to_float of products and layer "
+    "normalizations; parameters are fp32); paleo/net/parameters.py, by_columns; no host: none was "
+    "measured",
+    autocast=True,
+    casts_parameters=True,
+    full_softmax=False,
+    half_norms=True,
+    updates_each=True,
+    columns=1,
+)
+#: With Graph Kernel Fusion (context.set_context, enable_graph_kernel), which generates kernels.
+_MINDSPORE = replace(
+    _MINDSPORE,
+    compiled=replace(_MINDSPORE, name="mindspore_compiled", columns=0, compiles=True),
 )
 _PYTORCH_1 = Framework(
     "pytorch1",
@@ -253,6 +280,21 @@ for _framework in (
         autocast=True,
         updates_each=True,
     ),
+    Framework(
+        "paddle",
+        "PaddlePaddle 1's graphs: a kernel for each operation; gradients of biases and layer "
+        "normalizations are summed column by column; mixed precision leaves GELU in fp32",
+        "PaddlePaddle 1.8, python/paddle/fluid/contrib/mixed_precision/fp16_utils.py (operators of "
+        "no list are computed in fp32; parameters are cast by operators of their own); "
+        "paleo/net/parameters.py, by_columns; no host: none was measured",
+        autocast=True,
+        casts_parameters=True,
+        in_full=("gelu",),
+        updates_each=True,
+        columns=1,
+        rewrites=True,
+    ),
+    _MINDSPORE,
     Framework(
         "tuned",
         "a training stack as tuned as those of MLPerf: pointwise operations within other kernels",

@@ -273,10 +273,11 @@ class Stream(Operation):
     that is not what is usual in its pass. One that sums over rows of `row` bytes each before it
     writes them reads them `passes` times, unless the chip keeps a row until then. `width` is the
     bytes that one lane moves at a time, where that is less than the device can; one that `waits`
-    moves no more until those have come. `blocks` are the multiprocessors that its kernel has work
-    for, where they may be few. `drawn` counts the random numbers that it draws. `function` says
-    which one a Kind.FUNCTION computes, as in paleo.net.layers. `label` is what it is called in
-    output.
+    moves no more until those have come. `run` are the bytes that lie side by side of what lanes
+    move together, where they go down columns. `blocks` are the multiprocessors that its kernel has
+    work for, where they may be few. `drawn` counts the random numbers that it draws. `function`
+    says which one a Kind.FUNCTION computes, as in paleo.net.layers. `label` is what it is called
+    in output.
     """
 
     kind: Kind = field()
@@ -286,6 +287,7 @@ class Stream(Operation):
     row: Quantity = 0
     passes: int = 1
     width: int = 0
+    run: int = 0
     blocks: int = 0
     waits: bool = False
     drawn: Quantity = 0

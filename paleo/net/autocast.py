@@ -36,13 +36,14 @@ _FUNCTIONS_IN_FULL = frozenset({"exp", "log", "power", "reciprocal", "rsqrt", "s
 class Lists(NamedTuple):
     """What frameworks do otherwise than PyTorch's autocast.
 
-    With `fast_norms` a group normalization takes halves; `functions` are computed in fp32 besides,
-    a softmax if it is `full_softmax`.
+    With `fast_norms` a group normalization takes halves, with `half_norms` every one; `functions`
+    are computed in fp32 besides, a softmax if it is `full_softmax`.
     """
 
     fast_norms: bool = False
     functions: tuple[str, ...] = ()
     full_softmax: bool = True
+    half_norms: bool = False
 
 
 LISTS = Lists()
@@ -76,7 +77,7 @@ def elements_of(
     function = getattr(layer, "function", "")
     if isinstance(layer, _NORMS):
         is_own = isinstance(layer, _FAST_NORMS) or getattr(layer, "custom", False)
-        is_fast = lists.fast_norms and is_own
+        is_fast = lists.half_norms or (lists.fast_norms and is_own)
         return Elements(own, half if is_fast else FULL, True)
     is_listed = layer.is_pointwise and function in _FUNCTIONS_IN_FULL
     is_softmax = isinstance(layer, _SOFTMAX) and lists.full_softmax

@@ -80,6 +80,10 @@ class Node:
         """Tensors that its parameters are, those of shared ones left out."""
         return self.layer.num_tensors(self.inputs) if self.num_params else 0
 
+    def computing(self, graph: Graph) -> int:
+        """Return the bytes of an element that it computes with."""
+        return graph.element_size if self.elements is None else self.elements.computing
+
     @property
     def num_weight_casts(self) -> int:
         """How many kernels cast its parameters before those of its forward pass."""
@@ -176,14 +180,12 @@ def _operations(
         if direction is Pass.WEIGHT_GRADIENT:
             found = (*found, *parameters.cast_back(params, tensors, half, full))
     if direction is Pass.WEIGHT_GRADIENT and node.handling.columns and node.is_trained:
-        own, layer = node.handling.columns, node.layer
-        every = layer.num_params(node.inputs), layer.num_tensors(node.inputs)
-        found = parameters.by_columns(found, *every, own)
+        every = node.layer.num_tensors(node.inputs)
+        found = parameters.by_columns(found, every, node.computing(graph), node.handling)
     if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:
         found = (*found, *parameters.added(params, tensors, full))
     if node.handling.is_narrow:
-        size = graph.element_size if node.elements is None else node.elements.computing
-        found = tuple(parameters.by_element(each, size) for each in found)
+        found = tuple(parameters.by_element(each, node.computing(graph)) for each in found)
     return found
 
 
@@ -193,7 +195,7 @@ def _of_layer(
     if direction is Pass.INPUT_GRADIENT and needed is not None:
         if not any(needed):
             return ()
-        size = graph.element_size if node.elements is None else node.elements.computing
+        size = node.computing(graph)
         gradient = node.layer.gradients_apart if node.is_apart else node.layer.input_gradient
         found = gradient(node.inputs, size, needed)
         if node.elements is None:
@@ -207,7 +209,7 @@ def _of_layer(
             replace(each, dtype=node.dtype) if isinstance(each, PRODUCTS) else each
             for each in found
         )
-    size = graph.element_size if node.elements is None else node.elements.computing
+    size = node.computing(graph)
     found = node.layer.operations(direction, node.inputs, size)
     if direction is Pass.FORWARD and node.copied is not None:
         own = () if views.is_view(node.layer, node.inputs) else found

@@ -36,12 +36,18 @@ def with_autocast(graph: Graph, lists: autocast.Lists = autocast.LISTS) -> Graph
 
 
 def with_handling(
-    graph: Graph, casts: bool, adds: bool, columns: int = 0, narrow: bool = False
+    graph: Graph,
+    casts: bool,
+    adds: bool,
+    columns: int = 0,
+    rewrites: bool = False,
+    narrow: bool = False,
 ) -> Graph:
     """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
 
     It casts those of layers that autocast computes in halves, sums up gradients of so many
-    `columns` in a block, and moves single elements if it is `narrow`: see paleo.net.parameters.
+    `columns` in a block (biases' too if it `rewrites`), and moves single elements if it is
+    `narrow`: see paleo.net.parameters.
     """
     nodes: list[Node] = []
     first: dict[Any, int] = {}
@@ -49,7 +55,7 @@ def with_handling(
         elements = node.elements
         is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
         like = first.setdefault((node.like, node.num_params), node.index)
-        handling = Handling(casts and is_half, adds, columns, narrow)
+        handling = Handling(casts and is_half, adds, columns, rewrites, narrow)
         nodes.append(replace(node, like=like, handling=handling))
     return Graph(graph.name, tuple(nodes), graph.dtype)
 

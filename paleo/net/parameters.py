@@ -18,13 +18,15 @@ class Handling(NamedTuple):
     """Whether parameters are cast in every step, and gradients added to what was set to zero.
 
     `columns` are the elements of a layer normalization's parameters whose gradients one block of
-    threads sums up, over all rows; 0 where blocks share the rows.
+    threads sums up, over all rows; 0 where blocks share the rows. With `rewrites` biases' are
+    summed so, too, and such kernels write the gradient of the input.
     With `is_narrow` what goes element by element is moved so, not in the widest accesses.
     """
 
     is_cast: bool = False
     is_added: bool = False
     columns: int = 0
+    rewrites: bool = False
     is_narrow: bool = False
 
 
@@ -69,20 +71,31 @@ def added(num_params: int, tensors: int, size: int) -> tuple[Operation, ...]:
 
 
 def by_columns(
-    found: tuple[Operation, ...], num_params: int, tensors: int, columns: int
+    found: tuple[Operation, ...], tensors: int, size: int, handling: Handling
 ) -> tuple[Operation, ...]:
-    """Return the operations, sums of layer normalizations in blocks of so many columns each.
+    """Return the operations, sums over rows in blocks of so many columns each.
 
-    There are P / `tensors` columns, and each lane loads an element of one at a time: in PyTorch 1
-    (aten/src/ATen/native/cuda/layer_norm_kernel.cu, GammaBetaBackwardCUDAKernel, 16 columns).
+    Each lane loads an element of `size` bytes one at a time. A normalization's sums are of so many
+    `tensors`. In PyTorch 1 a block has 16 columns (aten/src/ATen/native/cuda/layer_norm_kernel.cu,
+    GammaBetaBackwardCUDAKernel). In MindSpore (gpu/cuda_impl/layer_norm_grad_impl.cu,
+    GammaAndBetaPropKernel) and in PaddlePaddle (operators/layer_norm_op.cu,
+    LayerNormBackwardGradientAll) it has one, and lanes beside each other read other rows. So do
+    PaddlePaddle's biases (operators/elementwise/elementwise_op_function.h,
+    ElemwiseGradBroadcast1CUDAKernel); either writes what it read as the gradient of the input.
     """
-    blocks = -(-num_params // tensors // columns)
-    return tuple(
-        replace(each, width=int(each.writes[0]) // num_params, blocks=blocks)
-        if isinstance(each, Stream) and each.kind is Kind.LAYER_NORM
-        else each
-        for each in found
-    )
+    summed = {Kind.LAYER_NORM: tensors, Kind.BIAS: 1}
+    if not handling.rewrites:
+        del summed[Kind.BIAS]
+    run = size * handling.columns
+
+    def of(operation: Operation) -> Operation:
+        if not isinstance(operation, Stream) or operation.kind not in summed:
+            return operation
+        blocks = -(-int(operation.writes[0]) // size // summed[operation.kind] // handling.columns)
+        written = (*operation.writes, *operation.reads[: handling.rewrites])
+        return replace(operation, width=size, run=run, blocks=blocks, writes=written)
+
+    return tuple(map(of, found))
 
 
 def by_element(operation: Operation, size: int) -> Operation:

@@ -222,7 +222,8 @@ class Rule:
     def sweeps(self) -> tuple[Sweep, ...]:
         """What is done to all parameters, one after the other."""
         rule = self.optimizer
-        in_steps = self.software.updates_in_steps or (rule.composed and self.software.composes)
+        is_composed = rule.composed and self.software.name and not self.software.compiles
+        in_steps = self.software.updates_in_steps or is_composed
         own = (in_steps and rule.steps) or rule.fused
         return (*_UNSCALING * self.unscaled, *_CLIPPING * self.clipped, *own)
 

@@ -234,7 +234,9 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     if software.composes:
         graph = graph.once(in_elementary_steps)
     if software.autocast and graph.precision.is_mixed:
-        lists = Lists(software.fast_norms, software.in_full, software.full_softmax)
+        lists = Lists(
+            software.fast_norms, software.in_full, software.full_softmax, software.half_norms
+        )
         graph = graph.once(with_autocast, lists)
     if software.views:
         graph = graph.once(with_views)
@@ -246,6 +248,7 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
         software.casts_parameters,
         software.adds_gradients,
         software.columns,
+        software.rewrites,
         software.by_element,
     )
     return graph.once(with_handling, *handled) if any(handled) else graph

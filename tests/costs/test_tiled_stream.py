@@ -290,6 +290,14 @@ def test_batch_normalizations_of_images_channels_last_move_less() -> None:
             assert found.memory == pytest.approx(times * (reads + 1) * size / 1e12)
 
 
+def test_lanes_that_go_down_columns_load_32_bytes_from_the_cache_for_each_element() -> None:
+    # 4 TB/s come from the cache, 1 from memory: of elements of 2 bytes 16 times as much comes from
+    # the one, of 4 bytes 8 times, of 4 elements side by side twice: less than memory takes.
+    for run, times in ((2, 16 / 4), (4, 8 / 4), (16, 1), (64, 1)):
+        column = Stream(Kind.BIAS, (4e9,), (400.0,), run=run, direction=Pass.WEIGHT_GRADIENT)
+        assert stream.price(column, machine()).memory == pytest.approx(times * (4e9 + 400) / 1e12)
+
+
 def test_few_blocks_move_what_their_multiprocessors_can() -> None:
     # 3.4 accesses of 4 bytes a clock on 6 of 100 multiprocessors at 1 GHz: 81.6 GB/s of 1 TB/s.
     size = 1e9

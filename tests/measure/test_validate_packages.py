@@ -156,6 +156,8 @@ def test_compilation_is_a_word_of_the_framework() -> None:
     assert is_compiled("TensorFlow", "batch size=64 & with xla; xla")
     assert is_compiled("TensorFlow", "synthetic data & withxla; xla")
     assert not is_compiled("TensorFlow", "batch size=64 & without xla")
+    assert is_compiled("MindSpore", "batch size=32 & with Graph Kernel Fusion")
+    assert not is_compiled("MindSpore", "batch size=32 & without Graph Kernel Fusion")
     assert not is_compiled("TensorFlow", "FP32 & W/O XLA, compiled from source")
 
 

@@ -105,6 +105,7 @@ def test_frameworks_have_lists_of_their_own() -> None:
         "a": fc("data"),
         "gelu": {"type": "Activation", "parents": ["a"], "function": "gelu"},
         "softmax": {"type": "Softmax", "parents": ["a"], "dim": -1},
+        "norm": {"type": "LayerNorm", "parents": ["a"]},
     }
     text = json.dumps({"name": "lists", "layers": {"data": DATA, **layers}})
     plain = paleo.build(paleo.loads(text), None, "mixed_fp16", keep_shape)
@@ -112,10 +113,12 @@ def test_frameworks_have_lists_of_their_own() -> None:
         (Lists(), {"softmax"}),
         (Lists(functions=("gelu",), full_softmax=False), {"gelu"}),
         (Lists(full_softmax=False), set()),
+        (Lists(half_norms=True), {"softmax"}),
     ):
         graph = with_autocast(plain, lists)
         found = {name for name in ("gelu", "softmax") if done(graph, name)[0][0] == "cast"}
         assert found == casts
+        assert (done(graph, "norm")[0][0] == "cast") is not lists.half_norms
 
 
 def test_equal_layers_of_inputs_of_two_types_are_told_apart() -> None:

@@ -83,6 +83,34 @@ def test_gradients_of_layer_normalizations_are_summed_by_blocks_of_16_columns_in
         node = computed_by(FRAMEWORKS[name], graph).nodes[-1]
         sums, *_ = computed_by(FRAMEWORKS[name], graph).operations(node, Pass.WEIGHT_GRADIENT)
         assert isinstance(sums, Stream)
-        found[name] = (sums.blocks, sums.width)
-    # 100 columns are 6 blocks of 16 and one of 4; a lane loads 4 bytes.
-    assert found == {"pytorch1": (7, 4), "pytorch": (0, 0)}
+        found[name] = (sums.blocks, sums.width, sums.run)
+    # 100 columns are 6 blocks of 16 and one of 4; a lane loads 4 bytes, 16 lanes 64 side by side.
+    assert found == {"pytorch1": (7, 4, 64), "pytorch": (0, 0, 0)}
+
+
+def test_one_block_a_column_reads_a_column_and_paddle_writes_the_gradient_of_the_input_too(
+    net: Any,
+) -> None:
+    layers = {
+        "data": {"type": "Input", "tensor": [8, 100]},
+        "norm": {"type": "LayerNorm", "parents": ["data"]},
+        "fc": {"type": "InnerProduct", "parents": ["norm"], "num_outputs": 50},
+    }
+    plain = paleo.build(net(layers))
+
+    def sums(name: str, k: int) -> Any:
+        graph = computed_by(FRAMEWORKS[name], plain)
+        return graph.operations(graph.nodes[k], Pass.WEIGHT_GRADIENT)[-1]
+
+    # 8 x 100 numbers of the gradient and the input are read, two sums of 100 written; a block for
+    # each column loads 4 bytes at a time, and no two that lie side by side.
+    rows, of_bias = 4 * 8 * 100, 4 * 8 * 50
+    for name, written in (("mindspore", (2 * 400,)), ("paddle", (2 * 400, rows))):
+        found = sums(name, 1)
+        assert (found.reads, found.writes) == ((rows, rows), written)
+        assert (found.blocks, found.width, found.run) == (100, 4, 4)
+    bias = sums("paddle", 2)
+    assert (bias.reads, bias.writes) == ((of_bias,), (200, of_bias))
+    assert (bias.blocks, bias.width, bias.run) == (50, 4, 4)
+    bias = sums("mindspore", 2)
+    assert (bias.writes, bias.blocks, bias.run) == ((200,), 0, 0)

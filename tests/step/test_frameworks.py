@@ -258,6 +258,8 @@ def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
         ("dlperf", "NVIDIA DLE TensorFlow", "train", ("tensorflow1", "")),
         ("dlperf", "TensorFlow2", "train", ("tensorflow", "")),
         ("mine", "NVIDIA DLE MXNet", "train", ("mxnet", "")),
+        ("dlperf", "PaddlePaddle", "train", ("paddle", "")),
+        ("dlperf", "MindSpore", "train", ("mindspore", "")),
         ("mine", "TensorFlow 1.15 +XLA", "train", ("tensorflow_compiled", "channels_last")),
         ("mine", "Torch-7 (native)", "train", ("", "")),
         ("timm", "PyTorch 2.4", "inference", ("timm", "")),

@@ -40,6 +40,10 @@ ACCESSES = 3.4
 _WAITING = 1.4
 #: Bytes that a lane moves at once where a library has seen to it.
 _WIDTH = 16
+#: Bytes that come with each piece that lanes go down a column for (NVIDIA, CUDA C++ Best Practices
+#: Guide, Coalesced Access to Global Memory): from the last cache, where lanes beside them want the
+#: other columns of them.
+_SECTOR = 32
 #: Lanes that walk over a row together where each moves less, and the seconds from one of their
 #: steps to the next when they wait for memory. (The same kernels, for a single row: a fifth of
 #: them.)
@@ -145,6 +149,12 @@ def _narrow(operation: Stream, num_bytes: Quantity, machine: Machine) -> Quantit
     return maximum(num_bytes * (1 + idle) / rate, maximum(steps - 1, 0) * _WAIT)
 
 
+def _down_columns(run: int, num_bytes: Quantity, machine: Machine) -> Quantity:
+    """Return the least seconds to move `num_bytes` of which `run` lie side by side."""
+    cached = machine.bandwidth * machine.memory_share * machine.cache_ratio
+    return num_bytes * max(_SECTOR / run, 1.0) / cached
+
+
 def _is_in_passing(operation: Operation) -> bool:
     """Tell whether the kernel of the input's gradient makes this one, too: it reads the same."""
     roles = operation.read_roles
@@ -160,6 +170,8 @@ def price(operation: Operation, machine: Machine) -> Time:
     memory = moved(num_bytes, machine, among=held)
     if isinstance(operation, Stream) and operation.width:
         memory = maximum(memory, _narrow(operation, num_bytes, machine))
+    if isinstance(operation, Stream) and operation.run:
+        memory = maximum(memory, _down_columns(operation.run, num_bytes, machine))
     compute: Quantity = 0.0
     if machine.vector_peak is not None:
         compute = operation.flops / machine.vector_rate

@@ -335,7 +335,7 @@ def _batch(row: Measurement) -> tuple[int, int]:
 
 
 #: Frameworks that rows name, in whatever they say of them.
-_FRAMEWORKS = ("pytorch", "tensorflow", "mxnet")
+_FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "paddle", "mindspore")
 
 
 def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:

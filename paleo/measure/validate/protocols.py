@@ -270,6 +270,7 @@ PROTOCOLS: dict[str, Protocol] = {
         optimizers={
             ("nvidia dle pytorch", "bert"): "fused_adam",
             ("nvidia dle tensorflow", "bert"): "bert_adam",
+            ("mindspore", "bert"): "bert_adam",
             ("", "bert"): "adamw",
             ("", "resnet"): "momentum",
         },

@@ -172,7 +172,9 @@ def memory_format_of(*texts: str) -> str:
 def is_compiled(framework: str, notes: str = "") -> bool:
     """Tell whether a framework compiled the net: "torch.compile", "+XLA", "with xla"."""
     compiler = re.search(r"\bcompiled?\b|\binductor\b", framework, re.IGNORECASE)
-    said = re.search(r"\+ ?XLA\b|\bwith ?xla\b|torch\.compile\b", f"{framework} {notes}")
+    said = re.search(
+        r"\+ ?XLA\b|\bwith ?xla\b|\bwith Graph Kernel\b|torch\.compile\b", f"{framework} {notes}"
+    )
     return compiler is not None or said is not None
 
 
