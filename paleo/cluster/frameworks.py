@@ -149,11 +149,13 @@ XLA = Framework(
     "tensorflow_compiled",
     "graphs compiled by TensorFlow's XLA: a kernel for each layer, handed over sooner",
     "OpenXLA, XLA:GPU architecture overview (elementwise operations and reductions are fused, "
-    "products and convolutions left to libraries); halves have images channels last: "
+    "products and convolutions left to libraries); debug_options_flags.cc: cuDNN's batch "
+    "normalizations are off, service/batchnorm_expander.cc; halves have images channels last: "
     "xla/service/gpu/transforms/layout_assignment.cc, HeuristicLayoutAssignment; host: BERT-Base "
     "of NVIDIA's DeepLearningExamples at batches of 1 to 8 takes 20 us an operation on a DGX-1, "
     "BERT-Large agrees",
     host=10e-6,
+    fusion=Fusion.NORMS,
     autocast=True,
     full_softmax=False,
     memory_format="channels_last",

@@ -15,7 +15,9 @@ class Fusion(Enum):
     NONE = "none"
     #: Biases in the products that they follow, as the product's library offers it.
     BIAS = "bias"
-    #: Those, and all in kernels that are no products.
+    #: In batch normalizations alone.
+    NORMS = "norms"
+    #: Biases in products, and all in kernels that are no products.
     STREAMS = "streams"
     #: All.
     ALL = "all"

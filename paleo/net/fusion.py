@@ -24,7 +24,8 @@ The bytes that are left are those of the operations; cost models price them as F
 
 That is `Fusion.ALL`. Frameworks do less: a product of one of NVIDIA's libraries adds its own bias
 (`Fusion.BIAS`: PyTorch's addmm by cuBLASLt's epilogue), and TorchInductor leaves products to those
-libraries and fuses among all others (`Fusion.STREAMS`).
+libraries and fuses among all others (`Fusion.STREAMS`). XLA expands batch normalizations to
+functions of elements, so that what follows them is in their kernels (`Fusion.NORMS`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from paleo.core.kinds import Fusion
-from paleo.core.operations import PRODUCTS, Fused, MatMul, Operation, Pass, Stream
+from paleo.core.operations import PRODUCTS, Fused, Kind, MatMul, Operation, Pass, Stream
 from paleo.core.quantity import product
 from paleo.core.tensor import num_elements
 from paleo.net.compiled import compiled_forward
@@ -222,13 +223,15 @@ def _takes(kernel: _Kernel, fusion: Fusion) -> bool:
     """Tell whether a kernel takes on what reads its result."""
     if isinstance(kernel.head, PRODUCTS):
         return fusion is Fusion.ALL
+    if fusion is Fusion.NORMS:
+        return kernel.head.kind is Kind.BATCH_NORM
     return fusion is not Fusion.BIAS
 
 
 def _takes_own(kernel: _Kernel, step: _Step, fusion: Fusion) -> bool:
     """Tell whether a kernel takes on what follows in the same layer."""
     adds = isinstance(kernel.head, MatMul) and not kernel.tail and step.is_bias
-    return adds or _takes(kernel, fusion)
+    return (adds and fusion is not Fusion.NORMS) or _takes(kernel, fusion)
 
 
 def _forward(graph: Graph, training: bool, fusion: Fusion) -> FusedPass:

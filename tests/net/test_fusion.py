@@ -154,6 +154,27 @@ def test_a_batch_normalization_begins_a_kernel_in_training_only(net: Any) -> Non
     assert saved(graph, training=False) == (3 + 2) * SIZE
 
 
+def test_xla_has_in_the_kernel_of_a_batch_normalization_what_follows_it(net: Any) -> None:
+    layers = {
+        "c": conv(),
+        "n": layer("BatchNorm", "c"),
+        "r": relu("n"),
+        "l": layer("LayerNorm", "r"),
+        "d": layer("Dropout", "l", dropout_keep_prob=0.5),
+    }
+    graph = graph_of(net, **layers)
+    for training in (True, False):
+        found = fused_forward(graph, training=training, fusion=Fusion.NORMS)
+        named = [[each.name for each in own] for own in found.operations[Pass.FORWARD]]
+        dropout = ["dropout"] if training else []
+        assert named == [[], ["convolution"], ["batchnorm + relu"], [], ["layernorm"], dropout]
+    # In training it reads its input twice, and writes the rectifier's result alone, since that is
+    # all that the rectifier's gradient asks for.
+    fused = fused_forward(graph, fusion=Fusion.NORMS).operations[Pass.FORWARD][2]
+    assert sum(sum(each.reads) for each in fused) == 2 * SIZE
+    assert sum(sum(each.writes) for each in fused) == SIZE
+
+
 def test_in_inference_statistics_are_known_and_dropout_does_nothing(net: Any) -> None:
     graph = graph_of(
         net,

@@ -60,6 +60,11 @@ def test_which_kernels_take_on_what_follows() -> None:
     # Biases of products alone: PyTorch adds that of a convolution apart.
     assert names(Fusion.BIAS, 1) == ["convolution", "bias", "relu"]
     assert (names(Fusion.BIAS, 3), names(Fusion.BIAS, 4)) == (["matmul + bias"], ["relu"])
+    # Batch normalizations alone: here there are none.
+    assert (names(Fusion.NORMS, 1), names(Fusion.NORMS, 3)) == (
+        names(Fusion.NONE, 1),
+        names(Fusion.NONE, 3),
+    )
     # All but products and convolutions, which are left to libraries.
     assert names(Fusion.STREAMS, 1) == ["convolution", "bias + relu"]
     assert (names(Fusion.STREAMS, 3), names(Fusion.STREAMS, 4)) == (["matmul + bias"], ["relu"])
