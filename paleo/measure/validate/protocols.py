@@ -276,6 +276,14 @@ PROTOCOLS: dict[str, Protocol] = {
         },
         clipped=(("tensorflow", "bert"), ("paddle", "bert"), ("mindspore", "bert")),
         scales_loss=True,
+        # MxNet/.../runner.sh: --fuse-bn-relu 1 --fuse-bn-add-relu 1, convolutions in NHWC.
+        scripts=(
+            Script(
+                "NVIDIADeepLearningExamples/MxNet/Classification/RN50v1.5/",
+                {**_LAST, "framework": "MXNet, tuned"},
+                "fp16 (see heading)",
+            ),
+        ),
     ),
     # vLLM's kernels of 2023 move one element of two bytes at a time.
     "vidur_ops": Protocol(
