@@ -609,7 +609,8 @@ def error_bands(data: Data) -> tuple[Table, list[Bound], str]:
         ),
         [*((*row, "") for row in found.table()), *totals],
         f"{100 * COVERAGE:.0f} % of cases are to be between these. A band is of the cases that its "
-        "line says, each source counted the same; what is not said may be any. "
+        "line says, each source counted the same, and as wide as sources left out ask for; what is "
+        "not said may be any. "
         "Where there are too few cases, the next wider line is taken. Whether that holds of others "
         "is tried by leaving out sources (of kinds with fewer than four, a source's devices): of "
         "the rows of each, how many are inside of the bands that would be there without it. Of "

@@ -234,4 +234,5 @@ def figures(found: Bands) -> Iterator[tuple[str, str, str, bool]]:
         yield f"inside error bands, {held.name}", held.percent, f"{low} to {high} %", is_met
     for held in found.parts:
         is_met = 100 * held.inside >= LEAST
-        yield f"inside error bands, {held.name}", held.percent, f"at least {LEAST} %", is_met
+        value = f"{held.percent} of {held.rows:,} rows"
+        yield f"inside error bands, {held.name}", value, f"at least {LEAST} %", is_met

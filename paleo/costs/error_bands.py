@@ -156,7 +156,10 @@ class Band:
     @property
     def said(self) -> str:
         """The band in a sentence: what measured cases took, and which cases those are."""
-        low, high = (None if end is None else f"{end:.2f}" for end in self.ends)
+        for decimals in (2, 3, 4):  # as many as tell both ends apart
+            low, high = (None if end is None else f"{end:.{decimals}f}" for end in self.ends)
+            if low != high:
+                break
         return self.says(low, high, " times what is predicted")
 
     def says(self, low: str | None, high: str | None, unit: str = "") -> str:
@@ -165,6 +168,8 @@ class Band:
             return f"too few cases were measured ({self.cases})"
         if low is None or high is None:
             between = f"at least {low}" if high is None else f"at most {high}"
+        elif low == high:
+            between = f"about {high}"
         else:
             between = f"between {low} and {high}"
         return f"{100 * self.coverage:.0f} % of measured cases took {between}{unit} ({self.cases})"

@@ -80,6 +80,7 @@ OPERATIONS: list[tuple[str, dict[str, Any], str, float]] = [
     ("gelu", {"elements": 1000}, "inference", 80),
     ("addu", {"rows": 10, "cols": 100}, "", 80),
     ("add", {"rows": 10, "cols": 100}, "", 120),
+    ("add3", {"rows": 10, "cols": 100}, "", 240),
     ("silu_mul_act", {"rows": 10, "cols": 100}, "", 120),
     # The 30,000 elements of A come in 2 bytes and go out in 4: 1.8 us more.
     ("gemm", GEMM | {"quantized": 1}, "", 13_800),

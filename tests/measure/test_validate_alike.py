@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from paleo.costs.error_bands import NET, TRAINING, UNKNOWN, Like
-from paleo.measure.validate.alike import FEWEST_ALONE, FEWEST_ROWS, Rows, learned, left_out
+from paleo.measure.validate.alike import (
+    FEWEST_ALONE,
+    FEWEST_ROWS,
+    SHIFT,
+    Rows,
+    learned,
+    left_out,
+)
 from paleo.measure.validate.bands import band, pooled, weights_of
 
 #: Evenly spaced logarithms: of 101, the middle 80 % and both ends of it are those from -8 to 8.
@@ -61,31 +68,88 @@ def test_bands_are_widened_until_sources_left_out_are_inside() -> None:
     assert math.log(wide.high) > plain[1]
     assert math.log(wide.low * wide.high) == pytest.approx(sum(plain))
     assert (wide.count, wide.sources) == (404, 4)
-    # Nothing is widened where every source says the same, and no band is made narrower.
+    # Nothing is widened where every source says the same.
     same = rows({f"{k}": (like, EVEN) for k in range(4)})
     low, high = pooled(same.logs, same.groups)
     one = learned(same)[like]
     assert (math.log(one.low), math.log(one.high)) == pytest.approx((low, high), abs=0.003)
 
 
-def test_of_sources_with_the_same_errors_81_of_99_rows_are_inside() -> None:
+def half_of(sources: int, half: float) -> float:
+    """Return the half width of a band of so many sources, with what they may be off."""
+    return math.hypot(half, SHIFT / math.sqrt(sources))
+
+
+def test_of_sources_with_the_same_errors_the_widening_is_that_of_their_scores() -> None:
     """By hand: errors of -49 to 49 in each of four sources.
 
     Of the three others together, 297 rows, floor(298 x 0.1) = 29 are outside of an end or on it:
-    each error is there three times, so the 29th is the 10th error, -40. The quantile of the scores
-    is 1: of 297 distances, in units of 40, 3 x 79 are below it, which is less than 80 %. Inside are
-    the errors from -40 to 40.
+    each error is there three times, so the 29th is the 10th error, -40. Of two of those it is the
+    10th, too. Their scores are distances over the half width of two sources: of 297 distances
+    3 x 79 are below 40, which is less than 80 %, and 3 x 81 are not above.
     """
     like = Like("gemm", bits=16, software="", architecture="Ada")
     errors = np.arange(-49, 50) / 1000
     found = rows({f"{k}": (like, errors) for k in range(4)})
-    inside = left_out(found)
-    assert inside.sum() == 4 * 81
-    assert (inside == (np.abs(found.logs) <= 0.0401)).all()
+    end = half_of(3, 0.04) * 0.04 / half_of(2, 0.04)
+    assert (left_out(found) == (np.abs(found.logs) <= end)).all()
     shipped = learned(found)[like]
-    # Of all four the 39th of 396 is the 10th error, too.
-    assert math.log(shipped.low) == pytest.approx(-0.04)
-    assert math.log(shipped.high) == pytest.approx(0.04)
+    # Of all four the 39th of 396 is the 10th error, too; their scores are by bands of three.
+    end = half_of(4, 0.04) * 0.04 / half_of(3, 0.04)
+    assert math.log(shipped.low) == pytest.approx(-end)
+    assert math.log(shipped.high) == pytest.approx(end)
+
+
+def test_a_kind_of_few_sources_is_widened_as_other_kinds_are() -> None:
+    """Products in three types, of two sources each that are 0.2 apart, and a kind of one source.
+
+    Each band of products is made of one source, and so is that of the other kind. Of the other
+    source the distances are 0.1 to 0.3, four fifths of them up to 0.26.
+    """
+    bmm = Like("bmm", bits=16, software="", architecture="Ada")
+    few = {"own": (bmm, EVEN)}
+    products = {
+        f"{bits} {shift}": (Like("gemm", bits=bits, software="", architecture="Ada"), EVEN + shift)
+        for bits in (8, 16, 32)
+        for shift in (0.0, 0.2)
+    }
+    found = learned(rows(few | products))[bmm]
+    assert math.log(found.high) == pytest.approx(0.26, abs=0.005)
+    assert math.log(found.low) == pytest.approx(-0.26, abs=0.005)
+    # Four sources of its own, which agree, say enough: 0.08 is the quantile of their distances.
+    bmm8 = Like("bmm", bits=8, software="", architecture="Ada")
+    enough = {f"{k}": ((bmm, bmm8)[k % 2], EVEN) for k in range(4)}
+    alone = learned(rows({**enough, **products}))[bmm]
+    assert math.log(alone.high) == pytest.approx(
+        half_of(2, 0.082) * 0.08 / half_of(1, 0.082), abs=0.003
+    )
+
+
+def test_a_source_left_out_is_not_widened_by_its_rows_of_other_kinds() -> None:
+    """Of products three sources that agree, and a fourth that is 0.3 off.
+
+    The fourth's own scores are 0.2 to 0.4 over 0.09, which is a quarter of all. Those of the others
+    are of bands that it makes wide: about 0.2 around 0.14, of which they are off by up to 0.24.
+    """
+    like = {kind: Like(kind, bits=16, software="", architecture="Ada") for kind in ("bmm", "gemm")}
+    products = {"one": EVEN, "two": EVEN, "three": EVEN}
+    few = {"one": EVEN, "far": EVEN}
+
+    def inside(far: str) -> float:
+        of_products = [
+            (name, "gemm", logs) for name, logs in (products | {far: EVEN + 0.3}).items()
+        ]
+        every = [*of_products, *((name, "bmm", logs) for name, logs in few.items())]
+        names = np.concatenate([[name] * len(logs) for name, _, logs in every])
+        which = np.concatenate([np.full(len(logs), kind == "bmm") for _, kind, logs in every])
+        logs = np.concatenate([logs for *_, logs in every])
+        found = Rows(logs, (like["gemm"], like["bmm"]), which.astype(int), names, names)
+        return float(left_out(found)[(names == "far") & (which == 1)].mean())
+
+    # A source of another kind, whose band is of one source, half 0.096 wide: where the products
+    # that are far off are another source's, they widen it, and else they do not.
+    assert inside("another") == 1
+    assert inside("far") == pytest.approx(0.9, abs=0.03)
 
 
 def test_of_many_sources_80_percent_of_the_rows_of_a_new_one_are_inside() -> None:
@@ -113,9 +177,12 @@ def test_a_source_left_out_is_tried_on_the_next_wider_group() -> None:
     assert known[everywhere].count == 303
     assert known[ada].sources == 1
     inside = left_out(found)
-    # All have the same errors: of 101, ten are below the 11th, as many above, and 81 inside.
-    for name in ("one", "two", "three"):
-        assert inside[found.groups == name].mean() == pytest.approx(0.8, abs=0.03)
+    # Of two sources there are too few scores: the band is that of both on Hopper for the one, and
+    # of the other one on Hopper for each of the two, with what those may be off.
+    for name, sources in (("one", 2), ("two", 1), ("three", 1)):
+        own = found.groups == name
+        # The 10th error of 101, and the 20th of both.
+        assert (inside[own] == (np.abs(found.logs[own]) <= half_of(sources, 0.082))).all()
 
 
 def test_few_rows_make_no_band_and_what_is_apart_is_not_pooled() -> None:

@@ -33,6 +33,40 @@ def test_times_of_a_source_have_the_hosts_launch_in_them(tmp_path: Path) -> None
     assert predict(found, "roofline") == pytest.approx([15e-6 + 80e-9, 20e-6 + 80e-9, 80e-9])
 
 
+def test_microseconds_that_are_cut_off_are_half_of_one_more(tmp_path: Path) -> None:
+    # Vidur's times are whole microseconds: what it calls 2 is 2.5 on average.
+    row = {"network": "op:add", "op_shape": '{"rows": 1, "cols": 4096}', "value": 0.002}
+    found = cases(tmp_path, *({**row, "source_id": source} for source in ("vidur_ops", "another")))
+    assert found.measured == pytest.approx([2.5e-6, 2e-6])
+
+
+def test_of_phi_2_vidur_timed_other_operators_under_the_same_names(tmp_path: Path) -> None:
+    # 512 x 2,560 elements of 2 bytes are 2.62 MB. Phi-2's block has no gates: its gelu reads and
+    # writes one tensor, where SwiGLU reads two; and it adds three tensors in two kernels, each of
+    # which reads two and writes one.
+    shape = '{"rows": 512, "cols": 2560}'
+    names = ("op:silu_mul_act", "op:add", "op:rmsnorm")
+    places = ("meta-llama/Llama-2-7b-hf", "microsoft/phi-2")
+    found = cases(
+        tmp_path,
+        *(
+            {
+                "network": name, "op_shape": shape, "source_id": "vidur_ops", "precision": "fp16",
+                "source": f"microsoft/vidur data/profiling/compute/a100/{place}/mlp.csv@1",
+                "device": "A100_SXM_80GB",
+            }
+            for place in places
+            for name in names
+        ),
+    )  # fmt: skip
+    assert found.labels["operator"].tolist() == [
+        "silu_mul_act", "add", "rmsnorm", "gelu", "add3", "layernorm",
+    ]  # fmt: skip
+    tensor = 2 * 512 * 2560 / 2.039e12
+    expected = [3 * tensor, 3 * tensor, 2 * tensor, 2 * tensor, 6 * tensor, 2 * tensor]
+    assert predict(found, "roofline") == pytest.approx(expected, rel=1e-3)
+
+
 @pytest.mark.parametrize(
     ("place", "network", "precision", "direction", "net", "framework", "memory_format"),
     [

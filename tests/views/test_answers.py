@@ -18,7 +18,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paleo.cli import cli
-from paleo.views.answers.base import duration, percent, rounded, spread, used
+from paleo.costs.error_bands import Band
+from paleo.views.answers.base import (
+    amounts,
+    band_said,
+    duration,
+    durations,
+    percent,
+    rounded,
+    spread,
+    used,
+)
 from paleo.views.table import columns_of, significant
 
 GOLDEN = Path(__file__).parent / "first_screens"
@@ -374,9 +384,30 @@ def test_shares_spreads_and_memory_are_said_as_people_read_them() -> None:
     assert spread((None, "2 s")) == " (at most 2 s)"
     assert spread(("1 s", None)) == " (at least 1 s)"
     assert spread((None, None)) == ""
+    assert spread(("3 s", "3 s")) == " (about 3 s)"
     assert used(10.7 * GIB, 80 * GIB) == "10.7 of 80 GiB"
     assert used(10.7 * GIB, None) == "10.7 GiB"
     assert used(0.1227 * GIB, None) == "0.123 GiB"
+
+
+def test_ends_of_a_band_that_are_the_same_have_more_digits() -> None:
+    # 3.19 s and 3.24 s are 3.2 s in two digits, and two different ones in three.
+    assert durations((3.19, 3.24), 2, 3.2) == ("3.19 s", "3.24 s")
+    assert durations((2.9, 3.24), 2, 3.2) == ("2.9 s", "3.2 s")
+    assert durations((3.1999, 3.2001), 2, 3.2) == ("3.1999 s", "3.2001 s")
+    # Five digits at most; one end alone stands as it is.
+    assert amounts((3_200_000.0, 3_200_001.0), 2) == ("3,200,000", "3,200,000")
+    assert amounts((3.19, None), 2) == ("3.2", None)
+    narrow = Band(0.995, 1.005, 200, 0.8, "nets")
+    assert band_said("passes", narrow, 3.2, 2) == (
+        "error band of passes: 80 % of measured cases took between 3.18 and 3.22 s "
+        "(200 cases: nets)"
+    )
+    none = Band(1.0, 1.0, 200, 0.8, "nets")
+    assert "took about 3.2000 s (" in band_said("passes", none, 3.2, 2)
+    assert Band(0.999, 1.001, 9, 0.8).said == (
+        "80 % of measured cases took between 0.999 and 1.001 times what is predicted (9 cases)"
+    )
 
 
 # First screens

@@ -4,20 +4,25 @@ Rows of one source err together: who measured, with which program, decides more 
 of several sources each counts the same, whatever its number of rows: the ends of a band are
 quantiles of the mean of the sources' distributions (CDF pooling, `bands.pooled`: Dunn, Wasserman,
 Ramdas, Distribution-Free Prediction Sets for Two-Layer Hierarchical Models, JASA 118, 2023,
-arXiv:1809.07441). With few sources such a band is too narrow for a new one. By how much is
-measured, not assumed: each source is left out in turn, bands are made of the others, and of every
-row of it the score is taken, its distance from the middle of its band in half widths (a score of
-conformal prediction with whole groups left out: Lee, Barber, Willett, Distribution-Free Inference
-with Hierarchical Data, arXiv:2306.06342). All bands of a kind are widened by the quantile of the
-scores of bands that were made in the same way: of what has all in common or of a wider group, by
-one source or by several. For these scores architectures are left out as well. No band is made
-narrower.
+arXiv:1809.07441). To its half width is added, in quadrature, by how much the middle of so few
+sources may be off (SHIFT; as random effects are: DerSimonian, Laird, Meta-Analysis in Clinical
+Trials, Controlled Clinical Trials 7, 1986). Such a band may yet be too narrow or too wide for a
+new source. By how much is measured, not assumed: each source is left out in turn, bands are made of
+the others, and of every row of it the score is taken, its distance from the middle of its band in
+half widths (a score of conformal prediction with whole groups left out: Lee, Barber, Willett,
+Distribution-Free Inference with Hierarchical Data, arXiv:2306.06342). Architectures are left out as
+well. A band's half width is then multiplied by a quantile of the scores of bands that were made in
+the same way: of one source or of several, and of cases that have all in common with what is asked,
+or lack its architecture, its element type or its software. A kind of which few sources tell says
+little of how much sources differ; since scores are in half widths, other kinds stand in for the
+sources that it lacks, as where groups of few members share the spread between them (partial
+pooling: Gelman, Hill, Data Analysis Using Regression and Multilevel Models, 2007, chapter 12).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -35,13 +40,18 @@ from paleo.measure.validate.protocols import protocol_of
 FEWEST_ROWS, FEWEST_ALONE = 30, 100
 #: Of a kind with fewer sources, each device of a source is left out by itself.
 FEWEST_SOURCES = 4
-#: From so many rows on a group counts as much as a larger one in the scores: what decides by how
-#: much all bands of a kind are widened is to have been measured often.
+#: Half of all sources are, in the middle, off by more than this share from others whose cases have
+#: all in common with theirs: 0.047 of 126 pairs of a source and what its cases are like, all kinds
+#: together. Of n sources the middle is as sure as this over the root of n.
+SHIFT = 0.05
+#: From so many rows on a source counts as much as a larger one in the scores: what decides by how
+#: much all bands are widened is to have been measured often.
 FULL_SCORES = 200
-#: Of fewer groups the scores of one way to make a band say too little: those of all ways by one
-#: group, or by several, stand for them, or else all scores.
+#: The scores of fewer sources say too little of one way to make a band: other kinds count as much
+#: as the sources that a kind lacks. Where they are fewer of all kinds together, those of all ways
+#: by one group, or by several, stand for them, or else all scores.
 FEWEST_SCORED = 3
-#: Of more rows of a group that have all in common, a sample says by how much bands are widened.
+#: Of more rows of a source that have all in common, a sample says by how much bands are widened.
 MOST_ROWS = 100
 #: What times of operators are from that have the host's launch and wait in them.
 HOST = "host"
@@ -171,7 +181,8 @@ def _narrow(rows: Rows, coverage: float) -> dict[Like, _Narrow]:
             continue
         low, high = pooled(own.logs, own.groups, coverage)
         if math.isfinite(high - low):
-            middle, half = (low + high) / 2, (high - low) / 2
+            middle = (low + high) / 2
+            half = math.hypot((high - low) / 2, SHIFT / math.sqrt(groups))
             found[like] = _Narrow(middle, half, len(own), sources, groups)
     return found
 
@@ -179,26 +190,51 @@ def _narrow(rows: Rows, coverage: float) -> dict[Like, _Narrow]:
 class _Scores(NamedTuple):
     """In how many half widths rows are from the middle of the band that others make.
 
-    `ways` says how that band was made, one of `_way`. Where there is no band, the score is NaN.
+    `ways` says how that band was made, one of `_way`. `units` are whose rows they are, numbers that
+    count from 0 on, and `names` what another kind's rows have to share to be left out with them.
     """
 
     values: Array
-    groups: Array
     ways: Array
+    units: Array
+    names: Array
+
+    def select(self, keep: Array) -> _Scores:
+        return _Scores(*(each[keep] for each in self))
 
 
-def _scores(rows: Rows, groups: Array, coverage: float) -> _Scores:
-    """Return the scores of rows, the others being those of other groups."""
-    scores = _Scores(np.full(len(groups), np.nan), groups, np.zeros(len(groups), int))
-    for group in sorted(set(groups.tolist())):
-        out = groups == group
-        known = _narrow(rows.select(~out), coverage)
-        for place in np.unique(rows.which[out]).tolist():
-            if like := _nearest(known, rows, place):
-                those, found = out & (rows.which == place), known[like]
-                scores.values[those] = np.abs(rows.logs[those] - found.middle) / found.half
-                scores.ways[those] = _way(like == rows.likes[place], found)
-    return scores
+def _scores(rows: Rows, coverage: float) -> _Scores:
+    """Return the scores of rows of one pool, the others being those of other groups.
+
+    There are two of a row whose architecture is left out as well.
+    """
+    _, units = np.unique(np.char.add(rows.groups, rows.sources), return_inverse=True)
+    names = rows.groups if _is_unknown(rows) else rows.sources
+    architectures = np.array([str(like.architecture) for like in rows.likes])[rows.which]
+    parts = [_Scores(*(np.array([], kind) for kind in (float, int, int, str)))]
+    for groups in (rows.groups, architectures):
+        for group in sorted(set(groups.tolist())):
+            out = groups == group
+            known = _narrow(rows.select(~out), coverage)
+            for place in np.unique(rows.which[out]).tolist():
+                if like := _nearest(known, rows, place):
+                    those, found = out & (rows.which == place), known[like]
+                    values = np.abs(rows.logs[those] - found.middle) / found.half
+                    ways = np.full(len(values), _way(like, found))
+                    parts.append(_Scores(values, ways, units[those], names[those]))
+    return _Scores(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _together(several: Sequence[_Scores]) -> _Scores:
+    """Return the scores of several kinds, whose sources are not the same."""
+    if not several:
+        return _Scores(*(np.array([], kind) for kind in (float, int, int, str)))
+    counts = [int(each.units.max(initial=-1)) + 1 for each in several]
+    firsts = np.cumsum([0, *counts[:-1]])
+    moved = [
+        each._replace(units=each.units + first) for each, first in zip(several, firsts, strict=True)
+    ]
+    return _Scores(*map(np.concatenate, zip(*moved, strict=True)))
 
 
 def _wider(rows: Rows, place: int) -> list[Like]:
@@ -216,56 +252,61 @@ def _nearest(known: Mapping[Like, Any], rows: Rows, place: int) -> Like | None:
     return next((like for like in _wider(rows, place) if like in known), None)
 
 
-def _quantile(scores: Array, groups: Array, coverage: float) -> float:
-    """Return the score that this share has at most, the distributions of groups pooled; or 0."""
-    if not len(scores):
-        return 0.0
+def _quantile(scores: Array, weights: Array, coverage: float) -> float:
+    """Return the score that this share of the weights has at most."""
     order = np.argsort(scores, kind="stable")
-    weights = np.cumsum(weights_of(groups, FULL_SCORES)[order])
-    place = int(np.searchsorted(weights, coverage * weights[-1] - 1e-9))
+    below = np.cumsum(weights[order])
+    place = int(np.searchsorted(below, coverage * below[-1] - 1e-9))
     return float(scores[order][min(place, len(order) - 1)])
 
 
-def _way(is_own: bool, narrow: _Narrow) -> int:
-    """Return how a band was made: 3 of all in common by several groups, 2 by one, 1, 0 of less."""
-    return 2 * is_own + (narrow.groups > 1)
+def _way(like: Like, narrow: _Narrow) -> int:
+    """Return how a band was made: by what its cases lack, and an odd number if by several groups.
 
-
-def _factors(rows: Rows, coverage: float) -> list[float]:
-    """Return by which factors bands are widened that were made in each way.
-
-    Left out are groups, and architectures with all of their rows.
+    What is lacking is nothing, the architecture, the element type (and maybe the architecture), or
+    the software (and maybe either).
     """
-    architectures = np.array([str(like.architecture) for like in rows.likes])[rows.which]
-    found = [_scores(rows, groups, coverage) for groups in (rows.groups, architectures)]
-    values, groups, ways = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    known = np.isfinite(values)
+    lacks = (like.software, like.bits, like.architecture)
+    level = next((len(lacks) - place for place, each in enumerate(lacks) if each is None), 0)
+    return 2 * level + (narrow.groups > 1)
 
-    def factor(those: Array, fewest: int = 0) -> float:
-        if len(set(groups[those].tolist())) < fewest:
-            return 0.0
-        return _quantile(values[those], groups[those], coverage)
 
-    every = factor(known)
-    found_factors = []
-    for way in range(4):
-        own = factor(known & (ways == way), FEWEST_SCORED)
-        alike = factor(known & (ways % 2 == way % 2), FEWEST_SCORED)
-        found_factors.append(max(1.0, own or alike or every))
-    return found_factors
+def _factor(way: int, own: _Scores, others: _Scores, coverage: float) -> float:
+    """Return by which factor a band is widened, or narrowed, that was made in such a way.
+
+    That is by the scores of its `own` kind, and as far as those are of few sources by `others`.
+    """
+    alike: tuple[Callable[[Array], Array], ...] = (
+        lambda ways: ways == way, lambda ways: ways % 2 == way % 2, lambda ways: ways >= 0,
+    )  # fmt: skip
+    for is_alike in alike:
+        near, far = own.select(is_alike(own.ways)), others.select(is_alike(others.ways))
+        sources, further = (len(np.unique(each.units)) for each in (near, far))
+        if sources + further < FEWEST_SCORED:
+            continue
+        lacking = min(1.0, max(0, FEWEST_SCORED - sources) / max(1, further))
+        weights = [
+            weights_of(near.units, FULL_SCORES),
+            weights_of(far.units, FULL_SCORES) * lacking,
+        ]
+        return _quantile(
+            np.concatenate([near.values, far.values]), np.concatenate(weights), coverage
+        )
+    return 1.0
 
 
 def _thinned(rows: Rows) -> Rows:
-    """Return at most MOST_ROWS of each group that have all in common, always the same."""
+    """Return at most MOST_ROWS of each source that have all in common, always the same."""
     order = np.random.default_rng(0).permutation(len(rows))
-    kept: dict[tuple[str, int], list[int]] = {}
+    kept: dict[tuple[str, str, int], list[int]] = {}
     for place in order.tolist():
-        kept.setdefault((rows.groups[place], int(rows.which[place])), []).append(place)
+        whose = (rows.groups[place], rows.sources[place], int(rows.which[place]))
+        kept.setdefault(whose, []).append(place)
     return rows.select(np.sort([place for own in kept.values() for place in own[:MOST_ROWS]]))
 
 
 def _kinds(rows: Rows) -> list[Array]:
-    """Return the places of rows whose bands are widened alike: of a kind that is pooled."""
+    """Return the places of rows of which bands are made together: of a kind that is pooled."""
 
     def pool(like: Like) -> tuple[str, str]:
         is_apart = like.architecture == UNKNOWN or _is_alone(rows, like)
@@ -275,31 +316,69 @@ def _kinds(rows: Rows) -> list[Array]:
     return [(pools == name).nonzero()[0] for name in sorted(set(pools.tolist()))]
 
 
+def _is_unknown(rows: Rows) -> bool:
+    return bool(len(rows)) and rows.likes[rows.which[0]].architecture == UNKNOWN
+
+
+def _others(pools: Sequence[Rows], scores: Sequence[_Scores], own: Rows) -> _Scores:
+    """Return the scores of kinds that may stand in for one, its own not among them.
+
+    What is predicted with constants of architectures and without are told apart; rows on
+    architectures that stand alone say nothing of others.
+    """
+    return _together(
+        [
+            each
+            for pool, each in zip(pools, scores, strict=True)
+            if pool is not own
+            and _is_unknown(pool) == _is_unknown(own)
+            and not _is_alone(pool, pool.likes[pool.which[0]])
+        ]
+    )
+
+
+def _widened(
+    rows: Rows, own: _Scores, others: _Scores, coverage: float
+) -> Iterator[tuple[Like, Band]]:
+    """Yield the bands of rows of one pool, widened by these scores."""
+    factors: dict[int, float] = {}
+    for like, narrow in _narrow(rows, coverage).items():
+        way = _way(like, narrow)
+        if way not in factors:
+            factors[way] = _factor(way, own, others, coverage)
+        yield like, narrow.widened(factors[way], coverage)
+
+
 def learned(rows: Rows, coverage: float = 0.8) -> dict[Like, Band]:
     """Return the bands of all that rows have in common, as the module says."""
-    found: dict[Like, Band] = {}
-    for places in _kinds(rows):
-        own = rows.select(places)
-        factors = _factors(_thinned(own), coverage)
-        asked = {own.likes[place] for place in np.unique(own.which).tolist()}
-        for like, narrow in _narrow(own, coverage).items():
-            found[like] = narrow.widened(factors[_way(like in asked, narrow)], coverage)
-    return found
+    pools = [rows.select(places) for places in _kinds(rows)]
+    scores = [_scores(_thinned(pool), coverage) for pool in pools]
+    return dict(
+        entry
+        for pool, own in zip(pools, scores, strict=True)
+        for entry in _widened(pool, own, _others(pools, scores, pool), coverage)
+    )
 
 
 def left_out(rows: Rows, coverage: float = 0.8) -> Array:
     """Return 1 for each row that is in its band, 0 if not, NaN without one.
 
     The band is the one that would be found had the row's group not been measured: neither is it
-    made of the group's rows, nor is it widened by their scores.
+    made of the group's rows, nor is it widened by their scores, nor by those of other kinds' rows
+    of the same source, or on the same architecture where those are left out.
     """
     inside = np.full(len(rows), np.nan)
-    for places in _kinds(rows):
-        own = rows.select(places)
-        thin = _thinned(own)
+    kinds = _kinds(rows)
+    pools = [rows.select(places) for places in kinds]
+    thinned = [_thinned(pool) for pool in pools]
+    scores = [_scores(thin, coverage) for thin in thinned]
+    for places, own, thin in zip(kinds, pools, thinned, strict=True):
+        others = _others(pools, scores, own)
         for group in sorted(set(own.groups.tolist())):
-            known = learned(thin.select(thin.groups != group), coverage)
-            out = own.groups == group
+            out, rest = own.groups == group, thin.select(thin.groups != group)
+            names = own.groups[out] if _is_unknown(own) else own.sources[out]
+            apart = others.select(~np.isin(others.names, names))
+            known = dict(_widened(rest, _scores(rest, coverage), apart, coverage))
             for place in np.unique(own.which[out]).tolist():
                 if like := _nearest(known, own, place):
                     those, found = out & (own.which == place), known[like]

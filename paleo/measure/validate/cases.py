@@ -288,7 +288,7 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     if name:
         direction, operator = _operator_direction(row), OPERATORS[name]
         dtype = dtype_of(precision, device, is_net=False, tf32=protocol.tf32)
-        seconds, kind = row.value * row.quantity.scale, operator.kind
+        seconds, kind = row.value * row.quantity.scale + protocol.whole / 2, operator.kind
         units = dtype if "matrix" in device.peaks.get(dtype, {}) else ""
         letters = protocol.read(name, row.shape, units)
         what = (name, direction, _fixed(operator, letters))

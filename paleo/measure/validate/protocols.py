@@ -19,8 +19,8 @@ from paleo.measure.validate.measured import Measurement
 class Script:
     """What the scripts of a part of a repository ask for, where rows say it otherwise or not.
 
-    They made the rows whose `source` has `place` in it, and whose precision, direction and device
-    are these; "" is any. `says` are the values, by the names of Measurement.
+    They made the rows whose `source` has `place` in it, and whose precision, direction, device and
+    network are these; "" is any. `says` are the values, by the names of Measurement.
     """
 
     place: str
@@ -28,10 +28,11 @@ class Script:
     precision: str = ""
     direction: str = ""
     device: str = ""
+    network: str = ""
 
     def made(self, row: Measurement) -> bool:
         """Tell whether they made a row."""
-        asked = ("precision", "direction", "device")
+        asked = ("precision", "direction", "device", "network")
         return self.place in row.source and all(
             getattr(self, name) in ("", getattr(row, name)) for name in asked
         )
@@ -88,6 +89,9 @@ class Protocol:
     from_host: bool = False
     #: Seconds of each operator's time that are the host's: it hands over, and may wait for the end.
     handed_over: float = 0.0
+    #: Seconds of which its times of operators are whole multiples, the rest cut off. Half of one is
+    #: missing on average.
+    whole: float = 0.0
     #: Letters of operators that the rows do not say.
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
@@ -285,10 +289,23 @@ PROTOCOLS: dict[str, Protocol] = {
             ),
         ),
     ),
-    # vLLM's kernels of 2023 move one element of two bytes at a time.
+    # vLLM's kernels of 2023 move one element of two bytes at a time. Its profiler adds up what
+    # Kineto says of kernels (vidur/profiling/utils/record_function_tracer.py), which are whole
+    # microseconds: libkineto/include/ITraceActivity.h, nsToUs, "No rounding!". Of Phi-2 it timed
+    # other operators under the same names (vidur/profiling/mlp/mlp_impl.py, without
+    # post_attn_norm and use_gated_mlp): torch's layer_norm and gelu, and the sum of three tensors.
     "vidur_ops": Protocol(
-        "kernel times of vLLM's operators of 2023",
+        "kernel times of vLLM's operators of 2023, in microseconds that are cut off",
         letters={"rmsnorm": {"width": 2}, "silu_mul_act": {"width": 2}},
+        whole=1e-6,
+        scripts=tuple(
+            Script("/microsoft/phi-2/", {"network": ran}, network=said)
+            for said, ran in (
+                ("op:rmsnorm", "op:layernorm"),
+                ("op:silu_mul_act", "op:gelu"),
+                ("op:add", "op:add3"),
+            )
+        ),
     ),
     **{
         f"mlperf_training_v{version}": Protocol(

@@ -198,8 +198,13 @@ def _recurrence_of(layer: type[RNN]) -> Operator:
     )
 
 
-def _stream(kind: Kind, reads: int = 1, passes: int = 1, function: str = "") -> Operator:
-    """Return an operator over rows that are passed over so many times before they are written."""
+def _stream(
+    kind: Kind, reads: int = 1, passes: int = 1, function: str = "", kernels: int = 1
+) -> Operator:
+    """Return an operator over rows that are passed over so many times before they are written.
+
+    So many `kernels` each do the same.
+    """
 
     def make(letters: Letters, direction: str, dtype: str) -> Operations:
         row, width = element_size(dtype) * letters["cols"], letters["width"]
@@ -210,7 +215,7 @@ def _stream(kind: Kind, reads: int = 1, passes: int = 1, function: str = "") -> 
                 kind, (size,) * reads, (size,), row=known, passes=passes, width=width,
                 function=function,
             ),
-        )  # fmt: skip
+        ) * kernels  # fmt: skip
 
     return Operator(
         "stream",
@@ -222,7 +227,7 @@ def _stream(kind: Kind, reads: int = 1, passes: int = 1, function: str = "") -> 
         make,
         scalars=("width",),
         short={"elements": ("cols",)},
-        describe=f"reads {reads}, writes 1",
+        describe=f"reads {reads}, writes 1" + f", in {kernels} kernels" * (kernels > 1),
     )
 
 
@@ -327,6 +332,7 @@ OPERATORS: dict[str, Operator] = {
     "layernorm": _stream(Kind.LAYER_NORM, passes=2),
     "rmsnorm": _stream(Kind.NORMALIZATION, passes=2),
     **{name: _stream(Kind.ELEMENTWISE, reads=2) for name in ("add", "sub", "mul", "div", "pow")},
+    "add3": _stream(Kind.ELEMENTWISE, reads=2, kernels=2),
     **{
         name: _stream(Kind.FUNCTION, function="affine") for name in ("addu", "subu", "mulu", "divu")
     },

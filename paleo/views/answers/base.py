@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from paleo.core.attributes import Ends, at_ends
 from paleo.core.units import scale_for
@@ -15,8 +15,12 @@ from paleo.views.table import in_unit, significant
 
 #: Of what is long: from how many seconds on it is said in a unit, and how long that is.
 _LONG = ((72 * 3600, 24 * 3600, "days"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
+#: The most digits that tell both ends of a band apart.
+_MOST_APART = 5
 #: What is said where errors like those of a prediction were never measured.
 NO_BAND = "no error band is known for these settings"
+
+_E = TypeVar("_E")
 
 
 def rounded(value: float, digits: int) -> str:
@@ -37,6 +41,27 @@ def duration(seconds: float, digits: int = MOST_DIGITS, like: float | None = Non
     return f"{rounded(seconds / scale.factor, digits)} {scale.unit}"
 
 
+def told_apart(ends: Ends[_E], say: Callable[[_E, int], str], digits: int) -> Ends[str]:
+    """Return texts of both ends of a band, in more digits if they are the same in so many.
+
+    They stay the same if so many as _MOST_APART do not tell them apart.
+    """
+    low, high = at_ends(ends, lambda end: say(end, digits))
+    if low is None or low != high or digits >= _MOST_APART:
+        return low, high
+    return told_apart(ends, say, digits + 1)
+
+
+def durations(ends: Ends[float], digits: int, like: float) -> Ends[str]:
+    """Return both ends of a time `like` this, to as many digits as tell them apart."""
+    return told_apart(ends, lambda end, digits: duration(end, digits, like), digits)
+
+
+def amounts(ends: Ends[float], digits: int) -> Ends[str]:
+    """Return both ends of a number, to as many digits as tell them apart."""
+    return told_apart(ends, rounded, digits)
+
+
 def percent(share: float) -> str:
     """Return a share in percent: to a tenth near the whole, where that says most."""
     value = 100 * share
@@ -54,7 +79,7 @@ def spread(ends: Ends[str], band: Band | None = None) -> str:
     if low is None or high is None:
         said = f"at least {low}" if high is None else f"at most {high}"
     else:
-        said = f"{low} to {high}"
+        said = f"about {high}" if low == high else f"{low} to {high}"
     meant = f"{100 * band.coverage:.0f} % of measured cases: " if band else ""
     return f" ({meant}{said})"
 
@@ -62,7 +87,7 @@ def spread(ends: Ends[str], band: Band | None = None) -> str:
 def _in_one_unit(ends: Ends[str]) -> Ends[str]:
     """Return both ends, the unit only behind the second where it is that of both."""
     low, high = ends
-    if low is None or high is None or " " not in high:
+    if low is None or high is None or low == high or " " not in high:
         return ends
     return low.removesuffix(f" {high.rpartition(' ')[2]}"), high
 
@@ -83,7 +108,7 @@ def _band_said(band: Band, seconds: float | None, digits: int) -> str:
     if seconds is None:
         return band.said
     around: Ends[Any] = band.around(seconds)
-    return band.says(*_in_one_unit(at_ends(around, lambda end: duration(end, digits, seconds))))
+    return band.says(*_in_one_unit(durations(around, digits, seconds)))
 
 
 def samples_of(net: NetSpec) -> str:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-
-from paleo.core.attributes import at_ends
 from paleo.studies.compare import Comparison, Difference
-from paleo.views.answers.base import duration, listed, spread
+from paleo.views.answers.base import duration, durations, listed, spread
 from paleo.views.charts.difference import variant_labels
 
 #: Factors this near to 1 are none.
@@ -32,8 +29,7 @@ def _time_said(difference: Difference, here: str, there: str) -> str:
     times = []
     for variant in (difference.other, difference.reference):
         plan = variant.settings.plan
-        show = functools.partial(duration, digits=plan.digits, like=variant.total.time)
-        ends = at_ends(variant.time_ends, show)
+        ends = durations(variant.time_ends, plan.digits, variant.total.time)
         is_first = variant is difference.other
         times.append(
             f"{duration(variant.total.time, plan.digits)}"

@@ -6,10 +6,10 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from paleo.core.attributes import Ends, at_ends
+from paleo.core.attributes import Ends
 from paleo.measure.profile import FullPass, Profile
 from paleo.measure.validate import Report
-from paleo.views.answers.base import device_named, duration, spread
+from paleo.views.answers.base import device_named, duration, durations, spread
 
 if TYPE_CHECKING:  # what commands print without measuring is here, too
     from paleo.measure.calibrate import Calibration
@@ -56,7 +56,7 @@ def _of_pass(run: FullPass) -> str:
     said = f"{run.case.spec.name}: a {whole.name}"
     if whole.predicted is not None:
         around: Ends[Any] = run.band.around(whole.predicted) if run.band else (None, None)
-        ends = at_ends(around, lambda end: duration(end, plan.digits, whole.predicted))
+        ends = durations(around, plan.digits, whole.predicted)
         said += (
             f" is predicted to take {duration(whole.predicted, plan.digits)}"
             f"{spread(ends, run.band)} on one {device_named(plan.device.name)}"

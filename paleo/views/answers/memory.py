@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from paleo.core.attributes import at_ends
 from paleo.step.memory import Fit
-from paleo.views.answers.base import device_named, percent, spread
+from paleo.views.answers.base import device_named, percent, spread, told_apart
 from paleo.views.table import in_unit
 
 #: The digits of memory, of which little is uncertain.
@@ -30,12 +30,14 @@ def memory_answer(fits: Sequence[Fit]) -> list[str]:
 def _of_one(fit: Fit) -> list[str]:
     found = fit.footprint
     peak = float(found.peak)
-    low, high = at_ends(found.peak_ends, lambda end: in_unit(float(end), "bytes", _DIGITS))
+    ends = told_apart(
+        at_ends(found.peak_ends, float), lambda end, digits: in_unit(end, "bytes", digits), _DIGITS
+    )
     where = f"{found.peak_pass} pass".removeprefix("update pass") or "update"
     purpose = found.purpose[0].upper() + found.purpose[1:]
     said = (
         f"{purpose} of {found.net} on batches of {found.batch_size:,} takes "
-        f"{in_unit(peak, 'bytes', _DIGITS)} at its peak{spread((low, high), found.band)}, in the "
+        f"{in_unit(peak, 'bytes', _DIGITS)} at its peak{spread(ends, found.band)}, in the "
         f"{where} of {found.peak_layer}."
     )
     return [said, *_fitting(fit), *_largest(fit)]

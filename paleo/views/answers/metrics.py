@@ -11,6 +11,7 @@ from paleo.studies.metrics import Metrics
 from paleo.views.answers.base import (
     device_named,
     duration,
+    durations,
     misfits,
     rounded,
     samples_of,
@@ -83,7 +84,7 @@ def _inference_said(metrics: Metrics) -> str:
 
 def _times(metrics: Metrics, seconds: Callable[[Metrics], float | None]) -> Ends[str]:
     digits, like = metrics.plan.digits, seconds(metrics)
-    return at_ends(metrics.ends, lambda end: duration(seconds(end) or 0.0, digits, like))
+    return durations(at_ends(metrics.ends, lambda end: seconds(end) or 0.0), digits, like or 0.0)
 
 
 def _about(metrics: Metrics) -> str:

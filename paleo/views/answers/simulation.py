@@ -6,6 +6,7 @@ from paleo.core.attributes import at_ends
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Predicted, Run, Simulation
 from paleo.views.answers.base import (
+    amounts,
     device_named,
     duration,
     misfits,
@@ -78,7 +79,7 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     if whole.workers == 1:
         devices = f"One {device_named(run.device)} trains"
     about = "about " if band else ""
-    slow, quick = at_ends(whole.ends, lambda end: rounded(end.throughput, digits))[::-1]
+    slow, quick = amounts(at_ends(whole.ends, lambda end: end.throughput), digits)[::-1]
     sentence = (
         f"{devices} {run.net} at {about}{rounded(whole.throughput, digits)} {what}/s"
         f"{spread((slow, quick), band)}: "

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paleo.core.attributes import Ends, at_ends
+from paleo.core.attributes import Ends
 from paleo.core.quantity import is_array
 from paleo.studies.explain import ExplainedLayer
 from paleo.studies.grouping import Group, by_type
 from paleo.studies.summary import LayerSummary, NetSummary
-from paleo.views.answers.base import device_named, duration, listed, percent, rounded, spread
+from paleo.views.answers.base import (
+    device_named,
+    duration,
+    durations,
+    listed,
+    percent,
+    rounded,
+    spread,
+)
 from paleo.views.table import in_unit
 
 _DIGITS = 3
@@ -40,7 +48,7 @@ def _of_one(summary: NetSummary) -> list[str]:
     if not seconds:
         return sentences
     ends: Ends[Any] = plan.band.around(seconds) if plan.band else (None, None)
-    texts = at_ends(ends, lambda end: duration(end, plan.digits, seconds))
+    texts = durations(ends, plan.digits, seconds)
     about = "about " if plan.band else ""
     sentences.append(
         f"On one {device_named(plan.device.name)} a batch of {summary.batch_size:,} takes {about}"

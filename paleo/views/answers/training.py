@@ -5,7 +5,7 @@ from __future__ import annotations
 from paleo.core.attributes import Ends, at_ends
 from paleo.step.results import Predicted
 from paleo.studies.training import Training
-from paleo.views.answers.base import duration, rounded, samples_of, spread
+from paleo.views.answers.base import amounts, duration, durations, rounded, samples_of, spread
 
 
 def training_said(
@@ -18,7 +18,7 @@ def training_said(
     """
     schedule, plan = training.schedule, on.plan
     digits, like = plan.digits, training.seconds or 0.0
-    times = at_ends(ends, lambda end: duration(end.seconds or 0.0, digits, like))
+    times = durations(at_ends(ends, lambda end: end.seconds or 0.0), digits, like)
     what = schedule.dataset or f"{schedule.size:,} {samples_of(on.scenario.net)}"
     epochs = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
     named, where = f" {net}" if net else "", f" on {who}" if who else ""
@@ -27,6 +27,6 @@ def training_said(
     taken = f"{about}{duration(like, digits)}{spread(times, plan.band if net else None)}"
     if training.cost is None or training.price is None:
         return f"{subject} takes {taken}."
-    amounts = spread(at_ends(ends, lambda end: rounded(end.cost or 0.0, digits)))
-    cost = f"{about}{rounded(training.cost, digits)} {training.price.currency}{amounts}"
+    costs = spread(amounts(at_ends(ends, lambda end: end.cost or 0.0), digits))
+    cost = f"{about}{rounded(training.cost, digits)} {training.price.currency}{costs}"
     return f"{subject} takes {taken} and costs {cost}."

@@ -7,7 +7,7 @@ from typing import Any
 
 from paleo.core.attributes import at_ends
 from paleo.studies.overview import Overview
-from paleo.views.answers.base import band_said, duration, rounded, spread
+from paleo.views.answers.base import amounts, band_said, duration, rounded, spread
 from paleo.views.charts.numbers import counted
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.metrics import money
@@ -69,7 +69,7 @@ def _row(found: Overview) -> dict[str, Any]:
     step = row.whole_step(found.scheme_of(row))
     training, has_times = found.trained(step), bool(step.seconds)
     price, cost, seconds = training.price, training.cost, training.seconds
-    slow, quick = at_ends(step.ends, lambda end: rounded(end.throughput, digits))[::-1]
+    slow, quick = amounts(at_ends(step.ends, lambda end: end.throughput), digits)[::-1]
     return {
         **{key: found.run.settings()[key] for key in ("net", "device", "network", "dtype")},
         "workers": row.workers,

@@ -10,7 +10,7 @@ from paleo.core.units import scale_for
 from paleo.step.pieces import Step
 from paleo.studies.datasets import takes_images
 from paleo.studies.overview import Overview
-from paleo.views.answers.base import duration, percent, rounded, spread
+from paleo.views.answers.base import amounts, duration, durations, percent, rounded, spread
 from paleo.views.answers.simulation import speed_said
 from paleo.views.answers.training import training_said
 from paleo.views.charts.base import unit_shown
@@ -51,11 +51,11 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
     def ends(values: Ends[str]) -> str:
         return spread(values).strip(" ()")
 
-    times = at_ends(step.ends, lambda end: duration(end.seconds, digits, step.seconds))
+    times = durations(at_ends(step.ends, lambda end: end.seconds), digits, step.seconds)
     texts = {"step": ("training step", duration(step.seconds, digits), ends(times))}
     if step.seconds:
         speedup = rounded(step.speedup, found.run.plan.ratio_digits)
-        slow, quick = at_ends(step.ends, lambda end: rounded(end.throughput, digits))[::-1]
+        slow, quick = amounts(at_ends(step.ends, lambda end: end.throughput), digits)[::-1]
         texts |= {
             "throughput": (
                 "samples a second", rounded(step.throughput, digits), ends((slow, quick)),
@@ -68,11 +68,11 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
         texts["scheme"] = (label, scheme, "")
     if training.seconds is not None:
         like = training.seconds
-        whole = at_ends(trainings, lambda end: duration(end.seconds or 0.0, digits, like))
+        whole = durations(at_ends(trainings, lambda end: end.seconds or 0.0), digits, like)
         texts["time"] = ("training time", duration(training.seconds, digits), ends(whole))
     if training.cost is not None and training.price:
         currency = training.price.currency
-        costs = at_ends(trainings, lambda end: rounded(end.cost or 0.0, digits))
+        costs = amounts(at_ends(trainings, lambda end: end.cost or 0.0), digits)
         cost = f"{rounded(training.cost, digits)} {currency}"
         texts["cost"] = ("training cost", cost, ends(costs))
         price = f"{training.price.amount:g} {currency}"

@@ -9,7 +9,7 @@ from typing import Any
 from paleo.core.attributes import at_ends, attributes
 from paleo.studies.metrics import Metrics
 from paleo.studies.metrics.cases import ENERGY_BOUND
-from paleo.views.answers.base import duration, spread
+from paleo.views.answers.base import durations, spread
 from paleo.views.answers.metrics import INFERENCE, Purpose
 from paleo.views.table import Column, Table
 from paleo.views.tables.metrics import columns_of_metrics, row_of_metrics
@@ -130,7 +130,7 @@ def _row(each: Metrics, purpose: Purpose) -> dict[str, Any]:
     """Return what a ranking says of one."""
     memory = purpose.memory(each)
     digits, like = each.plan.digits, purpose.seconds(each)
-    ends = at_ends(each.ends, lambda end: duration(purpose.seconds(end), digits, like))
+    ends = durations(at_ends(each.ends, purpose.seconds), digits, like)
     whole = purpose is not INFERENCE and each.training_cost is not None
     return {
         "latency": purpose.seconds(each),

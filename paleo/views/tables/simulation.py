@@ -13,7 +13,7 @@ from paleo.step.pieces import Step
 from paleo.step.plan import HOW, SHARES, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
-from paleo.views.answers.base import band_said, rounded
+from paleo.views.answers.base import amounts, band_said, rounded
 from paleo.views.charts.settings import best_said, joined, run_setting
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.base import common_notes
@@ -178,7 +178,7 @@ def _values(run: Run, row: Step) -> dict[str, Any]:
     if run.band and row.exchanges:
         digits = run.plan.digits
         ends = row.whole_step(row.best_scheme).ends
-        slow, quick = at_ends(ends, lambda end: rounded(end.throughput, digits))[::-1]
+        slow, quick = amounts(at_ends(ends, lambda end: end.throughput), digits)[::-1]
         values[_BAND.key] = f"{slow or 'any'} to {quick or 'any'}"
     return values
 
