@@ -115,3 +115,21 @@ def test_what_a_source_leaves_out_is_of_its_programs(
     assert isinstance(part, NetGroup)
     case = part.case
     assert (case.image_gradient, case.convolutions.workspace, case.memory_format) == expected
+
+
+def test_a_mean_that_has_compilation_in_it_is_not_predicted(tmp_path: Path) -> None:
+    # NVIDIA's README of BERT in TensorFlow 1: BERT-Base, a batch of 2 in halves: 8.68 ms beside
+    # 376.75 sequences/s, which are 2 / 376.75 = 5.31 ms.
+    row = {
+        "source_id": "nvidia_dle", "network": "bert-large:base fine-tune", "seq_len": 128,
+        "source": "NVIDIA/DeepLearningExamples TensorFlow/LanguageModeling/BERT/README.md@1",
+        "device": "V100-SXM-16GB", "batch_per_device": 2, "precision": "mixed(fp16)",
+        "framework": "TensorFlow", "direction": "inference",
+    }  # fmt: skip
+    mean = cases(tmp_path, {**row, "quantity": "latency_ms", "value": 8.68})
+    assert len(mean) == 0
+    assert "XLA's compilation" in mean.unpredicted[0].reason
+    rate = cases(tmp_path, {**row, "quantity": "sequences_per_s", "value": 376.75})
+    assert rate.measured == pytest.approx([2 / 376.75])
+    second = {**row, "source": row["source"].replace("TensorFlow/", "TensorFlow2/")}
+    assert len(cases(tmp_path, {**second, "quantity": "latency_ms", "value": 8.68})) == 1

@@ -240,6 +240,8 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     protocol = protocol_of(row.source_id)
     if protocol.is_binned(row.framework, row.network, row.seq_len):
         raise UnmappedError("sequences of other lengths than it says")
+    if mingled := protocol.mingled_with(row):
+        raise UnmappedError(mingled)
     sequence = protocol.length(row.network)
     if row.seq_len is not None:
         sequence = _whole(row.seq_len, "seq_len")
