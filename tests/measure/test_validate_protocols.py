@@ -131,5 +131,27 @@ def test_a_mean_that_has_compilation_in_it_is_not_predicted(tmp_path: Path) -> N
     assert "XLA's compilation" in mean.unpredicted[0].reason
     rate = cases(tmp_path, {**row, "quantity": "sequences_per_s", "value": 376.75})
     assert rate.measured == pytest.approx([2 / 376.75])
-    second = {**row, "source": row["source"].replace("TensorFlow/", "TensorFlow2/")}
+    second = {**row, "source": "TensorFlow2/LanguageModeling/BERT/README.md@1"}
     assert len(cases(tmp_path, {**second, "quantity": "latency_ms", "value": 8.68})) == 1
+
+
+def test_images_are_copied_where_the_script_begins_with_that(tmp_path: Path) -> None:
+    row = {
+        "source_id": "nvidia_dle", "network": "resnet50-v1.5", "quantity": "images_per_s",
+        "value": 1, "device": "V100-SXM-16GB", "batch_per_device": 8, "precision": "mixed(fp16)",
+        "framework": "TensorFlow", "library_version": "NGC tensorflow-20.06",
+    }  # fmt: skip
+    place = "NVIDIA/DeepLearningExamples TensorFlow/Classification/ConvNets/{}/README.md@1 line 7"
+    found = cases(
+        tmp_path,
+        {**row, "direction": "inference", "source": place.format("resnet50v1.5")},
+        {**row, "direction": "inference", "source": "elsewhere"},
+        {**row, "direction": "train", "source": place.format("resnet50v1.5")},
+        {**row, "direction": "train", "source": "elsewhere"},
+    )
+    copied, plain, *steps = predict(found, "tiled")
+    # 8 images of 224 x 224 x 3 elements, of 4 bytes though the net computes in halves, over
+    # 126.0 Gbit/s: 16 lanes of 8 GT/s of which 128 bits in 130 are data.
+    assert copied - plain == pytest.approx(8 * 224 * 224 * 3 * 4 / (126e9 / 8))
+    # In training they have been staged before.
+    assert steps[0] == steps[1]

@@ -53,11 +53,12 @@ class NetCase:
 
     `parts` are of "forward", "backward", "update", "exchange"; the passes are done `passes` times
     over `batch` samples each. The network `link` connects the `workers`; the batch comes over
-    `input_link`. Both are names, "" for none. `image` is the height and width of images, None for
-    the net's own. `memory_format` is that of image tensors, "contiguous" or "channels_last", ""
-    where nothing is said; `compiled` tells whether the framework, one of
-    paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
-    devices, as paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
+    `input_link`, in elements of `input_size` bytes or, where that is 0, the net's. Both links are
+    names, "" for none. `image` is the height and width of images, None for the net's own.
+    `memory_format` is that of image tensors, "contiguous" or "channels_last", "" where nothing is
+    said; `compiled` tells whether the framework, one of paleo.cluster.frameworks or "", compiled
+    the net, `one_process` whether one process drives all devices, as
+    paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
     `trains` tells whether the passes are those of training, a forward pass by itself as well, and
     `image_gradient` whether the backward pass makes the gradient of what comes in. By which
     algorithms `convolutions` are computed holds unless another choice is asked for.
@@ -72,6 +73,7 @@ class NetCase:
     workers: int = 1
     link: str = ""
     input_link: str = ""
+    input_size: int = 0
     image: int | None = None
     memory_format: str = ""
     compiled: bool = False
@@ -134,7 +136,7 @@ class NetCase:
         if self.input_link:
             bandwidth = find_network(self.input_link).bandwidth
             copies = self.passes * (self.workers if self.one_process else 1)
-            times.append(copies * _input_bytes(graph) / bandwidth)
+            times.append(copies * _input_bytes(graph, self.input_size) / bandwidth)
         return total(times)
 
     def _moved(self, graph: Graph, host: Quantity) -> Iterable[Move]:
@@ -211,8 +213,8 @@ def _spec(net: str, source_id: str, sequence: int | None, image: int | None) -> 
     return spec if sequence is None else with_length(spec, sequence)
 
 
-def _input_bytes(graph: Graph) -> int:
-    return graph.element_size * sum(
+def _input_bytes(graph: Graph, size: int) -> int:
+    return (size or graph.element_size) * sum(
         int(product(node.output)) for node in graph.nodes if node.layer.is_input
     )
 
@@ -263,7 +265,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
         network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
+        *protocol.input_of(row), row.image, memory_format_of(row.memory_format, row.notes),
         is_compiled(row.framework, row.notes), _framework(row, device, parts), _is_one_process(row),
         row.optimizer or protocol.optimizer(row.framework, row.network),
         parts != ("forward",) or (protocol.trains and not is_inference),

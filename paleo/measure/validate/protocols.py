@@ -74,6 +74,9 @@ class Protocol:
     lengths: Mapping[str, int] = field(default_factory=dict)
     #: Sequences that are shorter than they say: words in the framework and the net, and the length.
     binned: tuple[str, str, int] | None = None
+    #: As input_link of some rows: words in their source, their direction, the network, and the
+    #: bytes of an element as it is copied.
+    input_links: tuple[tuple[str, str, str, int], ...] = ()
     #: Times that are not of runs alone: words in the source, the quantity and the direction of such
     #: rows, and what else is in them.
     mingled: tuple[tuple[str, str, str, str], ...] = ()
@@ -117,6 +120,16 @@ class Protocol:
         *words, most = self.binned
         texts = (framework.casefold(), network.casefold())
         return length == most and all(map(str.__contains__, texts, words))
+
+    def input_of(self, row: Measurement) -> tuple[str, int]:
+        """Return over which network the timed region of a row copies the batch, "" for none.
+
+        The second is the bytes of an element there, 0 for those of the net.
+        """
+        for place, direction, network, size in self.input_links:
+            if place in row.source and direction == row.direction:
+                return network, size
+        return self.input_link, 0
 
     def mingled_with(self, row: Measurement) -> str:
         """Return what is in a row's time besides what it says, "" for nothing."""
@@ -304,6 +317,10 @@ PROTOCOLS: dict[str, Protocol] = {
         # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
         # trained on bins of 64 lengths.
         binned=("pytorch", "bert-large pretrain", 512),
+        # In training model/resnet.py stages images on the device; in inference runner.py's pass
+        # begins with their copy, from memory that is pinned (force_gpu_compatible), as the fp32
+        # that utils/image_processing.py makes of them.
+        input_links=(("TensorFlow/Classification/ConvNets/", "inference", "pcie3", 4),),
         # run_squad.py prints as latency the mean of all batches, the first and the last, for which
         # XLA compiles, among them; as throughput what is left without the slowest hundredth. By
         # its own table a batch takes 1.1 to 5.9 times as long by the one as by the other.
