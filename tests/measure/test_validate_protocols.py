@@ -55,7 +55,7 @@ def test_times_of_a_source_have_the_hosts_launch_in_them(tmp_path: Path) -> None
         (
             "TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7 line 843",
             "bert-large fine-tune", "fp32", "inference", "bert-large fine-tune",
-            "tensorflow_compiled", "channels_last",
+            "tensorflow_compiled", "",
         ),
         (
             "TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7 line 856",
@@ -79,7 +79,7 @@ def test_what_scripts_of_a_repository_ask_for(
     (row,) = read_measurements(file)
     row = protocol_of(row.source_id).as_run(row)
     case, _ = net_case(row, paleo.find_device("V100_SXM2_16GB"))
-    in_memory = case.software.memory_format or case.memory_format
+    in_memory = case.software.images(4 if precision == "fp32" else 2) or case.memory_format
     assert (case.net, case.software.name, in_memory) == (net, framework, memory_format)
 
 

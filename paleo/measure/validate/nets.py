@@ -111,7 +111,7 @@ class NetCase:
         target = replace(target, constants=hosted, memory_format=in_order)
         moved = self._moved(graph, software.host_of(device))
         times = [move.seconds for move in moved if move.part in self.parts]
-        ahead: Quantity = 0.0
+        ahead: Quantity = -1.0 * software.start_on(device, graph.num_tensors)
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
             if part in self.parts:
                 passed = estimate_pass(
