@@ -155,3 +155,17 @@ def test_images_are_copied_where_the_script_begins_with_that(tmp_path: Path) -> 
     assert copied - plain == pytest.approx(8 * 224 * 224 * 3 * 4 / (126e9 / 8))
     # In training they have been staged before.
     assert steps[0] == steps[1]
+
+
+def test_memories_are_fed_and_fetched_where_the_script_does_so(tmp_path: Path) -> None:
+    row = {
+        "source_id": "nvidia_dle", "network": "transformer-xl:base", "quantity": "latency_ms",
+        "value": 1, "device": "V100-SXM-16GB", "batch_per_device": 8, "precision": "fp32",
+        "framework": "TensorFlow", "seq_len": 64, "direction": "inference",
+    }  # fmt: skip
+    place = "NVIDIA/DeepLearningExamples TensorFlow/LanguageModeling/Transformer-XL/README.md@1"
+    found = cases(tmp_path, {**row, "source": place}, {**row, "source": "elsewhere"})
+    fed, plain = predict(found, "tiled")
+    # 8 samples of 16 layers x 640 places x 512 numbers, there and back, and their 64 tokens.
+    num_bytes = 8 * (2 * 16 * 640 * 512 + 64) * 4
+    assert fed - plain == pytest.approx(num_bytes / (126e9 / 8))

@@ -19,7 +19,7 @@ from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
-from paleo.measure.validate.protocols import protocol_of
+from paleo.measure.validate.protocols import Copied, protocol_of
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
@@ -52,13 +52,12 @@ class NetCase:
     """What is predicted for a row of a net.
 
     `parts` are of "forward", "backward", "update", "exchange"; the passes are done `passes` times
-    over `batch` samples each. The network `link` connects the `workers`; the batch comes over
-    `input_link`, in elements of `input_size` bytes or, where that is 0, the net's. Both links are
-    names, "" for none. `image` is the height and width of images, None for the net's own.
-    `memory_format` is that of image tensors, "contiguous" or "channels_last", "" where nothing is
-    said; `compiled` tells whether the framework, one of paleo.cluster.frameworks or "", compiled
-    the net, `one_process` whether one process drives all devices, as
-    paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
+    over `batch` samples each. The network `link`, a name or "" for none, connects the `workers`;
+    `copied` says what passes between the host and each. `image` is the height and width of images,
+    None for the net's own. `memory_format` is that of image tensors, "contiguous" or
+    "channels_last", "" where nothing is said; `compiled` tells whether the framework, one of
+    paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
+    devices, as paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
     `trains` tells whether the passes are those of training, a forward pass by itself as well, and
     `image_gradient` whether the backward pass makes the gradient of what comes in. By which
     algorithms `convolutions` are computed holds unless another choice is asked for.
@@ -72,8 +71,7 @@ class NetCase:
     passes: int = 1
     workers: int = 1
     link: str = ""
-    input_link: str = ""
-    input_size: int = 0
+    copied: Copied = Copied()
     image: int | None = None
     memory_format: str = ""
     compiled: bool = False
@@ -133,10 +131,11 @@ class NetCase:
             )
         if "exchange" in self.parts:
             times.append(self._exchange(graph, model))
-        if self.input_link:
-            bandwidth = find_network(self.input_link).bandwidth
+        if self.copied.network:
+            bandwidth = find_network(self.copied.network).bandwidth
             copies = self.passes * (self.workers if self.one_process else 1)
-            times.append(copies * _input_bytes(graph, self.input_size) / bandwidth)
+            num_bytes = _input_bytes(graph, self.copied.size) + self.batch * self.copied.besides
+            times.append(copies * num_bytes / bandwidth)
         return total(times)
 
     def _moved(self, graph: Graph, host: Quantity) -> Iterable[Move]:
@@ -265,7 +264,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
         network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        *protocol.input_of(row), row.image, memory_format_of(row.memory_format, row.notes),
+        protocol.copied_in(row), row.image, memory_format_of(row.memory_format, row.notes),
         is_compiled(row.framework, row.notes), _framework(row, device, parts), _is_one_process(row),
         row.optimizer or protocol.optimizer(row.framework, row.network),
         parts != ("forward",) or (protocol.trains and not is_inference),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from paleo.core.frozen import dataclass
 from paleo.core.units import MIB
@@ -35,6 +35,18 @@ class Script:
         return self.place in row.source and all(
             getattr(self, name) in ("", getattr(row, name)) for name in asked
         )
+
+
+class Copied(NamedTuple):
+    """What a timed region copies between the host and the device, over which network.
+
+    The batch comes in elements of `size` bytes, 0 for those of the net, and so many bytes a sample
+    go there or back `besides`.
+    """
+
+    network: str = ""
+    size: int = 0
+    besides: int = 0
 
 
 @dataclass(frozen=True)
@@ -74,9 +86,8 @@ class Protocol:
     lengths: Mapping[str, int] = field(default_factory=dict)
     #: Sequences that are shorter than they say: words in the framework and the net, and the length.
     binned: tuple[str, str, int] | None = None
-    #: As input_link of some rows: words in their source, their direction, the network, and the
-    #: bytes of an element as it is copied.
-    input_links: tuple[tuple[str, str, str, int], ...] = ()
+    #: What is copied in some rows: words in their source, their direction, and that.
+    copied: tuple[tuple[str, str, Copied], ...] = ()
     #: Times that are not of runs alone: words in the source, the quantity and the direction of such
     #: rows, and what else is in them.
     mingled: tuple[tuple[str, str, str, str], ...] = ()
@@ -121,15 +132,12 @@ class Protocol:
         texts = (framework.casefold(), network.casefold())
         return length == most and all(map(str.__contains__, texts, words))
 
-    def input_of(self, row: Measurement) -> tuple[str, int]:
-        """Return over which network the timed region of a row copies the batch, "" for none.
-
-        The second is the bytes of an element there, 0 for those of the net.
-        """
-        for place, direction, network, size in self.input_links:
+    def copied_in(self, row: Measurement) -> Copied:
+        """Return what the timed region of a row copies."""
+        for place, direction, copied in self.copied:
             if place in row.source and direction == row.direction:
-                return network, size
-        return self.input_link, 0
+                return copied
+        return Copied(self.input_link)
 
     def mingled_with(self, row: Measurement) -> str:
         """Return what is in a row's time besides what it says, "" for nothing."""
@@ -317,10 +325,19 @@ PROTOCOLS: dict[str, Protocol] = {
         # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
         # trained on bins of 64 lengths.
         binned=("pytorch", "bert-large pretrain", 512),
-        # In training model/resnet.py stages images on the device; in inference runner.py's pass
-        # begins with their copy, from memory that is pinned (force_gpu_compatible), as the fp32
-        # that utils/image_processing.py makes of them.
-        input_links=(("TensorFlow/Classification/ConvNets/", "inference", "pcie3", 4),),
+        # Image nets: in training model/resnet.py stages images on the device; in inference
+        # runner.py's pass begins with their copy, from memory that is pinned
+        # (force_gpu_compatible), as the fp32 that utils/image_processing.py makes of them.
+        # Transformer-XL: tf/main.py feeds and fetches the memories in every pass of inference, of
+        # a sample 16 layers x 640 places (tf/run_wt103_base.sh) x 512 numbers in fp32.
+        copied=(
+            ("TensorFlow/Classification/ConvNets/", "inference", Copied("pcie3", 4)),
+            (
+                "TensorFlow/LanguageModeling/Transformer-XL/",
+                "inference",
+                Copied("pcie3", 4, 2 * 16 * 640 * 512 * 4),
+            ),
+        ),
         # run_squad.py prints as latency the mean of all batches, the first and the last, for which
         # XLA compiles, among them; as throughput what is left without the slowest hundredth. By
         # its own table a batch takes 1.1 to 5.9 times as long by the one as by the other.
