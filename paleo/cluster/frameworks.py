@@ -221,6 +221,15 @@ for _framework in (
         "pytorch",
         by_element=True,
     ),
+    replace(
+        _PYTORCH_1,
+        name="torchscript",
+        summary="PyTorch 1 by TorchScript: as pytorch1, handed over sooner, without Python",
+        source="PyTorch, torch.jit.script; torch/csrc/jit/runtime/interpreter.cpp; host: the base "
+        "model of Transformer-XL in halves of NVIDIA's DeepLearningExamples takes 28 us an "
+        "operation at a batch of 1 on a DGX-1; single precision and the large model agree",
+        host=14e-6,
+    ),
     Framework(
         "timm",
         "eager PyTorch 2 with timm's fast norm: its own normalizations in halves, too",

@@ -53,6 +53,15 @@ def test_times_of_a_source_have_the_hosts_launch_in_them(tmp_path: Path) -> None
             "inference", "resnet50-v1.5", "mxnet", "channels_last",
         ),
         (
+            "PyTorch/LanguageModeling/Transformer-XL/README.md@729963dd47e7 line 1735",
+            "transformer-xl:base", "mixed(fp16)", "inference", "transformer-xl:base", "pytorch", "",
+        ),
+        (
+            "PyTorch/LanguageModeling/Transformer-XL/README.md@729963dd47e7 line 1746",
+            "transformer-xl:base", "mixed(fp16)", "inference", "transformer-xl:base", "torchscript",
+            "",
+        ),
+        (
             "TensorFlow2/LanguageModeling/BERT/README.md@729963dd47e7 line 843",
             "bert-large fine-tune", "fp32", "inference", "bert-large fine-tune",
             "tensorflow_compiled", "",

@@ -336,6 +336,8 @@ def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
     if named == "pytorch":
         version = pytorch_of(row.framework, row.library_version, protocol.library)
         version = version or protocol.pytorch_on.get(device.name, protocol.pytorch)
+        if "torchscript" in row.framework.casefold():
+            return "torchscript"
         return "pytorch0" if version < (1, 5) else "pytorch1" if version < (2, 0) else named
     return named
 

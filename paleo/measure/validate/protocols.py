@@ -197,6 +197,9 @@ _DLE_BATCHES = (
 #: A100 and the T4.
 _DLE_BERT2 = "TensorFlow2/LanguageModeling/BERT/"
 _DLE_BERT2_BASE = (856, 869, 914, 927, 973, 986, 1031, 1045)
+#: Where the README of Transformer-XL in PyTorch has tables that are headed "TorchScript".
+_DLE_XL = "PyTorch/LanguageModeling/Transformer-XL/"
+_DLE_XL_SCRIPTED = (1746, 1768, 1806, 1828)
 #: The scripts of DeepLearningExamples: configs.yml of image nets in PyTorch, MXNet's `runner` (in
 #: training its kernels are those of MLPerf's stacks: --fuse-bn-relu, --fuse-bn-add-relu), the
 #: container that the README of image nets in TensorFlow names, BERT's
@@ -208,7 +211,13 @@ _DLE_SCRIPTS = (
     Script("TensorFlow/Classification/ConvNets/", {"library_version": "NGC tensorflow-20.06"}),
     Script("TensorFlow/LanguageModeling/BERT/", {"framework": "TensorFlow +XLA"}),
     Script(_DLE_BERT2, {"framework": "TensorFlow2 +XLA"}),
-    Script("PyTorch/LanguageModeling/Transformer-XL/", {"precision": "fp16"}, _MIXED, "inference"),
+    Script(_DLE_XL, {"precision": "fp16"}, _MIXED, "inference"),
+    *(
+        Script(
+            f"{_DLE_XL}README.md@729963dd47e7 line {line}", {"framework": "PyTorch, TorchScript"}
+        )
+        for line in _DLE_XL_SCRIPTED
+    ),
     *(
         Script(f"{_DLE_BERT2}README.md@729963dd47e7 line {line}", {"network": "bert-base"})
         for line in _DLE_BERT2_BASE
