@@ -39,6 +39,13 @@ for _each in (
 #: an operation at batches of 1 to 8 on a DGX-1 (Xeon E5-2698 v4; NVIDIA's DeepLearningExamples), 30
 #: with an RTX 2080 Ti or a TITAN V (ryujaehun/pytorch-gpu-benchmark).
 _SERVER = 2.0
+#: Bytes of a half.
+_HALF = 2
+
+
+def _core(device: Device) -> float:
+    """Return how many times as long as a workstation's core the host of a device takes."""
+    return _SERVER if device.is_server else 1.0
 
 
 @dataclass(frozen=True)
@@ -55,12 +62,16 @@ class Framework:
     summary: str
     source: str
     host: Quantity = 0.0
+    #: Seconds in which such a core hands over each tensor of parameters, before all operations.
+    host_for_tensor: float = 0.0
     fusion: Fusion = Fusion.NONE
     autocast: bool = False
     #: Whether autocast casts the parameters of layers in every step, by kernels of their own.
     casts_parameters: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
     memory_format: str = ""
+    #: Whether that is so of halves alone, which matrix units multiply.
+    last_halves: bool = False
     #: Whether it leaves images as they are given where grouped convolutions do most of the work.
     weighs_groups: bool = False
     #: Whether normalizations that are no layers of the framework's are computed in halves.
@@ -103,6 +114,10 @@ class Framework:
     #: Devices that one process hands operations to.
     devices: Quantity = 1
 
+    def images(self, size: int) -> str:
+        """Return how it has images lie whose elements have `size` bytes, "" for as given."""
+        return "" if self.last_halves and size > _HALF else self.memory_format
+
     @property
     def family(self) -> str:
         """The name of the framework that it is a version of, or its own."""
@@ -119,8 +134,11 @@ class Framework:
         They are the device file's own, where it says so (`paleo calibrate` measures them).
         """
         own = device.constants.get("host")
-        alone = self.host * (_SERVER if device.is_server else 1.0) if own is None else own.value
-        return alone * self.devices
+        return (self.host * _core(device) if own is None else own.value) * self.devices
+
+    def start_on(self, device: Device, tensors: Quantity) -> Quantity:
+        """Return the seconds before the first operation on parameters of so many tensors."""
+        return self.host_for_tensor * _core(device) * tensors
 
     def driving(self, devices: Quantity) -> Framework:
         """Return the framework where one process hands over the operations of so many devices."""
@@ -151,14 +169,19 @@ XLA = Framework(
     "OpenXLA, XLA:GPU architecture overview (elementwise operations and reductions are fused, "
     "products and convolutions left to libraries); debug_options_flags.cc: cuDNN's batch "
     "normalizations are off, service/batchnorm_expander.cc; halves have images channels last: "
-    "xla/service/gpu/transforms/layout_assignment.cc, HeuristicLayoutAssignment; host: BERT-Base "
-    "of NVIDIA's DeepLearningExamples at batches of 1 to 8 takes 20 us an operation on a DGX-1, "
-    "BERT-Large agrees",
-    host=10e-6,
+    "xla/service/gpu/transforms/layout_assignment.cc, HeuristicLayoutAssignment; parameters are "
+    "cast in every step: TensorFlow, auto_mixed_precision.cc; each comes by an operation of its "
+    "own before the compiled program: tensorflow/compiler/jit/kernels/xla_ops.cc; host: passes of "
+    "BERT-Base of NVIDIA's DeepLearningExamples at batches of 1 to 8 begin 6 us a tensor of "
+    "parameters later on a DGX-1, and a kernel's launch takes 8 us at most; BERT-Large agrees",
+    host=3e-6,
+    host_for_tensor=3e-6,
     fusion=Fusion.NORMS,
     autocast=True,
+    casts_parameters=True,
     full_softmax=False,
     memory_format="channels_last",
+    last_halves=True,
     compiles=True,
     updates_each=True,
 )
@@ -246,6 +269,15 @@ for _framework in (
         "before, aten/src/ATen/native/cuda/Loops.cuh loaded and stored single elements; host: as "
         "pytorch",
         by_element=True,
+    ),
+    replace(
+        _PYTORCH_1,
+        name="torchscript",
+        summary="PyTorch 1 by TorchScript: as pytorch1, handed over sooner, without Python",
+        source="PyTorch, torch.jit.script; torch/csrc/jit/runtime/interpreter.cpp; host: the base "
+        "model of Transformer-XL in halves of NVIDIA's DeepLearningExamples takes 28 us an "
+        "operation at a batch of 1 on a DGX-1; single precision and the large model agree",
+        host=14e-6,
     ),
     Framework(
         "timm",

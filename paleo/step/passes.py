@@ -20,7 +20,15 @@ from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
-from paleo.core.quantity import Quantity, is_array, largest, maximum, total, where_positive
+from paleo.core.quantity import (
+    Quantity,
+    is_array,
+    largest,
+    maximum,
+    smallest,
+    total,
+    where_positive,
+)
 from paleo.core.tensor import element_size, find_precision, num_elements
 from paleo.costs import CostModel, Target, Time, Times
 from paleo.costs.attention import check_attention
@@ -265,7 +273,7 @@ def images_in(software: Framework, graph: Graph, given: str) -> str:
         from paleo.net.compiled import gains_channels_last  # here, since most nets run eagerly
 
         return software.memory_format if graph.once(gains_channels_last) else given
-    return software.memory_format or given
+    return software.images(graph.element_size) or given
 
 
 def keep_shape(layer: Layer) -> Layer:
@@ -428,7 +436,7 @@ def estimate_pass(
     seconds = cost_model.pipelined if use_pipeline else attrgetter("total")
     passed = PassTime(graph, times, places, seconds, found)
     host = cost_model.host(target)
-    if largest(host):
+    if largest(host) or smallest(ahead) < 0:
         each = iter(prices)
         counts = [total(_handed(one, next(each)) for one in own) for own in priced]
         is_backward = Pass.FORWARD not in directions

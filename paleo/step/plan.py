@@ -133,7 +133,8 @@ class Plan:
     @property
     def images(self) -> str:
         """How images lie in memory: as the framework has them by itself, or as asked."""
-        return self.software.memory_format or self.memory_format
+        size = find_precision(self.dtype).element_size
+        return self.software.images(size) or self.memory_format
 
     @property
     def software(self) -> Framework:
@@ -306,6 +307,8 @@ class Plan:
         """Return the time of these passes together; see `passes.estimate_pass`."""
         in_order = images_in(self.software, graph, self.memory_format)
         target = replace(self.target, memory_format=in_order)
+        if Pass.FORWARD in directions:
+            ahead = ahead - self.software.start_on(self.device, graph.num_tensors)
         how = (target, self.cost_model, self.use_pipeline, fetches)
         return estimate_pass(
             graph, directions, *how, fusion=self.fusion, training=training, ahead=ahead

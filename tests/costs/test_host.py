@@ -43,6 +43,12 @@ def test_the_host_begins_with_the_lead_that_it_has() -> None:
     assert handed_over([(10e-6, 1)], 30e-6, 20e-6).waits == pytest.approx([10e-6])
 
 
+def test_a_host_that_begins_after_the_device_could_makes_it_wait() -> None:
+    # The first is handed over at 50 + 30 us and ends at 120, the second has been by then.
+    assert handed_over([(40e-6, 1), (10e-6, 1)], 30e-6, -50e-6).waits == pytest.approx([80e-6, 0])
+    assert handed_over([(10e-6, 1)], 0.0, -50e-6).waits == pytest.approx([50e-6])
+
+
 @given(GROUPS, GROUPS, st.floats(1e-6, 1e-4))
 def test_passes_one_after_the_other_are_one(
     first: list[tuple[float, int]], second: list[tuple[float, int]], host: float

@@ -577,8 +577,9 @@ def test_a_net_without_sequences_has_no_length() -> None:
 def test_what_is_known_of_sources_names_things_that_exist() -> None:
     for protocol in PROTOCOLS.values():
         assert protocol.note
-        if protocol.input_link:
-            paleo.find_network(protocol.input_link)
+        links = [protocol.input_link, *(copied.network for *_, copied in protocol.copied)]
+        for link in filter(None, links):
+            paleo.find_network(link)
         for device in protocol.devices.values():
             paleo.find_device(device)
         for script in protocol.scripts:

@@ -240,6 +240,40 @@ def test_what_a_device_cannot_run(device: str) -> None:
     assert FRAMEWORKS["pytorch"].runs_on(paleo.find_device(device))
 
 
+def test_xla_begins_when_every_tensor_of_parameters_has_come() -> None:
+    # lenet5 has two convolutions and two products, each a matrix and a bias: 8 tensors, of which a
+    # server hands over one in 6 us, a workstation in 3.
+    graph, compiled = paleo.build(paleo.load("lenet5"), 1), FRAMEWORKS["tensorflow"].compiled
+    assert compiled is not None
+    assert graph.num_tensors == 8
+    assert compiled.start_on(A100, 8) == pytest.approx(48e-6)
+    assert compiled.start_on(paleo.find_device("RTX_3090"), 8) == pytest.approx(24e-6)
+    assert FRAMEWORKS["tensorflow"].start_on(A100, 8) == 0
+    settings: Any = {"device": "A100_SXM_80GB", "cost_model": "tiled", "compile": True}
+    plan = paleo.scenario("lenet5", batch_size=1, framework="tensorflow", **settings).plan
+    later = replace(plan, framework=replace(FRAMEWORKS["tensorflow"], compiled=replace(
+        compiled, host_for_tensor=0.0
+    )))  # fmt: skip
+    forward, backward = plan.passes(graph)
+    sooner, then = later.passes(graph)
+    assert forward.upper == pytest.approx(sooner.upper + 48e-6)
+    # The backward pass is of the same program, whose parameters have come.
+    assert backward.upper == pytest.approx(then.upper)
+
+
+def test_xla_has_halves_channels_last_and_casts_their_parameters() -> None:
+    def images(dtype: str) -> str:
+        settings: Any = {"device": "A100_SXM_80GB", "framework": "tensorflow", "compile": True}
+        return paleo.scenario("lenet5", dtype=dtype, **settings).plan.images
+
+    assert (images("fp32"), images("tf32")) == ("contiguous", "contiguous")
+    assert (images("mixed_fp16"), images("fp16")) == ("channels_last", "channels_last")
+    compiled = FRAMEWORKS["tensorflow"].compiled
+    assert compiled is not None
+    graph = computed_by(compiled, paleo.build(paleo.load("lenet5"), 1, "mixed_fp16"))
+    assert sum(node.num_weight_casts for node in graph.nodes) == graph.num_tensors
+
+
 def test_the_host_of_a_server_is_slower_and_a_measured_one_counts() -> None:
     framework = FRAMEWORKS["pytorch"]
     workstation, server = paleo.find_device("RTX_3090"), A100

@@ -19,7 +19,7 @@ from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
-from paleo.measure.validate.protocols import protocol_of
+from paleo.measure.validate.protocols import Copied, protocol_of
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
@@ -52,10 +52,10 @@ class NetCase:
     """What is predicted for a row of a net.
 
     `parts` are of "forward", "backward", "update", "exchange"; the passes are done `passes` times
-    over `batch` samples each. The network `link` connects the `workers`; the batch comes over
-    `input_link`. Both are names, "" for none. `image` is the height and width of images, None for
-    the net's own. `memory_format` is that of image tensors, "contiguous" or "channels_last", ""
-    where nothing is said; `compiled` tells whether the framework, one of
+    over `batch` samples each. The network `link`, a name or "" for none, connects the `workers`;
+    `copied` says what passes between the host and each. `image` is the height and width of images,
+    None for the net's own. `memory_format` is that of image tensors, "contiguous" or
+    "channels_last", "" where nothing is said; `compiled` tells whether the framework, one of
     paleo.cluster.frameworks or "", compiled the net, `one_process` whether one process drives all
     devices, as paleo.step.parallelism.single_process says. The `optimizer` updates parameters;
     `clips` tells whether gradients are clipped to a norm before, `scales_loss` whether in mixed
@@ -73,7 +73,7 @@ class NetCase:
     passes: int = 1
     workers: int = 1
     link: str = ""
-    input_link: str = ""
+    copied: Copied = Copied()
     image: int | None = None
     memory_format: str = ""
     compiled: bool = False
@@ -113,7 +113,7 @@ class NetCase:
         target = replace(target, constants=hosted, memory_format=in_order)
         moved = self._moved(graph, software.host_of(device))
         times = [move.seconds for move in moved if move.part in self.parts]
-        ahead: Quantity = 0.0
+        ahead: Quantity = -1.0 * software.start_on(device, graph.num_tensors)
         for part, directions in (("forward", FORWARD), ("backward", BACKWARD)):
             if part in self.parts:
                 passed = estimate_pass(
@@ -137,10 +137,11 @@ class NetCase:
             )
         if "exchange" in self.parts:
             times.append(self._exchange(graph, model))
-        if self.input_link:
-            bandwidth = find_network(self.input_link).bandwidth
+        if self.copied.network:
+            bandwidth = find_network(self.copied.network).bandwidth
             copies = self.passes * (self.workers if self.one_process else 1)
-            times.append(copies * _input_bytes(graph) / bandwidth)
+            num_bytes = _input_bytes(graph, self.copied.size) + self.batch * self.copied.besides
+            times.append(copies * num_bytes / bandwidth)
         return total(times)
 
     def _moved(self, graph: Graph, host: Quantity) -> Iterable[Move]:
@@ -217,8 +218,8 @@ def _spec(net: str, source_id: str, sequence: int | None, image: int | None) -> 
     return spec if sequence is None else with_length(spec, sequence)
 
 
-def _input_bytes(graph: Graph) -> int:
-    return graph.element_size * sum(
+def _input_bytes(graph: Graph, size: int) -> int:
+    return (size or graph.element_size) * sum(
         int(product(node.output)) for node in graph.nodes if node.layer.is_input
     )
 
@@ -246,6 +247,8 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     protocol = protocol_of(row.source_id)
     if protocol.is_binned(row.framework, row.network, row.seq_len):
         raise UnmappedError("sequences of other lengths than it says")
+    if mingled := protocol.mingled_with(row):
+        raise UnmappedError(mingled)
     sequence = protocol.length(row.network)
     if row.seq_len is not None:
         sequence = _whole(row.seq_len, "seq_len")
@@ -267,7 +270,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
         network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        protocol.input_link, row.image, memory_format_of(row.memory_format, row.notes),
+        protocol.copied_in(row), row.image, memory_format_of(row.memory_format, row.notes),
         is_compiled(row.framework, row.notes), _framework(row, device, parts), _is_one_process(row),
         row.optimizer or protocol.optimizer(row.framework, row.network),
         protocol.clips(row.framework, row.network), _scales_loss(row),
@@ -349,6 +352,8 @@ def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
     if named == "pytorch":
         release = pytorch_of(row.framework, row.library_version, protocol.library)
         release = release or protocol.pytorch_on.get(device.name, protocol.pytorch)
+        if "torchscript" in row.framework.casefold():
+            return "torchscript"
         return "pytorch0" if release < (1, 5) else "pytorch1" if release < (2, 0) else named
     if named == "tensorflow":
         said = re.search(r"tensorflow ?(\d)", row.framework, re.IGNORECASE)

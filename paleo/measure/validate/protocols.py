@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from paleo.core.frozen import dataclass
 from paleo.core.units import MIB
@@ -36,6 +36,18 @@ class Script:
         return self.place in row.source and all(
             getattr(self, name) in ("", getattr(row, name)) for name in asked
         )
+
+
+class Copied(NamedTuple):
+    """What a timed region copies between the host and the device, over which network.
+
+    The batch comes in elements of `size` bytes, 0 for those of the net, and so many bytes a sample
+    go there or back `besides`.
+    """
+
+    network: str = ""
+    size: int = 0
+    besides: int = 0
 
 
 @dataclass(frozen=True)
@@ -81,6 +93,11 @@ class Protocol:
     lengths: Mapping[str, int] = field(default_factory=dict)
     #: Sequences that are shorter than they say: words in the framework and the net, and the length.
     binned: tuple[str, str, int] | None = None
+    #: What is copied in some rows: words in their source, their direction, and that.
+    copied: tuple[tuple[str, str, Copied], ...] = ()
+    #: Times that are not of runs alone: words in the source, the quantity and the direction of such
+    #: rows, and what else is in them.
+    mingled: tuple[tuple[str, str, str, str], ...] = ()
     #: By which algorithms convolutions are computed, by how a framework is called.
     convolutions: Mapping[str, ConvolutionChoice] = field(default_factory=dict)
     #: How the frameworks are called whose backward passes make the gradient of the images.
@@ -121,6 +138,21 @@ class Protocol:
         *words, most = self.binned
         texts = (framework.casefold(), network.casefold())
         return length == most and all(map(str.__contains__, texts, words))
+
+    def copied_in(self, row: Measurement) -> Copied:
+        """Return what the timed region of a row copies."""
+        for place, direction, copied in self.copied:
+            if place in row.source and direction == row.direction:
+                return copied
+        return Copied(self.input_link)
+
+    def mingled_with(self, row: Measurement) -> str:
+        """Return what is in a row's time besides what it says, "" for nothing."""
+        said = (row.quantity.name, row.direction)
+        return next(
+            (what for place, *of, what in self.mingled if place in row.source and said == (*of,)),
+            "",
+        )
 
     def read(self, operator: str, shape: Mapping[str, int], units: str = "") -> dict[str, int]:
         """Return the letters of a row's shape as they are called here, with those it leaves out.
@@ -177,6 +209,9 @@ _DLE_BATCHES = (
 #: A100 and the T4.
 _DLE_BERT2 = "TensorFlow2/LanguageModeling/BERT/"
 _DLE_BERT2_BASE = (856, 869, 914, 927, 973, 986, 1031, 1045)
+#: Where the README of Transformer-XL in PyTorch has tables that are headed "TorchScript".
+_DLE_XL = "PyTorch/LanguageModeling/Transformer-XL/"
+_DLE_XL_SCRIPTED = (1746, 1768, 1806, 1828)
 #: The scripts of DeepLearningExamples: configs.yml of image nets in PyTorch, MXNet's `runner` (in
 #: training its kernels are those of MLPerf's stacks: --fuse-bn-relu, --fuse-bn-add-relu), the
 #: container that the README of image nets in TensorFlow names, BERT's
@@ -188,7 +223,13 @@ _DLE_SCRIPTS = (
     Script("TensorFlow/Classification/ConvNets/", {"library_version": "NGC tensorflow-20.06"}),
     Script("TensorFlow/LanguageModeling/BERT/", {"framework": "TensorFlow +XLA"}),
     Script(_DLE_BERT2, {"framework": "TensorFlow2 +XLA"}),
-    Script("PyTorch/LanguageModeling/Transformer-XL/", {"precision": "fp16"}, _MIXED, "inference"),
+    Script(_DLE_XL, {"precision": "fp16"}, _MIXED, "inference"),
+    *(
+        Script(
+            f"{_DLE_XL}README.md@729963dd47e7 line {line}", {"framework": "PyTorch, TorchScript"}
+        )
+        for line in _DLE_XL_SCRIPTED
+    ),
     *(
         Script(f"{_DLE_BERT2}README.md@729963dd47e7 line {line}", {"network": "bert-base"})
         for line in _DLE_BERT2_BASE
@@ -332,6 +373,30 @@ PROTOCOLS: dict[str, Protocol] = {
         # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
         # trained on bins of 64 lengths.
         binned=("pytorch", "bert-large pretrain", 512),
+        # Image nets: in training model/resnet.py stages images on the device; in inference
+        # runner.py's pass begins with their copy, from memory that is pinned
+        # (force_gpu_compatible), as the fp32 that utils/image_processing.py makes of them.
+        # Transformer-XL: tf/main.py feeds and fetches the memories in every pass of inference, of
+        # a sample 16 layers x 640 places (tf/run_wt103_base.sh) x 512 numbers in fp32.
+        copied=(
+            ("TensorFlow/Classification/ConvNets/", "inference", Copied("pcie3", 4)),
+            (
+                "TensorFlow/LanguageModeling/Transformer-XL/",
+                "inference",
+                Copied("pcie3", 4, 2 * 16 * 640 * 512 * 4),
+            ),
+        ),
+        # run_squad.py prints as latency the mean of all batches, the first and the last, for which
+        # XLA compiles, among them; as throughput what is left without the slowest hundredth. By
+        # its own table a batch takes 1.1 to 5.9 times as long by the one as by the other.
+        mingled=(
+            (
+                "TensorFlow/LanguageModeling/BERT/",
+                "latency_ms",
+                "inference",
+                "a mean with XLA's compilation in it",
+            ),
+        ),
         # Its READMEs, under "Default configuration" or "Optimizer".
         optimizers={
             ("", "bert-large pretrain"): "lamb",
