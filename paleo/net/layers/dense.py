@@ -5,6 +5,7 @@ An einsum of two tensors is a batch of matrix products; of more, one after the o
 
 from __future__ import annotations
 
+import string
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -273,8 +274,7 @@ class _Equation(fields.Kind):
         left, arrow, right = text.partition("->")
         terms = left.split(",")
         letters = set(left) - {","}
-        are_ascii = all(letter.isascii() and letter.isalpha() for letter in letters)
-        if not arrow or not are_ascii or not all(terms):
+        if not arrow or not letters <= set(string.ascii_letters) or not all(terms):
             raise ValueError(f"expected {expected}, got {shown(value)}")
         if any(len(set(term)) < len(term) for term in (*terms, right)) or set(right) - letters:
             raise ValueError(
