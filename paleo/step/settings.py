@@ -34,11 +34,11 @@ from paleo.costs.convolutions.settings import (
 from paleo.net.graph import checked_batch
 from paleo.net.importers import ImportOptions
 from paleo.step.optimizers import OPTIMIZERS
-from paleo.step.setting import Setting as Setting
-from paleo.step.setting import choice as choice
-from paleo.step.setting import described as described
-from paleo.step.setting import name_in as name_in
-from paleo.step.setting import several as several
+from paleo.step.declarations import Setting as Setting
+from paleo.step.declarations import choice as choice
+from paleo.step.declarations import described as described
+from paleo.step.declarations import name_in as name_in
+from paleo.step.declarations import several as several
 
 #: No share of peak is smaller; less would make times infinite.
 _LEAST_SHARE = 1e-9
