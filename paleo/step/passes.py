@@ -34,8 +34,8 @@ from paleo.net.graph import (
     unpriced,
 )
 from paleo.net.layers import Layer
+from paleo.step.declarations import check_count, checked_share
 from paleo.step.optimizers import PLAIN, Rule
-from paleo.step.settings import check_count, checked_share
 
 FORWARD = (Pass.FORWARD,)
 BACKWARD = (Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
