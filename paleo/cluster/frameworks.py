@@ -79,9 +79,11 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
-    #: Columns of a layer normalization's parameters whose gradients one block of threads sums up;
+    #: Of a layer normalization's parameters, those whose gradients one block of threads sums up;
     #: 0 where blocks share the rows.
-    columns: int = 0
+    norm_parameters_in_block: int = 0
+    #: Whether it asks for recurrent kernels that keep their weights on the chip.
+    persistent: bool = False
     #: Whether its loops over elements move one at a time, whatever its size.
     by_element: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
@@ -166,7 +168,7 @@ _PYTORCH_1 = Framework(
     adds_gradients=True,
     updates_in_steps=True,
     updates_each=True,
-    columns=16,
+    norm_parameters_in_block=16,
 )
 
 FRAMEWORKS: Registry[Framework] = Registry("framework")

@@ -240,7 +240,7 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     handled = (
         software.casts_parameters,
         software.adds_gradients,
-        software.columns,
+        software.norm_parameters_in_block,
         software.by_element,
     )
     return graph.once(with_handling, *handled) if any(handled) else graph

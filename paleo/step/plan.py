@@ -129,6 +129,7 @@ class Plan:
             self.convolutions,
             memory_format=self.images,
             attention=self.attention,
+            persistent=self.software.persistent,
         )
 
     @property
