@@ -7,6 +7,8 @@ error; 2 wrong usage.
 from __future__ import annotations
 
 import errno
+import functools
+import gc
 import importlib
 import os
 import sys
@@ -41,6 +43,20 @@ COMMANDS = (
 )
 
 
+@functools.cache
+def _imported(name: str) -> click.Command:
+    """Import a command. Its modules stay, so that no garbage is looked for in what they make."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        command: click.Command = importlib.import_module(f"paleo.cli.commands.{name}").command
+        gc.freeze()
+    finally:
+        if was_enabled:
+            gc.enable()
+    return command
+
+
 class _Commands(click.Group):
     """Loads a command when it is called, and reports what goes wrong in it."""
 
@@ -50,8 +66,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"paleo.cli.commands.{cmd_name}").command
-        return command
+        return _imported(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from paleo.cli.printing import say, show
 from paleo.core.checks import number
 from paleo.net.load import net_names
-from paleo.step.settings import Setting, declared
+from paleo.step.declarations import Setting, declared
 from paleo.views.arrange import Arrangement
 from paleo.views.table import (
     FORMATS,

@@ -11,13 +11,13 @@ from paleo.cluster import find_device, find_network
 from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
+from paleo.step.declarations import declared
 from paleo.step.passes import link_bandwidth
 from paleo.step.settings import (
     ConvolutionSettings,
     GradientSettings,
     KernelSettings,
     OptimizerSettings,
-    declared,
 )
 
 #: What nets run on.

@@ -19,6 +19,7 @@ from paleo.cluster.network import Network, read_network
 from paleo.cluster.prices import Price, parse_price
 from paleo.core.checks import shown
 from paleo.core.errors import SettingError
+from paleo.core.files import names_in
 from paleo.core.registry import unknown
 
 __all__ = [
@@ -52,7 +53,7 @@ class _Predefined(Generic[_T]):
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The stems of the files."""
-        return tuple(sorted(path.stem for path in self.folder.glob("*.toml")))
+        return tuple(names_in(self.folder, ".toml"))
 
     @cached_property
     def aliases(self) -> Mapping[str, str]:

@@ -100,11 +100,13 @@ class Framework:
 
     #: Whether gradients are set to zero, and added to that by kernels of their own.
     adds_gradients: bool = False
-    #: Columns of a layer normalization's parameters whose gradients one block of threads sums up;
+    #: Of a layer normalization's parameters, those whose gradients one block of threads sums up;
     #: 0 where blocks share the rows.
-    columns: int = 0
+    norm_parameters_in_block: int = 0
     #: Whether biases' are summed up so, too, and such kernels write the input's gradient again.
     rewrites: bool = False
+    #: Whether it asks for recurrent kernels that keep their weights on the chip.
+    persistent: bool = False
     #: Whether its loops over elements move one at a time, whatever its size.
     by_element: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
@@ -213,7 +215,7 @@ _MINDSPORE = Framework(
     full_softmax=False,
     half_norms=True,
     updates_each=True,
-    columns=1,
+    norm_parameters_in_block=1,
 )
 #: With Graph Kernel Fusion (context.set_context, enable_graph_kernel), which generates kernels.
 _MINDSPORE = replace(
@@ -238,7 +240,7 @@ _PYTORCH_1 = Framework(
     adds_gradients=True,
     updates_in_steps=True,
     updates_each=True,
-    columns=16,
+    norm_parameters_in_block=16,
 )
 
 FRAMEWORKS: Registry[Framework] = Registry("framework")

@@ -1,4 +1,4 @@
-"""Reading files that users name, which may be anything."""
+"""Reading files that users name, which may be anything, and names of files in a folder."""
 
 from __future__ import annotations
 
@@ -22,3 +22,10 @@ def read_bytes(path: str | os.PathLike[str], most: int = MOST_TEXT) -> bytes:
     if len(data) > most:
         raise OSError(errno.EFBIG, f"more than {most >> 20} MiB: too large to be read")
     return data
+
+
+def names_in(folder: str | os.PathLike[str], ending: str) -> list[str]:
+    """Return the names of the files in a folder that end so, without the ending, in order."""
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries]
+    return sorted(name.removesuffix(ending) for name in names if name.endswith(ending))

@@ -1,4 +1,4 @@
-"""Frozen dataclasses that cost nothing until they are used.
+"""Dataclasses that cost nothing until they are used, most of them frozen.
 
 `dataclasses.dataclass` compiles six functions for every class when its module is imported: a fifth
 of the time of a short command. `dataclass` here takes the same arguments, has the same fields
@@ -21,24 +21,22 @@ else:
         """Return the class as a dataclass, as `dataclasses.dataclass` of these arguments does."""
         if cls is None:
             return lambda cls: dataclass(cls, frozen=frozen, eq=eq, slots=slots, kw_only=kw_only)
-        if not frozen:
-            return dataclasses.dataclass(cls, eq=eq, slots=slots, kw_only=kw_only)
         cls = dataclasses.dataclass(
             cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
         )
-        for method in _methods(cls, eq, slots):
+        for method in _methods(cls, frozen, eq, slots):
             if method.__name__ not in cls.__dict__:
                 setattr(cls, method.__name__, method)
         return cls
 
 
-def _methods(cls: type[Any], eq: bool, slots: bool) -> list[Any]:
-    """Return what `dataclasses` would compile for a frozen class."""
+def _methods(cls: type[Any], frozen: bool, eq: bool, slots: bool) -> list[Any]:
+    """Return what `dataclasses` would compile for a class."""
     fields = dataclasses.fields(cls)
     names = [field.name for field in fields]
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = _init(cls)
+        cls.__init__ = _init(cls, frozen)
         cls.__init__(self, *args, **kwargs)
 
     def __repr__(self: Any) -> str:
@@ -55,7 +53,9 @@ def _methods(cls: type[Any], eq: bool, slots: bool) -> list[Any]:
             raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
         object.__delattr__(self, name)
 
-    methods: list[Any] = [__init__, __repr__, __setattr__, __delattr__]
+    methods: list[Any] = [__init__, __repr__]
+    if frozen:
+        methods += [__setattr__, __delattr__]
     if eq:
         compared = _values([field.name for field in fields if field.compare])
         counted = [one for one in fields if (one.compare if one.hash is None else one.hash)]
@@ -68,10 +68,14 @@ def _methods(cls: type[Any], eq: bool, slots: bool) -> list[Any]:
         def __hash__(self: Any) -> int:
             return hash(hashed(self))
 
-        methods += [__eq__, __hash__]
-        if cls.__dict__.get("__hash__", 0) is None and "__eq__" not in cls.__dict__:
+        methods.append(__eq__)
+        if frozen:
+            methods.append(__hash__)
+        else:  # what may change has none
+            cls.__hash__ = None  # type: ignore[assignment]
+        if frozen and cls.__dict__.get("__hash__", 0) is None and "__eq__" not in cls.__dict__:
             del cls.__hash__
-    if slots:
+    if frozen and slots:
 
         def __getstate__(self: Any) -> list[Any]:
             return [getattr(self, name) for name in names]
@@ -91,8 +95,8 @@ def _values(names: list[str]) -> Any:
     return lambda value: tuple(getattr(value, name) for name in names)
 
 
-def _init(cls: type[Any]) -> Any:
-    """Compile `__init__` of a frozen class."""
+def _init(cls: type[Any], frozen: bool) -> Any:
+    """Compile `__init__` of a class."""
     scope: dict[str, Any] = {"_set": object.__setattr__, "_missing": dataclasses.MISSING}
     first, named = ["self"], list[str]()
     body = list[str]()
@@ -112,7 +116,7 @@ def _init(cls: type[Any]) -> Any:
             continue
         if field.init:
             (named if field.kw_only else first).append(name + default)
-        body.append(f" _set(self, {name!r}, {value})")
+        body.append(f" _set(self, {name!r}, {value})" if frozen else f" self.{name} = {value}")
     if hasattr(cls, "__post_init__"):
         body.append(" self.__post_init__()")
     parameters = ", ".join([*first, *(["*", *named] if named else [])])

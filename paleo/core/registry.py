@@ -53,8 +53,8 @@ class Registry(Generic[_T], Mapping[str, _T]):
         """
         (folder,) = sys.modules[package].__path__
         for entry in sorted(Path(folder).iterdir()):
-            is_package = (entry / "__init__.py").is_file()
-            if is_package or (entry.suffix == ".py" and entry.stem != "__init__"):
+            is_module = entry.suffix == ".py" and entry.stem != "__init__"
+            if is_module or (not entry.suffix and (entry / "__init__.py").is_file()):
                 import_module(f"{package}.{entry.stem}")
         if order:
             self._things = dict(sorted(self._things.items(), key=lambda item: order(item[1])))

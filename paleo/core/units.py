@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from six import ensure_str
-
 from paleo.core.errors import near
 
 #: Bytes of one GiB.
@@ -55,7 +53,11 @@ def parse(text: str | bytes, dimension: str) -> float:
     saying what was expected, if the text is no number, has no unit or another
     dimension's, or is not positive, or absurd.
     """
-    string = ensure_str(text)
+    string = text
+    if not isinstance(string, str):
+        from six import ensure_str  # here, since files and commands have texts
+
+        string = ensure_str(text)
     units = _UNITS[dimension]
     match = _NUMBER.fullmatch(string)
     if not match or match[2] not in units:

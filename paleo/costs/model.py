@@ -58,6 +58,8 @@ class Target:
     memory_format: str = CONTIGUOUS
     #: Whose kernels compute attention, of paleo.costs.attention; None: no library's in particular.
     attention: str | None = None
+    #: Whether the program asks for recurrent kernels that keep their weights on the chip.
+    persistent: bool = False
 
     def of(self, operation: Operation) -> Target:
         """Return the target of this operation, which may have an element type of its own."""

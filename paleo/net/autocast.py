@@ -1,10 +1,11 @@
 """Which layers a net's mixed precision computes in 4 bytes, and what is cast in between.
 
 PyTorch's autocast ("Automatic Mixed Precision package", Autocast Op Reference) gives products their
-operands in halves and a list of functions theirs in fp32, whatever they come in: what is of the
-other type is cast by a kernel of its own. Every other function takes what comes; of several types
-it takes the widest, as it reads. Parameters and inputs are fp32. So what passes through a
-normalization, a softmax or a sum with a parameter has 4 bytes an element until the next product.
+operands in halves, a bias that was computed among them, and a list of functions theirs in fp32,
+whatever they come in: what is of the other type is cast by a kernel of its own. Every other
+function takes what comes; of several types it takes the widest, as it reads. Parameters and inputs
+are fp32. So what passes through a normalization, a softmax or a sum with a parameter has 4 bytes an
+element until the next product.
 """
 
 from __future__ import annotations
@@ -83,6 +84,8 @@ def elements_of(
     is_softmax = isinstance(layer, _SOFTMAX) and lists.full_softmax
     if isinstance(layer, _IN_FULL) or is_listed or is_softmax or function in lists.functions:
         return Elements(own, FULL, True)
+    if getattr(layer, "adds_to_product", False):
+        return Elements(own, own[0], True)
     return Elements(own, max(own), False)
 
 

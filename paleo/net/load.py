@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from paleo.core.checks import shown
 from paleo.core.errors import Mistakes, NetSpecError
-from paleo.core.files import read_bytes
+from paleo.core.files import names_in, read_bytes
 from paleo.core.registry import unknown
 from paleo.net.graph import build, infer_nodes
 from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
@@ -30,19 +30,18 @@ _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
 
 def _predefined() -> dict[str, Path]:
     folder = next((folder for folder in _FOLDERS if folder.is_dir()), None)
-    paths = sorted(folder.glob("*.json"), key=_by_number) if folder else []
-    return {path.stem: path for path in paths}
+    return {name: folder / f"{name}.json" for name in names_in(folder, ".json")} if folder else {}
 
 
-def _by_number(path: Path) -> list[tuple[int, str]]:
+def _by_number(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts resnet18 before resnet101."""
-    parts = re.split(r"(\d+)", path.stem)
+    parts = re.split(r"(\d+)", name)
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]
 
 
 def net_names() -> list[str]:
     """Return the names of the predefined nets."""
-    return list(_predefined())
+    return sorted(_predefined(), key=_by_number)
 
 
 def net_path(net: str | os.PathLike[str]) -> Path:
@@ -66,7 +65,7 @@ def net_path(net: str | os.PathLike[str]) -> Path:
     raise unknown(
         "net",
         text,
-        list(nets),
+        net_names(),
         "; `paleo nets` lists them, a .json, .prototxt, .keras, .onnx or .pt2 works too",
     )
 

@@ -15,8 +15,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from six import ensure_str
-
 from paleo.core.checks import shown, whole_number
 from paleo.core.errors import Mistake, Mistakes, NetSpecError
 from paleo.core.frozen import dataclass
@@ -186,7 +184,7 @@ def _whole_number(digits: str) -> int:
 def _decode(text: str | bytes, file: str | None) -> _Object:
     try:
         value = json.loads(
-            ensure_str(text, "utf-8").lstrip("\ufeff"),
+            (text if isinstance(text, str) else text.decode("utf-8")).lstrip("\ufeff"),
             object_pairs_hook=_Object,
             parse_int=_whole_number,
         )

@@ -14,17 +14,10 @@ from paleo.cluster.collectives import COLLECTIVES, Collective
 from paleo.core.quantity import Quantity
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.net.graph import Graph
+from paleo.step.declarations import check_count, checked_share, checked_workers
 from paleo.step.passes import BACKWARD, FORWARD, PassTime, exchange_time, link_bandwidth
 from paleo.step.plan import found_plan
-from paleo.step.settings import (
-    DeviceLike,
-    EstimateSettings,
-    NetworkLike,
-    UpdateSettings,
-    check_count,
-    checked_share,
-    checked_workers,
-)
+from paleo.step.settings import DeviceLike, EstimateSettings, NetworkLike, UpdateSettings
 
 
 def estimate_forward(

@@ -42,8 +42,8 @@ from paleo.net.graph import (
     unpriced,
 )
 from paleo.net.layers import Layer
+from paleo.step.declarations import check_count, checked_share
 from paleo.step.optimizers import PLAIN, Rule
-from paleo.step.settings import check_count, checked_share
 
 FORWARD = (Pass.FORWARD,)
 BACKWARD = (Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
@@ -255,7 +255,7 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     handled = (
         software.casts_parameters,
         software.adds_gradients,
-        software.columns,
+        software.norm_parameters_in_block,
         software.rewrites,
         software.by_element,
     )

@@ -24,6 +24,7 @@ from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import check_names, checked_share, declared
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -43,7 +44,7 @@ from paleo.step.passes import (
     update_time,
     updated_in,
 )
-from paleo.step.settings import PlanSettings, check_names, checked_share, declared, found_settings
+from paleo.step.settings import PlanSettings, found_settings
 
 #: The keys of JSON under which a plan says which kernels run.
 HOW = (
@@ -128,6 +129,7 @@ class Plan:
             self.convolutions,
             memory_format=self.images,
             attention=self.attention,
+            persistent=self.software.persistent,
         )
 
     @property

@@ -19,6 +19,7 @@ from paleo.net.graph import Graph
 from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import Setting, check_names, checked_number, choice, declared
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
@@ -29,11 +30,6 @@ from paleo.step.settings import (
     WORKERS,
     ClusterSettings,
     GridSettings,
-    Setting,
-    check_names,
-    checked_number,
-    choice,
-    declared,
     found_settings,
 )
 

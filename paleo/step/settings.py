@@ -1,8 +1,8 @@
 """The settings of a prediction: each declared once, with its type, default, help and check.
 
 A function takes `**settings: Unpack[...]` of one of the kinds below, so that type checkers refuse
-one that is misspelt or of a wrong type. `found_settings` finds and checks all of them at run time.
-The command line's options, the page's form and the report take theirs from `declared`. Settings
+one that is misspelt or of a wrong type; `found_settings` finds and checks all of them at run time.
+paleo.step.declarations says how one is declared, for options and the page's form as well. Settings
 of a whole training are declared likewise, in paleo.studies.training.
 
 To add one: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads it.
@@ -12,16 +12,16 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypedDict
 
 from paleo.cluster import Device, Network, device_names, find_device, find_network, network_names
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.cluster.frameworks import FRAMEWORKS, Framework
-from paleo.core.checks import MAX_SIZE, is_number, is_whole, python_int, shown
-from paleo.core.errors import Mistakes, SettingError, near
-from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_array
+from paleo.core.checks import python_int, shown
+from paleo.core.errors import Mistakes, SettingError
+from paleo.core.quantity import Quantity
 from paleo.core.tensor import PRECISIONS, find_precision
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.costs.attention import ATTENTION_FAMILIES, checked_attention
@@ -33,15 +33,19 @@ from paleo.costs.convolutions.settings import (
 )
 from paleo.net.graph import checked_batch
 from paleo.net.importers import ImportOptions
+from paleo.step.declarations import (
+    Setting,
+    checked_number,
+    checked_share,
+    choice,
+    declared,
+    described,
+    found_setting,
+    listing,
+    name_in,
+    several,
+)
 from paleo.step.optimizers import OPTIMIZERS
-from paleo.step.setting import Setting as Setting
-from paleo.step.setting import choice as choice
-from paleo.step.setting import described as described
-from paleo.step.setting import name_in as name_in
-from paleo.step.setting import several as several
-
-#: No share of peak is smaller; less would make times infinite.
-_LEAST_SHARE = 1e-9
 
 #: Weak scaling gives every worker the batch; strong scaling divides it among them.
 SCALINGS = ("weak", "strong")
@@ -50,51 +54,6 @@ DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 DeviceLike = str | os.PathLike[str] | Device
 NetworkLike = str | os.PathLike[str] | Network
-
-
-def checked_share(value: Quantity, name: str) -> Quantity:
-    """Return a percent of peak; raises SettingError unless it is above 0, up to 1."""
-    if is_array(value) or is_number(value):
-        low, high = smallest(value), largest(value)
-        if low >= _LEAST_SHARE and high <= 1:  # false for NaN
-            return value
-        if 0 < low < _LEAST_SHARE:
-            raise SettingError(f"{name}: {low} is too small to mean anything")
-    raise SettingError(f"{name}: expected a number above 0, up to 1, got {shown(value)}")
-
-
-def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
-    """Return a worker count, or an array of them; raises SettingError."""
-    if is_array(workers):
-        array = whole_array(workers, MAX_SIZE)
-        if array is not None:
-            return array
-    elif is_whole(workers) and 1 <= workers <= MAX_SIZE:
-        return int(workers)
-    raise SettingError(
-        f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {shown(workers)}"
-    )
-
-
-def check_count(value: Quantity, name: str) -> None:
-    """Raise SettingError unless this is a number of 0 or more, or an array of them."""
-    if not smallest(value) >= 0:  # false for NaN
-        raise SettingError(f"{name}: expected a number of 0 or more, got {shown(value)}")
-
-
-def one_number(name: str, value: Any) -> Any:
-    """Return a number as Python's; raises SettingError for an array of them."""
-    number = python_int(value)
-    if is_array(number) and number.shape:
-        raise SettingError(
-            f"{name}: expected one number, got {shown(value)}; paleo.data_parallel takes arrays"
-        )
-    return number
-
-
-def checked_number(name: str) -> Callable[[Any], Any]:
-    """Return the check of a worker count under the name of its setting."""
-    return lambda value: checked_workers(python_int(value), name)
 
 
 DEVICE = Setting(
@@ -213,26 +172,6 @@ SCHEME = Setting(
 )
 
 
-def found_setting(setting: Setting, value: Any, arrays: bool = False) -> Any:
-    """Return what a value of a setting stands for; raises a PaleoError."""
-    return setting.check(
-        one_number(setting.name, value) if setting.is_number and not arrays else value
-    )
-
-
-def listing(name: str, setting: Setting, text: str = "") -> Setting:
-    """Return a setting of which there may be several values; a text is one."""
-    one = functools.partial(found_setting, replace(setting, name=name))
-    check = several(name, one)
-    return replace(
-        setting,
-        check=lambda values: check(values if isinstance(values, Iterable) else (values,)),
-        is_number=False,
-        help=text or setting.help,
-        metavar=f"{'N' if setting.is_number else setting.metavar or 'NAME'},...",
-    )
-
-
 class DeviceSettings(TypedDict, total=False):
     """On what a net runs."""
 
@@ -305,9 +244,9 @@ class KernelSettings(TypedDict, total=False):
         Setting(
             default=False,
             check=bool,
-            help="Assume that the net is compiled as PyTorch's TorchInductor does it: pointwise "
-            "operations run together in kernels of their own, none is cast apart. With "
-            "--framework=tensorflow it is XLA.",
+            help="Assume that the net is compiled, by XLA with --framework=tensorflow, else by "
+            "PyTorch's TorchInductor: pointwise operations run together in kernels of their own, "
+            "none is cast apart.",
             label="Compiled",
         ),
     ]
@@ -453,8 +392,7 @@ class MaybeDeviceSettings(TypedDict, total=False):
         DEVICE.with_default(
             None,
             help="Add the time of each layer on this device: a name from `paleo devices`, or a "
-            "TOML "
-            "file of your own.",
+            "TOML file of your own.",
         ),
     ]
     dtype: Annotated[str, DTYPE]
@@ -542,22 +480,6 @@ class SummarySettings(TimedSettings, total=False):
     importing: ImportOptions | None
 
 
-@functools.cache
-def declared(kind: type) -> dict[str, Setting]:
-    """Return the settings of a kind, a TypedDict, by their names."""
-    found = {}
-    # An array is any number: its type stands in NumPy, which a start does without.
-    hints = get_type_hints(kind, localns={"Quantity": float}, include_extras=True)
-    for name, hint in hints.items():
-        if get_origin(hint) is Annotated:
-            kinds = get_args(get_args(hint)[0]) or get_args(hint)[:1]
-            first: type = next((each for each in (bool, int, float) if each in kinds), str)
-            if first is not str and str in kinds:
-                first = object
-            found[name] = replace(hint.__metadata__[0], name=name, type=first)
-    return found
-
-
 def found_settings(
     kind: type,
     given: Mapping[str, Any],
@@ -575,11 +497,3 @@ def found_settings(
         name: mistakes.check(found_setting, setting, given.get(name, setting.default), arrays)
         for name, setting in (own | declared(base) | own).items()
     }
-
-
-def check_names(known: Iterable[str], given: Iterable[str], mistakes: Mistakes) -> None:
-    """Note every setting that is none of those known, with a near name."""
-    for name in given:
-        if name not in known and name != "importing":
-            hint = near(name, known) or f" (there are: {', '.join(known)})"
-            mistakes.include(SettingError(f"{name}: unknown setting{hint}"))

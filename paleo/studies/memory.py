@@ -13,6 +13,7 @@ from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
+from paleo.step.declarations import Setting, check_names, declared, listing
 from paleo.step.memory import Fit, fit
 from paleo.step.settings import (
     DEVICE,
@@ -20,11 +21,7 @@ from paleo.step.settings import (
     OPTIMIZER,
     DeviceLike,
     GridSettings,
-    Setting,
-    check_names,
-    declared,
     found_settings,
-    listing,
 )
 
 

@@ -15,6 +15,7 @@ from paleo.cluster import Price
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
+from paleo.step.declarations import check_names, checked_number, declared, several
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
@@ -27,11 +28,7 @@ from paleo.step.settings import (
     NetworkSettings,
     OptimizerSettings,
     PricingSettings,
-    check_names,
-    checked_number,
-    declared,
     found_settings,
-    several,
 )
 from paleo.studies.datasets import Schedule
 from paleo.studies.simulate import runs_of

@@ -20,10 +20,11 @@ from paleo.net.graph import Graph, build, unpriced
 from paleo.net.importers import ImportOptions
 from paleo.net.load import load
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import check_names, declared
 from paleo.step.passes import Kernels, PassTime, not_counted
 from paleo.step.plan import HOW, RATED, Plan
 from paleo.step.scenario import Scenario, ScenarioLike, asked
-from paleo.step.settings import SummarySettings, TimedSettings, check_names, declared
+from paleo.step.settings import SummarySettings, TimedSettings
 from paleo.studies.explain import ExplainedLayer, explain_layers, find_layers
 
 _Found = TypeVar("_Found")

@@ -12,8 +12,9 @@ from paleo.cluster.prices import usual_price
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
+from paleo.step.declarations import Setting
 from paleo.step.pieces import WholeStep
-from paleo.step.settings import DeviceLike, Setting
+from paleo.step.settings import DeviceLike
 from paleo.studies.datasets import DATASETS, Schedule
 
 #: What a price is in that is a number alone.

@@ -21,7 +21,8 @@ from paleo.core.tensor import PRECISIONS
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.net.spec import NetSpec
-from paleo.step.settings import DEFAULT_WORKERS, declared
+from paleo.step.declarations import declared
+from paleo.step.settings import DEFAULT_WORKERS
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
 from paleo.web import predefined

@@ -533,3 +533,18 @@ def test_a_reader_that_is_gone_before_a_short_output_ends_quietly() -> None:
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, env=env, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_the_collector_leaves_what_the_modules_of_a_command_made_and_goes_on() -> None:
+    code = (
+        "import gc, click\n"
+        "from paleo.cli import cli\n"
+        "assert gc.get_freeze_count() == 0\n"
+        "first = cli.get_command(click.Context(cli), 'networks')\n"
+        "frozen = gc.get_freeze_count()\n"
+        "assert gc.isenabled() and frozen > 0\n"
+        "kept = [[] for _ in range(100)]\n"
+        "assert cli.get_command(click.Context(cli), 'networks') is first\n"
+        "assert gc.get_freeze_count() == frozen\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

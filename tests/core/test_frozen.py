@@ -1,4 +1,4 @@
-"""Frozen dataclasses mean what those of the standard library mean."""
+"""Dataclasses mean what those of the standard library mean."""
 
 from __future__ import annotations
 
@@ -63,6 +63,23 @@ def test_values_are_made_shown_compared_and_hashed_alike(slots: bool) -> None:
         assert replace(mine, first=7) == ours(7, *arguments[1:], **keys)
     assert ours(1, unseen=1) == ours(1, unseen=2)
     assert ours(1).several is not ours(1).several
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_what_is_not_frozen_may_change_and_has_no_hash(slots: bool) -> None:
+    @frozen.dataclass(slots=slots)
+    class Value:
+        first: int
+        several: list[int] = field(default_factory=list)
+
+    value = Value(1)
+    assert "first" in Value.__init__.__code__.co_varnames
+    value.first, value.several = 2, [3]
+    assert value == Value(2, [3]) != Value(2)
+    assert repr(value).endswith("Value(first=2, several=[3])")
+    assert copy.copy(value) == value
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(value)
 
 
 @pytest.mark.parametrize("slots", [False, True])

@@ -28,8 +28,15 @@ SHARED = Path(__file__).parents[3] / "shared" / "measured"
 DEEPBENCH, NEUSIGHT = SHARED / "deepbench.csv", SHARED / "neusight_ops.csv"
 
 
-def machine(device: str = "V100_SXM2_16GB", dtype: str = "fp32", **constants: float) -> Machine:
-    return machine_for(Target(find_device(device), dtype, constants=constants))
+def machine(
+    device: str = "V100_SXM2_16GB",
+    dtype: str = "fp32",
+    *,
+    persistent: bool = False,
+    **constants: float,
+) -> Machine:
+    target = Target(find_device(device), dtype, constants=constants, persistent=persistent)
+    return machine_for(target)
 
 
 def test_independent_products_run_in_one_kernel() -> None:
@@ -121,7 +128,7 @@ def test_a_program_may_ask_for_kernels_that_keep_their_weights() -> None:
     # 16 samples, 512 units, 4 gates in fp32: 4 MiB of weights, which 80 x 256 KiB of registers
     # hold. A step is 2 x 16 x 2048 x 512 = 33.6 MFLOP and 1.8 us in which all wait for all.
     op = BatchMatMul("lstm", 200, 16, 2048, 512, 4, dependent=True)
-    own = machine(persistent=1.0)
+    own = machine(persistent=True)
     found = recurrent.price(op, own)
     weights = moved(4 * 2048 * 512, own)
     step = 2 * 16 * 2048 * 512 / own.product_rate + 1.8e-6
@@ -134,7 +141,7 @@ def test_a_program_may_ask_for_kernels_that_keep_their_weights() -> None:
     # 2048 units have 64 MiB, the registers of all 20 MiB; cuDNN 5 has no such kernel.
     large = replace(op, n=8192, k=2048)
     assert recurrent.price(large, own) == recurrent.price(large, machine())
-    old = machine(persistent=1.0, library=5.0)
+    old = machine(persistent=True, library=5.0)
     assert recurrent.price(op, old) == recurrent.price(op, machine(library=5.0))
     n, k = np.array([2048, 8192]), np.array([512, 2048])
     together = recurrent.price(replace(op, n=n, k=k), own).total

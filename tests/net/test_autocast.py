@@ -157,3 +157,20 @@ def test_a_gradient_has_the_type_of_its_input_whatever_was_computed_with() -> No
     # The sum's gradient comes in fp32, and what is in halves takes it in halves.
     assert [(each.reads, each.writes) for each in wanted] == [((4 * ROWS,), (2 * ROWS,))]
     assert graph.operations(node, Pass.INPUT_GRADIENT, (False, False)) == ()
+
+
+def test_a_computed_bias_is_added_in_the_type_of_its_product() -> None:
+    halves = {"type": "Parameter", "parents": [], "shape": [D // 2]}
+    graph = graph_of(
+        a=fc("data"),
+        q=halves,
+        v=halves,
+        bias={"type": "Concatenate", "parents": ["q", "v"], "dim": 1},
+        sum={"type": "Elementwise", "parents": ["a", "bias"], "adds_to_product": True},
+        plain={"type": "Elementwise", "parents": ["a", "bias"]},
+    )
+    # linear() is given its bias in fp32, casts it, and gives halves; a sum beside it gives fp32.
+    cast = ("cast", (4 * D,), (2 * D,))
+    assert done(graph, "sum") == [cast, ("elementwise", (2 * ROWS, 2 * D), (2 * ROWS,))]
+    assert done(graph, "plain") == [("elementwise", (2 * ROWS, 4 * D), (4 * ROWS,))]
+    assert done(graph, "sum", Pass.INPUT_GRADIENT)[-1] == ("cast", (2 * D,), (4 * D,))

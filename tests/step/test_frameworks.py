@@ -200,6 +200,14 @@ def test_the_settings_reach_the_times() -> None:
     assert forward(framework="tensorflow", compile=True) < forward(framework="tensorflow")
 
 
+def test_a_program_asks_for_recurrent_kernels_that_keep_their_weights() -> None:
+    asking = replace(FRAMEWORKS["pytorch"], persistent=True)
+    for framework, asked in ((None, False), (FRAMEWORKS["pytorch"], False), (asking, True)):
+        plan = paleo.Plan(A100, paleo.find_network("ethernet"), TILED, framework=framework)
+        assert plan.target.persistent is asked
+        assert machine_for(plan.target).persistent is asked
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 import paleo
+from paleo.step.declarations import declared
 from paleo.step.estimates import estimate_forward
 from paleo.step.scenario import SimulateSettings
-from paleo.step.settings import SummarySettings, declared
+from paleo.step.settings import SummarySettings
 from paleo.studies.metrics import MetricsSettings
 from paleo.studies.overview import OverviewSettings, Study
 from paleo.studies.timeline import TimelineSettings

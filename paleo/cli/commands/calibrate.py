@@ -24,7 +24,8 @@ from paleo.cli.progress import progress
 from paleo.core.tensor import DTYPES
 from paleo.measure.calibrate import calibrate, calibrate_from
 from paleo.measure.executors import EXECUTORS
-from paleo.step.settings import MaybeDeviceSettings, declared
+from paleo.step.declarations import declared
+from paleo.step.settings import MaybeDeviceSettings
 from paleo.views.answers.measuring import calibration_answer
 from paleo.views.tables.calibration import calibration_tables
 

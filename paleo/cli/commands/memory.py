@@ -10,7 +10,7 @@ from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, say_no_effect, setting_option, setting_options
 from paleo.cli.plan import say_what_is_used
 from paleo.cli.plotting import Plot, result_options
-from paleo.step.settings import declared
+from paleo.step.declarations import declared
 from paleo.studies.memory import MemorySettings, memory
 from paleo.views.answers.memory import memory_answer
 from paleo.views.tables.memory import memory_table, memory_tables

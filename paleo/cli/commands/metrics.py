@@ -17,8 +17,8 @@ from paleo.cli.plan import (
     say_what_is_used,
 )
 from paleo.cli.plotting import Plot, result_options
+from paleo.step.declarations import declared
 from paleo.step.plan import SHARES
-from paleo.step.settings import declared
 from paleo.studies.metrics import PARALLELISMS, MetricsSettings, metrics
 from paleo.views.answers.metrics import INFERENCE, TRAINING, metrics_answer
 from paleo.views.tables.metrics import metrics_table

@@ -9,7 +9,7 @@ import click
 from paleo.cli.options import Names, Output, output_options, setting_option
 from paleo.cluster import device_names
 from paleo.cluster.prices import ON_DEMAND, SPOT
-from paleo.step.settings import declared
+from paleo.step.declarations import declared
 from paleo.studies.prices import prices
 from paleo.studies.training import TrainingSettings
 from paleo.views.answers.prices import prices_answer

@@ -21,9 +21,9 @@ from paleo.cli.plan import KERNELS, SCHEDULE, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
+from paleo.step.declarations import declared
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
-from paleo.step.settings import declared
 from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
 from paleo.studies.training import TrainingSettings, checked_prices
 

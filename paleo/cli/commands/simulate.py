@@ -11,10 +11,10 @@ from paleo.cli.options import Output, nets_argument, setting_option, setting_opt
 from paleo.cli.plan import CLUSTER, PRICING, UPDATE, say_what_has_no_effect, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
+from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
-from paleo.step.settings import declared
 from paleo.studies.simulate import simulate
 from paleo.views.answers.simulation import simulation_answer
 from paleo.views.tables.simulation import simulation_tables

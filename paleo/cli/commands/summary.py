@@ -12,8 +12,9 @@ from paleo.cli.options import Output, nets_argument, say_no_effect, setting_opti
 from paleo.cli.plan import CONVOLUTIONS, KERNELS, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.core.errors import results_of
+from paleo.step.declarations import declared
 from paleo.step.plan import RATED
-from paleo.step.settings import EstimateSettings, SummarySettings, declared
+from paleo.step.settings import EstimateSettings, SummarySettings
 from paleo.studies.summary import summarize
 from paleo.views.answers.summary import explanation_answer, summary_answer
 from paleo.views.tables.summary import explanation_table, summary_tables

@@ -116,10 +116,6 @@ CONSTANTS: dict[str, Constant] = {
     "step": Constant(
         "time between the first hundred steps of a recurrent layer", "s", 0.0, 50e-6, 5e-6
     ),
-    "persistent": Constant(
-        "1 if programs ask for recurrent kernels that keep their weights on the chip",
-        "1", 0.0, 1.0, 0.0,
-    ),
     # The median of a Core i7 of the 11th generation on Linux 6.6
     # (https://ddumbying.vercel.app/experiments/pagefault-latency); 1.35 us of a virtual machine's.
     "fault": Constant(

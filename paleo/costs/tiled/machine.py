@@ -79,7 +79,6 @@ class Machine:
     scalar: Quantity
     fault: Quantity
     step: Quantity
-    persistent: Quantity
     dtype: str = "fp32"
     architecture: str = ""
     lanes: Quantity = LANES
@@ -87,6 +86,7 @@ class Machine:
     training: bool = True
     memory_format: str = CONTIGUOUS
     attention: str | None = None
+    persistent: bool = False
     convolutions: ConvolutionChoice = CHOICE
 
     @property
@@ -170,6 +170,7 @@ def machine_for(target: Target) -> Machine:
         training=target.training,
         memory_format=target.memory_format,
         attention=target.attention,
+        persistent=target.persistent,
         convolutions=target.convolutions,
     )
 

@@ -3,7 +3,7 @@
 The steps of a recurrent layer depend on one another. Each is a product of its own, followed by
 the small kernels that make the next state of it, and starts when the one before has ended
 (Appleyard, Kocisky, Blunsom, Optimizing Performance of Recurrent Neural Networks on GPUs,
-arXiv:1604.01946). Where a program asks for it (the constant `persistent`), one kernel goes
+arXiv:1604.01946). Where a program asks for it (`Target.persistent`), one kernel goes
 through all steps and keeps the weights in the registers of all multiprocessors, if they fit (Diamos
 et al., Persistent RNNs, ICML 2016).
 """
@@ -116,12 +116,11 @@ def _kept(operation: BatchMatMul, machine: Machine) -> Time | None:
 
     Where some of an array of operations have none, they take forever.
     """
-    if not operation.dependent or smallest(machine.library) < _KEEPING:
+    can_keep = machine.persistent and smallest(machine.library) >= _KEEPING
+    if not operation.dependent or not can_keep:
         return None
     weights = operation.element_size * operation.n * operation.k
-    fits = (machine.persistent > 0) & (
-        weights <= _FOR_WEIGHTS * _REGISTERS * machine.multiprocessors
-    )
+    fits = weights <= _FOR_WEIGHTS * _REGISTERS * machine.multiprocessors
     if not some(fits):
         return None
     memory, wait = moved(weights, machine), _BARRIER * operation.count

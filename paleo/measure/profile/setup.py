@@ -24,6 +24,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import Setting as Declared
 from paleo.step.passes import keep_shape, not_counted
 from paleo.step.plan import RATED, Plan
 from paleo.step.scenario import asked
@@ -34,7 +35,6 @@ from paleo.step.settings import (
     OptimizerSettings,
     RateSettings,
 )
-from paleo.step.settings import Setting as Declared
 
 #: Shows how far a long work is: of a label and a number of steps, what to call as each begins.
 Progress = Callable[[str, int], AbstractContextManager[Callable[[str], object]]]

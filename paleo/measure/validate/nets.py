@@ -110,7 +110,9 @@ class NetCase:
         driving = software.driving(self.workers) if self.one_process else software
         host = driving.host_of(device)
         hosted = {"host": host, **constants} if host else constants
-        target = replace(target, constants=hosted, memory_format=in_order)
+        target = replace(
+            target, constants=hosted, memory_format=in_order, persistent=software.persistent
+        )
         moved = self._moved(graph, software.host_of(device))
         times = [move.seconds for move in moved if move.part in self.parts]
         ahead: Quantity = -1.0 * software.start_on(device, graph.num_tensors)
@@ -193,6 +195,7 @@ class Remembering(CostModel):
             operation,
             target.training,
             target.memory_format,
+            target.persistent,
         )
         known = self._prices.get(key)
         if known is None:

@@ -224,6 +224,12 @@ class Elementwise(Layer):
         "which function",
         default="sum",
     )
+    adds_to_product: bool = key(
+        Flag(),
+        "whether the first parent is a product and the others are its bias, which mixed precision "
+        "adds in the product's element type",
+        default=False,
+    )
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         longest = max(inputs, key=len)

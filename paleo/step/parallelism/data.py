@@ -14,6 +14,7 @@ from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, np
 from paleo.net.graph import checked_batch
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import checked_workers
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
@@ -27,7 +28,7 @@ from paleo.step.parallelism.base import (
 from paleo.step.parallelism.computations import Computations, divided
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
-from paleo.step.settings import SCALINGS, checked_workers
+from paleo.step.settings import SCALINGS
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
 

@@ -21,6 +21,7 @@ from paleo.core.tensor import num_elements
 from paleo.core.units import GIB_PER_GB
 from paleo.net.graph import Graph, checked_batch, longest_path
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import checked_workers
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
@@ -34,7 +35,6 @@ from paleo.step.parallelism.fetch import fetches_of, num_slices
 from paleo.step.passes import Fetches, PassTime, link_bandwidth
 from paleo.step.pieces import TRANSFER, Field, Piece, Step, WholeStep
 from paleo.step.plan import Plan, check_together
-from paleo.step.settings import checked_workers
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import (
     LayerPieces,

@@ -31,6 +31,7 @@ from paleo.cluster.collectives import Round
 from paleo.core.quantity import Quantity, ceil_div, maximum, product, where_positive
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import checked_workers
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
@@ -45,7 +46,6 @@ from paleo.step.parallelism.computations import divided
 from paleo.step.passes import PassTime, link_bandwidth
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan
-from paleo.step.settings import checked_workers
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import draw_rounds, pass_pieces, update_piece
 

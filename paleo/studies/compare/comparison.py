@@ -17,18 +17,12 @@ from paleo.core.tensor import Shape
 from paleo.net.graph import build
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
+from paleo.step.declarations import check_names, declared, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
 from paleo.step.plan import HOW, RATED, Plan, plan_of
 from paleo.step.scenario import scenario
-from paleo.step.settings import (
-    OPTIMIZER,
-    ComparedSettings,
-    check_names,
-    declared,
-    found_settings,
-    several,
-)
+from paleo.step.settings import OPTIMIZER, ComparedSettings, found_settings
 from paleo.studies.compare.change import Change, change_of
 from paleo.studies.summary import summarize
 

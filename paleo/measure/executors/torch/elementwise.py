@@ -156,6 +156,14 @@ def _elementwise(context: BuildContext) -> Built:
     function, operator = _function_of_several(name), _operator(ELEMENTWISE[name])
     if len(reads) == 1 and name != "where":  # one tensor by itself is copied
         return lambda tensors, held, training: reads[0](tensors).clone(), order
+    if context.layer.adds_to_product:  # autocast has the bias in the type of the product
+        product_of, *biases = reads
+
+        def added(tensors: list[Any], held: list[Any], training: bool) -> Any:
+            first = product_of(tensors)
+            return function([first, *(bias(tensors).to(first.dtype) for bias in biases)])
+
+        return added, order
     if len(reads) == 2 and name in ("sum", "product"):
         first, second = reads
         return lambda tensors, held, training: operator(first(tensors), second(tensors)), order

@@ -391,7 +391,7 @@ class Builder(Multiplier):
         layer = make("Softmax", dim=None if last == 1 else (-1 if dim == last else dim))
         return self._normalization(name, x, layer)
 
-    def elementwise(self, name: str, function: str, values: Sequence[Value]) -> Value:
+    def elementwise(self, name: str, function: str, values: Sequence[Value], **keys: bool) -> Value:
         """Return a function of one element of each, axes of 1 repeated as NumPy does."""
         shape = values[0].shape
         for value in values[1:]:
@@ -404,7 +404,7 @@ class Builder(Multiplier):
             function = _WITH_A_NUMBER.get(function, "affine")
             result = self.activation(name, function, many[0])
             return self.unsqueeze(name, result, list(range(len(shape) - len(result.shape))))
-        return self._join(name, make("Elementwise", function=function), many, shape)
+        return self._join(name, make("Elementwise", function=function, **keys), many, shape)
 
     # Regions
 

@@ -19,7 +19,7 @@ class Multiplier(Shaper):
     """See the module."""
 
     @abstractmethod
-    def elementwise(self, name: str, function: str, values: Sequence[Value]) -> Value:
+    def elementwise(self, name: str, function: str, values: Sequence[Value], **keys: bool) -> Value:
         """Return a function of one element of each, axes of 1 repeated as NumPy does."""
 
     def _own_bias(self, weight: Value, bias: Value | None) -> tuple[Value | None, Value | None]:
@@ -34,14 +34,16 @@ class Multiplier(Shaper):
             return bias, None
         return None, bias
 
-    def _along(self, name: str, function: str, x: Value, weight: Value, axis: int) -> Value:
+    def _along(
+        self, name: str, function: str, x: Value, weight: Value, axis: int, **keys: bool
+    ) -> Value:
         """Return a function of each element and of the weight that belongs to it from `axis` on."""
         rank = len(weight.shape)
         behind = list(range(rank, len(x.shape) - axis))
-        return self.elementwise(name, function, [x, self.unsqueeze(name, weight, behind)])
+        return self.elementwise(name, function, [x, self.unsqueeze(name, weight, behind)], **keys)
 
     def _add_bias(self, name: str, x: Value, bias: Value, axis: int) -> Value:
-        return self._along(f"{name}_bias", "sum", x, bias, axis)
+        return self._along(f"{name}_bias", "sum", x, bias, axis, adds_to_product=True)
 
     def linear(
         self, name: str, x: Value, weight: Value, bias: Value | None = None, *, axis: int = -1
