@@ -220,7 +220,9 @@ _MINDSPORE = Framework(
 #: With Graph Kernel Fusion (context.set_context, enable_graph_kernel), which generates kernels.
 _MINDSPORE = replace(
     _MINDSPORE,
-    compiled=replace(_MINDSPORE, name="mindspore_compiled", columns=0, compiles=True),
+    compiled=replace(
+        _MINDSPORE, name="mindspore_compiled", norm_parameters_in_block=0, compiles=True
+    ),
 )
 _PYTORCH_1 = Framework(
     "pytorch1",
@@ -327,7 +329,7 @@ for _framework in (
         casts_parameters=True,
         in_full=("gelu",),
         updates_each=True,
-        columns=1,
+        norm_parameters_in_block=1,
         rewrites=True,
     ),
     _MINDSPORE,
