@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from paleo.cluster.device import OTHER_MAKERS, Device
 from paleo.core.frozen import dataclass
-from paleo.core.kinds import Fusion
+from paleo.core.kinds import AUTOCAST, Autocast, Fusion
 from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
+from paleo.net.parameters import Handling
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,9 @@ class Framework:
 
     `host` are the seconds in which a workstation's core hands over an operation, while the device
     does others. `fusion` says which pointwise operations run in the kernel before them, `autocast`
-    whether mixed precision computes some layers in fp32 and casts in between. `compiled` is the
-    same net compiled; None if the framework does not compile.
+    what mixed precision computes in fp32 and casts in between, None if it does neither; `handling`
+    what is done with parameters and gradients besides what layers do. `compiled` is the same net
+    compiled; None if the framework does not compile.
     """
 
     name: str
@@ -65,50 +67,31 @@ class Framework:
     #: Seconds in which such a core hands over each tensor of parameters, before all operations.
     host_for_tensor: float = 0.0
     fusion: Fusion = Fusion.NONE
-    autocast: bool = False
-    #: Whether autocast casts the parameters of layers in every step, by kernels of their own.
-    casts_parameters: bool = False
+    autocast: Autocast | None = None
+    handling: Handling = Handling()
+    compiled: Framework | None = None
+    #: Whether functions that a user composes are fused, those of an update among them.
+    compiles: bool = False
     #: How it has images lie in memory by itself, "" for as they are given.
     memory_format: str = ""
     #: Whether that is so of halves alone, which matrix units multiply.
     last_halves: bool = False
     #: Whether it leaves images as they are given where grouped convolutions do most of the work.
     weighs_groups: bool = False
-    #: Whether normalizations that are no layers of the framework's are computed in halves.
-    fast_norms: bool = False
-    #: Functions that its mixed precision computes in fp32, where PyTorch's does not, and whether it
-    #: does so with a softmax.
-    in_full: tuple[str, ...] = ()
-    full_softmax: bool = True
-    #: Whether it computes every normalization in halves.
-    half_norms: bool = False
     #: Whether it composes GELU, dropout and layer normalizations of elementary kernels.
     composes: bool = False
-    #: Whether permutations of a tensor's dimensions are views of it.
-    views: bool = False
-    #: Whether each step of a function's gradients is a kernel of its own.
-    gradients_apart: bool = False
     #: Whether attention is products and a softmax, each a kernel of its own.
     in_steps: bool = False
-    compiled: Framework | None = None
-    #: Whether functions that a user composes are fused, those of an update among them.
-    compiles: bool = False
+    #: Whether each step of a function's gradients is a kernel of its own.
+    gradients_apart: bool = False
+    #: Whether permutations of a tensor's dimensions are views of it.
+    views: bool = False
+    #: Whether it asks for recurrent kernels that keep their weights on the chip.
+    persistent: bool = False
     #: Whether the formula of an optimizer is taken step by step, each a pass over all parameters.
     updates_in_steps: bool = False
     #: Whether parameters are updated by kernels for each tensor; else, many tensors share one.
     updates_each: bool = False
-
-    #: Whether gradients are set to zero, and added to that by kernels of their own.
-    adds_gradients: bool = False
-    #: Of a layer normalization's parameters, those whose gradients one block of threads sums up;
-    #: 0 where blocks share the rows.
-    norm_parameters_in_block: int = 0
-    #: Whether biases' are summed up so, too, and such kernels write the input's gradient again.
-    rewrites: bool = False
-    #: Whether it asks for recurrent kernels that keep their weights on the chip.
-    persistent: bool = False
-    #: Whether its loops over elements move one at a time, whatever its size.
-    by_element: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
     version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
@@ -157,8 +140,8 @@ INDUCTOR = Framework(
     "operations, leaves products and convolutions to libraries, and has images channels last "
     "(torch/_inductor/config.py, layout_optimization)",
     fusion=Fusion.STREAMS,
-    autocast=True,
-    casts_parameters=True,
+    autocast=AUTOCAST,
+    handling=Handling(is_cast=True),
     memory_format="channels_last",
     weighs_groups=True,
     views=True,
@@ -179,9 +162,8 @@ XLA = Framework(
     host=3e-6,
     host_for_tensor=3e-6,
     fusion=Fusion.NORMS,
-    autocast=True,
-    casts_parameters=True,
-    full_softmax=False,
+    autocast=Autocast(full_softmax=False),
+    handling=Handling(is_cast=True),
     memory_format="channels_last",
     last_halves=True,
     compiles=True,
@@ -197,12 +179,13 @@ _TENSORFLOW = Framework(
     "paleo/net/composed.py has the code of what is composed; host: ResNets and BERT of NVIDIA's "
     "DeepLearningExamples at batches of 1 to 256 take 30 us an operation on a DGX-1",
     host=15e-6,
-    autocast=True,
-    full_softmax=False,
+    autocast=Autocast(full_softmax=False),
     composes=True,
     compiled=XLA,
     updates_each=True,
 )
+#: The rewrite of a graph to halves in TensorFlow 1.
+_REWRITE = Autocast(functions=("gelu",), full_softmax=False)
 _MINDSPORE = Framework(
     "mindspore",
     "MindSpore 1's graphs: a kernel for each operation; gradients of layer normalizations are "
@@ -210,18 +193,15 @@ _MINDSPORE = Framework(
     "MindSpore 1.1, model_zoo/official/nlp/bert/src/bert_model.py (to_float of products and layer "
     "normalizations; parameters are fp32); paleo/net/parameters.py, by_columns; no host: none was "
     "measured",
-    autocast=True,
-    casts_parameters=True,
-    full_softmax=False,
-    half_norms=True,
+    autocast=Autocast(full_softmax=False, half_norms=True),
+    handling=Handling(is_cast=True, in_block=1),
     updates_each=True,
-    norm_parameters_in_block=1,
 )
 #: With Graph Kernel Fusion (context.set_context, enable_graph_kernel), which generates kernels.
 _MINDSPORE = replace(
     _MINDSPORE,
     compiled=replace(
-        _MINDSPORE, name="mindspore_compiled", norm_parameters_in_block=0, compiles=True
+        _MINDSPORE, name="mindspore_compiled", handling=Handling(is_cast=True), compiles=True
     ),
 )
 _PYTORCH_1 = Framework(
@@ -233,16 +213,14 @@ _PYTORCH_1 = Framework(
     "aten/src/ATen/native/cuda/layer_norm_kernel.cu of 1.12; host: as pytorch",
     host=30e-6,
     fusion=Fusion.BIAS,
-    autocast=True,
+    autocast=AUTOCAST,
+    handling=Handling(is_cast=True, is_added=True, in_block=16),
     version_of="pytorch",
-    casts_parameters=True,
     views=True,
     gradients_apart=True,
     in_steps=True,
-    adds_gradients=True,
     updates_in_steps=True,
     updates_each=True,
-    norm_parameters_in_block=16,
 )
 
 FRAMEWORKS: Registry[Framework] = Registry("framework")
@@ -257,8 +235,8 @@ for _framework in (
         "those of a queue that takes 30 us an operation",
         host=30e-6,
         fusion=Fusion.BIAS,
-        autocast=True,
-        casts_parameters=True,
+        autocast=AUTOCAST,
+        handling=Handling(is_cast=True),
         views=True,
         gradients_apart=True,
         compiled=INDUCTOR,
@@ -272,7 +250,7 @@ for _framework in (
         source="PyTorch, pull request 32383 (vectorized memory access in TensorIterator), of 1.5; "
         "before, aten/src/ATen/native/cuda/Loops.cuh loaded and stored single elements; host: as "
         "pytorch",
-        by_element=True,
+        handling=_PYTORCH_1.handling._replace(is_narrow=True),
     ),
     replace(
         _PYTORCH_1,
@@ -289,13 +267,12 @@ for _framework in (
         "huggingface/pytorch-image-models, timm/layers/fast_norm.py; host: as pytorch",
         host=30e-6,
         fusion=Fusion.BIAS,
-        autocast=True,
+        autocast=Autocast(fast_norms=True),
+        handling=Handling(is_cast=True),
         version_of="pytorch",
-        casts_parameters=True,
         views=True,
         gradients_apart=True,
-        fast_norms=True,
-        compiled=replace(INDUCTOR, fast_norms=True),
+        compiled=replace(INDUCTOR, autocast=Autocast(fast_norms=True)),
         updates_in_steps=True,
     ),
     _TENSORFLOW,
@@ -306,8 +283,8 @@ for _framework in (
         source="TensorFlow 1.15, core/grappler/optimizers/auto_mixed_precision_lists.h: powers are "
         "computed in fp32, and what follows them; else as tensorflow",
         version_of="tensorflow",
-        in_full=("gelu",),
-        compiled=replace(XLA, in_full=("gelu",)),
+        autocast=_REWRITE,
+        compiled=replace(XLA, autocast=_REWRITE),
     ),
     Framework(
         "mxnet",
@@ -315,7 +292,7 @@ for _framework in (
         "Apache MXNet, python/mxnet/amp/lists/symbol_fp16.py; host: ResNet-50 of NVIDIA's "
         "DeepLearningExamples at batches of 1 to 256 takes 25 us an operation on a DGX-1",
         host=12.5e-6,
-        autocast=True,
+        autocast=AUTOCAST,
         updates_each=True,
     ),
     Framework(
@@ -325,12 +302,9 @@ for _framework in (
         "PaddlePaddle 1.8, python/paddle/fluid/contrib/mixed_precision/fp16_utils.py (operators of "
         "no list are computed in fp32; parameters are cast by operators of their own); "
         "paleo/net/parameters.py, by_columns; no host: none was measured",
-        autocast=True,
-        casts_parameters=True,
-        in_full=("gelu",),
+        autocast=Autocast(functions=("gelu",)),
+        handling=Handling(is_cast=True, in_block=1, rewrites=True),
         updates_each=True,
-        norm_parameters_in_block=1,
-        rewrites=True,
     ),
     _MINDSPORE,
     Framework(

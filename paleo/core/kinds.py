@@ -23,6 +23,23 @@ class Fusion(Enum):
     ALL = "all"
 
 
+class Autocast(NamedTuple):
+    """What a framework's mixed precision does otherwise than PyTorch's autocast.
+
+    With `fast_norms` a group normalization takes halves, with `half_norms` every one; `functions`
+    are computed in fp32 besides, a softmax if it is `full_softmax`.
+    """
+
+    fast_norms: bool = False
+    functions: tuple[str, ...] = ()
+    full_softmax: bool = True
+    half_norms: bool = False
+
+
+#: PyTorch's own.
+AUTOCAST = Autocast()
+
+
 class Pass(Enum):
     """The three passes over the layers in a training step, and the update, once for the net."""
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from paleo.core.kinds import AUTOCAST, Autocast
 from paleo.core.operations import PRODUCTS, Kind, Operation, Pass, Stream
 from paleo.core.tensor import Shape, Shapes, num_elements
 from paleo.net.layers import Layer
@@ -34,22 +35,6 @@ _FAST_NORMS = (GroupNorm,)
 _FUNCTIONS_IN_FULL = frozenset({"exp", "log", "power", "reciprocal", "rsqrt", "softplus"})
 
 
-class Lists(NamedTuple):
-    """What frameworks do otherwise than PyTorch's autocast.
-
-    With `fast_norms` a group normalization takes halves, with `half_norms` every one; `functions`
-    are computed in fp32 besides, a softmax if it is `full_softmax`.
-    """
-
-    fast_norms: bool = False
-    functions: tuple[str, ...] = ()
-    full_softmax: bool = True
-    half_norms: bool = False
-
-
-LISTS = Lists()
-
-
 class Elements(NamedTuple):
     """Bytes of an element of each input of a layer as it comes, and of what it computes with.
 
@@ -67,7 +52,7 @@ class Elements(NamedTuple):
 
 
 def elements_of(
-    layer: Layer, inputs: Shapes, sizes: Sequence[int], half: int, lists: Lists = LISTS
+    layer: Layer, inputs: Shapes, sizes: Sequence[int], half: int, lists: Autocast = AUTOCAST
 ) -> Elements:
     """Return the sizes of the elements of a layer whose inputs have these, under autocast."""
     if not sizes:

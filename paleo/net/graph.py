@@ -179,7 +179,7 @@ def _operations(
             found = (*parameters.cast(params, tensors, half, full), *found)
         if direction is Pass.WEIGHT_GRADIENT:
             found = (*found, *parameters.cast_back(params, tensors, half, full))
-    if direction is Pass.WEIGHT_GRADIENT and node.handling.columns and node.is_trained:
+    if direction is Pass.WEIGHT_GRADIENT and node.handling.in_block and node.is_trained:
         every = node.layer.num_tensors(node.inputs)
         found = parameters.by_columns(found, every, node.computing(graph), node.handling)
     if direction is Pass.WEIGHT_GRADIENT and node.handling.is_added:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from paleo.core.kinds import AUTOCAST, Autocast
 from paleo.core.strides import Strides
 from paleo.net import autocast, views
 from paleo.net.composed import composed
@@ -16,7 +17,7 @@ from paleo.net.graph import Graph, Node
 from paleo.net.parameters import Handling
 
 
-def with_autocast(graph: Graph, lists: autocast.Lists = autocast.LISTS) -> Graph:
+def with_autocast(graph: Graph, lists: Autocast = AUTOCAST) -> Graph:
     """Return a graph in mixed precision as autocast computes it: see paleo.net.autocast."""
     sizes: list[int] = []
     nodes: list[Node] = []
@@ -35,19 +36,10 @@ def with_autocast(graph: Graph, lists: autocast.Lists = autocast.LISTS) -> Graph
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 
-def with_handling(
-    graph: Graph,
-    casts: bool,
-    adds: bool,
-    columns: int = 0,
-    rewrites: bool = False,
-    narrow: bool = False,
-) -> Graph:
-    """Return a graph whose parameters a framework `casts`, and whose gradients it `adds` up.
+def with_handling(graph: Graph, handling: Handling) -> Graph:
+    """Return a graph whose parameters and gradients are handled so.
 
-    It casts those of layers that autocast computes in halves, sums up gradients of so many
-    `columns` in a block (biases' too if it `rewrites`), and moves single elements if it is
-    `narrow`: see paleo.net.parameters.
+    Those of layers that autocast computes in halves are cast, no others.
     """
     nodes: list[Node] = []
     first: dict[Any, int] = {}
@@ -55,8 +47,8 @@ def with_handling(
         elements = node.elements
         is_half = elements is not None and elements.casts and elements.computing < autocast.FULL
         like = first.setdefault((node.like, node.num_params), node.index)
-        handling = Handling(casts and is_half, adds, columns, rewrites, narrow)
-        nodes.append(replace(node, like=like, handling=handling))
+        own = handling._replace(is_cast=handling.is_cast and is_half)
+        nodes.append(replace(node, like=like, handling=own))
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

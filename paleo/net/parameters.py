@@ -17,7 +17,7 @@ _POINTWISE = (Kind.BIAS, Kind.FUNCTION, Kind.ELEMENTWISE, Kind.BATCH_NORM, Kind.
 class Handling(NamedTuple):
     """Whether parameters are cast in every step, and gradients added to what was set to zero.
 
-    `columns` are the elements of a layer normalization's parameters whose gradients one block of
+    `in_block` are those of a layer normalization whose gradients one block of
     threads sums up, over all rows; 0 where blocks share the rows. With `rewrites` biases' are
     summed so, too, and such kernels write the gradient of the input.
     With `is_narrow` what goes element by element is moved so, not in the widest accesses.
@@ -25,7 +25,7 @@ class Handling(NamedTuple):
 
     is_cast: bool = False
     is_added: bool = False
-    columns: int = 0
+    in_block: int = 0
     rewrites: bool = False
     is_narrow: bool = False
 
@@ -86,12 +86,12 @@ def by_columns(
     summed = {Kind.LAYER_NORM: tensors, Kind.BIAS: 1}
     if not handling.rewrites:
         del summed[Kind.BIAS]
-    run = size * handling.columns
+    run = size * handling.in_block
 
     def of(operation: Operation) -> Operation:
         if not isinstance(operation, Stream) or operation.kind not in summed:
             return operation
-        blocks = -(-int(operation.writes[0]) // size // summed[operation.kind] // handling.columns)
+        blocks = -(-int(operation.writes[0]) // size // summed[operation.kind] // handling.in_block)
         written = (*operation.writes, *operation.reads[: handling.rewrites])
         return replace(operation, width=size, run=run, blocks=blocks, writes=written)
 

@@ -226,7 +226,6 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     if software is NO_FRAMEWORK:
         return graph
     # Here, since most commands name no framework.
-    from paleo.net.autocast import Lists
     from paleo.net.handled import (
         in_elementary_steps,
         in_steps,
@@ -242,29 +241,20 @@ def computed_by(software: Framework, graph: Graph) -> Graph:
     if software.composes:
         graph = graph.once(in_elementary_steps)
     if software.autocast and graph.precision.is_mixed:
-        lists = Lists(
-            software.fast_norms, software.in_full, software.full_softmax, software.half_norms
-        )
-        graph = graph.once(with_autocast, lists)
+        graph = graph.once(with_autocast, software.autocast)
     if software.views:
         graph = graph.once(with_views)
     if software.views and not software.memory_format:
         graph = graph.once(with_orders)
     if software.gradients_apart:
         graph = graph.once(with_gradients_apart)
-    handled = (
-        software.casts_parameters,
-        software.adds_gradients,
-        software.norm_parameters_in_block,
-        software.rewrites,
-        software.by_element,
-    )
-    return graph.once(with_handling, *handled) if any(handled) else graph
+    handling = software.handling
+    return graph.once(with_handling, handling) if any(handling) else graph
 
 
 def updated_in(software: Framework, dtype: str) -> str:
     """Return the type of an update: of fp32 where a framework casts parameters in its passes."""
-    return "fp32" if software.casts_parameters and find_precision(dtype).is_mixed else dtype
+    return "fp32" if software.handling.is_cast and find_precision(dtype).is_mixed else dtype
 
 
 def images_in(software: Framework, graph: Graph, given: str) -> str:

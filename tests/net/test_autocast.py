@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 import paleo
-from paleo.core.kinds import Fusion, Pass
-from paleo.net.autocast import Lists
+from paleo.core.kinds import Autocast, Fusion, Pass
 from paleo.net.graph import Graph
 from paleo.net.handled import with_autocast
 from paleo.step.passes import BACKWARD, FORWARD, keep_shape, kernels
@@ -94,7 +93,7 @@ def test_a_fast_norm_computes_the_nets_own_layers_in_halves() -> None:
     text = json.dumps({"name": "norms", "layers": {"data": DATA, **layers}})
     plain = paleo.build(paleo.loads(text), None, "mixed_fp16", keep_shape)
     for fast, halves in ((False, set()), (True, {"own", "group"})):
-        graph = with_autocast(plain, Lists(fast))
+        graph = with_autocast(plain, Autocast(fast))
         names = {node.name for node in graph.nodes if node.name in layers and node.name != "a"}
         cast = {name for name in names if done(graph, name)[0][0] == "cast"}
         assert names - cast == halves
@@ -110,10 +109,10 @@ def test_frameworks_have_lists_of_their_own() -> None:
     text = json.dumps({"name": "lists", "layers": {"data": DATA, **layers}})
     plain = paleo.build(paleo.loads(text), None, "mixed_fp16", keep_shape)
     for lists, casts in (
-        (Lists(), {"softmax"}),
-        (Lists(functions=("gelu",), full_softmax=False), {"gelu"}),
-        (Lists(full_softmax=False), set()),
-        (Lists(half_norms=True), {"softmax"}),
+        (Autocast(), {"softmax"}),
+        (Autocast(functions=("gelu",), full_softmax=False), {"gelu"}),
+        (Autocast(full_softmax=False), set()),
+        (Autocast(half_norms=True), {"softmax"}),
     ):
         graph = with_autocast(plain, lists)
         found = {name for name in ("gelu", "softmax") if done(graph, name)[0][0] == "cast"}
