@@ -106,6 +106,8 @@ _COPIED = ("fp8",)
 #: Writing a tile takes as long as loading this many times its bytes: nothing else goes on then. On
 #: the graphics line (a tenth of the RTX PRO 6000's products) it takes half as long.
 _WRITING, _WRITING_GRAPHICS = 2, 1
+#: The largest tile of CUTLASS 2 of which the registers hold two at a time.
+_BESIDE = 128 * 128
 #: How many sets of operands pass before one is used again: a set is found in the cache if as
 #: many fit, as the next layer finds what the one before wrote.
 _SETS = 6
@@ -511,7 +513,9 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
         m, n, k, replace(machine, latency=waiting * machine.latency), sizes=sizes, tile=tile,
         share=share, stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
-    written = kernel.writing.get(machine.architecture, 0.0) * (sizes[2] * m * n)
+    # Of larger tiles a multiprocessor has one at a time, which it writes while none is multiplied.
+    passes = kernel.writing.get(machine.architecture, 0.0) * (1.0 + (tile[0] * tile[1] > _BESIDE))
+    written = passes * (sizes[2] * m * n)
     memory = written / (machine.bandwidth * machine.memory_share)
     return chosen._replace(time=chosen.time + Time(memory=memory, total=memory))
 
