@@ -32,6 +32,7 @@ ROUND: dict[str, Any] = {
     "power": math.inf,
     "element_size": 2,
     **{name: 1.0 if each.unit == "1" else 0.0 for name, each in CONSTANTS.items()},
+    "partial": 1.0,
 }
 HALVES = (2, 2, 2)
 
@@ -149,15 +150,75 @@ def test_the_first_bytes_come_after_half_a_microsecond() -> None:
 
 
 def test_a_library_that_splits_long_sums_only_leaves_shorter_ones_whole() -> None:
-    for architecture, split in (("Ampere", True), ("Ada", False), ("Blackwell RTX", False)):
+    # 64 x 64 x 512 is 2^21. Of 2 x 32, sums of more than 8,192 elements are split all the same.
+    split_from = {"Ampere": (0, 0), "Ada": (512, 8193), "Blackwell RTX": (2048, 8193)}
+    for architecture, (square, narrow) in split_from.items():
         own = machine(architecture=architecture)
-        k = np.array([1536, 2048])
-        together = choose(64, 64, k, own, sizes=HALVES)
-        for i, each in enumerate(k.tolist()):
-            alone = choose(64, 64, each, own, sizes=HALVES)
-            assert (alone.split > 1) == (split or each == 2048)
-            assert together.split[i] == alone.split  # type: ignore[index]
-            assert together.time.total[i] == alone.time.total  # type: ignore[index]
+        for m, n, least in ((64, 64, square), (2, 32, narrow)):
+            k = np.array([511, 512, 2047, 2048, 8192, 8193])
+            together = choose(m, n, k, own, sizes=HALVES)
+            for i, each in enumerate(k.tolist()):
+                alone = choose(m, n, each, own, sizes=HALVES)
+                assert (alone.split > 1) == (each >= least)
+                assert together.split[i] == alone.split  # type: ignore[index]
+                assert together.time.total[i] == alone.time.total  # type: ignore[index]
+
+
+def test_a_product_with_a_vector_adds_up_its_parts_by_itself_on_the_graphics_line() -> None:
+    # Of any length; no kernel of 3 us comes behind it, as one does for two rows.
+    for rows, again in ((1, 0.0), (2, 3e-6)):
+        own = machine(architecture="Ada", reduction=3e-6, latency=1e-6)
+        chosen = choose(rows, 32, 8200, own, sizes=HALVES, splits=(16,))
+        assert chosen.split == 16
+        assert chosen.time.overhead == pytest.approx(again + again / 3e-6 * 16 * 64 / 1e12)
+    assert choose(1, 32, 512, machine(architecture="Ada"), sizes=HALVES).split > 1
+
+
+def test_the_graphics_line_has_one_cache_with_a_rate_of_its_own() -> None:
+    # 500 x 1000, 1000 x 100 and 500 x 100 halves are 1, 0.2 and 0.1 MB: six sets of 1.2 MB and the
+    # result are 7.3 MB, which all stay in 7.3 MB of cache, and come at 7.5 bytes a clock of each of
+    # 100 multiprocessors, of 1.5625 GHz here.
+    fits = choose(500, 100, 1000, machine(cache=7.3e6, architecture="Ada"), sizes=HALVES)
+    assert fits.num_bytes == 0
+    assert fits.time.memory == pytest.approx(1.3e6 / (7.5 * 100 * 100e9 / 64))
+    # Of a tenth less than the cache all operands are gone: 1.2 MB come from memory at 1 TB/s.
+    gone = choose(500, 100, 1000, machine(cache=7.3e6 / 1.1, architecture="Ada"), sizes=HALVES)
+    assert gone.num_bytes == pytest.approx(1.2e6)
+    assert gone.time.memory == pytest.approx(1.2e-6 + 0.1e6 / (7.5 * 100 * 100e9 / 64))
+
+
+def test_a_tile_is_written_and_started_in_its_own_time_on_the_graphics_line() -> None:
+    # 2 x 64 x 64 bytes at 100 GB/s, once, not twice; 0.2 of a launch of 2 us are the first bytes'.
+    own, other = (machine(launch=2e-6, architecture=each) for each in ("Ada", "Ampere"))
+    quick, slow = (
+        choose(64, 64, 64, each, sizes=HALVES, tile=(64, 64)).time for each in (own, other)
+    )
+    assert slow.compute - quick.compute == pytest.approx(2 * 64 * 64 / 100e9)
+    assert quick.overhead == pytest.approx(2e-6 - 0.2e-6)
+    assert slow.overhead == pytest.approx(2e-6 - 0.35e-6)
+
+
+def test_large_tiles_of_cutlass_are_written_one_at_a_time() -> None:
+    # vLLM's kernels on Ada pass 1.5 times over C beside all else, with tiles of 128 x 128, and
+    # twice as often with those of 256 x 128 that they have for 4,096 to 8,192 columns.
+    own = machine(architecture="Ada", dtype="fp8", element_size=1)
+    for n, tile, passes in ((4096, (128, 128), 1.5), (8192, (256, 128), 3.0)):
+        operation = MatMul(512, n, 64, 1, 2, kernel="cutlass_vllm")
+        bare = choose(512, n, 64, own, sizes=(1, 1, 2), tile=tile).time
+        assert gemm.price(operation, own).memory - bare.memory == pytest.approx(
+            passes * 2 * 512 * n / 1e12
+        )
+
+
+def test_halves_have_tiles_of_160_rows_where_sums_are_outside_registers() -> None:
+    # 100 products of 160 x 128 are a tile each on 100 multiprocessors; others cut them in two.
+    def tile(architecture: str, size: int) -> tuple[float, float]:
+        own = machine(architecture=architecture, element_size=size)
+        chosen = choose(160, 128, 6400, own, sizes=(size, size, 2), count=100)
+        return chosen.rows, chosen.columns  # type: ignore[return-value]
+
+    assert tile("Hopper", 2) == tile("Blackwell", 2) == (160, 128)
+    assert 160 not in (*tile("Hopper", 1), *tile("Ampere", 2))
 
 
 def test_two_partitions_of_a_cache_keep_half_as_many_operands() -> None:
@@ -497,6 +558,8 @@ def test_what_adds_up_the_parts_of_a_sum_takes_its_own_time() -> None:
     slow = choose(*shape, machine(reduction=3e-6), sizes=HALVES, splits=(16,))
     assert slow.time.overhead == pytest.approx(quick.time.overhead + 3e-6)
     assert slow.time.total == pytest.approx(quick.time.total + 3e-6)
-    # 16 parts of 64 x 64 sums, a byte of each in the time that memory takes.
+    # 16 parts of 64 x 64 sums, a byte of each in the time that memory takes; or four bytes.
     assert quick.time.overhead == pytest.approx(16 * 64 * 64 / 1e12)
+    more = choose(*shape, machine(partial=4.0), sizes=HALVES, splits=(16,)).time.overhead
+    assert more == pytest.approx(4 * quick.time.overhead)
     assert whole.time.overhead == 0

@@ -73,6 +73,10 @@ CONSTANTS: dict[str, Constant] = {
     "reduction": Constant(
         "fixed time of the kernel that adds up the parts of a sum", "s", 0.5e-6, 40e-6, 2.6e-6
     ),
+    "partial": Constant(
+        "bytes that pass at the memory's rate for an element of C and each part of its sum",
+        "bytes", 0.0, 16.0, 1.0,
+    ),
     "memory_share": Constant("share of the memory bandwidth in a long stream", "1", 0.4, 1.0, 0.82),
     "operand_share": Constant(
         "share of that rate at which the operands of products come", "1", 0.5, 1.1, 0.88

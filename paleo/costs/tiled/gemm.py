@@ -32,7 +32,7 @@ from paleo.core.quantity import (
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import LANES, RESIDENT, Machine
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
-from paleo.costs.tiled.stream import missed
+from paleo.costs.tiled.stream import DECAY, missed
 from paleo.costs.times import Time
 
 
@@ -50,11 +50,14 @@ class _Unit(NamedTuple):
     is_matrix: bool
 
 
+#: The tiles are among those that profiles of cuBLAS 12 and 13 name: "nvjet_tst_256x96_64x5_...",
+#: "nvjet_sm100 176x128", "nvjet_tst_128x192_64x5_...". (Of all in steps of 8, these do most.)
 _MATRIX = _Unit(
     "matrix",
     (
-        (256, 256), (256, 128), (128, 256), (192, 128), (128, 192), (128, 128), (256, 64),
-        (64, 256), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128), (64, 32), (32, 64),
+        (256, 256), (256, 128), (128, 256), (192, 128), (128, 192), (160, 128), (128, 160),
+        (128, 128), (96, 128), (128, 96), (256, 64), (64, 256), (128, 64), (64, 128), (64, 64),
+        (128, 32), (32, 128), (64, 32), (32, 64),
     ),
     (1, 2, 3, 4, 6, 8, 12, 16, 24, 32),
     64,
@@ -62,13 +65,21 @@ _MATRIX = _Unit(
     True,
 )  # fmt: skip
 #: Where warps keep the sums of a tile in registers, which 256 x 256 would fill, the library has no
-#: kernel of 192 rows or columns, and those it has step along K by 32 ("..._stages_32x3").
+#: kernel of 96, 160 or 192 rows or columns, and its kernels step along K by 32 ("_stages_32x3").
 _OF_WARPS = ("Volta", "Turing", "Ampere", "Ada", "Blackwell RTX")
 _WARPS = _MATRIX._replace(
-    tiles=tuple(tile for tile in _MATRIX.tiles if tile != (256, 256) and 192 not in tile),
+    tiles=tuple(
+        tile for tile in _MATRIX.tiles if tile != (256, 256) and not {96, 160, 192} & set(tile)
+    ),
     step=32,
     extra_steps=2,
 )
+#: No profile at hand names 96 or 160 of them for operands of bytes.
+_OF_BYTES = _MATRIX._replace(
+    tiles=tuple(tile for tile in _MATRIX.tiles if not {96, 160} & set(tile))
+)
+#: Architectures of the graphics line of dies.
+_GRAPHICS = ("Ada", "Blackwell RTX")
 _VECTOR = _Unit(
     "vector",
     ((128, 128), (128, 64), (64, 128), (64, 64), (128, 32), (32, 128)),
@@ -92,8 +103,11 @@ _LOADED_SIZE = 2
 #: Types that only devices have which copy operands to shared memory past the registers (from Ada
 #: on): bytes decide there how long elements take. Elsewhere those of one byte come no faster.
 _COPIED = ("fp8",)
-#: Writing a tile takes as long as loading this many times its bytes: nothing else goes on then.
-_WRITING = 2
+#: Writing a tile takes as long as loading this many times its bytes: nothing else goes on then. On
+#: the graphics line (a tenth of the RTX PRO 6000's products) it takes half as long.
+_WRITING, _WRITING_GRAPHICS = 2, 1
+#: The largest tile of CUTLASS 2 of which the registers hold two at a time.
+_BESIDE = 128 * 128
 #: How many sets of operands pass before one is used again: a set is found in the cache if as
 #: many fit, as the next layer finds what the one before wrote.
 _SETS = 6
@@ -101,11 +115,17 @@ _SETS = 6
 #: its own multiprocessors read (NVIDIA, Ampere Architecture In-Depth), operands are in both.
 _KEPT = 0.9
 _PARTED = ("Ampere", "Hopper", "Blackwell")
+#: Dies of the graphics line have one cache, which keeps what fits all of it; operands that pass six
+#: times are gone as soon as they are more. It has a rate of its own, in bytes a clock of each
+#: multiprocessor, whatever the memory gives. (A tenth of the RTX PRO 6000's products: sets of up to
+#: 128 MiB / 6 come quickly, 24 MiB do not. On the L40S, of 96 MiB, 16 and 18 MiB are the limits.)
+_FULL_DECAY, _CACHED = 0.1, 7.5
 #: Seconds until the first bytes come from memory, for which all that is multiplied later waits: the
 #: latency of HBM and GDDR behind the caches of recent devices (0.4 to 0.8 us fit the products of
-#: Hopper and both Blackwells). A kernel's launch, as other kernels show it, has this share of it.
+#: Hopper and both Blackwells). A kernel's launch, as other kernels show it, has this share of it;
+#: on the graphics line (a tenth of the RTX PRO 6000's products) the second.
 _FIRST = 0.5e-6
-_LAUNCHED = 0.7
+_LAUNCHED, _LAUNCHED_GRAPHICS = 0.7, 0.4
 #: Kernels shorter than the first number of seconds may take `_BURST` times the power that the
 #: board can take without end; longer than the second, none. (Operator tables time each kernel 54
 #: times in a row, so that these are 27 and 81 ms of load.)
@@ -123,9 +143,14 @@ _MATRIX_BYTES = 8
 #: of 16 columns up to three times as long as of 32.)
 _SPLITTING, _LONG, _LEAST_TILE = 6, 16, 64
 _NARROWING, _FEW = 7, 16
-#: The least K that the library splits on matrix units, where it does not split any. (On the RTX PRO
-#: 6000 one tile takes 7.3 us along 1,536 elements, and 3.9 along 2,048.)
-_SPLIT_FROM = {"Ada": 2048, "Blackwell RTX": 2048}
+#: Where it leaves sums whole on dies of the graphics line: products of fewer multiplications, but
+#: for sums of more elements of K than the second. (Of 32 columns, bf16, 8 rows are split from 8,192
+#: elements of K on, 16 from 4,096, 64 from 1,024, in the tables of three frameworks on the L40S and
+#: the RTX PRO 6000 alike: 35 us along 8,192, and 4.7.)
+_SPLIT_VOLUME, _SPLIT_ALWAYS = 2**21, 8192
+#: And the least K that it splits at all. (On the RTX PRO 6000 one tile takes 7.3 us along 1,536
+#: elements, and 3.9 along 2,048.)
+_SPLIT_FROM = {"Blackwell RTX": 2048}
 #: Products times tiles and splits that are priced at a time: the processor's cache holds them.
 _AT_ONCE = 16384
 
@@ -187,12 +212,14 @@ def choose(
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
         powered = machine.powered_lanes / machine.multiprocessors
     else:
-        unit = _WARPS if machine.architecture in _OF_WARPS else _MATRIX
+        unit = _MATRIX if size_a >= _LOADED_SIZE else _OF_BYTES
+        if machine.architecture in _OF_WARPS:
+            unit = _WARPS
         if least_matrix_tile:
             tiles = tuple(tile for tile in unit.tiles if min(tile) >= least_matrix_tile)
             unit = unit._replace(tiles=tiles)
         least_tile = 0
-        whole = 1 * (k < _SPLIT_FROM.get(machine.architecture, 0))
+        whole = _left_whole(m, n, k, machine.architecture)
         rate = minimum(machine.matrix_peak * machine.matrix_share, _BURST * machine.powered_rate)
         first = minimum(_FIRST, machine.launch)
     rate = rate / machine.multiprocessors
@@ -207,9 +234,8 @@ def choose(
     memory = memory + first
     products = _Products(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
-        # A product with a vector is a kernel of its own on the lanes, which fills up no tiles.
-        0.0 if unit.is_matrix else 1.0 * ((m <= 1) | (n <= 1)),
-        m * n * count / machine.bandwidth, filling, powered, least_tile, whole,
+        0.0 if unit.is_matrix and machine.architecture not in _GRAPHICS else _vectors(m, n),
+        machine.partial * (m * n * count) / machine.bandwidth, filling, powered, least_tile, whole,
     )  # fmt: skip
     rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
@@ -220,7 +246,8 @@ def choose(
         # What fills up tiles is zeros, which take little power beside the bytes.
         needed = flops / machine.powered_lanes + num_bytes / machine.powered_bandwidth
         longer = maximum(needed / total, 1.0)
-    launch = machine.launch - _LAUNCHED * first
+    graphics = machine.architecture in _GRAPHICS
+    launch = machine.launch - (_LAUNCHED_GRAPHICS if graphics else _LAUNCHED) * first
     time = Time(busy * longer, memory, launch + split.again, total * longer + launch)
     return Choice(time, rows, columns, parts, tiling.number * parts, waves, num_bytes, unit.name)
 
@@ -253,11 +280,11 @@ class _Products(NamedTuple):
     """Products on one kind of unit, and what their seconds follow from; numbers or arrays.
 
     There are `times` of them. `rate` is FLOP/s and `load_rate` bytes/s of a multiprocessor,
-    `memory_4` the fourth power of the seconds of memory traffic, `pass_over_c` the seconds of one
-    pass over all of C. `vectors` is 1 where one of the operands is a vector, else 0. With `filling`
-    warps the lanes reach half of what they do with any number, for `powered` FLOP/s of which the
-    power suffices. Tiles have `least_tile` rows and columns at least; where `whole` is 1, K is not
-    split.
+    `memory_4` the fourth power of the seconds of memory traffic, `pass_over_c` the seconds in which
+    a part of all sums passes. `vectors` is 1 where one of the operands is a vector, else 0. With
+    `filling` warps the lanes reach half of what they do with any number, for `powered` FLOP/s of
+    which the power suffices. Tiles have `least_tile` rows and columns at least; where `whole` is 1,
+    K is not split.
     """
 
     m: Quantity
@@ -302,20 +329,21 @@ class _Products(NamedTuple):
                 seconds * (1 + loads * self.machine.lanes / LANES), 0.0, number,
                 rows * columns / _WARP, _fourth(wait), 2 * computed / self.powered * (1 + loads),
             )  # fmt: skip
+        writing = _WRITING_GRAPHICS if self.machine.architecture in _GRAPHICS else _WRITING
         return _Tiling(
             _fourth_root(_fourth(seconds) + _fourth(wait)),
-            _WRITING * size_c * in_rows * in_columns / self.load_rate,
+            writing * size_c * in_rows * in_columns / self.load_rate,
             number,
         )
 
     def split(self, parts: Any) -> _Split:
         """Return the products with K in so many parts."""
         steps = _ceil(self.k / (parts * self.unit.step))
-        return _Split(
-            parts,
-            self.unit.step * (steps + self.unit.extra_steps),
-            where_positive(parts - 1, self.machine.reduction + parts * self.pass_over_c),
-        )
+        again = where_positive(parts - 1, self.machine.reduction + parts * self.pass_over_c)
+        if self.unit.is_matrix:
+            # A kernel for a vector adds up its parts by itself.
+            again = again * (1.0 - self.vectors)
+        return _Split(parts, self.unit.step * (steps + self.unit.extra_steps), again)
 
     def timed(self, tiling: _Tiling, split: _Split) -> tuple[Quantity, Quantity, Quantity]:
         """Return the seconds but for the launch, those of computing and loading, and the waves."""
@@ -338,7 +366,7 @@ class _Products(NamedTuple):
         varied = (
             *self[:4], self.rate, self.load_rate, self.memory_4,
             self.filling, self.powered, self.least_tile, self.whole,
-            machine.multiprocessors, machine.reduction, machine.latency,
+            machine.multiprocessors, machine.reduction, machine.partial, machine.latency,
         )  # fmt: skip
         if any(map(is_array, varied)):
             return self._quickest_of_arrays(varied, splits)
@@ -392,6 +420,19 @@ def _fourth_root(x: Quantity) -> Quantity:
     return root(root(x))
 
 
+def _vectors(m: Quantity, n: Quantity) -> Quantity:
+    """Return 1 where a product is one with a vector, which is a kernel of its own, else 0."""
+    return 1.0 * ((m <= 1) | (n <= 1))
+
+
+def _left_whole(m: Quantity, n: Quantity, k: Quantity, architecture: str) -> Quantity:
+    """Return 1 where the library does not split K on matrix units, else 0."""
+    if architecture not in _GRAPHICS:
+        return 0
+    short = (m * n * k < _SPLIT_VOLUME) & (k <= _SPLIT_ALWAYS)
+    return (1.0 - _vectors(m, n)) * (short | (k < _SPLIT_FROM.get(architecture, 0)))
+
+
 def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:
     """Return 1, or less where a row of A or of B is no whole number of pieces."""
     odd = (k * size_a % _ALIGNMENT != 0) | (n * size_b % _ALIGNMENT != 0)
@@ -400,11 +441,14 @@ def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:
 
 def _memory(read: Quantity, written: Quantity, machine: Machine) -> tuple[Quantity, Quantity]:
     """Return the seconds of memory traffic, and the bytes that leave or enter the chip."""
-    kept = _KEPT / 2 if machine.architecture in _PARTED else _KEPT
-    out = missed(_SETS * read + written, machine, kept) * read
-    out = out + missed(read + written, machine, _KEPT) * written
+    parted, graphics = (machine.architecture in which for which in (_PARTED, _GRAPHICS))
+    kept, decay = (1.0, _FULL_DECAY) if graphics else (_KEPT, DECAY)
+    out = missed(_SETS * read + written, machine, kept / 2 if parted else kept, decay) * read
+    out = out + missed(read + written, machine, kept, decay) * written
     hit = read + written - out
     rate = machine.bandwidth * machine.memory_share * machine.operand_share
+    if graphics:
+        return out / rate + hit / (_CACHED * machine.clock * machine.multiprocessors), out
     return (out + hit / machine.cache_ratio) / rate, out
 
 
@@ -469,7 +513,9 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
         m, n, k, replace(machine, latency=waiting * machine.latency), sizes=sizes, tile=tile,
         share=share, stored=kernel.stored(tile, size, (m, n, k), machine),
     )  # fmt: skip
-    written = kernel.writing.get(machine.architecture, 0.0) * (sizes[2] * m * n)
+    # Of larger tiles a multiprocessor has one at a time, which it writes while none is multiplied.
+    passes = kernel.writing.get(machine.architecture, 0.0) * (1.0 + (tile[0] * tile[1] > _BESIDE))
+    written = passes * (sizes[2] * m * n)
     memory = written / (machine.bandwidth * machine.memory_share)
     return chosen._replace(time=chosen.time + Time(memory=memory, total=memory))
 

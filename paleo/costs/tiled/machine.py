@@ -64,6 +64,7 @@ class Machine:
     batched_tile: Quantity
     filter_tile: Quantity
     reduction: Quantity
+    partial: Quantity
     cache_ratio: Quantity
     load_share: Quantity
     latency: Quantity

@@ -29,7 +29,7 @@ from paleo.costs.times import Time
 _START = 0.75
 #: The last cache keeps all of what fits this share of it, and nothing of what fills it: some is
 #: kept twice where the cache has two halves, and lines are not thrown out in the best order.
-_KEPT, _DECAY = 0.65, 0.35
+_KEPT, DECAY = 0.65, 0.35
 #: Accesses to memory that a multiprocessor has under way, a clock: its lanes wait for each. (Of
 #: vLLM's kernels of 2023, which moved 2 bytes at a time, on an A100: silu_and_mul moved 1.02 TB/s,
 #: 3.35 accesses a clock on each of 108 multiprocessors at 1.41 GHz, and rms_norm 3.4.)
@@ -75,12 +75,14 @@ _NORMALIZING_LAST = {Pass.FORWARD: 1.6, Pass.INPUT_GRADIENT: 1.2}
 _ROWS_SHARE = 0.66
 
 
-def missed(num_bytes: Quantity, machine: Machine, kept: float = _KEPT) -> Quantity:
+def missed(
+    num_bytes: Quantity, machine: Machine, kept: float = _KEPT, decay: float = DECAY
+) -> Quantity:
     """Return the share that is not found in the last cache, of data of so many bytes in all.
 
-    What fits the share `kept` of the cache is found there.
+    What fits the share `kept` of the cache is found there, of what fills `decay` more nothing.
     """
-    over = (num_bytes / machine.cache - kept) / _DECAY
+    over = (num_bytes / machine.cache - kept) / decay
     return minimum(maximum(over, 0.0), 1.0)
 
 
