@@ -432,7 +432,7 @@ def rows(device: str, precision: str) -> Iterator[tuple[Convolution, float]]:
         ("P100", "fp32", "P100_PCIE", "fp32", (0.15, 0.17, 0.19)),
         ("V100-SXM2-16GB(DGX-1)", "fp32", "V100_SXM2_16GB", "fp32", (0.15, 0.15, 0.19)),
         ("V100-SXM2-16GB(DGX-1)", "fp16_in_fp32_acc", "V100_SXM2_16GB", "fp16", (0.19, 0.22, 0.3)),
-        ("T4", "fp32", "T4", "fp32", (0.19, 0.19, 0.2)),
+        ("T4", "fp32", "T4", "fp32", (0.16, 0.17, 0.18)),
         ("T4", "fp16_in_fp32_acc", "T4", "fp16", (0.19, 0.21, 0.31)),
     ],
 )

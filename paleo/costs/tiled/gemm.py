@@ -166,7 +166,8 @@ def choose(
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
     `sizes` are bytes an element of A, B, C. `share` is the share of a plain product's speed that
-    the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
+    the inner loop reaches; on the lanes what else it does takes power, too. `stored` are the bytes
+    of A and of B in memory, of all products
     together, where they are fewer than M K and K N elements, as the images of a convolution.
     `splits` are those of K that the library has, `least_tile` the least rows and columns of a tile
     on the lanes, `least_matrix_tile` those on the matrix units; where `whole` is 1 no kernel on the
@@ -185,7 +186,7 @@ def choose(
     if machine.matrix_peak is None:
         unit = _VECTOR
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
-        powered = machine.powered_lanes / machine.multiprocessors
+        powered = share * machine.powered_lanes / machine.multiprocessors
     else:
         unit = _WARPS if machine.architecture in _OF_WARPS else _MATRIX
         if least_matrix_tile:
@@ -218,7 +219,7 @@ def choose(
         longer = slowed_by_power(flops, total, machine, num_bytes)
     else:
         # What fills up tiles is zeros, which take little power beside the bytes.
-        needed = flops / machine.powered_lanes + num_bytes / machine.powered_bandwidth
+        needed = flops / (share * machine.powered_lanes) + num_bytes / machine.powered_bandwidth
         longer = maximum(needed / total, 1.0)
     launch = machine.launch - _LAUNCHED * first
     time = Time(busy * longer, memory, launch + split.again, total * longer + launch)
@@ -319,12 +320,14 @@ class _Products(NamedTuple):
 
     def timed(self, tiling: _Tiling, split: _Split) -> tuple[Quantity, Quantity, Quantity]:
         """Return the seconds but for the launch, those of computing and loading, and the waves."""
-        waves = _ceil(tiling.number * split.parts / self.machine.multiprocessors)
+        full = tiling.number * split.parts / self.machine.multiprocessors
+        waves = _ceil(full)
         element = tiling.element
         if not self.unit.is_matrix:
             warps = minimum(waves * tiling.warps, RESIDENT)
             slower = (1 + self.filling / warps) / (1 + self.filling / RESIDENT)
-            element = maximum(element * slower, tiling.powered)
+            # Power is the chip's: multiprocessors without a tile leave theirs to the others.
+            element = maximum(element * slower, tiling.powered * full / waves)
             element = _fourth_root(_fourth(element) + tiling.wait_4)
         busy = waves * (split.depth * element + tiling.written)
         return _fourth_root(_fourth(busy) + self.memory_4) + split.again, busy, waves
