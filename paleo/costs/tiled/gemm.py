@@ -77,6 +77,10 @@ _VECTOR = _Unit(
     1,
     False,
 )
+#: What cuDNN 6 has for sums of halves, two of which a lane keeps: on the P100 DeepBench's forward
+#: passes take 0.25 us for each element of K and each tile of 256 positions and 128 channels on a
+#: multiprocessor, whatever the shape, and half of that where there are 64 channels.
+_HALVES, _HALVES_COLUMNS = _VECTOR._replace(tiles=((256, 128), (256, 64))), 128
 #: Elements of C of one warp on the lanes: 8 x 8 a thread.
 _WARP = 2048
 #: A tile of 128 x 128 loads an element from shared memory for each so many multiplications; a
@@ -184,7 +188,9 @@ def choose(
     powered: Quantity = math.inf
     first: Quantity = 0.0
     if machine.matrix_peak is None:
-        unit = _VECTOR
+        unit = _HALVES if machine.in_halves else _VECTOR
+        if machine.in_halves:
+            least_tile = _HALVES_COLUMNS * (n > _HALVES_COLUMNS / 2)
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
         powered = share * machine.powered_lanes / machine.multiprocessors
     else:
