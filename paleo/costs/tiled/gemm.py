@@ -89,6 +89,9 @@ _WARP = 2048
 #: lanes as with 128. (One value for tiles of A100, V100, T4, M40 and TITAN X, of NeuSight and
 #: DeepBench: a fifth of the shapes; so 64 x 64 on Maxwell's 128 lanes are 12 % slower.)
 _LARGE, _LOADING = 128, 0.06
+#: Share of its power that a multiprocessor takes without a tile: clocks go on, and leak. (Of 0, a
+#: quarter, a half and three, the half fits fp32 products and convolutions on A100 and T4 best.)
+_IDLE = 0.5
 #: Elements of K that the constant `latency` is of, and of halves of their size.
 _LATENCY_STEP = 64
 #: Bytes of the elements that the constant `load_share` was measured with.
@@ -332,8 +335,9 @@ class _Products(NamedTuple):
         if not self.unit.is_matrix:
             warps = minimum(waves * tiling.warps, RESIDENT)
             slower = (1 + self.filling / warps) / (1 + self.filling / RESIDENT)
-            # Power is the chip's: multiprocessors without a tile leave theirs to the others.
-            element = maximum(element * slower, tiling.powered * full / waves)
+            # Power is the chip's: multiprocessors without a tile leave a part to the others.
+            taken = _IDLE + (1 - _IDLE) * full / waves
+            element = maximum(element * slower, tiling.powered * taken)
             element = _fourth_root(_fourth(element) + tiling.wait_4)
         busy = waves * (split.depth * element + tiling.written)
         return _fourth_root(_fourth(busy) + self.memory_4) + split.again, busy, waves
