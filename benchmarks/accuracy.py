@@ -682,7 +682,6 @@ QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
     "bf16 products, B200", "bf16 products, L40S",
-    "NeuSight's operators, bmm, fp32, T4",
 )  # fmt: skip
 
 

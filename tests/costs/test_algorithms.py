@@ -378,6 +378,14 @@ def test_direct_kernels_of_gpus_are_for_one_channel_a_group() -> None:
     assert "direct" in LIBRARIES["onednn"].offers(conv())
 
 
+def test_one_product_and_one_algorithm_of_winograd_sum_up_halves() -> None:
+    for direction in LAYER_PASSES:
+        found = offered_by_cudnn(6, conv(direction), in_halves=True)
+        assert set(found) == {"implicit_gemm", "precomputed_gemm", "winograd_4x4"}
+        strided = offered_by_cudnn(7, conv(direction, window=5, stride=2), in_halves=True)
+        assert set(strided) == {"implicit_gemm", "precomputed_gemm"}
+
+
 def test_winograd_is_not_for_double_precision() -> None:
     assert "winograd_4x4" in offered_by_cudnn(5, conv())
     assert not any("winograd" in name for name in offered_by_cudnn(9, conv(element_size=8)))

@@ -427,10 +427,24 @@ def test_the_lanes_of_a_small_board_are_held_back_by_its_power() -> None:
         for each in (rich, free)
     ]
     assert small[0] == small[1]
+    # What a loop does besides multiplying takes power as well: with 0.8 of the speed it does 3.2.
+    slow = choose(1280, 1280, 8000, own, sizes=(4, 4, 4), tile=(128, 128), share=0.8).time.compute
+    assert slow == pytest.approx(2 * 1280 * 1280 * 8008 / 3.2e12, rel=1e-3)
     # Elements of two bytes take half, integers of one 0.69 of an instruction for four of them.
     assert replace(own, element_size=2).powered_lanes == pytest.approx(8e12)
     bytes_ = replace(own, element_size=1, dtype="int8")
     assert bytes_.powered_lanes == pytest.approx(40 / (0.69 * 2.5e-12))
+
+
+def test_multiprocessors_without_a_tile_leave_half_of_their_power_to_the_others() -> None:
+    # 50 W at 10 pJ are 5 TFLOP/s of the 10. A tile of 128 x 128 on each of 10 multiprocessors
+    # takes `alone` at 1 TFLOP/s and twice that within the power. Without a tile one takes half:
+    # 5 tiles need 5 + 5 / 2 tenths of the power, 15 in two waves 15 + 5 / 2.
+    own = machine(**LANES, power=50.0, lane_energy=10e-12, element_size=4, filling=0.0)
+    alone = 2 * 128 * 128 * 8008 / 1e12
+    for tiles, longer in ((5, 1.5), (10, 2), (15, 3.5)):
+        chosen = choose(128 * tiles, 128, 8000, own, sizes=(4, 4, 4), tile=(128, 128))
+        assert chosen.time.compute == pytest.approx(longer * alone, rel=1e-3)
 
 
 def test_batched_products_fill_up_the_tiles_that_the_library_has() -> None:

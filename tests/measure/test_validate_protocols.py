@@ -8,6 +8,7 @@ import pytest
 from validation import cases
 
 import paleo
+from paleo.costs import ConvolutionChoice
 from paleo.measure.validate import predict, read_measurements
 from paleo.measure.validate.cases import NetGroup
 from paleo.measure.validate.nets import net_case
@@ -133,6 +134,9 @@ def test_channels_are_filled_up_where_a_source_does() -> None:
     assert deepbench.read("conv2d", row, "fp16") == {"N": 16, "C": 8, "K": 64}
     assert deepbench.read("conv2d", row) == row
     assert deepbench.read("conv2d", {"C": 64}, "fp16") == {"C": 64}
+    # Its convolutions of halves are summed up in halves, where lanes can.
+    assert deepbench.convolution("DeepBench") == ConvolutionChoice(in_halves=True)
+    assert protocol_of("lambda").convolution("PyTorch") == ConvolutionChoice()
     assert protocol_of("mine").read("conv2d", row, "fp16") == row
 
 

@@ -92,18 +92,21 @@ class Transform(NamedTuple):
     parts: int = 1
     moves: Quantity = 1
 
-    def spectra(self, operation: Convolution) -> InOrder:
-        """Return the bytes of the transformed tensors, those that are read first."""
+    def spectra(self, operation: Convolution, computed: int = _COMPUTED) -> InOrder:
+        """Return the bytes of the transformed tensors, those that are read first.
+
+        Numbers of `computed` bytes at least are computed with.
+        """
         c, k = operation.in_channels, operation.out_channels
         # As floating point, since tiles may have many times the numbers of their image.
         tiles = 1.0 * self.tiles
-        each = self.parts * transformed_size(operation) * self.numbers
+        each = self.parts * transformed_size(operation, computed) * self.numbers
         return operation.in_order(each * tiles * c, each * c * k, each * tiles * k)
 
 
-def transformed_size(operation: Convolution) -> int:
+def transformed_size(operation: Convolution, computed: int = _COMPUTED) -> int:
     """Return the bytes of a real number that a convolution is transformed to."""
-    return max(operation.element_size, _COMPUTED)
+    return max(operation.element_size, computed)
 
 
 class Transforming(Algorithm):

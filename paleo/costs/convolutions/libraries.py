@@ -49,6 +49,10 @@ _CUDNN: dict[str, tuple[float, float, float]] = {
     # BWD_FILTER_ALGO_FFT_TILING is not in 5.1's header.
     "tiled_fft": (4, 4, 6),
 }
+#: What cuDNN has that sums up halves: a product (IMPLICIT_PRECOMP_GEMM, ALGO_1) and Winograd's
+#: algorithm in steps for 3 x 3 windows, on each pass (the user guides of cuDNN 5.1 to 7, as
+#: theano/gpuarray/cudnn_defs.py of Theano/Theano has them).
+_IN_HALVES = (GEMM, "precomputed_gemm", "winograd_4x4")
 #: Bytes of the largest elements that cuDNN has Winograd for.
 _LARGEST = 4
 
@@ -98,8 +102,13 @@ for _library in (
     LIBRARIES.add(_library.name, _library)
 
 
-def offered_by_cudnn(generation: float, operation: Convolution) -> dict[str, Any]:
-    """Return the algorithms that this generation of cuDNN has for this pass, as `offers` does."""
+def offered_by_cudnn(
+    generation: float, operation: Convolution, *, in_halves: bool = False
+) -> dict[str, Any]:
+    """Return the algorithms that this generation of cuDNN has for this pass, as `offers` does.
+
+    If `in_halves`, those that sum up halves as such.
+    """
     place = LAYER_PASSES.index(operation.direction)
     return _offered(
         {
@@ -108,6 +117,7 @@ def offered_by_cudnn(generation: float, operation: Convolution) -> dict[str, Any
             else ALGORITHMS[name].applies(operation)
             for name, since in _CUDNN.items()
             if since[place] <= generation
+            and (name in _IN_HALVES or not in_halves)
             and not (name.startswith("winograd") and operation.element_size > _LARGEST)
         }
     )

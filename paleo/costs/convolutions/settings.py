@@ -22,11 +22,14 @@ class ConvolutionChoice:
     `roofline` a matrix product, `tiled` what the device's library has. `workspace` is the most
     bytes that an algorithm may need besides its operands, None any number; a matrix product that
     needs none is always among the candidates. With `only_gemm` there are matrix products alone.
+    With `in_halves` lanes that can multiply and sum up halves as such (cuDNN's TRUE_HALF_CONFIG),
+    which frameworks do not ask for; else in fp32.
     """
 
     library: str | None = None
     workspace: int | None = None
     only_gemm: bool = False
+    in_halves: bool = False
 
     def algorithm(self, by_default: str) -> str:
         """Return how convolutions are priced: as "gemm", by the "quickest", or as "cudnn" says.
@@ -43,7 +46,9 @@ class ConvolutionChoice:
         """Return the settings that are no defaults, as they stand in a title."""
         parts = [self.library] if self.library else []
         parts += [f"workspace {self._limit}"] if self.workspace is not None else []
-        return ", ".join([*parts, *(["only GEMM"] if self.only_gemm else [])])
+        parts += ["only GEMM"] if self.only_gemm else []
+        parts += ["in halves"] if self.in_halves else []
+        return ", ".join(parts)
 
     @property
     def _limit(self) -> str:

@@ -62,13 +62,16 @@ def _offered(operation: Convolution, machine: Machine) -> dict[str, Any]:
     """Return the algorithms that the device's own library has, each with for what it applies."""
     if machine.is_cpu:
         return LIBRARIES["onednn"].offers(operation)
-    return offered_by_cudnn(float(smallest(machine.library)), operation)
+    library = float(smallest(machine.library))
+    return offered_by_cudnn(library, operation, in_halves=machine.in_halves)
 
 
-def _of(operation: Convolution, machine: Machine) -> Machine:
-    """Return a machine as a convolution finds it: the library asked for, its images' order."""
+def asked_for(operation: Convolution, machine: Machine) -> Machine:
+    """Return a machine as a convolution finds it: the library asked for, its images, its sums."""
     if operation.is_last:
         machine = replace(machine, memory_format=CHANNELS_LAST)
+    if machine.convolutions.in_halves and machine.matrix_peak is None and machine.halves_peak:
+        machine = replace(machine, vector_peak=machine.halves_peak, in_halves=True)
     name = machine.convolutions.library
     if name is None or machine.is_cpu:
         return machine
@@ -92,7 +95,7 @@ def decides(operation: Convolution, machine: Machine) -> Hashable:
 
 def chooser(operation: Convolution, machine: Machine) -> Chooser:
     """Return how the algorithm of a convolution is chosen."""
-    machine = _of(operation, machine)
+    machine = asked_for(operation, machine)
     known = _known(machine)
 
     def price(name: str, operation: Convolution) -> Time | None:

@@ -88,6 +88,10 @@ _VECTOR = _Unit(
     1,
     False,
 )
+#: What cuDNN 6 has for sums of halves, two of which a lane keeps: on the P100 DeepBench's forward
+#: passes take 0.25 us for each element of K and each tile of 256 positions and 128 channels on a
+#: multiprocessor, whatever the shape, and half of that where there are 64 channels.
+_HALVES, _HALVES_COLUMNS = _VECTOR._replace(tiles=((256, 128), (256, 64))), 128
 #: Elements of C of one warp on the lanes: 8 x 8 a thread.
 _WARP = 2048
 #: A tile of 128 x 128 loads an element from shared memory for each so many multiplications; a
@@ -96,6 +100,9 @@ _WARP = 2048
 #: lanes as with 128. (One value for tiles of A100, V100, T4, M40 and TITAN X, of NeuSight and
 #: DeepBench: a fifth of the shapes; so 64 x 64 on Maxwell's 128 lanes are 12 % slower.)
 _LARGE, _LOADING = 128, 0.06
+#: Share of its power that a multiprocessor takes without a tile: clocks go on, and leak. (Of 0, a
+#: quarter, a half and three, the half fits fp32 products and convolutions on A100 and T4 best.)
+_IDLE = 0.5
 #: Elements of K that the constant `latency` is of, and of halves of their size.
 _LATENCY_STEP = 64
 #: Bytes of the elements that the constant `load_share` was measured with.
@@ -191,7 +198,8 @@ def choose(
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
     `sizes` are bytes an element of A, B, C. `share` is the share of a plain product's speed that
-    the inner loop reaches. `stored` are the bytes of A and of B in memory, of all products
+    the inner loop reaches; on the lanes what else it does takes power, too. `stored` are the bytes
+    of A and of B in memory, of all products
     together, where they are fewer than M K and K N elements, as the images of a convolution.
     `splits` are those of K that the library has, `least_tile` the least rows and columns of a tile
     on the lanes, `least_matrix_tile` those on the matrix units; where `whole` is 1 no kernel on the
@@ -208,9 +216,11 @@ def choose(
     powered: Quantity = math.inf
     first: Quantity = 0.0
     if machine.matrix_peak is None:
-        unit = _VECTOR
+        unit = _HALVES if machine.in_halves else _VECTOR
+        if machine.in_halves:
+            least_tile = _HALVES_COLUMNS * (n > _HALVES_COLUMNS / 2)
         rate, filling = machine.filled_rate, machine.filling * machine.lanes / LANES
-        powered = machine.powered_lanes / machine.multiprocessors
+        powered = share * machine.powered_lanes / machine.multiprocessors
     else:
         unit = _MATRIX if size_a >= _LOADED_SIZE else _OF_BYTES
         if machine.architecture in _OF_WARPS:
@@ -244,7 +254,7 @@ def choose(
         longer = slowed_by_power(flops, total, machine, num_bytes)
     else:
         # What fills up tiles is zeros, which take little power beside the bytes.
-        needed = flops / machine.powered_lanes + num_bytes / machine.powered_bandwidth
+        needed = flops / (share * machine.powered_lanes) + num_bytes / machine.powered_bandwidth
         longer = maximum(needed / total, 1.0)
     graphics = machine.architecture in _GRAPHICS
     launch = machine.launch - (_LAUNCHED_GRAPHICS if graphics else _LAUNCHED) * first
@@ -347,12 +357,15 @@ class _Products(NamedTuple):
 
     def timed(self, tiling: _Tiling, split: _Split) -> tuple[Quantity, Quantity, Quantity]:
         """Return the seconds but for the launch, those of computing and loading, and the waves."""
-        waves = _ceil(tiling.number * split.parts / self.machine.multiprocessors)
+        full = tiling.number * split.parts / self.machine.multiprocessors
+        waves = _ceil(full)
         element = tiling.element
         if not self.unit.is_matrix:
             warps = minimum(waves * tiling.warps, RESIDENT)
             slower = (1 + self.filling / warps) / (1 + self.filling / RESIDENT)
-            element = maximum(element * slower, tiling.powered)
+            # Power is the chip's: multiprocessors without a tile leave a part to the others.
+            taken = _IDLE + (1 - _IDLE) * full / waves
+            element = maximum(element * slower, tiling.powered * taken)
             element = _fourth_root(_fourth(element) + tiling.wait_4)
         busy = waves * (split.depth * element + tiling.written)
         return _fourth_root(_fourth(busy) + self.memory_4) + split.again, busy, waves

@@ -38,8 +38,9 @@ class Machine:
     """Rates in SI units, already times `ppp_comp`; constants as in `CONSTANTS`.
 
     `matrix_peak` is None where the device has no matrix units for the type, `vector_peak`
-    where it has no figure for its lanes. `lanes` are those of fp32 in a multiprocessor. Any of
-    them but `library` may be an array.
+    where it has no figure for its lanes. `lanes` are those of fp32 in a multiprocessor.
+    `halves_peak` is what they do with pairs of halves, None where they cannot; with `in_halves`
+    they do. Any of them but `library` may be an array.
     """
 
     multiprocessors: Quantity
@@ -83,6 +84,8 @@ class Machine:
     dtype: str = "fp32"
     architecture: str = ""
     lanes: Quantity = LANES
+    halves_peak: Quantity | None = None
+    in_halves: bool = False
     is_cpu: bool = False
     training: bool = True
     memory_format: str = CONTIGUOUS
@@ -99,6 +102,11 @@ class Machine:
         assert self.vector_peak is not None
         filled = (1 + self.filling / RESIDENT) / (1 + self.filling * self.lanes / LANES / RESIDENT)
         return self.vector_peak * self.vector_share * filled
+
+    @property
+    def computed_size(self) -> int:
+        """Bytes of the smallest numbers that lanes sum up."""
+        return 2 if self.in_halves else 4
 
     @property
     def powered_lanes(self) -> Quantity:
@@ -167,6 +175,8 @@ def machine_for(target: Target) -> Machine:
         dtype=target.dtype,
         architecture=device.architecture,
         lanes=_lane_count(device, multiprocessors),
+        halves_peak=_halves(device, target.dtype, even * clocked),
+        in_halves=False,
         is_cpu=device.kind == "cpu",
         training=target.training,
         memory_format=target.memory_format,
@@ -196,6 +206,15 @@ def _lane_count(device: Device, multiprocessors: Quantity) -> Quantity:
     if single is None or clock is None or "multiprocessors" not in figures:
         return LANES
     return single.value / (2 * clock.value * multiprocessors)
+
+
+def _halves(device: Device, dtype: str, share: Quantity) -> Quantity | None:
+    """Return the FLOP/s of lanes that compute two halves at a time, None where they do not."""
+    own = device.peaks.get("fp16", {}).get("vector")
+    single = device.peaks.get("fp32", {}).get("vector")
+    if dtype != "fp16" or own is None or single is None or own.value <= single.value:
+        return None
+    return own.value * share
 
 
 def _lanes(device: Device, dtype: str) -> Quantity:

@@ -101,17 +101,21 @@ class CaseGroup(ABC):
 class OperatorGroup(CaseGroup):
     """Rows of one operator: `letters` are arrays, one entry a row, or the same for all.
 
-    `handed_over` are seconds of each in which the host hands it over.
+    `handed_over` are seconds of each in which the host hands it over. By which algorithms
+    `convolutions` are computed holds unless another choice is asked for.
     """
 
     operator: str
     direction: str
     letters: Mapping[str, Any]
     handed_over: float = 0.0
+    convolutions: ConvolutionChoice = DEFAULT
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model  # arrays are not remembered
-        target = checked_target(self.device, model, self.dtype, convolutions=pricing.convolutions)
+        asked = pricing.convolutions
+        convolutions = self.convolutions if asked == DEFAULT else asked
+        target = checked_target(self.device, model, self.dtype, convolutions=convolutions)
         target = replace(target, constants=constants)
         operations = OPERATORS[self.operator].make(self.letters, self.direction, self.dtype)
         if not all(model.counts(each) for each in operations):
@@ -314,8 +318,9 @@ def _group(places: Sequence[int], cases: Sequence[_Case]) -> CaseGroup:
     if OPERATORS[name].scalars is not None:
         for letter in letters.keys() - dict(fixed):
             letters[letter] = np.array([case.letters[letter] for case in cases], np.int64)
-    handed_over = protocol_of(first.row.source_id).handed_over
-    return OperatorGroup(*common, name, direction, letters, handed_over)
+    protocol = protocol_of(first.row.source_id)
+    convolutions = protocol.convolution(first.row.framework)
+    return OperatorGroup(*common, name, direction, letters, protocol.handed_over, convolutions)
 
 
 def _stated(row: Measurement) -> tuple[tuple[str, float], ...]:

@@ -278,7 +278,7 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
         row.optimizer or protocol.optimizer(row.framework, row.network),
         protocol.clips(row.framework, row.network), _scales_loss(row),
         parts != ("forward",) or (protocol.trains and not is_inference),
-        row.framework.startswith(protocol.image_gradient), _convolutions(row),
+        row.framework.startswith(protocol.image_gradient), protocol.convolution(row.framework),
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -303,12 +303,6 @@ def _check_parameters(net: NetSpec, row: Measurement) -> None:
         package, mark, _ = row.network.partition(":")
         builder = f"{package} as installed builds" if mark else "Paleo has"
         raise UnmappedError(f"{builder} another net by this name, of other parameters")
-
-
-def _convolutions(row: Measurement) -> ConvolutionChoice:
-    """Return by which algorithms convolutions are computed."""
-    known = protocol_of(row.source_id).convolutions.items()
-    return next((choice for begin, choice in known if row.framework.startswith(begin)), DEFAULT)
 
 
 def _parts(row: Measurement) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from paleo.core.frozen import dataclass
 from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice
+from paleo.costs.convolutions import DEFAULT
 from paleo.measure.validate.measured import Measurement
 
 
@@ -116,6 +117,11 @@ class Protocol:
 
     #: Letters of operators that its program fills up for matrix units, and to multiples of what.
     filled: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
+
+    def convolution(self, framework: str) -> ConvolutionChoice:
+        """Return by which algorithms this framework computed convolutions."""
+        known = self.convolutions.items()
+        return next((choice for begin, choice in known if framework.startswith(begin)), DEFAULT)
 
     def optimizer(self, framework: str, network: str) -> str:
         """Return by which rule this framework updated this net; plain descent if nobody says."""
@@ -289,8 +295,10 @@ PROTOCOLS: dict[str, Protocol] = {
     # multiple of 8. So, added padding for some kernels."
     "deepbench": Protocol(
         "recurrent layers skip the product with the inputs; channels are filled up to multiples of "
-        "eight for matrix units",
+        "eight for matrix units; convolutions of halves sum up halves",
         filled={("conv2d", "fp16"): {"C": 8}},
+        # code/nvidia/conv_bench.cu, time_cnn<uint16_t, uint16_t>: the second is the type of sums.
+        convolutions={"DeepBench": ConvolutionChoice(in_halves=True)},
     ),
     # Its smallest products and gelus take 20 to 25 us more than their kernels, on A100 and MI210.
     "llmcompass": Protocol(
