@@ -23,6 +23,7 @@ TABLE_ROWS = 3000
 #: What is asked of the share of rows inside, in percent: of all, of nets, and the least of any
 #: part with more rows than these.
 WANTED, WANTED_NETS, LEAST, MANY = (78, 82), (75, 85), 70, 200
+ALL_KINDS = "all kinds"
 #: The files of published rows that bands are made of, beside those of nets.
 FILES = (
     "deepbench", "neusight_ops", "vidur_ops", "llmcompass", "neusight_e2e",
@@ -82,7 +83,7 @@ class Bands:
         likes = self.rows.likes
         unknown = np.array([like.architecture == UNKNOWN for like in likes])[self.rows.which]
         kinds = np.array([like.kind for like in likes])[self.rows.which]
-        found = [self.held("all kinds", ~unknown)]
+        found = [self.held(ALL_KINDS, ~unknown)]
         found += [
             self.held(kind, ~unknown & (kinds == kind)) for kind in sorted(set(kinds.tolist()))
         ]
@@ -228,11 +229,12 @@ def _join(first: Rows, second: Rows) -> Rows:
 
 def figures(found: Bands) -> Iterator[tuple[str, str, str, bool]]:
     """Yield what is reached of the share inside: its name, value, what is wanted, and if it is."""
-    for held in found.totals:
-        low, high = WANTED_NETS if held.name == NET else WANTED
-        is_met = low <= round(100 * held.inside) <= high
-        yield f"inside error bands, {held.name}", held.percent, f"{low} to {high} %", is_met
-    for held in found.parts:
-        is_met = 100 * held.inside >= LEAST
-        value = f"{held.percent} of {held.rows:,} rows"
-        yield f"inside error bands, {held.name}", value, f"at least {LEAST} %", is_met
+    ends = {ALL_KINDS: WANTED, NET: WANTED_NETS}
+    for held in (*found.totals, *found.parts):
+        name, value = f"inside error bands, {held.name}", f"{held.percent} of {held.rows:,} rows"
+        if held.name in ends:
+            low, high = ends[held.name]
+            is_met = low <= round(100 * held.inside) <= high
+            yield name, value, f"{low} to {high} %", is_met
+        else:
+            yield name, value, f"at least {LEAST} %", 100 * held.inside >= LEAST

@@ -65,8 +65,8 @@ def test_rows_inside_are_counted_and_each_source_once() -> None:
     (part,) = found.parts  # the others have few rows
     assert (part.name, part.rows) == ("nets on Ada", 250)
     reached = {name: (value, is_met) for name, value, _, is_met in benchmark.figures(found)}
-    assert reached["inside error bands, net"] == ("75 %", True)
-    assert reached["inside error bands, all kinds"] == ("75 %", False)
+    assert reached["inside error bands, net"] == ("75 % of 250 rows", True)
+    assert reached["inside error bands, all kinds"] == ("75 % of 251 rows", False)
     assert reached["inside error bands, nets on Ada"] == ("75 % of 250 rows", True)
     (row,) = found.table()  # without the wider one
     assert row[0] == "nets in inference in 16 bits by timm on Ada"

@@ -29,7 +29,7 @@ from paleo.measure.validate import (
 )
 from paleo.measure.validate.measured import COLUMNS, Measurement
 from paleo.measure.validate.names import NETS
-from paleo.measure.validate.protocols import PROTOCOLS
+from paleo.measure.validate.protocols import PROTOCOLS, Protocol
 from paleo.measure.validate.quantities import QUANTITIES
 from paleo.measure.validate.sequences import with_length
 from paleo.measure.validate.shapes import OPERATORS, read_shape
@@ -577,12 +577,12 @@ def test_a_net_without_sequences_has_no_length() -> None:
 def test_what_is_known_of_sources_names_things_that_exist() -> None:
     for protocol in PROTOCOLS.values():
         assert protocol.note
-        links = [protocol.input_link, *(copied.network for *_, copied in protocol.copied)]
-        for link in filter(None, links):
-            paleo.find_network(link)
-        for device in protocol.devices.values():
-            paleo.find_device(device)
+        names = {field.name for kind in (Measurement, Protocol) for field in fields(kind)}
         for script in protocol.scripts:
-            assert script.says.keys() <= {field.name for field in fields(Measurement)}
+            assert script.says.keys() <= names
+        copies = [protocol.copied, *(script.says.get("copied") for script in protocol.scripts)]
+        for copied in copies:
+            if copied and copied.network:
+                paleo.find_network(copied.network)
     for net in NETS.values():
         assert net in paleo.net_names()

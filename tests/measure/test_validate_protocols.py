@@ -121,8 +121,8 @@ def test_what_scripts_of_a_repository_ask_for(
         f"V100-SXM-16GB,8,{precision},{named},,{direction}\n"
     )
     (row,) = read_measurements(file)
-    row = protocol_of(row.source_id).as_run(row)
-    case, _ = net_case(row, paleo.find_device("V100_SXM2_16GB"))
+    row, protocol = protocol_of(row.source_id).of(row)
+    case, _ = net_case(row, protocol, paleo.find_device("V100_SXM2_16GB"))
     in_memory = case.software.images(4 if precision == "fp32" else 2) or case.memory_format
     assert (case.net, case.software.name, in_memory) == (net, framework, memory_format)
 
@@ -135,8 +135,8 @@ def test_channels_are_filled_up_where_a_source_does() -> None:
     assert deepbench.read("conv2d", row) == row
     assert deepbench.read("conv2d", {"C": 64}, "fp16") == {"C": 64}
     # Its convolutions of halves are summed up in halves, where lanes can.
-    assert deepbench.convolution("DeepBench") == ConvolutionChoice(in_halves=True)
-    assert protocol_of("lambda").convolution("PyTorch") == ConvolutionChoice()
+    assert deepbench.convolutions == ConvolutionChoice(in_halves=True)
+    assert protocol_of("lambda").convolutions == ConvolutionChoice()
     assert protocol_of("mine").read("conv2d", row, "fp16") == row
 
 

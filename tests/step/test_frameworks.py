@@ -22,6 +22,7 @@ from paleo.costs.tiled.machine import machine_for
 from paleo.costs.tiled.stream import moved
 from paleo.measure.validate import read_measurements
 from paleo.measure.validate.nets import net_case
+from paleo.measure.validate.protocols import protocol_of
 from paleo.step.passes import BACKWARD, FORWARD, computed_by, keep_shape, kernels
 
 TILED = paleo.find_cost_model("tiled")
@@ -326,7 +327,7 @@ def test_what_runs_a_measured_net(
         f"{source},{quantity},1,resnet18,A100_SXM_80GB,8,mixed_fp16,{framework},{direction}\n"
     )
     (row,) = read_measurements(file)
-    case, _ = net_case(row, A100)
+    case, _ = net_case(*protocol_of(source).of(row), A100)
     software = case.software
     assert (software.name, software.memory_format) == expected
 

@@ -16,6 +16,7 @@ from paleo.cluster import Network
 from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.measure.validate import read_measurements
 from paleo.measure.validate.nets import Remembering, net_case
+from paleo.measure.validate.protocols import protocol_of
 from paleo.step.parallelism.single_process import moves
 from paleo.studies.timeline import timeline
 
@@ -133,7 +134,7 @@ def test_a_measured_pass_is_priced_as_the_plan_is(tmp_path: Path) -> None:
     )
     device = paleo.find_device("RTX_2080_TI")
     (row,) = read_measurements(file)
-    case, _ = net_case(row, device)
+    case, _ = net_case(*protocol_of(row.source_id).of(row), device)
     found = case.seconds(device, "fp32", Remembering(paleo.find_cost_model("tiled")), {})
     how: dict[str, Any] = {"network": "pcie3", "framework": "pytorch0", "cost_model": "tiled"}
     how |= {"device": device, "batch_size": 24, "parallel": "single_process"}

@@ -41,9 +41,9 @@ FEWEST_ROWS, FEWEST_ALONE = 30, 100
 #: Of a kind with fewer sources, each device of a source is left out by itself.
 FEWEST_SOURCES = 4
 #: Half of all sources are, in the middle, off by more than this share from others whose cases have
-#: all in common with theirs: 0.047 of 126 pairs of a source and what its cases are like, all kinds
+#: all in common with theirs, of 126 pairs of a source and what its cases are like, all kinds
 #: together. Of n sources the middle is as sure as this over the root of n.
-SHIFT = 0.05
+SHIFT = 0.047
 #: From so many rows on a source counts as much as a larger one in the scores: what decides by how
 #: much all bands are widened is to have been measured often.
 FULL_SCORES = 200
@@ -51,6 +51,8 @@ FULL_SCORES = 200
 #: as the sources that a kind lacks. Where they are fewer of all kinds together, those of all ways
 #: by one group, or by several, stand for them, or else all scores.
 FEWEST_SCORED = 3
+#: No larger share of the scores is asked for: beyond it they are a few rows of one source.
+MOST_ASKED = 0.96
 #: Of more rows of a source that have all in common, a sample says by how much bands are widened.
 MOST_ROWS = 100
 #: What times of operators are from that have the host's launch and wait in them.
@@ -274,8 +276,13 @@ def _way(like: Like, narrow: _Narrow) -> int:
 def _factor(way: int, own: _Scores, others: _Scores, coverage: float) -> float:
     """Return by which factor a band is widened, or narrowed, that was made in such a way.
 
-    That is by the scores of its `own` kind, and as far as those are of few sources by `others`.
+    That is by the scores of its `own` kind, and as far as those are of few sources by `others`. Of
+    n sources a new one is one of n + 1. Were all its rows outside, (n + 1) / n of the coverage
+    would have to be asked of the others (Lee, Barber, Willett, section 3); half of that is, since
+    new sources are like the others more than not.
     """
+    known = len(np.unique(own.units[own.ways == way]))
+    coverage = min(MOST_ASKED, coverage * (1 + 1 / (2 * (known + 1))))
     alike: tuple[Callable[[Array], Array], ...] = (
         lambda ways: ways == way, lambda ways: ways % 2 == way % 2, lambda ways: ways >= 0,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
-from paleo.cluster import Device, find_device
+from paleo.cluster import Device
 from paleo.core.attributes import attributes
 from paleo.core.errors import PaleoError, near
 from paleo.core.frozen import dataclass
@@ -282,7 +282,7 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     if row.quantity.kind == "unknown":
         raise UnmappedError(row.quantity.problem)
     protocol = protocol_of(row.source_id)
-    row = protocol.as_run(row)
+    row, protocol = protocol.of(row)
     device, name = _device(row, on), row.operator
     precision = row.precision or protocol.unstated
     if protocol.mixed and not name:
@@ -299,7 +299,7 @@ def _case(row: Measurement, on: Device | None) -> _Case:
     elif not row.quantity.part:
         raise UnmappedError(f"{row.quantity.name} is not modelled")
     else:
-        what, seconds = net_case(row, device)
+        what, seconds = net_case(row, protocol, device)
         passes = "+".join(part for part in what.parts if part in ("forward", "backward"))
         kind = f"net {'step' if 'update' in what.parts else passes}"
         dtype = dtype_of(precision, device, is_net=True, tf32=protocol.tf32)
@@ -319,8 +319,9 @@ def _group(places: Sequence[int], cases: Sequence[_Case]) -> CaseGroup:
         for letter in letters.keys() - dict(fixed):
             letters[letter] = np.array([case.letters[letter] for case in cases], np.int64)
     protocol = protocol_of(first.row.source_id)
-    convolutions = protocol.convolution(first.row.framework)
-    return OperatorGroup(*common, name, direction, letters, protocol.handed_over, convolutions)
+    return OperatorGroup(
+        *common, name, direction, letters, protocol.handed_over, protocol.convolutions
+    )
 
 
 def _stated(row: Measurement) -> tuple[tuple[str, float], ...]:
@@ -379,8 +380,7 @@ def _device(row: Measurement, on: Device | None) -> Device:
         raise UnmappedError("marked as suspect")
     if on is not None:
         return on
-    named = protocol_of(row.source_id).devices.get(row.device)
-    return find_device(named) if named else as_seen(device_of(row.device), row.framework)
+    return as_seen(device_of(row.device), row.framework)
 
 
 def _operator_direction(row: Measurement) -> str:

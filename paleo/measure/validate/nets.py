@@ -19,7 +19,7 @@ from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
-from paleo.measure.validate.protocols import Copied, protocol_of
+from paleo.measure.validate.protocols import Copied, Protocol
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
@@ -239,7 +239,7 @@ _BOTH = ("forward+backward", "fwd+bwd")
 _TRAIN = ("", "train", "training")
 
 
-def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
+def net_case(row: Measurement, protocol: Protocol, device: Device) -> tuple[NetCase, float]:
     """Return what to predict for a row of a net, and the seconds that were measured.
 
     A rate is turned into the time of what it counts: a step, or a forward pass.
@@ -247,12 +247,9 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
     """
     if "/layer:" in row.network or " layer:" in row.network:
         raise UnmappedError("single layers of nets")
-    protocol = protocol_of(row.source_id)
-    if protocol.is_binned(row.framework, row.network, row.seq_len):
-        raise UnmappedError("sequences of other lengths than it says")
-    if mingled := protocol.mingled_with(row):
-        raise UnmappedError(mingled)
-    sequence = protocol.length(row.network)
+    if protocol.mingled:
+        raise UnmappedError(protocol.mingled)
+    sequence = protocol.length
     if row.seq_len is not None:
         sequence = _whole(row.seq_len, "seq_len")
     is_inference = row.direction.casefold() in _INFERENCE
@@ -273,12 +270,12 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
             raise UnmappedError("passes of several devices without the update")
     case = NetCase(
         network, row.source_id, sequence, batch, parts, passes, row.n_devices, link,
-        protocol.copied_in(row), row.image, memory_format_of(row.memory_format, row.notes),
-        is_compiled(row.framework, row.notes), _framework(row, device, parts), _is_one_process(row),
-        row.optimizer or protocol.optimizer(row.framework, row.network),
-        protocol.clips(row.framework, row.network), _scales_loss(row),
+        protocol.copied, row.image, memory_format_of(row.memory_format, row.notes),
+        is_compiled(row.framework, row.notes), _framework(row, protocol, parts),
+        _is_one_process(row), row.optimizer or protocol.optimizer, protocol.clips,
+        protocol.scales_loss and not _STATIC.search(row.notes),
         parts != ("forward",) or (protocol.trains and not is_inference),
-        row.framework.startswith(protocol.image_gradient), protocol.convolution(row.framework),
+        protocol.image_gradient, protocol.convolutions,
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -288,11 +285,6 @@ def net_case(row: Measurement, device: Device) -> tuple[NetCase, float]:
 
 #: Headings of tables of runs in which the loss has one scale, so that nobody looks for infinities.
 _STATIC = re.compile(r"static loss scale|without dynamic_loss_scaling", re.IGNORECASE)
-
-
-def _scales_loss(row: Measurement) -> bool:
-    """Tell whether the loss is scaled, in mixed precision, by what gradients turn out to be."""
-    return protocol_of(row.source_id).scales_loss and not _STATIC.search(row.notes)
 
 
 def _check_parameters(net: NetSpec, row: Measurement) -> None:
@@ -338,9 +330,8 @@ def _batch(row: Measurement) -> tuple[int, int]:
 _FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "paddle", "mindspore")
 
 
-def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
+def _framework(row: Measurement, protocol: Protocol, parts: tuple[str, ...]) -> str:
     """Return which of the frameworks that there are ran a net, "" for none of them."""
-    protocol = protocol_of(row.source_id)
     if protocol.is_tuned or re.search(r"\btuned\b", row.framework):
         return "tuned"
     if protocol.inference and parts == ("forward",):
@@ -348,7 +339,7 @@ def _framework(row: Measurement, device: Device, parts: tuple[str, ...]) -> str:
     named = next((name for name in _FRAMEWORKS if name in row.framework.casefold()), "")
     if named == "pytorch":
         release = pytorch_of(row.framework, row.library_version, protocol.library)
-        release = release or protocol.pytorch_on.get(device.name, protocol.pytorch)
+        release = release or protocol.pytorch
         if "torchscript" in row.framework.casefold():
             return "torchscript"
         return "pytorch0" if release < (1, 5) else "pytorch1" if release < (2, 0) else named

@@ -6,7 +6,7 @@ A row of a source that is not here is taken as it says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Any, NamedTuple
 
 from paleo.core.frozen import dataclass
@@ -14,29 +14,6 @@ from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice
 from paleo.costs.convolutions import DEFAULT
 from paleo.measure.validate.measured import Measurement
-
-
-@dataclass(frozen=True)
-class Script:
-    """What the scripts of a part of a repository ask for, where rows say it otherwise or not.
-
-    They made the rows whose `source` has `place` in it, and whose precision, direction, device and
-    network are these; "" is any. `says` are the values, by the names of Measurement.
-    """
-
-    place: str
-    says: Mapping[str, Any]
-    precision: str = ""
-    direction: str = ""
-    device: str = ""
-    network: str = ""
-
-    def made(self, row: Measurement) -> bool:
-        """Tell whether they made a row."""
-        asked = ("precision", "direction", "device", "network")
-        return self.place in row.source and all(
-            getattr(self, name) in ("", getattr(row, name)) for name in asked
-        )
 
 
 class Copied(NamedTuple):
@@ -51,58 +28,78 @@ class Copied(NamedTuple):
     besides: int = 0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Script:
+    """What a part of a source's programs did otherwise than the rest, or than its rows say.
+
+    It made the rows that have all of this, where "" and None are any: words of their `source`,
+    framework and net in those, the others as they are. What it `says` are values by the names of
+    Protocol and of Measurement.
+    """
+
+    says: Mapping[str, Any]
+    source: str = ""
+    framework: str = ""
+    network: str = ""
+    precision: str = ""
+    direction: str = ""
+    device: str = ""
+    quantity: str = ""
+    seq_len: int | None = None
+
+    def made(self, row: Measurement) -> bool:
+        """Tell whether it made a row."""
+        return (
+            self.source in row.source
+            and self.framework in row.framework.casefold()
+            and self.network in row.network.casefold()
+            and self.precision in ("", row.precision)
+            and self.direction in ("", row.direction)
+            and self.device in ("", row.device)
+            and self.quantity in ("", row.quantity.name)
+            and self.seq_len in (None, row.seq_len)
+        )
+
+
 @dataclass(frozen=True)
 class Protocol:
     """How a source measured, where its rows do not say.
 
-    `input_link` is the network over which the timed region copies the batch to the device.
-    `tf32`: fp32 was computed as TF32 on devices that can. `devices` says which device a name
-    stands for there. `updates`: whether a time of a step has the update of the parameters in it,
-    where its direction does not say; `optimizers` by which rule they are, by words that a row has
-    in its framework and its net, the first that fit. `unstated` is the type of rows that say none;
-    with `mixed`, nets in halves have parameters in fp32. `library` are the libraries of rows that
-    name none. `is_tuned`: its stacks are as tuned as
-    there are: fused, channels last, the host hidden.
+    `copied` is what the timed region copies; `mingled` what is in a time besides what it is called,
+    so that nobody can predict it. `tf32`: fp32 was computed as TF32 on devices that can. `updates`:
+    whether a time of a step has the update of the parameters in it, where its direction does not
+    say; by which rule, the `optimizer` says, and whether gradients are clipped to a norm before
+    (`clips`), and mixed precision scales the loss (`scales_loss`). `unstated` is the type of rows
+    that say none; with `mixed`, nets in halves have parameters in fp32. `library` are the libraries
+    of rows that name none. `is_tuned`: its stacks are as tuned as there are: fused, channels last,
+    the host hidden.
     """
 
     note: str = ""
-    input_link: str = ""
+    copied: Copied = Copied()
+    mingled: str = ""
     tf32: bool = False
-    devices: Mapping[str, str] = field(default_factory=dict)
     updates: bool = True
-    optimizers: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    #: Words that a row has in its framework and its net where gradients are clipped to a norm.
-    clipped: tuple[tuple[str, str], ...] = ()
-    #: Whether mixed precision scales the loss.
+    optimizer: str = "sgd"
+    clips: bool = False
     scales_loss: bool = False
     unstated: str = ""
-    library: str = ""
     mixed: bool = False
+    library: str = ""
     is_tuned: bool = False
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
     inference: str = ""
-    #: The version of PyTorch in rows that name none, and on devices where it is another one.
+    #: The versions of PyTorch and of TensorFlow in rows that name none.
     pytorch: tuple[int, int] = (2, 0)
-    pytorch_on: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    #: The first number of TensorFlow's version in rows that name none.
     tensorflow: int = 2
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
-    #: What its scripts ask for; of several that made a row all say something.
-    scripts: tuple[Script, ...] = ()
-    #: Lengths of sequences where rows say none, by words in their net.
-    lengths: Mapping[str, int] = field(default_factory=dict)
-    #: Sequences that are shorter than they say: words in the framework and the net, and the length.
-    binned: tuple[str, str, int] | None = None
-    #: What is copied in some rows: words in their source, their direction, and that.
-    copied: tuple[tuple[str, str, Copied], ...] = ()
-    #: Times that are not of runs alone: words in the source, the quantity and the direction of such
-    #: rows, and what else is in them.
-    mingled: tuple[tuple[str, str, str, str], ...] = ()
-    #: By which algorithms convolutions are computed, by how a framework is called.
-    convolutions: Mapping[str, ConvolutionChoice] = field(default_factory=dict)
-    #: How the frameworks are called whose backward passes make the gradient of the images.
-    image_gradient: tuple[str, ...] = ()
+    #: The length of sequences in rows that say none, None for the net's own.
+    length: int | None = None
+    #: By which algorithms convolutions are computed.
+    convolutions: ConvolutionChoice = DEFAULT
+    #: Whether backward passes make the gradient of the images.
+    image_gradient: bool = False
     #: Whether the host's launch and its wait are in times of operators.
     from_host: bool = False
     #: Seconds of each operator's time that are the host's: it hands over, and may wait for the end.
@@ -114,51 +111,10 @@ class Protocol:
     letters: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: What a letter of an operator stands for there, where it is another one.
     means: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-
     #: Letters of operators that its program fills up for matrix units, and to multiples of what.
     filled: Mapping[tuple[str, str], Mapping[str, int]] = field(default_factory=dict)
-
-    def convolution(self, framework: str) -> ConvolutionChoice:
-        """Return by which algorithms this framework computed convolutions."""
-        known = self.convolutions.items()
-        return next((choice for begin, choice in known if framework.startswith(begin)), DEFAULT)
-
-    def optimizer(self, framework: str, network: str) -> str:
-        """Return by which rule this framework updated this net; plain descent if nobody says."""
-        known = self.optimizers.items()
-        return next((rule for words, rule in known if _fit(words, framework, network)), "sgd")
-
-    def clips(self, framework: str, network: str) -> bool:
-        """Tell whether this framework clipped gradients of this net."""
-        return any(_fit(words, framework, network) for words in self.clipped)
-
-    def length(self, network: str) -> int | None:
-        """Return the length of a net's sequences where a row says none; None: the net's own."""
-        text = network.casefold()
-        return next((each for words, each in self.lengths.items() if words in text), None)
-
-    def is_binned(self, framework: str, network: str, length: float | None) -> bool:
-        """Tell whether sequences of a row are shorter than it says."""
-        if self.binned is None:
-            return False
-        *words, most = self.binned
-        texts = (framework.casefold(), network.casefold())
-        return length == most and all(map(str.__contains__, texts, words))
-
-    def copied_in(self, row: Measurement) -> Copied:
-        """Return what the timed region of a row copies."""
-        for place, direction, copied in self.copied:
-            if place in row.source and direction == row.direction:
-                return copied
-        return Copied(self.input_link)
-
-    def mingled_with(self, row: Measurement) -> str:
-        """Return what is in a row's time besides what it says, "" for nothing."""
-        said = (row.quantity.name, row.direction)
-        return next(
-            (what for place, *of, what in self.mingled if place in row.source and said == (*of,)),
-            "",
-        )
+    #: What holds of some of its rows alone; of several that made a row the last counts.
+    scripts: tuple[Script, ...] = ()
 
     def read(self, operator: str, shape: Mapping[str, int], units: str = "") -> dict[str, int]:
         """Return the letters of a row's shape as they are called here, with those it leaves out.
@@ -171,16 +127,17 @@ class Protocol:
             named[letter] += -named[letter] % multiple
         return {**named, **self.letters.get(operator, {})}
 
-    def as_run(self, row: Measurement) -> Measurement:
-        """Return a row with what the scripts that made it ask for."""
-        made = [script.says for script in self.scripts if script.made(row)]
-        says = {name: value for each in made for name, value in each.items()}
-        return replace(row, **says) if says else row
+    def of(self, row: Measurement) -> tuple[Measurement, Protocol]:
+        """Return a row, and how it was measured, as the scripts say that made it."""
+        said: dict[str, Any] = {}
+        for script in self.scripts:
+            said |= script.says if script.made(row) else {}
+        told = {name: said.pop(name) for name in tuple(said) if name in _TOLD}
+        return replace(row, **told) if told else row, replace(self, **said) if said else self
 
 
-def _fit(words: tuple[str, str], framework: str, network: str) -> bool:
-    """Tell whether the first of two words is in a framework's name and the second in a net's."""
-    return words[0] in framework.casefold() and words[1] in network.casefold()
+#: What rows tell themselves.
+_TOLD = frozenset(column.name for column in fields(Measurement))
 
 
 PLAIN = Protocol()
@@ -211,6 +168,8 @@ _DLE_BATCHES = (
     ("MxNet/Classification/RN50v1.5/", "V100-SXM-16GB", 96, 192),
     ("MxNet/Classification/RN50v1.5/", "V100-SXM-32GB", 128, 256),
 )
+#: How rows of a README of the repository end, before the line.
+_DLE_README = "README.md@729963dd47e7 line "
 #: Where tables begin that are headed "BERT-Base", of inference on the V100 with 16 and 32 GB, the
 #: A100 and the T4.
 _DLE_BERT2 = "TensorFlow2/LanguageModeling/BERT/"
@@ -218,32 +177,83 @@ _DLE_BERT2_BASE = (856, 869, 914, 927, 973, 986, 1031, 1045)
 #: Where the README of Transformer-XL in PyTorch has tables that are headed "TorchScript".
 _DLE_XL = "PyTorch/LanguageModeling/Transformer-XL/"
 _DLE_XL_SCRIPTED = (1746, 1768, 1806, 1828)
-#: The scripts of DeepLearningExamples: configs.yml of image nets in PyTorch, MXNet's `runner` (in
-#: training its kernels are those of MLPerf's stacks: --fuse-bn-relu, --fuse-bn-add-relu), the
-#: container that the README of image nets in TensorFlow names, BERT's
-#: finetune_inference_benchmark.sh and run_squad.sh, Transformer-XL's eval.py (model.to(float16)).
+#: Places in the repository.
+_DLE_IMAGES = "TensorFlow/Classification/ConvNets/"
+_DLE_BERT1 = "TensorFlow/LanguageModeling/BERT/"
+#: The scripts of DeepLearningExamples.
 _DLE_SCRIPTS = (
-    Script("PyTorch/Classification/ConvNets/", _LAST, _MIXED),
-    Script("MxNet/Classification/RN50v1.5/", _LAST, _MIXED),
-    Script("MxNet/Classification/RN50v1.5/", {"framework": "MXNet, tuned"}, _MIXED, "train"),
-    Script("TensorFlow/Classification/ConvNets/", {"library_version": "NGC tensorflow-20.06"}),
-    Script("TensorFlow/LanguageModeling/BERT/", {"framework": "TensorFlow +XLA"}),
-    Script(_DLE_BERT2, {"framework": "TensorFlow2 +XLA"}),
-    Script(_DLE_XL, {"precision": "fp16"}, _MIXED, "inference"),
+    # configs.yml of image nets in PyTorch; MXNet's `runner` (in training its kernels are those of
+    # MLPerf's stacks: --fuse-bn-relu, --fuse-bn-add-relu); the container that the README of image
+    # nets in TensorFlow names; BERT's finetune_inference_benchmark.sh and run_squad.sh;
+    # Transformer-XL's eval.py (model.to(float16)).
+    Script(source="PyTorch/Classification/ConvNets/", precision=_MIXED, says=_LAST),
+    Script(source="MxNet/Classification/RN50v1.5/", precision=_MIXED, says=_LAST),
+    Script(
+        source="MxNet/Classification/RN50v1.5/",
+        precision=_MIXED,
+        direction="train",
+        says={"framework": "MXNet, tuned"},
+    ),
+    Script(source=_DLE_IMAGES, says={"library_version": "NGC tensorflow-20.06"}),
+    Script(source=_DLE_BERT1, says={"framework": "TensorFlow +XLA"}),
+    Script(source=_DLE_BERT2, says={"framework": "TensorFlow2 +XLA"}),
+    Script(source=_DLE_XL, precision=_MIXED, direction="inference", says={"precision": "fp16"}),
     *(
-        Script(
-            f"{_DLE_XL}README.md@729963dd47e7 line {line}", {"framework": "PyTorch, TorchScript"}
-        )
+        Script(source=f"{_DLE_XL}{_DLE_README}{line}", says={"framework": "PyTorch, TorchScript"})
         for line in _DLE_XL_SCRIPTED
     ),
     *(
-        Script(f"{_DLE_BERT2}README.md@729963dd47e7 line {line}", {"network": "bert-base"})
+        Script(source=f"{_DLE_BERT2}{_DLE_README}{line}", says={"network": "bert-base"})
         for line in _DLE_BERT2_BASE
     ),
     *(
-        Script(place, {"batch_per_device": batch}, precision, "train", device)
-        for place, device, *both in _DLE_BATCHES
+        Script(
+            source=source,
+            precision=precision,
+            direction="train",
+            device=device,
+            says={"batch_per_device": batch},
+        )
+        for source, device, *both in _DLE_BATCHES
         for precision, batch in zip(("fp32", _MIXED), both, strict=True)
+    ),
+    # Where its folder is not TensorFlow2.
+    Script(source="TensorFlow/", says={"tensorflow": 1}),
+    # Its READMEs, under "Default configuration" or "Optimizer".
+    Script(network="transformer-big", says={"optimizer": "fused_adam"}),
+    Script(network="transformer-xl", says={"optimizer": "lamb"}),
+    Script(network="bert-large", says={"optimizer": "adamw"}),
+    Script(framework="pytorch", network="bert-large", says={"optimizer": "fused_adam"}),
+    Script(network="bert-large pretrain", says={"optimizer": "lamb"}),
+    # scripts/run_squad.sh, max_seq_length
+    Script(network="bert-large fine-tune", says={"length": 384}),
+    # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
+    # trained on bins of 64 lengths.
+    Script(
+        framework="pytorch",
+        network="bert-large pretrain",
+        seq_len=512,
+        says={"mingled": "sequences of other lengths than it says"},
+    ),
+    # run_squad.py prints as latency the mean of all batches, the first and the last, for which XLA
+    # compiles, among them; as throughput what is left without the slowest hundredth. By its own
+    # table a batch takes 1.1 to 5.9 times as long by the one as by the other.
+    Script(
+        source=_DLE_BERT1,
+        quantity="latency_ms",
+        direction="inference",
+        says={"mingled": "a mean with XLA's compilation in it"},
+    ),
+    # In training model/resnet.py stages images on the device; in inference runner.py's pass begins
+    # with their copy, from memory that is pinned (force_gpu_compatible), as the fp32 that
+    # utils/image_processing.py makes of them.
+    Script(source=_DLE_IMAGES, direction="inference", says={"copied": Copied("pcie3", 4)}),
+    # tf/main.py feeds and fetches the memories in every pass of inference, of a sample 16 layers x
+    # 640 places (tf/run_wt103_base.sh) x 512 numbers in fp32.
+    Script(
+        source="TensorFlow/LanguageModeling/Transformer-XL/",
+        direction="inference",
+        says={"copied": Copied("pcie3", 4, 2 * 16 * 640 * 512 * 4)},
     ),
 )
 
@@ -254,7 +264,12 @@ PROTOCOLS: dict[str, Protocol] = {
         "forward and backward without the optimizer, dropout and softmax",
         updates=False,
         library="cuDNN 4",
-        convolutions={"Caffe(cuDNN build": ConvolutionChoice(None, 8 * MIB)},
+        scripts=(
+            Script(
+                framework="caffe(cudnn build",
+                says={"convolutions": ConvolutionChoice(None, 8 * MIB)},
+            ),
+        ),
     ),
     "cnn_benchmarks": Protocol(
         "forward and backward without the optimizer, both of a net in training",
@@ -264,7 +279,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "caffe2_convnet": Protocol(
         "forward and backward, with the gradient of the images, without the optimizer",
         updates=False,
-        image_gradient=("Caffe2",),
+        image_gradient=True,
     ),
     # Its README: "CuDNN 7.0.0.5 ... except where noted"; frameworks/pytorch/models.py gives images
     # with requires_grad, frameworks/caffe2/models.py adds all gradients.
@@ -273,9 +288,14 @@ PROTOCOLS: dict[str, Protocol] = {
         "the images",
         updates=False,
         library="cuDNN 7.0",
-        # caffe2/operators/conv_op_cudnn.cc, kCONV_CUDNN_WORKSPACE_LIMIT_BYTES
-        convolutions={"Caffe2": ConvolutionChoice(None, 64 * MIB)},
-        image_gradient=("PyTorch", "Caffe2"),
+        scripts=(
+            # caffe2/operators/conv_op_cudnn.cc, kCONV_CUDNN_WORKSPACE_LIMIT_BYTES
+            Script(
+                framework="caffe2",
+                says={"convolutions": ConvolutionChoice(None, 64 * MIB), "image_gradient": True},
+            ),
+            Script(framework="pytorch", says={"image_gradient": True}),
+        ),
     ),
     # Its script times torch.bmm of B x M x N by B x N x K; rows of linear layers are named alike.
     # Each call is timed by itself: of its pointwise operators, of 86 us to 0.1 s, lines through
@@ -298,7 +318,7 @@ PROTOCOLS: dict[str, Protocol] = {
         "eight for matrix units; convolutions of halves sum up halves",
         filled={("conv2d", "fp16"): {"C": 8}},
         # code/nvidia/conv_bench.cu, time_cnn<uint16_t, uint16_t>: the second is the type of sums.
-        convolutions={"DeepBench": ConvolutionChoice(in_halves=True)},
+        convolutions=ConvolutionChoice(in_halves=True),
     ),
     # Its smallest products and gelus take 20 to 25 us more than their kernels, on A100 and MI210.
     "llmcompass": Protocol(
@@ -308,11 +328,14 @@ PROTOCOLS: dict[str, Protocol] = {
     # 7.6; NVIDIA's container 20.10 on A100 and RTX 3090.
     "ryujaehun": Protocol(
         "the timed region copies the batch to the device; no optimizer; TF32 where there is",
-        input_link="pcie3",
+        copied=Copied("pcie3"),
         tf32=True,
         updates=False,
         pytorch=(1, 7),
-        pytorch_on=dict.fromkeys(("TITAN_V", "GTX_1080_TI", "RTX_2080_TI"), (1, 4)),
+        scripts=tuple(
+            Script(device=device, says={"pytorch": (1, 4)})
+            for device in ("RTX2080Ti", "TITANV", "GTX1080Ti")
+        ),
     ),
     "dlperf": Protocol(
         "stacks of 2020",
@@ -320,21 +343,27 @@ PROTOCOLS: dict[str, Protocol] = {
         tensorflow=1,  # its README of NVIDIA's container: 1.15
         # Its scripts: BERT by Adam throughout (in PyTorch apex's, in the place of LAMB), the others
         # of image nets have a momentum of 0.875 or 0.9.
-        optimizers={
-            ("nvidia dle pytorch", "bert"): "fused_adam",
-            ("nvidia dle tensorflow", "bert"): "bert_adam",
-            ("mindspore", "bert"): "bert_adam",
-            ("", "bert"): "adamw",
-            ("", "resnet"): "momentum",
-        },
-        clipped=(("tensorflow", "bert"), ("paddle", "bert"), ("mindspore", "bert")),
         scales_loss=True,
-        # MxNet/.../runner.sh: --fuse-bn-relu 1 --fuse-bn-add-relu 1, convolutions in NHWC.
         scripts=(
+            Script(network="resnet", says={"optimizer": "momentum"}),
+            Script(network="bert", says={"optimizer": "adamw"}),
+            *(
+                Script(framework=framework, network="bert", says={"clips": True, **by})
+                for framework, by in (
+                    ("tensorflow", {}),
+                    ("nvidia dle tensorflow", {"optimizer": "bert_adam"}),
+                    ("paddle", {}),
+                    ("mindspore", {"optimizer": "bert_adam"}),
+                )
+            ),
             Script(
-                "NVIDIADeepLearningExamples/MxNet/Classification/RN50v1.5/",
-                {**_LAST, "framework": "MXNet, tuned"},
-                "fp16 (see heading)",
+                framework="nvidia dle pytorch", network="bert", says={"optimizer": "fused_adam"}
+            ),
+            # MxNet/.../runner.sh: --fuse-bn-relu 1 --fuse-bn-add-relu 1, convolutions in NHWC.
+            Script(
+                source="NVIDIADeepLearningExamples/MxNet/Classification/RN50v1.5/",
+                precision="fp16 (see heading)",
+                says={**_LAST, "framework": "MXNet, tuned"},
             ),
         ),
     ),
@@ -348,7 +377,7 @@ PROTOCOLS: dict[str, Protocol] = {
         letters={"rmsnorm": {"width": 2}, "silu_mul_act": {"width": 2}},
         whole=1e-6,
         scripts=tuple(
-            Script("/microsoft/phi-2/", {"network": ran}, network=said)
+            Script(source="/microsoft/phi-2/", network=said, says={"network": ran})
             for said, ran in (
                 ("op:rmsnorm", "op:layernorm"),
                 ("op:silu_mul_act", "op:gelu"),
@@ -371,59 +400,23 @@ PROTOCOLS: dict[str, Protocol] = {
     "timm": Protocol(
         "inference as with timm's --fast-norm",
         inference="timm",
-        optimizers={("", ""): "momentum"},  # as its rows say
+        optimizer="momentum",  # as its rows say
     ),
     "nvidia_dle": Protocol(
         "what its tables leave out is what its scripts ask for",
         tensorflow=1,  # where its folder is not TensorFlow2
+        optimizer="momentum",
         scripts=_DLE_SCRIPTS,
-        lengths={"bert-large fine-tune": 384},  # scripts/run_squad.sh, max_seq_length
-        # PyTorch/LanguageModeling/BERT/README.md, changelog of January 2022: the second phase is
-        # trained on bins of 64 lengths.
-        binned=("pytorch", "bert-large pretrain", 512),
-        # Image nets: in training model/resnet.py stages images on the device; in inference
-        # runner.py's pass begins with their copy, from memory that is pinned
-        # (force_gpu_compatible), as the fp32 that utils/image_processing.py makes of them.
-        # Transformer-XL: tf/main.py feeds and fetches the memories in every pass of inference, of
-        # a sample 16 layers x 640 places (tf/run_wt103_base.sh) x 512 numbers in fp32.
-        copied=(
-            ("TensorFlow/Classification/ConvNets/", "inference", Copied("pcie3", 4)),
-            (
-                "TensorFlow/LanguageModeling/Transformer-XL/",
-                "inference",
-                Copied("pcie3", 4, 2 * 16 * 640 * 512 * 4),
-            ),
-        ),
-        # run_squad.py prints as latency the mean of all batches, the first and the last, for which
-        # XLA compiles, among them; as throughput what is left without the slowest hundredth. By
-        # its own table a batch takes 1.1 to 5.9 times as long by the one as by the other.
-        mingled=(
-            (
-                "TensorFlow/LanguageModeling/BERT/",
-                "latency_ms",
-                "inference",
-                "a mean with XLA's compilation in it",
-            ),
-        ),
-        # Its READMEs, under "Default configuration" or "Optimizer".
-        optimizers={
-            ("", "bert-large pretrain"): "lamb",
-            ("pytorch", "bert-large"): "fused_adam",
-            ("", "bert-large"): "adamw",
-            ("", "transformer-xl"): "lamb",
-            ("", "transformer-big"): "fused_adam",
-            ("", ""): "momentum",
-        },
     ),
     "lambda": Protocol(
         "the container computes fp32 as TF32 where it can",
         tf32=True,
         library="NGC pytorch-22.09",
-        optimizers={("", ""): "momentum"},  # of NVIDIA's DeepLearningExamples
+        optimizer="momentum",  # of NVIDIA's DeepLearningExamples
     ),
     "mxnet_perf": Protocol(
         "times of MXNet's example/image-classification",
-        optimizers={("", ""): "momentum"},  # common/fit.py: --optimizer sgd, --mom 0.9
+        optimizer="momentum",  # common/fit.py: --optimizer sgd, --mom 0.9
     ),
 }
 
