@@ -67,16 +67,16 @@ def test_values_are_made_shown_compared_and_hashed_alike(slots: bool) -> None:
 
 @pytest.mark.parametrize("slots", [False, True])
 def test_what_is_not_frozen_may_change_and_has_no_hash(slots: bool) -> None:
-    @frozen.dataclass(slots=slots)
-    class Value:
+    class Plain:
         first: int
         several: list[int] = field(default_factory=list)
 
+    Value: Any = frozen.dataclass(Plain, slots=slots)  # noqa: N806 (a class)
     value = Value(1)
     assert "first" in Value.__init__.__code__.co_varnames
     value.first, value.several = 2, [3]
     assert value == Value(2, [3]) != Value(2)
-    assert repr(value).endswith("Value(first=2, several=[3])")
+    assert repr(value).endswith("Plain(first=2, several=[3])")
     assert copy.copy(value) == value
     with pytest.raises(TypeError, match="unhashable"):
         hash(value)

@@ -136,8 +136,8 @@ class Protocol:
         return replace(row, **told) if told else row, replace(self, **said) if said else self
 
 
-#: What rows tell themselves.
-_TOLD = frozenset(column.name for column in fields(Measurement))
+#: What rows alone tell.
+_TOLD = {column.name for column in fields(Measurement)} - {one.name for one in fields(Protocol)}
 
 
 PLAIN = Protocol()
