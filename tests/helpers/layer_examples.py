@@ -145,7 +145,7 @@ EXAMPLES = [
     Example("Softmax", {"dim": 2}),
     Example("Elementwise", {}),
     Example("Elementwise", {"function": "product"}, (IMAGE, [2, 1, 6, 1], [2, 4])),
-    Example("Elementwise", {"adds_to_product": True}),
+    Example("Elementwise", {"adds_to_product": True}, (IMAGE, [2, 4])),
     Example("BatchNorm", {}),
     Example("BatchNorm", {"affine": False}),
     Example("Scale", {}),
