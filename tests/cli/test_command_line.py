@@ -53,6 +53,9 @@ def separated(text: str, separator: str) -> list[dict[str, str]]:
 
 def process(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[bytes]:
     """Run `python -m paleo` in a process of its own."""
+    # The environment as Python has it: without one, a process also gets the COLUMNS that readline,
+    # which pytest imports, has set behind Python's back.
+    kwargs.setdefault("env", dict(os.environ))
     return subprocess.run(
         [sys.executable, "-m", "paleo", *arguments], capture_output=True, **kwargs
     )
