@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from square_convolutions import conv
 from tiled_ways import ways
 
 from paleo.cluster import find_device
@@ -37,25 +38,6 @@ DEEPBENCH = Path(__file__).parents[3] / "shared" / "measured" / "deepbench.csv"
 
 def machine(device: str = "V100_SXM2_16GB", dtype: str = "fp32", library: int = 8) -> Machine:
     return machine_for(Target(find_device(device), dtype, constants={"library": library}))
-
-
-def conv(
-    direction: Pass = Pass.FORWARD,
-    n: int = 16,
-    c: int = 64,
-    k: int = 64,
-    size: int = 56,
-    window: int = 3,
-    stride: int = 1,
-    pad: int | None = None,
-    groups: int = 1,
-    element_size: int = 4,
-    dilation: int = 1,
-    rank: int = 2,
-) -> Convolution:
-    padding = (window // 2,) * 2 if pad is None else (pad, pad)
-    axes = (Axis(size, window, stride, padding, dilation),) * rank
-    return Convolution(direction, n, axes, c, k, element_size, groups=groups)
 
 
 def test_the_three_passes_are_products_of_their_own_shapes() -> None:

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
+import square_convolutions
 
 from paleo.cluster import find_device
-from paleo.core.operations import Convolution, Pass
-from paleo.core.window import Axis
+from paleo.core.operations import Pass
 from paleo.costs import ConvolutionChoice, Target
 from paleo.costs.convolutions.winograd import WINOGRAD_4X4
 from paleo.costs.tiled import convolution, implicit_gemm, transforms
 from paleo.costs.tiled.machine import Machine, machine_for
 
-
-def conv(
-    direction: Pass = Pass.FORWARD,
-    n: int = 16,
-    c: int = 64,
-    k: int = 64,
-    size: int = 56,
-    window: int = 3,
-) -> Convolution:
-    axes = (Axis(size, window, 1, (window // 2,) * 2),) * 2
-    return Convolution(direction, n, axes, c, k, 2)
+conv = functools.partial(square_convolutions.conv, element_size=2)
 
 
 def in_halves(library: int = 6) -> Machine:
