@@ -228,10 +228,11 @@ def test_the_answer_comes_first_on_a_phone_and_beside_the_settings_elsewhere(
 def test_a_window_that_is_turned_keeps_its_settings(view: View) -> None:
     view.open(LENET).shows(LENET)
     view.page.fill("#epochs", "7")
+    among_the_results = view.page.locator("#results #settings")
     view.page.set_viewport_size({"width": 390, "height": 844})
-    assert view.page.locator("#results #settings").count() == 1
+    among_the_results.wait_for(state="attached")  # a media query reports a change a frame later
     view.page.set_viewport_size({"width": 1280, "height": 844})
-    assert view.page.locator("#results #settings").count() == 0
+    among_the_results.wait_for(state="detached")
     assert view.page.input_value("#epochs") == "7"
     assert view.page.locator("details[open]").count() == 3  # as it was, "Compare with" folded
     view.shows(LENET, "epochs=7")
