@@ -43,6 +43,8 @@ class Tier:
     dims: tuple[int, ...] = ()
     #: Whether the switches sum up what passes through them (NVLink SHARP, InfiniBand SHARP).
     sums: bool = False
+    source: str = ""
+    note: str = ""
 
     def links_of(self, members: Quantity) -> Quantity:
         """Return how many links each of so many members, the first ones, has to the others."""
