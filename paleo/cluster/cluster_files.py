@@ -93,8 +93,8 @@ def _tier(table: Table, path: Path, find_network: Callable[[str], Network]) -> T
     for key, of_shape in (("wires", "mesh"), ("dims", "torus")):
         if (key in table.values) is not (shape == of_shape):
             table.note(key, f"a {of_shape} needs it, and nothing else has it")
-    wires = _wires(table, size) if shape == "mesh" else ()
-    dims = _dims(table, size) if shape == "torus" else ()
+    wires = _wires(table, size) if shape == "mesh" and "wires" in table.values else ()
+    dims = _dims(table, size) if shape == "torus" and "dims" in table.values else ()
     name, sums, source = table.text("name"), table.flag("sums"), table.source
     if not name:
         table.note("name", "missing")
@@ -113,22 +113,27 @@ def _count(table: Table, key: str) -> int:
 
 
 def _wires(table: Table, size: int) -> tuple[tuple[int, int, int], ...]:
-    value = table.values.get("wires")
+    """Return the wires, by which every member reaches one before it: groups are the first ones."""
+    value = table.values["wires"]
+    given = value if isinstance(value, list) else [value]
     wires = []
-    for wire in value if isinstance(value, list) else [value]:
+    for wire in given:
         is_wire = isinstance(wire, list) and len(wire) == 3 and all(map(is_whole, wire))
-        if is_wire and 0 <= wire[0] < size and 0 <= wire[1] < size and wire[0] != wire[1]:
-            if wire[2] >= 1:
-                wires.append((int(wire[0]), int(wire[1]), int(wire[2])))
-                continue
+        if is_wire and 0 <= min(wire[:2]) < max(wire[:2]) < size and wire[2] >= 1:
+            wires.append((int(wire[0]), int(wire[1]), int(wire[2])))
+            continue
         table.note(
             "wires", f"expected two members, 0 to {size - 1}, and a count, got {shown(wire)}"
         )
+    reached = {max(wire[:2]) for wire in wires}
+    alone = next((member for member in range(1, size) if member not in reached), None)
+    if alone and len(wires) == len(given):
+        table.note("wires", f"member {alone} has no link to one before it")
     return tuple(wires)
 
 
 def _dims(table: Table, size: int) -> tuple[int, ...]:
-    value = table.values.get("dims")
+    value = table.values["dims"]
     if isinstance(value, list) and value and all(is_whole(one) and one >= 1 for one in value):
         if product(value) == size:
             return tuple(map(int, value))
