@@ -10,7 +10,7 @@ from paleo.cluster.figures import Figure, FileReader, given
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 
-FIGURES = {"bandwidth": "bytes/s"}
+FIGURES = {"bandwidth": "bytes/s", "latency": "s"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,11 @@ class Network:
     def bandwidth(self) -> Quantity:
         """Bytes/s by the data sheet."""
         return self.figures["bandwidth"].value
+
+    @property
+    def latency(self) -> Quantity:
+        """Seconds of a message, however short; 0 where no source has it."""
+        return self.figures["latency"].value if "latency" in self.figures else 0.0
 
     @property
     def bandwidth_2017(self) -> Quantity:

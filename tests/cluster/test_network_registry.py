@@ -22,7 +22,9 @@ PCIE = {
 #: Links, GB/s of one in one direction, GB/s of all in both as the makers print it.
 LINKS = {
     "nvlink1": (4, 20, 160),
+    "nvlink1_link": (1, 20, 40),
     "nvlink2": (6, 25, 300),
+    "nvlink2_link": (1, 25, 50),
     "nvlink3": (12, 25, 600),
     "nvlink3_bridge": (4, 14.0625, 112.5),
     "nvlink4": (18, 25, 900),
@@ -31,6 +33,13 @@ LINKS = {
     "infinity_mi210": (3, 50, 300),
     "infinity_mi250x": (8, 50, 800),
     "infinity_mi300x": (7, 64, 896),
+    "infinity_link": (1, 64, 128),
+    "xgmi": (1, 64, 128),
+    "ici_v2_link": (1, 62, 124),
+    "ici_v3_link": (1, 70, 140),
+    "ici_v4_link": (1, 50, 100),
+    "ici_v5e_link": (1, 50, 100),
+    "ici_v5p_link": (1, 100, 200),
     "ici_v3": (4, 70, 560),
     "ici_v4": (6, 50, 600),
     "ici_v5e": (4, 50, 400),
@@ -48,6 +57,17 @@ INFINIBAND = {
 }
 #: Gbit/s of an instance, which has 8 GPUs.
 EFA = {"p3dn": 100, "p4d": 400, "p5": 3200}
+#: Gbit/s of others: 64 bytes each five cycles of 650 MHz; what the makers print.
+OTHERS = {
+    "gemini": 64 * 8 * 0.650 / 5,
+    "omnipath": 100,
+    "ena25": 25,
+    "roce400": 400,
+    "efa_p4d_card": EFA["p4d"] / 4,
+    "efa_p5_card": EFA["p5"] / 32,
+}
+#: Networks whose latency no source has, and two that stand for none that can be bought.
+NO_LATENCY = {"aws", "infiniband", "infiniband_xdr", "omnipath"}
 
 
 def bandwidth(name: str) -> float:
@@ -100,8 +120,34 @@ def test_efa_is_given_for_an_instance_and_for_one_of_its_8_gpus(instance: str) -
 def test_every_network_is_derived_here_but_those_of_2017() -> None:
     derived = {*PCIE, *LINKS, *INFINIBAND, *(f"ethernet{rate}" for rate in ETHERNET)}
     derived |= {f"efa_{name}" for name in EFA} | {f"efa_{name}_gpu" for name in EFA}
-    assert set(paleo.network_names()) - derived == {"aws", "ethernet", "infiniband", "omnipath"}
-    assert bandwidth("omnipath") == 100e9 / 8
+    assert set(paleo.network_names()) - derived - {*OTHERS} == {"aws", "ethernet", "infiniband"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_networks_have_the_rate_of_their_sources(name: str) -> None:
+    assert bandwidth(name) == pytest.approx(OTHERS[name] * 1e9 / 8, rel=1e-12)
+
+
+def test_a_link_has_its_share_of_what_a_device_has() -> None:
+    for name in paleo.network_names():
+        if name.endswith("_link") and name.removesuffix("_link") in LINKS:
+            device = name.removesuffix("_link")
+            assert bandwidth(device) == LINKS[device][0] * bandwidth(name)
+
+
+def test_latencies_have_the_order_that_links_have() -> None:
+    # Seconds of a message: inside a node less than 1.5 us, InfiniBand 0.7 to 2 us, TCP and EC2
+    # tens of microseconds.
+    bounds = {
+        **dict.fromkeys((*LINKS, *PCIE), (0.5e-6, 1.5e-6)),
+        **dict.fromkeys((*INFINIBAND, "gemini", "roce400"), (0.5e-6, 2.5e-6)),
+        **dict.fromkeys(("ethernet", *(f"ethernet{rate}" for rate in ETHERNET)), (10e-6, 50e-6)),
+    }
+    for name in paleo.network_names():
+        network = paleo.find_network(name)
+        assert ("latency" in network.figures) is (name not in NO_LATENCY), name
+        low, high = bounds.get(name, (10e-6, 100e-6))  # the networks of EC2
+        assert name in NO_LATENCY or low <= network.latency <= high, name
 
 
 @pytest.mark.parametrize("name", paleo.network_names())
@@ -151,7 +197,7 @@ def test_the_list_fits_a_terminal_and_stands_in_order_of_kind_and_rate() -> None
     rates = [f"ethernet{rate}" for rate in ETHERNET]
     start = names.index("ethernet")
     assert names[start : start + 9] == ["ethernet", *rates]
-    assert names[-5:] == list(PCIE)
+    assert names[-7:] == [*PCIE, "roce400", "xgmi"]
 
 
 NAMES = paleo.network_names()

@@ -1,4 +1,4 @@
-"""The contract of a collective: bytes, workers and a link become seconds.
+"""The contract of a collective: bytes and a group of workers become seconds.
 
 To add one: a subclass of Collective in a file of this folder, registered by
 `COLLECTIVES.add(name, instance)`. The folder finds its files by itself.
@@ -11,8 +11,36 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
+from paleo.cluster.collectives.phases import Phases, seconds_of
+from paleo.cluster.topology import Group
 from paleo.core.quantity import Quantity, is_array, np, total
 from paleo.core.registry import Registry
+
+
+class Operation(Enum):
+    """What workers want of each other; the message of K workers is counted as nccl-tests do.
+
+    It is what each worker has before an all-reduce, a reduce-scatter, an all-to-all or a
+    broadcast, and what each has after an all-gather.
+    """
+
+    ALL_REDUCE = "all_reduce"
+    REDUCE_SCATTER = "reduce_scatter"
+    ALL_GATHER = "all_gather"
+    ALL_TO_ALL = "all_to_all"
+    BROADCAST = "broadcast"
+    POINT_TO_POINT = "point_to_point"
+
+    def bus_share(self, workers: Quantity) -> Quantity:
+        """Return what part of the message has to cross each worker's link, at the least.
+
+        The bus bandwidth of nccl-tests is this, times bytes, over seconds: 2 (K - 1) / K of an
+        all-reduce, (K - 1) / K of a reduce-scatter, an all-gather or an all-to-all, else 1
+        (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
+        """
+        if self in (Operation.BROADCAST, Operation.POINT_TO_POINT):
+            return workers * 0 + 1
+        return (2 if self is Operation.ALL_REDUCE else 1) * (workers - 1) / workers
 
 
 class Carried(Enum):
@@ -39,13 +67,17 @@ class Round(NamedTuple):
 
 
 class Collective(ABC):
-    """A scheme by which workers exchange their gradients."""
+    """A scheme by which workers exchange data."""
 
     name: ClassVar[str]
     #: One line for lists and help.
     summary: ClassVar[str]
     #: Whether every worker ends with the sum over all workers.
     exact: ClassVar[bool] = True
+    #: Whether it is one of the schemes of 2017, to which `paleo2017` keeps.
+    is_of_2017: ClassVar[bool] = False
+    #: What it can be used for.
+    operations: ClassVar[tuple[Operation, ...]] = (Operation.ALL_REDUCE,)
 
     def transfers(self, workers: Quantity) -> Quantity:
         """Return how many times the whole message crosses a link, one after another.
@@ -62,13 +94,26 @@ class Collective(ABC):
 
     @abstractmethod
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield who sends to whom, one round after another; this is all that a scheme must say.
+        """Yield who sends to whom, one round after another, in an all-reduce.
 
         A round without pairs is one that is charged though there is nobody to send to.
         """
 
+    @abstractmethod
+    def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
+        """Return what crosses the links of a group's tiers; numbers may be arrays."""
+
+    def seconds_on(
+        self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
+    ) -> Quantity:
+        """Return the seconds in which a group of workers does this with a message of so many bytes.
+
+        Latency counts. Raises SettingError for what the scheme or the cluster cannot do.
+        """
+        return seconds_of(self.phases(group, operation), num_bytes)
+
     def seconds(self, num_bytes: Quantity, workers: Quantity, bandwidth: Quantity) -> Quantity:
-        """Return the seconds to exchange `num_bytes` at `bandwidth` bytes/s."""
+        """Return the seconds to exchange `num_bytes` at `bandwidth` bytes/s, without latency."""
         return self.transfers(workers) * (num_bytes / bandwidth)
 
 

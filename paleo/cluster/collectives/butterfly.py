@@ -5,7 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.phases import Phase, Phases, across
+from paleo.cluster.topology import Group
 from paleo.core.quantity import Quantity, ceil_log2
 
 
@@ -14,9 +16,18 @@ class ButterflyAllReduce(Collective):
 
     name = "ButterflyAllReduce"
     summary = "pairwise exchanges at doubling distances until all have the sum"
+    is_of_2017 = True
 
     def transfers(self, workers: Quantity) -> Quantity:
         return ceil_log2(workers)
+
+    def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
+        """Return the exchanges at distances within each level: all devices swap at once."""
+        phases = []
+        for i, level in enumerate(group.levels):
+            swaps = ceil_log2(level.members)
+            phases.append(Phase(level.tier.name, across(group, i, swaps, swaps, by_all=True)))
+        return tuple(phases)
 
     def rounds(self, workers: int) -> Iterator[Round]:
         return _exchanges(workers)
@@ -27,10 +38,15 @@ class ButterflyMixing(Collective):
 
     name = "ButterflyMixing"
     summary = "one of the butterfly's exchanges in each step: workers agree only over time"
+    is_of_2017 = True
     exact = False
 
     def transfers(self, workers: Quantity) -> Quantity:
         return workers * 0 + 1
+
+    def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
+        """Return a swap with a neighbour, which one worker alone is charged, too."""
+        return (Phase("swap", across(group, 0, 1, group.workers * 0 + 1)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:
         """Yield the first exchange, to stand for any; for a worker alone, one without pairs."""

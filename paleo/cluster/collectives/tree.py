@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.phases import Phase, Phases, across
+from paleo.cluster.topology import Group
 from paleo.core.quantity import Quantity, ceil_log2
 
 
@@ -13,9 +15,20 @@ class TreeAllReduce(Collective):
 
     name = "TreeAllReduce"
     summary = "reduction up a binary tree, then broadcast down it"
+    is_of_2017 = True
+    operations = (Operation.ALL_REDUCE, Operation.BROADCAST)
 
     def transfers(self, workers: Quantity) -> Quantity:
         return 2 * ceil_log2(workers)
+
+    def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
+        """Return the transfers of a tree in each member, whose roots stand in a tree again."""
+        times = 2 if operation is Operation.ALL_REDUCE else 1
+        phases = []
+        for i, level in enumerate(group.levels):
+            transfers = times * ceil_log2(level.members)
+            phases.append(Phase(level.tier.name, across(group, i, transfers, transfers)))
+        return tuple(phases)
 
     def rounds(self, workers: int) -> Iterator[Round]:
         """Yield the rounds: up to worker 0, from doubling distances, and down the same way."""

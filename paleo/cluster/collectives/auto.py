@@ -1,0 +1,48 @@
+"""The scheme that a library of collectives chooses by itself."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+
+from paleo.cluster.collectives.base import COLLECTIVES, Collective, Operation, Round
+from paleo.cluster.collectives.phases import Phases
+from paleo.cluster.topology import Group
+from paleo.core.errors import SettingError
+from paleo.core.quantity import Quantity, minimum
+
+#: What it chooses among.
+_CHOICES = ("ring", "tree", "in_network", "pairwise")
+
+
+class Auto(Collective):
+    """The quickest of a ring, two trees, and switches that sum, for the size of the message."""
+
+    name = "auto"
+    summary = "the quickest of a ring, two trees and switches that sum, as NCCL chooses"
+    operations = tuple(Operation)
+
+    def seconds_on(
+        self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
+    ) -> Quantity:
+        times = []
+        for name in _CHOICES:
+            if operation in COLLECTIVES[name].operations:
+                try:
+                    times.append(COLLECTIVES[name].seconds_on(group, num_bytes, operation))
+                except SettingError:  # the cluster has no switches that sum
+                    continue
+        return functools.reduce(minimum, times)
+
+    def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
+        return COLLECTIVES["ring"].phases(group, operation)
+
+    def transfers(self, workers: Quantity) -> Quantity:
+        return COLLECTIVES["ring"].transfers(workers)
+
+    def rounds(self, workers: int) -> Iterator[Round]:
+        """Yield the rounds of the ring, which long messages take."""
+        return COLLECTIVES["ring"].rounds(workers)
+
+
+COLLECTIVES.add(Auto.name, Auto())
