@@ -11,7 +11,7 @@ Nets        `load`, `loads`, `net_names`; `edit` with `Edits`, and `series` of t
             the `Graph` of a `NetSpec`; `LAYERS` has the types of layers, each a `Layer`;
             `ImportOptions` are for nets of other frameworks
 Clusters    `find_device`, `device_names`, `Device`, its `Price`, `prices` of all; `find_network`,
-            `network_names`, `Network`; `COLLECTIVES`
+            `network_names`, `Network`; `find_cluster`, `cluster_names`, `Cluster`; `COLLECTIVES`
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
             `OPTIMIZERS`), `timeline`, as the commands of these names answer them; `footprint`,
@@ -35,10 +35,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # as type checkers see what is found below
+    from paleo.cluster import Cluster as Cluster
     from paleo.cluster import Device as Device
     from paleo.cluster import Network as Network
     from paleo.cluster import Price as Price
+    from paleo.cluster import cluster_names as cluster_names
     from paleo.cluster import device_names as device_names
+    from paleo.cluster import find_cluster as find_cluster
     from paleo.cluster import find_device as find_device
     from paleo.cluster import find_network as find_network
     from paleo.cluster import network_names as network_names
@@ -90,10 +93,13 @@ if TYPE_CHECKING:  # as type checkers see what is found below
 #: Where the public names are.
 _PLACES = {
     "paleo.cluster": (
+        "Cluster",
         "Device",
         "Network",
         "Price",
+        "cluster_names",
         "device_names",
+        "find_cluster",
         "find_device",
         "find_network",
         "network_names",

@@ -1,4 +1,4 @@
-"""What a net runs on: devices, networks, prices, and how workers exchange data.
+"""What a net runs on: devices, networks, clusters, prices, and how workers exchange data.
 
 In come names and files of hardware; out go figures in SI units, each with its source. A name is
 exact (a file's stem or one of its aliases); anything with a path separator or ending in `.toml` is
@@ -13,10 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from paleo.cluster.cluster_files import read_cluster
 from paleo.cluster.device import ARCHITECTURES, BOARDS, Device, Rates2017, read_device
 from paleo.cluster.figures import Figure
 from paleo.cluster.network import Network, read_network
 from paleo.cluster.prices import Price, parse_price
+from paleo.cluster.topology import Cluster
 from paleo.core.checks import shown
 from paleo.core.errors import SettingError
 from paleo.core.files import names_in
@@ -25,13 +27,17 @@ from paleo.core.registry import unknown
 __all__ = [
     "ARCHITECTURES",
     "BOARDS",
+    "Cluster",
     "Device",
     "Figure",
     "Network",
     "Price",
     "Rates2017",
+    "cluster_aliases",
+    "cluster_names",
     "device_aliases",
     "device_names",
+    "find_cluster",
     "find_device",
     "find_network",
     "network_aliases",
@@ -39,11 +45,11 @@ __all__ = [
     "parse_price",
 ]
 
-_T = TypeVar("_T", bound=Device | Network)
+_T = TypeVar("_T", bound=Device | Network | Cluster)
 
 
 class _Predefined(Generic[_T]):
-    """The files of a folder here, each with a device or a network."""
+    """The files of a folder here, each with a device, a network or a cluster."""
 
     def __init__(self, kind: str, read: Callable[[Path], _T]) -> None:
         self.kind = kind
@@ -85,6 +91,7 @@ class _Predefined(Generic[_T]):
 
 _DEVICES = _Predefined("device", read_device)
 _NETWORKS = _Predefined("network", read_network)
+_CLUSTERS = _Predefined("cluster", lambda path: read_cluster(path, find_device, find_network))
 
 
 def device_names() -> list[str]:
@@ -97,6 +104,11 @@ def network_names() -> list[str]:
     return list(_NETWORKS.names)
 
 
+def cluster_names() -> list[str]:
+    """Return the names of the predefined clusters."""
+    return list(_CLUSTERS.names)
+
+
 def device_aliases() -> Mapping[str, str]:
     """Return the further names of the predefined devices, each with the name it stands for."""
     return _DEVICES.aliases
@@ -105,6 +117,11 @@ def device_aliases() -> Mapping[str, str]:
 def network_aliases() -> Mapping[str, str]:
     """Return the further names of the predefined networks, each with the name it stands for."""
     return _NETWORKS.aliases
+
+
+def cluster_aliases() -> Mapping[str, str]:
+    """Return the further names of the predefined clusters, each with the name it stands for."""
+    return _CLUSTERS.aliases
 
 
 def find_device(device: str | os.PathLike[str] | Device) -> Device:
@@ -121,3 +138,11 @@ def find_network(network: str | os.PathLike[str] | Network) -> Network:
     Raises UnknownNameError for a name that is not known, HardwareError for a bad file.
     """
     return network if isinstance(network, Network) else _NETWORKS.find(network)
+
+
+def find_cluster(cluster: str | os.PathLike[str] | Cluster) -> Cluster:
+    """Return a cluster by name, by alias, from a file, or as it is.
+
+    Raises UnknownNameError for a name that is not known, HardwareError for a bad file.
+    """
+    return cluster if isinstance(cluster, Cluster) else _CLUSTERS.find(cluster)

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 import paleo
+from paleo.cluster import cluster_aliases
 from paleo.cluster.cluster_files import read_cluster
 from paleo.cluster.topology import Cluster
-from paleo.core.errors import HardwareError, SettingError
+from paleo.core.errors import HardwareError, SettingError, UnknownNameError
 
 FOLDER = Path(paleo.__file__).parent / "cluster" / "clusters"
 FILES = sorted(FOLDER.glob("*.toml"))
 
 
 def cluster(name: str) -> Cluster:
-    return read_cluster(FOLDER / f"{name}.toml", paleo.find_device, paleo.find_network)
+    return paleo.find_cluster(name)
 
 
 #: Devices of each tier, from the inside out, as the makers count them.
@@ -157,6 +158,20 @@ def test_names_and_aliases_are_unique() -> None:
     found = [cluster(path.stem) for path in FILES]
     spellings = [word.lower() for each in found for word in (each.name, *each.aliases)]
     assert len(set(spellings)) == len(spellings)
+
+
+def test_clusters_are_found_by_name_by_alias_and_as_they_are(tmp_path: Path) -> None:
+    assert paleo.cluster_names() == sorted(SIZES)
+    assert cluster_aliases()["dgx1"] == "dgx1_v100"
+    found = paleo.find_cluster("dgx1")
+    assert found == paleo.find_cluster("dgx1_v100") == paleo.find_cluster(found)
+    path = tmp_path / "own.toml"
+    path.write_text(OWN)
+    assert paleo.find_cluster(path).name == "own"
+    with pytest.raises(
+        UnknownNameError, match=r"'dgx_a10' \(did you mean 'dgx_a100'\?\); `paleo clus"
+    ):
+        paleo.find_cluster("dgx_a10")
 
 
 def test_links_of_a_mesh_are_those_of_its_devices() -> None:
