@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from paleo.cluster.figures import Figure, FileReader, given
@@ -44,6 +44,17 @@ class Network:
     def bandwidth_2017(self) -> Quantity:
         """Bytes/s for the 2017 model: its own for this network, else the data sheet's."""
         return self.bandwidth if self.own_bandwidth_2017 is None else self.own_bandwidth_2017
+
+    @property
+    def of_2017(self) -> Network:
+        """The network as the 2017 model knows it: a bandwidth, which is its own for some."""
+        return Network.from_bandwidth(self.name, self.bandwidth_2017)
+
+    def reaching(self, share: Quantity) -> Network:
+        """Return the network of which only a share of the bandwidth is reached."""
+        bandwidth = self.figures["bandwidth"]
+        reached = replace(bandwidth, value=share * bandwidth.value)
+        return replace(self, figures={**self.figures, "bandwidth": reached})
 
 
 def read_network(path: Path) -> Network:

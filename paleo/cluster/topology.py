@@ -11,8 +11,8 @@ Bandwidth is bytes/s in one direction, latency the seconds of one message.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
 
 from paleo.cluster.device import Device
 from paleo.cluster.network import Network
@@ -120,6 +120,16 @@ class Group:
     workers: Quantity
     levels: tuple[Level, ...]
 
+    @property
+    def link_bandwidth(self) -> Quantity:
+        """Bytes/s that one device reaches alone, to whichever other of the group is behind most."""
+        slowest = self.levels[0].link_bandwidth
+        for level in self.levels[1:]:
+            is_used = beyond_one(level.members)
+            both = minimum(slowest, level.link_bandwidth)
+            slowest = is_used * both + (1 - is_used) * slowest
+        return slowest
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -136,8 +146,14 @@ class Cluster:
     @classmethod
     def flat(cls, device: Device, network: Network) -> Cluster:
         """Return any number of devices behind one network, each with a link of its own."""
-        tier = Tier(network.name, network, MAX_SIZE)
-        return cls(f"{device.name}, {network.name}", "one network", device, (tier,))
+        name = f"{device.name}, {network.name}"
+        return cls(name, "one network", device, (_flat_tier(network),))
+
+    def with_networks(self, change: Callable[[Network], Network]) -> Cluster:
+        """Return the cluster whose tiers have networks that are changed so."""
+        return replace(
+            self, tiers=tuple(replace(tier, network=change(tier.network)) for tier in self.tiers)
+        )
 
     @property
     def size(self) -> int:
@@ -171,6 +187,15 @@ class Cluster:
             levels.append(Level(tier, members, devices, links, nearest))
             inner = outer
         return Group(workers, tuple(levels))
+
+
+def flat_group(workers: Quantity, network: Network) -> Group:
+    """Return workers behind one network, each with a link of its own."""
+    return Group(workers, (Level(_flat_tier(network), workers, 1, 1, 1),))
+
+
+def _flat_tier(network: Network) -> Tier:
+    return Tier(network.name, network, MAX_SIZE)
 
 
 def beyond_one(count: Quantity) -> Quantity:

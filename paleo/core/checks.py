@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 
 from paleo.core.errors import SettingError
 from paleo.core.quantity import is_array
+from paleo.core.units import parse
 
 #: No dimension, count or window may be larger: it is 2**31 - 1, as in most frameworks.
 MAX_SIZE = 2**31 - 1
@@ -90,3 +91,19 @@ def python_int(value: Any) -> Any:
     """Return a NumPy integer as a Python one; anything else as it is, to be checked."""
     kind = value.dtype.kind if is_array(value) and not value.shape else ""
     return operator.index(value) if kind in ("i", "u") else value
+
+
+def checked_bytes(value: Any, name: str) -> int:
+    """Return a number of bytes, also of a text such as "4GiB"; raises SettingError."""
+    number = python_int(value)
+    if is_whole(number) and 0 <= number <= MAX_COUNT:
+        return int(number)
+    try:
+        if not isinstance(number, str):
+            raise ValueError(
+                f"expected bytes, a whole number from 0 to {MAX_COUNT}, or a text such as "
+                f'"4 GiB", got {shown(number)}'
+            )
+        return min(int(parse(number, "bytes")), MAX_COUNT)
+    except ValueError as error:
+        raise SettingError(f"{name}: {error}") from None

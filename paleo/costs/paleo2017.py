@@ -53,6 +53,7 @@ class Paleo2017(ChoosingModel):
         model_fetches_from_memory=True,
         hybrid_fetches_elements_once=True,
         hybrid_updates_all_slices=True,
+        exchanges_after_all=True,
         descends_plainly=True,
     )
 

@@ -11,11 +11,12 @@ from typing import Unpack
 
 from paleo.cluster import find_network
 from paleo.cluster.collectives import COLLECTIVES, Collective
+from paleo.cluster.topology import flat_group
 from paleo.core.quantity import Quantity
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.net.graph import Graph
 from paleo.step.declarations import check_count, checked_share, checked_workers
-from paleo.step.passes import BACKWARD, FORWARD, PassTime, exchange_time, link_bandwidth
+from paleo.step.passes import BACKWARD, FORWARD, PassTime, exchange_time
 from paleo.step.plan import found_plan
 from paleo.step.settings import DeviceLike, EstimateSettings, NetworkLike, UpdateSettings
 
@@ -85,5 +86,7 @@ def estimate_communication(
     workers = checked_workers(workers, "workers")
     model = find_cost_model(cost_model)
     collective = COLLECTIVES[scheme] if isinstance(scheme, str) else scheme
-    bandwidth = link_bandwidth(find_network(network), model) * checked_share(ppp_comm, "ppp_comm")
-    return exchange_time(num_bytes, workers, bandwidth, collective, model)
+    found = find_network(network)
+    known = found.of_2017 if model.uses_2017_figures else found
+    link = known.reaching(checked_share(ppp_comm, "ppp_comm"))
+    return exchange_time(num_bytes, flat_group(workers, link), collective, model)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from paleo.cluster import Device, Network
 from paleo.cluster.collectives import Collective
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
+from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
@@ -501,20 +502,20 @@ def update_operations(
 
 
 def exchange_time(
-    num_bytes: Quantity,
-    workers: Quantity,
-    bandwidth: Quantity,
-    collective: Collective,
-    cost_model: CostModel,
+    num_bytes: Quantity, group: Group, collective: Collective, cost_model: CostModel
 ) -> Quantity:
-    """Return the seconds in which `workers` exchange gradients of `num_bytes`.
+    """Return the seconds in which a group of workers exchanges gradients of `num_bytes`.
 
-    `bandwidth` are the bytes/s that are reached.
+    The model of 2017 knows one link, of several tiers the slowest that is used, and no latency.
     """
-    seconds = collective.seconds(num_bytes, workers, bandwidth)
-    if cost_model.conventions.lone_worker_mixes:
+    conventions = cost_model.conventions
+    if conventions.exchanges_after_all:
+        seconds = collective.seconds(num_bytes, group.workers, group.link_bandwidth)
+    else:
+        seconds = collective.seconds_on(group, num_bytes)
+    if conventions.lone_worker_mixes:
         return seconds
-    return where_positive(workers - 1, seconds)
+    return where_positive(group.workers - 1, seconds)
 
 
 def link_bandwidth(network: Network, cost_model: CostModel) -> Quantity:

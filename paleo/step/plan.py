@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from paleo.cluster import Device, Network
-from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster import Cluster, Device, Network
+from paleo.cluster.collectives import AUTO, COLLECTIVES
 from paleo.cluster.frameworks import Framework, running
+from paleo.cluster.topology import Group
 from paleo.core.attributes import attributes
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
@@ -39,12 +41,11 @@ from paleo.step.passes import (
     exchange_time,
     images_in,
     kernels,
-    link_bandwidth,
     net_band,
     update_time,
     updated_in,
 )
-from paleo.step.settings import PlanSettings, found_settings
+from paleo.step.settings import ALL_SCHEMES, BUCKET_SIZE, PlanSettings, found_settings
 
 #: The keys of JSON under which a plan says which kernels run.
 HOW = (
@@ -69,7 +70,8 @@ SHARES = ("ppp_comp", "ppp_comm")
 class Plan:
     """The cluster and how it is used; everything of a step but net, batch and workers.
 
-    Fields are settings of paleo.step.settings, found. Raises SettingError or HardwareError for
+    Fields are settings of paleo.step.settings, found. Where there is a `cluster`, `device` and
+    `network` are its device, and the network of its outermost tier. Raises SettingError or HardwareError for
     what does not go together.
     """
 
@@ -80,7 +82,7 @@ class Plan:
     use_pipeline: bool = False
     ppp_comp: Quantity = 1.0
     ppp_comm: Quantity = 1.0
-    schemes: tuple[str, ...] = COLLECTIVES.built_in
+    schemes: tuple[str, ...] | None = None
     fuse: bool = False
     framework: Framework | None = None
     compile: bool = False
@@ -92,11 +94,15 @@ class Plan:
     optimizer: str = "sgd"
     clip_gradients: bool = False
     scale_loss: bool = False
+    cluster: Cluster | None = None
+    overlap: bool | None = None
+    bucket: int = BUCKET_SIZE
 
     def __post_init__(self) -> None:
         for name, kind, find in (
             ("device", Device, "find_device"),
             ("network", Network, "find_network"),
+            *([("cluster", Cluster, "find_cluster")] if self.cluster is not None else []),
             ("cost_model", CostModel, "find_cost_model"),
         ):
             if not isinstance(getattr(self, name), kind):
@@ -108,6 +114,9 @@ class Plan:
         checked_target(self.device, self.cost_model, self.dtype, *priced)
         checked_share(self.ppp_comm, "ppp_comm")
         OPTIMIZERS[self.optimizer]  # says which there are
+        for name in self.schemes or ():
+            if name != "all":
+                COLLECTIVES[name].check(self.topology)
         if self.framework and not self.framework.runs_on(self.device):
             raise SettingError(
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
@@ -210,7 +219,9 @@ class Plan:
     @property
     def settings(self) -> dict[str, Any]:
         """The fields by their names, as a scenario is found from."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        of_cluster = ("device", "network") if self.cluster else ()
+        names = (field.name for field in fields(self) if field.name not in of_cluster)
+        return attributes(self, *names)
 
     def said(self, *, on_network: bool = True) -> dict[str, str]:
         """Return what a title says of how a step is priced, by setting; "" for nothing."""
@@ -226,6 +237,7 @@ class Plan:
             "memory_format": "" if self.images == CONTIGUOUS else "channels last",
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
+            "overlap": "" if self.overlap is None else f"{'' if self.overlap else 'not '}overlapped",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
         }
@@ -235,6 +247,7 @@ class Plan:
         values = {
             "device": self.device.name,
             "network": self.network.name,
+            "cluster": self.cluster.name if self.cluster else None,
             "cost_model": self.cost_model.name,
             "dtype": self.dtype,
             "use_pipeline": self.use_pipeline,
@@ -246,6 +259,8 @@ class Plan:
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
+            "overlap": self.overlaps,
+            "bucket_bytes": self.bucket if self.overlaps else None,
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -331,17 +346,60 @@ class Plan:
         """Return the time of a forward pass alone, in which a plain one is the training step's."""
         return self.estimate(graph, FORWARD, training=self.fusion is Fusion.NONE)
 
+    @property
+    def exchange_schemes(self) -> tuple[str, ...]:
+        """The schemes that are asked for, or what this cost model takes by itself."""
+        is_of_2017 = self.cost_model.conventions.exchanges_after_all
+        if self.schemes is None and not is_of_2017:
+            return (AUTO,)
+        if self.schemes is None or self.schemes == ALL_SCHEMES:
+            every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
+            return tuple(
+                scheme.name
+                for scheme in every
+                if (scheme.is_of_2017 if is_of_2017 else scheme.can_exchange(self.topology))
+            )
+        return self.schemes
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether gradients are exchanged while the backward pass goes on."""
+        if self.overlap is None:
+            return not self.cost_model.conventions.exchanges_after_all
+        return self.overlap
+
+    @functools.cached_property
+    def topology(self) -> Cluster:
+        """The devices and the tiers between them."""
+        return self.cluster or Cluster.flat(self.device, self.network)
+
+    @functools.cached_property
+    def _known(self) -> Cluster:
+        """The cluster with the figures that the cost model reckons with."""
+        if self.cost_model.uses_2017_figures:
+            return self.topology.with_networks(operator.attrgetter("of_2017"))
+        return self.topology
+
+    @functools.cached_property
+    def _reached(self) -> Cluster:
+        """The same with as much of the links as `ppp_comm` says is reached."""
+        return self._known.with_networks(operator.methodcaller("reaching", self.ppp_comm))
+
+    def link_bandwidth(self, workers: Quantity) -> Quantity:
+        """Return the bytes/s by which one of so many workers reaches any other, at its peak."""
+        return self._known.group(workers).link_bandwidth
+
+    def group(self, workers: Quantity) -> Group:
+        """Return so many workers and the links between them, as far as they are reached.
+
+        Raises SettingError if the cluster has not so many devices.
+        """
+        return self._reached.group(workers)
+
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""
         # Without the checks of estimate_communication: a curve asks hundreds of times.
-        return exchange_time(
-            num_bytes, workers, self._reached_bandwidth, COLLECTIVES[scheme], self.cost_model
-        )
-
-    @functools.cached_property
-    def _reached_bandwidth(self) -> Quantity:
-        """Bytes/s of the network, as far as they are reached."""
-        return link_bandwidth(self.network, self.cost_model) * self.ppp_comm
+        return exchange_time(num_bytes, self.group(workers), COLLECTIVES[scheme], self.cost_model)
 
     @property
     def rule(self) -> Rule:
@@ -375,6 +433,9 @@ def _plain(share: Quantity) -> Quantity:
 def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
     """Return the plan of settings that were found; None, which is noted, if they do not go."""
     parts = {field.name: found[field.name] for field in fields(Plan)}
+    cluster = parts["cluster"]
+    if cluster is not None:
+        parts |= {"device": cluster.device, "network": cluster.tiers[-1].network}
     return mistakes.check(lambda: Plan(**parts))
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Annotated, Any, Unpack
@@ -24,6 +24,7 @@ from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
     BATCH_SIZE,
+    OF_CLUSTER,
     SCALING,
     SCHEMES,
     VARIED,
@@ -163,13 +164,19 @@ def _planned(
     values = found_settings(kind, given, here, arrays=arrays, base=SimulateSettings)
     plans = []
     if not here:
-        every = (values[name] for name in VARIED)
-        several = (value if isinstance(value, tuple) else (value,) for value in every)
-        for combination in itertools.product(*several):
+        for combination in itertools.product(*_several(values)):
             varied = values | dict(zip(VARIED, combination, strict=True))
             plans.append((varied, plan_of(varied, here)))
     mistakes.check(here.raise_as, PaleoError)
     return values, [(varied, plan) for varied, plan in plans if plan]
+
+
+def _several(values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+    """Yield the values of each setting that varies; clusters have their devices and networks."""
+    for name in VARIED:
+        value = values[name]
+        several = value if isinstance(value, tuple) else (value,)
+        yield several[:1] if values["cluster"] and name in OF_CLUSTER else several
 
 
 def _net_of(net: ScenarioLike, importing: ImportOptions | None) -> NetSpec:

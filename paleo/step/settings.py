@@ -16,13 +16,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
-from paleo.cluster import Device, Network, device_names, find_device, find_network, network_names
+from paleo.cluster import (
+    Cluster,
+    Device,
+    Network,
+    cluster_names,
+    device_names,
+    find_cluster,
+    find_device,
+    find_network,
+    network_names,
+)
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.cluster.frameworks import FRAMEWORKS, Framework
-from paleo.core.checks import python_int, shown
+from paleo.core.checks import checked_bytes, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import PRECISIONS, find_precision
+from paleo.core.units import MIB
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.costs.attention import ATTENTION_FAMILIES, checked_attention
 from paleo.costs.convolutions.settings import (
@@ -54,6 +65,7 @@ DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 DeviceLike = str | os.PathLike[str] | Device
 NetworkLike = str | os.PathLike[str] | Network
+ClusterLike = str | os.PathLike[str] | Cluster
 
 
 DEVICE = Setting(
@@ -105,6 +117,17 @@ NETWORK = Setting(
     choices=network_names,
     may_be_file=True,
 )
+CLUSTER = Setting(
+    default=None,
+    check=lambda value: None if value is None else find_cluster(value),
+    help="The cluster: a name from `paleo clusters`, or your own TOML file. It has its devices and "
+    "networks: without it, there is one device behind one network for each worker.",
+    label="Cluster",
+    choices=cluster_names,
+    metavar="NAME",
+    shown_default="--device behind --network",
+    may_be_file=True,
+)
 PPP_COMM = Setting(
     default=1.0,
     check=functools.partial(checked_share, name="ppp_comm"),
@@ -140,11 +163,15 @@ SCALING = Setting(
 ONE_SCALING = replace(
     SCALING, check=lambda value: (choice("scaling", SCALINGS)(value),), metavar=""
 )
+#: Stands for every scheme that workers can exchange gradients by.
+ALL_SCHEMES = ("all",)
 SCHEMES = Setting(
     default=None,
     check=lambda value: (
-        COLLECTIVES.built_in
-        if value in (None, "all", ["all"])
+        value
+        if value in (None, ALL_SCHEMES)
+        else ALL_SCHEMES
+        if value in ("all", ["all"])
         else several("schemes", name_in(COLLECTIVES))(value)
     ),
     help="How workers exchange gradients: one scheme, several to compare, or all. "
@@ -152,7 +179,7 @@ SCHEMES = Setting(
     options=("--scheme",),
     choices=lambda: COLLECTIVES,
     metavar="NAME,...",
-    shown_default="the best of all",
+    shown_default="auto; the best of four with paleo2017",
 )
 
 
@@ -168,7 +195,41 @@ SCHEME = Setting(
     help="How workers exchange gradients. " + described(COLLECTIVES),
     choices=lambda: COLLECTIVES,
     metavar="NAME",
-    shown_default="the best",
+    shown_default="auto; the best of four with paleo2017",
+)
+
+
+def _checked_overlap(value: Any) -> bool | None:
+    return value if value is None else bool(value)
+
+
+OVERLAP = Setting(
+    default=None,
+    check=_checked_overlap,
+    help="Exchange gradients while the backward pass goes on, bucket by bucket.",
+    label="Overlapped",
+    options=("--overlap/--no_overlap",),
+    shown_default="overlap, but with paleo2017",
+)
+
+
+def _checked_bucket(value: Any) -> int:
+    size = checked_bytes(value, "bucket")
+    if size < 1:
+        raise SettingError(f"bucket: expected one byte or more, got {shown(value)}")
+    return size
+
+
+#: Bytes of a bucket in PyTorch.
+BUCKET_SIZE = 25 * MIB
+BUCKET = Setting(
+    default=BUCKET_SIZE,
+    check=_checked_bucket,
+    help="How many bytes of gradients are exchanged together, such as 25MiB, PyTorch's default, of "
+    "which the first bucket has 1 MiB.",
+    label="Bucket",
+    metavar="SIZE",
+    shown_default="25MiB",
 )
 
 
@@ -361,12 +422,25 @@ class UpdateSettings(RateSettings, OptimizerSettings, GradientSettings, total=Fa
 class NetworkSettings(TypedDict, total=False):
     """What connects devices, and how well it is used."""
 
+    cluster: Annotated[ClusterLike | None, CLUSTER]
     network: Annotated[NetworkLike, NETWORK]
     ppp_comm: Annotated[Quantity, PPP_COMM]
 
 
+class OverlapSettings(TypedDict, total=False):
+    """When gradients are exchanged."""
+
+    overlap: Annotated[bool | None, OVERLAP]
+    bucket: Annotated[int | str, BUCKET]
+
+
 class ClusterSettings(
-    PricingSettings, NetworkSettings, OptimizerSettings, GradientSettings, total=False
+    PricingSettings,
+    NetworkSettings,
+    OptimizerSettings,
+    GradientSettings,
+    OverlapSettings,
+    total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
 
@@ -403,7 +477,12 @@ class TimedSettings(MaybeDeviceSettings, EstimateSettings, total=False):
 
 
 class GridSettings(
-    KernelSettings, ConvolutionSettings, OptimizerSettings, GradientSettings, total=False
+    KernelSettings,
+    ConvolutionSettings,
+    OptimizerSettings,
+    GradientSettings,
+    OverlapSettings,
+    total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.
 
@@ -426,6 +505,15 @@ class GridSettings(
             "Networks: names from `paleo networks`, or your own TOML files.",
         ),
     ]
+    cluster: Annotated[
+        ClusterLike | Sequence[ClusterLike | None] | None,
+        listing(
+            "cluster",
+            CLUSTER,
+            "Clusters: names from `paleo clusters`, or your own TOML files. They have their devices "
+            "and networks.",
+        ),
+    ]
     batch_size: Annotated[int | Sequence[int], listing("batch_size", BATCH_SIZE)]
     cost_model: Annotated[
         str | CostModel | Sequence[str | CostModel], listing("cost_model", COST_MODEL)
@@ -439,7 +527,9 @@ class GridSettings(
 
 
 #: The settings of which every combination is asked, in the order in which they vary.
-VARIED = ("device", "network", "dtype", "cost_model", "batch_size")
+VARIED = ("cluster", "device", "network", "dtype", "cost_model", "batch_size")
+#: Those of them that a cluster brings.
+OF_CLUSTER = ("device", "network")
 
 
 class ComparedSettings(KernelSettings, AlgorithmSettings, GradientSettings, total=False):
@@ -447,6 +537,9 @@ class ComparedSettings(KernelSettings, AlgorithmSettings, GradientSettings, tota
 
     device: Annotated[DeviceLike | Sequence[DeviceLike], declared(GridSettings)["device"]]
     network: Annotated[NetworkLike | Sequence[NetworkLike], declared(GridSettings)["network"]]
+    cluster: Annotated[
+        ClusterLike | Sequence[ClusterLike | None] | None, declared(GridSettings)["cluster"]
+    ]
     workers: Annotated[int | Sequence[int], WORKERS.with_default((1,))]
     batch_size: Annotated[
         int | Sequence[int] | None,

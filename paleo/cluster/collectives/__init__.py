@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Round
 
-__all__ = ["COLLECTIVES", "Carried", "Collective", "Round"]
+__all__ = ["AUTO", "COLLECTIVES", "Carried", "Collective", "Round"]
+
+#: The scheme that a library chooses by itself.
+AUTO = "auto"
 
 # Output shows first what sends most.
 COLLECTIVES.discover(__name__, order=lambda collective: -collective.transfers(64))

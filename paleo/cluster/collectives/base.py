@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
 from paleo.cluster.collectives.phases import Phases, seconds_of
-from paleo.cluster.topology import Group
+from paleo.cluster.topology import Cluster, Group
+from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, is_array, np, total
 from paleo.core.registry import Registry
 
@@ -102,6 +103,22 @@ class Collective(ABC):
     @abstractmethod
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return what crosses the links of a group's tiers; numbers may be arrays."""
+
+    def check(self, cluster: Cluster) -> None:
+        """Raise SettingError if workers of this cluster cannot exchange gradients so."""
+        if Operation.ALL_REDUCE not in self.operations:
+            able = ", ".join(operation.value for operation in self.operations)
+            raise SettingError(f"schemes: {self.name} does not sum up gradients (it does {able})")
+        if not self.is_of_2017:
+            self.phases(cluster.group(cluster.size))
+
+    def can_exchange(self, cluster: Cluster) -> bool:
+        """Tell whether workers of this cluster can exchange gradients so."""
+        try:
+            self.check(cluster)
+        except SettingError:
+            return False
+        return True
 
     def seconds_on(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE

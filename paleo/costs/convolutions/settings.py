@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from paleo.core.checks import MAX_COUNT, is_whole, python_int, shown
+from paleo.core.checks import checked_bytes
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.units import parse, scale_for
@@ -114,15 +114,4 @@ def checked_library(library: str | None) -> str | None:
 
 def checked_workspace(workspace: Any) -> int | None:
     """Return a number of bytes, also of a text such as "4GiB", or None; raises SettingError."""
-    number = python_int(workspace)
-    if number is None or (is_whole(number) and 0 <= number <= MAX_COUNT):
-        return None if number is None else int(number)
-    try:
-        if not isinstance(number, str):
-            raise ValueError(
-                f"expected bytes, a whole number from 0 to {MAX_COUNT}, or a text such as "
-                f'"4 GiB", got {shown(number)}'
-            )
-        return min(int(parse(number, "bytes")), MAX_COUNT)
-    except ValueError as error:
-        raise SettingError(f"workspace: {error}") from None
+    return None if workspace is None else checked_bytes(workspace, "workspace")

@@ -32,7 +32,7 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.fetch import fetches_of, num_slices
-from paleo.step.passes import Fetches, PassTime, link_bandwidth
+from paleo.step.passes import Fetches, PassTime
 from paleo.step.pieces import TRANSFER, Field, Piece, Step, WholeStep
 from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
@@ -107,7 +107,7 @@ class _Hybrid:
     @functools.cached_property
     def bandwidth(self) -> Quantity:
         """Bytes/s of a link."""
-        return link_bandwidth(self.plan.network, self.plan.cost_model)
+        return self.plan.link_bandwidth(self.workers)
 
     @functools.cached_property
     def fetches(self) -> Fetches:

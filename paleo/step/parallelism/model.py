@@ -9,7 +9,7 @@ from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism.base import PARALLELISMS, Asked, Parallelism, Prediction
 from paleo.step.parallelism.fetch import fetches_of, num_slices
-from paleo.step.passes import PassTime, link_bandwidth
+from paleo.step.passes import PassTime
 from paleo.step.pieces import Field, Piece, Step
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, Schedule, Span
@@ -49,7 +49,7 @@ def _passes(graph: Graph, plan: Plan) -> list[tuple[str, PassTime]]:
     if plan.cost_model.conventions.model_fetches_from_memory:
         bandwidth = plan.device.rates_2017.memory_bandwidth
     else:
-        bandwidth = link_bandwidth(plan.network, plan.cost_model)
+        bandwidth = plan.link_bandwidth(max(1, num_slices(graph)))
     passes = plan.in_turn.passes(graph, fetches_of(graph, plan, bandwidth))
     return list(zip(("forward", "backward"), passes, strict=True))
 

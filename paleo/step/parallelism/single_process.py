@@ -43,7 +43,7 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import divided
-from paleo.step.passes import PassTime, link_bandwidth
+from paleo.step.passes import PassTime
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
@@ -164,7 +164,7 @@ def _devices(graph: Graph, batch: int) -> int:
 
 
 def _moves(plan: Plan, graph: Graph, batch: int) -> dict[str, Move]:
-    bandwidth = link_bandwidth(plan.network, plan.cost_model) * plan.ppp_comm
+    bandwidth = plan.link_bandwidth(_devices(graph, batch)) * plan.ppp_comm
     return moves(graph, batch, bandwidth, plan.software.host_of(plan.device))
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from paleo.cluster.collectives import COLLECTIVES, Round
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Unpriced, total_work
+from paleo.core.quantity import total
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
-from paleo.step.passes import Fetch, PassTime, link_bandwidth, update_operations
+from paleo.step.passes import Fetch, PassTime, update_operations
 from paleo.step.pieces import TRANSFER, Piece
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, chain
@@ -125,15 +126,16 @@ def exchange(
     drawing: Drawing, plan: Plan, num_bytes: int, workers: Sequence[str], scheme: str, start: float
 ) -> None:
     """Draw the rounds in which workers exchange gradients of so many bytes, from `start` on."""
-    if not plan.communication(num_bytes, len(workers), scheme) > 0:
-        return
-    bandwidth = link_bandwidth(plan.network, plan.cost_model) * plan.ppp_comm
-    once = float(num_bytes / bandwidth)
-    said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(bandwidth)}
+    seconds = plan.communication(num_bytes, len(workers), scheme)
     rounds = [
         (each, {"scheme": scheme, "carries": each.carried.value})
         for each in COLLECTIVES[scheme].rounds(len(workers))
     ]
+    crossings = total(each.crossings for each, _ in rounds)
+    if not (seconds > 0 and crossings > 0):
+        return
+    once = float(seconds / crossings)
+    said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(num_bytes / once)}
     draw_rounds(drawing, rounds, num_bytes, once, workers, start, **said)
 
 
