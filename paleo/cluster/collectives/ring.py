@@ -37,11 +37,13 @@ class Ring(Collective):
         share = (group.workers - 1) / group.workers
         if operation is Operation.BROADCAST:
             share = beyond_one(group.workers)
-        moves = tuple(
-            Move(level, times * hops, times * share * beyond_one(level.members))
-            for level, hops in chain(group)
-        )
-        return (Phase("ring", moves),)
+        moves: list[Move] = []
+        further: Quantity = 1  # members of this level and of those around it
+        for level, hops in reversed(list(chain(group))):
+            further = further * level.members
+            # What leaves a member passes the links of those inside, too.
+            moves.insert(0, Move(level, times * hops, times * share * beyond_one(further)))
+        return (Phase("ring", tuple(moves)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:
         """Yield the rounds of an all-reduce: every worker sends a share to the next."""

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paleo.cluster.collectives import COLLECTIVES, Round
+from paleo.cluster.collectives import COLLECTIVES, SWITCH, Round
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Unpriced, total_work
 from paleo.core.quantity import total
@@ -169,7 +169,11 @@ def draw_rounds(
         for worker, name, ends in _moves(each, workers):
             piece = Piece(name, TRANSFER, seconds, {**common, **ends}, start=begin)
             (added[worker],) = drawing.add(worker, [piece])
-        drawing.flows += [Flow(added[sender], added[receiver]) for sender, receiver in each.pairs]
+        drawing.flows += [
+            Flow(added[sender], added[receiver])
+            for sender, receiver in each.pairs
+            if SWITCH not in (sender, receiver)
+        ]
         crossed += each.crossings
 
 
@@ -183,9 +187,11 @@ def _moves(each: Round, workers: Sequence[str]) -> list[tuple[int, str, dict[str
         "to": dict(each.pairs),
     }
     found = []
-    for worker in sorted(set(itertools.chain(*each.pairs))):
+    for worker in sorted(set(itertools.chain(*each.pairs)) - {SWITCH}):
         ends = {
-            end: workers[others[worker]] for end, others in partners.items() if worker in others
+            end: "the switch" if others[worker] == SWITCH else workers[others[worker]]
+            for end, others in partners.items()
+            if worker in others
         }
         if ends.get("from") == ends.get("to"):
             name = f"swap with {ends['to']}"
