@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Phase, Phases, across
 from paleo.cluster.collectives.rounds import SWITCH, of_parts
-from paleo.cluster.topology import Group, beyond_one
+from paleo.cluster.topology import Cluster, Group, Tier, beyond_one
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, some
 
@@ -31,11 +31,13 @@ class InNetwork(Collective):
     def transfers(self, workers: Quantity) -> Quantity:
         return beyond_one(workers) * (1 + 1 / workers)
 
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        _check(cluster.tiers)
+
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return the phases; raises SettingError where no switch of the group sums."""
-        if not any(level.tier.sums and some(level.members > 1) for level in group.levels):
-            tiers = ", ".join(level.tier.name for level in group.levels)
-            raise SettingError(f"scheme: in_network needs switches that sum; {tiers} have none")
+        _check([level.tier for level in group.levels if some(level.members > 1)])
         is_whole = operation is Operation.ALL_REDUCE
         out: list[Phase] = []
         back: list[Phase] = []
@@ -81,6 +83,12 @@ class InNetwork(Collective):
             raise SettingError("scheme: in_network has rounds for one tier alone")
         halves = {Operation.REDUCE_SCATTER: (0, 2), Operation.ALL_GATHER: (2, 4)}
         return itertools.islice(self.rounds(int(group.workers)), *halves.get(operation, (None,)))
+
+
+def _check(tiers: Sequence[Tier]) -> None:
+    if tiers and not any(tier.sums for tier in tiers):
+        names = ", ".join(tier.name for tier in tiers)
+        raise SettingError(f"scheme: in_network needs switches that sum: of {names} none does")
 
 
 COLLECTIVES.add(InNetwork.name, InNetwork())
