@@ -150,8 +150,10 @@ def _is_alike(before: Sequence[Round | None], after: Sequence[Round | None]) -> 
     """Tell whether the same pairs send as much as before, as in all rounds of a ring."""
     return len(before) == len(after) and all(
         one is other
-        or ((one is not None and other is not None)
-        and (one.pairs is other.pairs and one.shares == other.shares))
+        or (
+            (one is not None and other is not None)
+            and (one.pairs is other.pairs and one.shares == other.shares)
+        )
         for one, other in zip(before, after, strict=True)
     )
 

@@ -219,6 +219,25 @@ def test_latencies_of_a_ring_are_those_along_it(
     assert closed == pytest.approx(simulated, rel=1e-9)  # where both tiers have the same
 
 
+@given(
+    st.integers(2, 8), st.integers(1, 3), st.integers(1, 7), st.sampled_from([1, 8]), RATES, RATES
+)
+def test_rings_leave_nodes_that_are_not_full_by_their_own_cards(
+    devices: int, full: int, last: int, cards: int, inside: float, between: float
+) -> None:
+    """Cards are of the devices that are nearest to them: of few devices, few."""
+    last = min(last, devices)
+    where = cluster((devices, 1, inside), (full + 1, min(cards, devices), between))
+    workers = full * devices + last
+    group, ring = where.group(workers), COLLECTIVES["ring"]
+    assert group.levels[1].links == min(cards, devices, last)
+    closed = ring.seconds_on(group, GIGA)
+    simulated = Placement(where, range(workers)).seconds(ring.rounds_on(group), GIGA)
+    # As many rings as a full node has devices may leave the last one unevenly.
+    uneven = -(-devices // last) * last / devices
+    assert closed * (1 - 1e-9) <= simulated <= closed * uneven * (1 + 1e-9)
+
+
 # Who shares a link
 
 
