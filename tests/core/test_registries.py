@@ -66,7 +66,8 @@ NAMES = {
         vgg11 vgg11_bn vgg13 vgg13_bn vgg16 vgg16_bn vgg19 vgg19_bn wide_resnet101_2
         wide_resnet50_2""",
     "commands": """summary simulate compare metrics memory report serve profile fullpass
-        calibrate validate convert nets generate devices networks""",
+        calibrate validate convert nets generate devices prices networks clusters
+        collectives""",
     "software": "Caffe MXNet TensorFlow",
     "executors": "torch tensorflow cudnn",
     "convolution algorithms": """implicit_gemm precomputed_gemm explicit_gemm gemm_1x1
