@@ -7,7 +7,7 @@ from typing import Any
 from paleo.core.checks import checked_bytes
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.units import parse, scale_for
+from paleo.core.units import scale_for
 
 #: How images can lie in memory, as PyTorch calls it: N, C, H, W, or N, H, W, C.
 CONTIGUOUS, CHANNELS_LAST = "contiguous", "channels_last"

@@ -33,7 +33,7 @@ class Script:
     """What a part of a source's programs did otherwise than the rest, or than its rows say.
 
     It made the rows that have all of this, where "" and None are any: words of their `source`,
-    framework and net in those, the others as they are. What it `says` are values by the names of
+    notes, framework and net in those, the others as they are. What it `says` are values by the names of
     Protocol and of Measurement.
     """
 
@@ -45,6 +45,7 @@ class Script:
     direction: str = ""
     device: str = ""
     quantity: str = ""
+    notes: str = ""
     seq_len: int | None = None
 
     def made(self, row: Measurement) -> bool:
@@ -57,6 +58,7 @@ class Script:
             and self.direction in ("", row.direction)
             and self.device in ("", row.device)
             and self.quantity in ("", row.quantity.name)
+            and self.notes in row.notes
             and self.seq_len in (None, row.seq_len)
         )
 
@@ -87,6 +89,9 @@ class Protocol:
     mixed: bool = False
     library: str = ""
     is_tuned: bool = False
+    #: How workers exchange gradients, one of paleo.cluster.exchange, where that is not as the
+    #: framework does it by itself.
+    exchange: str = ""
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
     inference: str = ""
     #: The versions of PyTorch and of TensorFlow in rows that name none.
@@ -219,6 +224,9 @@ _DLE_SCRIPTS = (
     ),
     # Where its folder is not TensorFlow2.
     Script(source="TensorFlow/", says={"tensorflow": 1}),
+    # All of its scripts for TensorFlow 2 and MXNet start by horovodrun or mpirun, with hvd.init().
+    Script(source="TensorFlow2/", says={"exchange": "horovod"}),
+    Script(source="MxNet/", says={"exchange": "horovod"}),
     # Its READMEs, under "Default configuration" or "Optimizer".
     Script(network="transformer-big", says={"optimizer": "fused_adam"}),
     Script(network="transformer-xl", says={"optimizer": "lamb"}),
@@ -365,6 +373,8 @@ PROTOCOLS: dict[str, Protocol] = {
                 precision="fp16 (see heading)",
                 says={**_LAST, "framework": "MXNet, tuned"},
             ),
+            # MxNet/BERT and RN50v1b: horovod; as NVIDIA's.
+            Script(framework="mxnet", says={"exchange": "horovod"}),
         ),
     ),
     # vLLM's kernels of 2023 move one element of two bytes at a time. Its profiler adds up what
@@ -413,6 +423,15 @@ PROTOCOLS: dict[str, Protocol] = {
         tf32=True,
         library="NGC pytorch-22.09",
         optimizer="momentum",  # of NVIDIA's DeepLearningExamples
+    ),
+    # docs_src/performance/benchmarks.md says of each net how variables are updated.
+    "tf_cnn_benchmarks": Protocol(
+        "variables of the host, or of each device with sums by NCCL, as its notes say",
+        tensorflow=1,
+        scripts=(
+            Script(notes="update=parameter_server/cpu", says={"exchange": "host_server"}),
+            Script(notes="update=replicated/NCCL", says={"exchange": "replicated"}),
+        ),
     ),
     "mxnet_perf": Protocol(
         "times of MXNet's example/image-classification",
