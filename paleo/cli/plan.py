@@ -7,27 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from paleo.cli.options import is_verbose, say_no_effect, verbose
-from paleo.cluster import find_device, find_network
+from paleo.cluster import find_cluster, find_device, find_network
 from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.passes import link_bandwidth
 from paleo.step.settings import (
     ConvolutionSettings,
     GradientSettings,
     KernelSettings,
     OptimizerSettings,
+    OverlapSettings,
 )
 
 #: What nets run on.
-CLUSTER = ("device", "network", "batch_size", "workers")
+CLUSTER = ("cluster", "device", "network", "batch_size", "workers")
 #: By which algorithm convolutions are computed.
 CONVOLUTIONS = tuple(declared(ConvolutionSettings))
 #: What runs at the same time, or in one kernel.
 KERNELS = tuple(declared(KernelSettings))
 #: How a step is priced, but for the shares of peak.
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
+#: When gradients are exchanged.
+OVERLAP = tuple(declared(OverlapSettings))
 #: How parameters are updated.
 UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
 #: How long a net is trained.
@@ -42,7 +44,10 @@ def say_what_is_used(nets: Sequence[str], settings: Mapping[str, Any] | None = N
         verbose(f"net {net}: {net_source(net)}")
     if settings is None:
         return
-    several = {name: _each(settings[name]) for name in _USED if name in settings}
+    several = {name: _each(settings[name]) for name in _USED if settings.get(name) is not None}
+    if "cluster" in several:
+        several.pop("device", None)
+        several.pop("network", None)
     said: dict[str, None] = {}
     for values in itertools.product(*several.values()):
         said |= dict.fromkeys(_figures(**dict(zip(several, values, strict=True))))
@@ -51,24 +56,30 @@ def say_what_is_used(nets: Sequence[str], settings: Mapping[str, Any] | None = N
 
 
 #: The settings that decide which figures count.
-_USED = ("cost_model", "dtype", "device", "network")
+_USED = ("cost_model", "dtype", "cluster", "device", "network")
 
 
 def _each(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _figures(cost_model: str, dtype: str, device: Any, network: Any = None) -> Iterator[str]:
+def _figures(
+    cost_model: str, dtype: str, device: Any = None, network: Any = None, cluster: Any = None
+) -> Iterator[str]:
     """Yield a line for each figure of the hardware that a cost model reckons with."""
     model = find_cost_model(cost_model)
     whose = "the 2017 model's" if model.uses_2017_figures else "the data sheet's"
+    networks = [] if network is None else [find_network(network)]
+    if cluster is not None:
+        tiers = find_cluster(cluster)
+        device, networks = tiers.device, [tier.network for tier in tiers.tiers]
     if device is not None:
         found = find_device(device)
         for name, value, unit in model.rates(found, find_precision(dtype).computing):
             yield f"{found.name}: {name} {value:g} {unit}, {whose}"
-    if network is not None:
-        link = find_network(network)
-        yield f"{link.name}: bandwidth {link_bandwidth(link, model):g} bytes/s, {whose}"
+    for link in networks:
+        bandwidth = link.bandwidth_2017 if model.uses_2017_figures else link.bandwidth
+        yield f"{link.name}: bandwidth {bandwidth:g} bytes/s, {whose}"
 
 
 #: The options that not every kind of parallelism looks at, and those that do.

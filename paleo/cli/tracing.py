@@ -63,7 +63,7 @@ class Trace:
             scheme = run.best_scheme
             step = {"workers": run.largest.workers, "scaling": run.scaling}
             said.append(f"{run.scaling} scaling")
-            if scheme in run.plan.schemes:
+            if scheme in run.plan.exchange_schemes:
                 step["scheme"] = scheme
                 said.append(scheme)
         drawn = timeline(run.scenario, **step)

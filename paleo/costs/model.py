@@ -118,8 +118,8 @@ class Conventions:
     #: The hybrid scheme's update covers the slices of all devices, without pipelining;
     #: else, the largest slice.
     hybrid_updates_all_slices: bool = False
-    #: Gradients are exchanged over one link without latency, after the backward pass, by the schemes
-    #: of 2017; else, over the tiers of a cluster, beside it, by what a library chooses.
+    #: Gradients are exchanged over one link without latency, after the backward pass, by schemes of
+    #: 2017; else, over the tiers of a cluster, beside it, by what a library chooses.
     exchanges_after_all: bool = False
     #: The update is plain gradient descent whatever the optimizer; else, it is the optimizer's.
     descends_plainly: bool = False

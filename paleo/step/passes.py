@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from paleo.cluster import Device, Network
+from paleo.cluster import Device
 from paleo.cluster.collectives import Collective
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
 from paleo.cluster.topology import Group
@@ -516,11 +516,6 @@ def exchange_time(
     if conventions.lone_worker_mixes:
         return seconds
     return where_positive(group.workers - 1, seconds)
-
-
-def link_bandwidth(network: Network, cost_model: CostModel) -> Quantity:
-    """Return the bytes/s of a network that this cost model reckons with."""
-    return network.bandwidth_2017 if cost_model.uses_2017_figures else network.bandwidth
 
 
 def not_counted(graph: Graph, cost_model: CostModel) -> tuple[str, ...]:

@@ -68,9 +68,10 @@ class Piece(NamedTuple):
         times: Iterable[Time | None] = [None] * len(seconds)
         if self.time:
             times = map(Time, *(spread(part, shape) for part in self.time))
+        busy = [None] * len(seconds) if self.busy is None else spread(self.busy * 1.0, shape)
         return [
-            self._replace(seconds=alone, time=time)
-            for alone, time in zip(seconds, times, strict=True)
+            self._replace(seconds=alone, time=time, busy=whole)
+            for alone, time, whole in zip(seconds, times, busy, strict=True)
         ]
 
 
@@ -210,7 +211,8 @@ class Step:
     `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
     which speedups relate. `fields` are its values in tables and JSON; `net` is the net's name.
     `band` is how far the truth may be from the seconds of what is computed; None where that is not
-    known.
+    known. `exchanging` gives the exchanges for workers, the samples of one of them, and how many
+    times as long computation takes: None where the exchanges are the same however long that is.
     """
 
     workers: Any
@@ -224,6 +226,9 @@ class Step:
     one_worker_batch: int = 1
     net: str = field(default="", compare=False)
     band: Band | None = None
+    exchanging: Callable[[Any, Any, float], Mapping[str, Piece]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     @functools.cached_property
     def ends(self) -> Ends[Step]:
@@ -232,8 +237,17 @@ class Step:
 
     def _taking(self, factor: float) -> Step:
         """Return the step as it is if computation takes so many times as long."""
-        pieces = tuple(piece.taking(factor) for piece in self.pieces)
-        return replace(self, pieces=pieces, one_worker=factor * self.one_worker, band=None)
+        changed: dict[str, Any] = {}
+        if self.exchanging:
+            found = self.exchanging(self.workers, self.worker_batch_size, factor)
+            changed["exchanges"] = {scheme: found[scheme] for scheme in self.exchanges}
+        return replace(
+            self,
+            pieces=tuple(piece.taking(factor) for piece in self.pieces),
+            one_worker=factor * self.one_worker,
+            band=None,
+            **changed,
+        )
 
     def of_floats(self) -> Step:
         """Return a step of numbers with seconds that are no integers."""
@@ -304,7 +318,15 @@ class Step:
 
     @property
     def communication(self) -> Mapping[str, Any]:
-        """The seconds of exchanges by scheme."""
+        """The seconds of exchanges by scheme, also those while other pieces go on."""
+        return {
+            scheme: piece.seconds if piece.busy is None else piece.busy
+            for scheme, piece in self.exchanges.items()
+        }
+
+    @property
+    def exposed_exchanges(self) -> Mapping[str, Any]:
+        """The seconds by which exchanges make the step longer, by scheme."""
         return {scheme: piece.seconds for scheme, piece in self.exchanges.items()}
 
     def exposed_communication(self, scheme: str | None = None) -> Quantity:

@@ -71,8 +71,8 @@ class Plan:
     """The cluster and how it is used; everything of a step but net, batch and workers.
 
     Fields are settings of paleo.step.settings, found. Where there is a `cluster`, `device` and
-    `network` are its device, and the network of its outermost tier. Raises SettingError or HardwareError for
-    what does not go together.
+    `network` are its device, and the network of its outermost tier. Raises SettingError or
+    HardwareError for what does not go together.
     """
 
     device: Device
@@ -237,7 +237,8 @@ class Plan:
             "memory_format": "" if self.images == CONTIGUOUS else "channels last",
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
-            "overlap": "" if self.overlap is None else f"{'' if self.overlap else 'not '}overlapped",
+            "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
+            "bucket": "" if self.bucket == BUCKET_SIZE else f"buckets of {self.bucket:,} bytes",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
         }

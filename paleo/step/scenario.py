@@ -19,7 +19,14 @@ from paleo.net.graph import Graph
 from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
-from paleo.step.declarations import Setting, check_names, checked_number, choice, declared
+from paleo.step.declarations import (
+    Setting,
+    check_names,
+    checked_number,
+    choice,
+    declared,
+    found_setting,
+)
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
@@ -143,7 +150,7 @@ def asked(
     found = []
     for net, spec in zip(many or [None], specs or [None], strict=True):
         if isinstance(net, Scenario):
-            values, plans = _planned(kind, {**net.settings, **given}, mistakes, arrays)
+            values, plans = _planned(kind, _changed(net, given), mistakes, arrays)
         else:
             values, plans = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
         for varied, plan in plans if spec else ():
@@ -163,6 +170,10 @@ def _planned(
     here = Mistakes()
     values = found_settings(kind, given, here, arrays=arrays, base=SimulateSettings)
     plans = []
+    for name in OF_CLUSTER if _has_cluster(values) else ():
+        setting = declared(kind).get(name) or declared(SimulateSettings)[name]
+        if values[name] not in (None, found_setting(setting, setting.default)):
+            here.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
     if not here:
         for combination in itertools.product(*_several(values)):
             varied = values | dict(zip(VARIED, combination, strict=True))
@@ -172,11 +183,27 @@ def _planned(
 
 
 def _several(values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
-    """Yield the values of each setting that varies; clusters have their devices and networks."""
+    """Yield the values of each setting that varies."""
     for name in VARIED:
         value = values[name]
-        several = value if isinstance(value, tuple) else (value,)
-        yield several[:1] if values["cluster"] and name in OF_CLUSTER else several
+        yield value if isinstance(value, tuple) else (value,)
+
+
+def _has_cluster(values: Mapping[str, Any]) -> bool:
+    return values.get("cluster") not in (None, (None,))
+
+
+def _changed(net: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a scenario with others that are given.
+
+    A cluster takes the place of a device and its network, and one of these that of a cluster.
+    """
+    own = net.settings
+    if _has_cluster(given):
+        own = {name: value for name, value in own.items() if name not in OF_CLUSTER}
+    elif any(name in given for name in OF_CLUSTER):
+        own |= {"cluster": None, "device": net.plan.device, "network": net.plan.network}
+    return own | dict(given)
 
 
 def _net_of(net: ScenarioLike, importing: ImportOptions | None) -> NetSpec:

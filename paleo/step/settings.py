@@ -510,7 +510,7 @@ class GridSettings(
         listing(
             "cluster",
             CLUSTER,
-            "Clusters: names from `paleo clusters`, or your own TOML files. They have their devices "
+            "Clusters: names from `paleo clusters`, or your own TOML files, with their own devices "
             "and networks.",
         ),
     ]
@@ -532,7 +532,9 @@ VARIED = ("cluster", "device", "network", "dtype", "cost_model", "batch_size")
 OF_CLUSTER = ("device", "network")
 
 
-class ComparedSettings(KernelSettings, AlgorithmSettings, GradientSettings, total=False):
+class ComparedSettings(
+    KernelSettings, AlgorithmSettings, GradientSettings, OverlapSettings, total=False
+):
     """Of a training step under one or several choices of settings, on one device or several."""
 
     device: Annotated[DeviceLike | Sequence[DeviceLike], declared(GridSettings)["device"]]

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.quantity import ceil_div
 from paleo.step.parallelism import DataParallel, divided
 
@@ -24,8 +25,9 @@ class Curve(NamedTuple):
     """Training steps on 1, 2, 3, ... workers, in seconds.
 
     `compute` is what one worker takes for its own samples, no less for more of them where it
-    `grows`; `communicate` what the exchange takes, no less for more workers. Both are asked for
-    a few whole numbers only, but for `compute` where it does not grow.
+    `grows`; `communicate` what the exchange adds to that, no less for more workers where it is
+    `steady`. Both are asked for a few whole numbers only, but for `compute` where it does not grow.
+    There are `most` workers.
     """
 
     compute: Callable[[int], float]
@@ -33,6 +35,8 @@ class Curve(NamedTuple):
     batch_size: int
     scaling: str
     grows: bool = True
+    steady: bool = True
+    most: int = LIMIT
 
     def own(self, workers: int) -> int:
         """Return the samples of each worker."""
@@ -48,15 +52,28 @@ class Curve(NamedTuple):
         """The worker count from which each computes a single sample, None in weak scaling."""
         return self.batch_size if self.scaling == "strong" else None
 
+    def doubled(self, limit: int) -> list[int]:
+        """Return the worker counts up to a limit that are looked at where it is not steady."""
+        return [2**power for power in range(limit.bit_length())]
+
 
 def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Curve:
     """Return the curve of a net under data parallelism and one scheme."""
+    plan = data.plan
+
+    def communicate(workers: int) -> float:
+        own, _ = divided(batch_size, workers, scaling)
+        return float(data.exchange(workers, own, scheme).seconds)
+
     return Curve(
         compute=lambda own: float(data.computing(own)),
-        communicate=lambda workers: float(data.exchange(workers, scheme)),
+        communicate=communicate,
         batch_size=batch_size,
         scaling=scaling,
-        grows=data.plan.cost_model.grows,
+        grows=plan.cost_model.grows,
+        # Tiers have a step where they are full, and what overlaps hides more of it in some places.
+        steady=not plan.overlaps and plan.cluster is None and COLLECTIVES[scheme].is_of_2017,
+        most=min(LIMIT, plan.topology.size),
     )
 
 
@@ -78,12 +95,15 @@ def own_batches(batch_size: int) -> list[int]:
 def knee(curve: Curve, limit: int = LIMIT) -> int | None:
     """Return the least worker count with the largest speedup**2 / workers.
 
-    All counts up to `limit` are candidates, and the answer is exact. None if `limit` itself
-    is the best: the curve may go on growing.
+    All counts up to `limit` are candidates, and the answer is exact; where the curve is not steady
+    only those that are powers of 2. None if the last is the best: the curve may go on growing.
     """
     weak = curve.scaling == "weak"
-    least = _least(curve)
+    limit = min(limit, curve.most)
     last = limit if curve.end is None else min(limit, curve.end)
+    if not curve.steady:
+        return _of_doubled(curve, last)
+    least = _least(curve)
 
     def most(low: int, high: int) -> float:
         """Return what no count from `low` to `high` exceeds, and what a count is worth itself.
@@ -110,6 +130,18 @@ def knee(curve: Curve, limit: int = LIMIT) -> int | None:
     return None if best == limit and last != curve.end else best
 
 
+def _of_doubled(curve: Curve, last: int) -> int | None:
+    """Return the knee among powers of 2; None if the last of them is the best in weak scaling."""
+    counts = curve.doubled(last)
+
+    def worth(count: int) -> float:
+        seconds = curve.computing(count) + curve.communicate(count)
+        return (count if curve.scaling == "weak" else 1 / count) / (seconds * seconds or math.inf)
+
+    best = max(counts, key=worth)
+    return None if best == counts[-1] and last != curve.end else best
+
+
 def _least(curve: Curve) -> Callable[[int, int], float]:
     """Return what gives the least seconds of computation of any count from one to another."""
     if curve.grows or curve.scaling == "weak":
@@ -132,14 +164,17 @@ def _least(curve: Curve) -> Callable[[int, int], float]:
 
 
 def balance(curve: Curve, limit: int = LIMIT) -> int | None:
-    """Return the least worker count whose exchange takes at least as long as its computation.
+    """Return the least worker count whose exchange adds at least as much as computation takes.
 
-    None if there is none up to `limit`.
+    It is a power of 2 where the curve is not steady. None if there is none up to `limit`.
     """
 
     def catches_up(count: int) -> bool:
         return curve.communicate(count) >= curve.computing(count)
 
+    limit = min(limit, curve.most)
+    if not curve.steady:
+        return next(filter(catches_up, curve.doubled(limit)), None)
     for counts in _stretches(curve, limit):
         found = bisect_left(counts, True, key=catches_up)
         if found < len(counts):

@@ -158,7 +158,7 @@ class _Case:
         if scaling == "strong":
             self._prepare(own_batches(self.batch_size))
         if scaling is not None:
-            for scheme in self.scenario.plan.schemes:
+            for scheme in self.scenario.plan.exchange_schemes:
                 curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)
         return Recommendation(
             {scheme: knee(found) for scheme, found in curves.items()},

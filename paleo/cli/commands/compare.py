@@ -8,7 +8,7 @@ import click
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_options
-from paleo.cli.plan import CLUSTER, CONVOLUTIONS, KERNELS, UPDATE, say_what_is_used
+from paleo.cli.plan import CLUSTER, CONVOLUTIONS, KERNELS, OVERLAP, UPDATE, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
@@ -19,7 +19,7 @@ from paleo.views.tables.comparison import comparison_tables
 
 @click.command("compare", short_help="Compare nets, or one net under several settings.")
 @nets_argument
-@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE)
+@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE, *OVERLAP)
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
 @click.option(
     "--totals", is_flag=True, help="Compare totals alone: the nets need have no layer in common."

@@ -10,19 +10,25 @@ from typing import Any, NamedTuple
 from paleo.core.quantity import Quantity, ceil_div, np, total
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
-from paleo.step.passes import not_counted
+from paleo.step.parallelism.overlap import Made
+from paleo.step.passes import PassTime, not_counted
 from paleo.step.pieces import Piece
 from paleo.step.plan import Plan
 
 #: What of a plan is of the exchange alone.
-_OF_EXCHANGES = ("network", "ppp_comm", "schemes")
+_OF_EXCHANGES = ("network", "cluster", "ppp_comm", "schemes", "bucket")
 
 
 class Computation(NamedTuple):
-    """What one worker computes in a step, and the bytes of its gradients."""
+    """What one worker computes in a step, and the bytes of its gradients.
+
+    `made` says in which order and when the backward pass makes them, where they are exchanged
+    while it goes on.
+    """
 
     pieces: tuple[Piece, ...]
     num_bytes: int
+    made: tuple[Made, ...] = ()
 
     @property
     def seconds(self) -> Quantity:
@@ -44,7 +50,7 @@ class Computations:
     """What one worker computes of a net under a plan, by the samples that it has.
 
     It is kept, for it is asked for again and again, and the same on any network: plans that differ
-    in `network`, `ppp_comm` or `schemes` alone may share it.
+    in what connects devices and in `schemes` alone may share it.
     """
 
     #: So many batch sizes are kept: about as many as share out a million samples (2 MB).
@@ -77,6 +83,7 @@ class Computations:
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
             graph.precision.parameter_size * num_params,
+            _made(backward, graph.precision.parameter_size) if plan.overlaps else (),
         )
         if isinstance(batch, int):
             self._keep(batch, found)
@@ -93,9 +100,12 @@ class Computations:
             self._known[batch] = self._known.pop(batch)  # the newest now, which stay
         asked = self.missing(wanted)
         found = self.of(np.array(asked, np.int64))
-        pieces = zip(*(piece.spread((len(asked),)) for piece in found.pieces), strict=True)
+        shape = (len(asked),)
+        pieces = zip(*(piece.spread(shape) for piece in found.pieces), strict=True)
+        made = zip(*(one.spread(shape) for one in found.made), strict=True)
         for batch, alone in zip(asked, pieces, strict=True):
-            self._keep(batch, Computation(alone, found.num_bytes), len(wanted))
+            own = next(made) if found.made else ()
+            self._keep(batch, Computation(alone, found.num_bytes, own), len(wanted))
 
     def missing(self, batches: Iterable[int]) -> list[int]:
         """Return those of these batches that are not known yet, in order."""
@@ -118,3 +128,18 @@ class Computations:
         while len(self._known) >= max(self.MOST, least):
             self._known.pop(next(iter(self._known)))
         self._known[batch] = found
+
+
+def _made(backward: PassTime, size: int) -> tuple[Made, ...]:
+    """Return the gradients of a backward pass in its order, of parameters of `size` bytes.
+
+    Those of parameters that layers share are whole once the first of these layers is done.
+    """
+    found = []
+    seconds: Quantity = 0.0
+    for layer in reversed(backward.layers):
+        seconds = seconds + layer.seconds
+        if layer.node.num_params:
+            found.append(Made(seconds, size * layer.node.num_params))
+            seconds = 0.0
+    return (*found, Made(seconds, 0))

@@ -1,11 +1,12 @@
 """Data parallelism: every worker has the whole net and a share of the batch.
 
-A step is the computation of one worker and an exchange of all gradients, one after the
-other (Qi et al. 2017, section 4.3).
+A step is the computation of one worker and an exchange of all gradients: one after the other (Qi
+et al. 2017, section 4.3), or bucket by bucket while the backward pass goes on.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computations, divided
+from paleo.step.parallelism.overlap import Overlapped, buckets, overlapped
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.settings import SCALINGS
@@ -52,8 +54,14 @@ _FIELDS = (
     ),
     Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
     Field("communication_s", lambda step: step.communication, "", "s", is_wide=True),
+    Field("exposed_communication_s", lambda step: step.exposed_exchanges, "", "s"),
     *SCALED,
     Field("best_scheme", lambda step: step.best_scheme),
+)
+#: The same where exchanges overlap: people see what is exposed of them.
+_OVERLAPPED = tuple(
+    entry._replace(title="exposed") if entry.key == "exposed_communication_s" else entry
+    for entry in _FIELDS
 )
 
 
@@ -79,12 +87,10 @@ class DataParallel:
             whole,
             share,
             self.computations.of(share).pieces,
-            _FIELDS,
-            exchanges={
-                scheme: Piece(f"exchange by {scheme}", TRANSFER, self.exchange(workers, scheme))
-                for scheme in self.plan.schemes
-            },
+            _OVERLAPPED if self.plan.overlaps else _FIELDS,
+            exchanges=self.exchanges(workers, share),
             band=self.plan.band,
+            exchanging=self.exchanges if self.plan.overlaps else None,
         )
 
     def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> list[Step]:
@@ -104,9 +110,42 @@ class DataParallel:
         """Return the seconds in which a worker computes a step of so many samples."""
         return self.computations.of(own_batch).seconds
 
-    def exchange(self, workers: Quantity, scheme: str) -> Quantity:
-        """Return the seconds in which so many workers exchange all gradients."""
-        return self.plan.communication(self.computations.num_bytes, workers, scheme)
+    def exchanges(
+        self, workers: Quantity, own_batch: Quantity, factor: float = 1.0
+    ) -> dict[str, Piece]:
+        """Return by scheme what the exchange of all gradients adds to a step.
+
+        Workers have `own_batch` samples each, of which computation takes `factor` times as long.
+        """
+        return {
+            scheme: self.exchange(workers, own_batch, scheme, factor)
+            for scheme in self.plan.exchange_schemes
+        }
+
+    def exchange(
+        self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
+    ) -> Piece:
+        """Return what the exchange of all gradients by a scheme adds to a step.
+
+        Where it overlaps, its seconds are those by which it makes the step longer.
+        """
+        name = f"exchange by {scheme}"
+        if not self.plan.overlaps:
+            num_bytes = self.computations.num_bytes
+            return Piece(name, TRANSFER, self.plan.communication(num_bytes, workers, scheme))
+        found = self.overlapped(workers, own_batch, scheme, factor)
+        return Piece(name, TRANSFER, found.exposed, busy=found.busy)
+
+    def overlapped(
+        self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
+    ) -> Overlapped:
+        """Return the backward pass of so many samples with the exchanges beside it."""
+        made = self.computations.of(own_batch).made
+        return overlapped(
+            buckets(made, self.plan.bucket),
+            functools.cache(lambda num_bytes: self.plan.communication(num_bytes, workers, scheme)),
+            factor=factor,
+        )
 
 
 def data_parallel(

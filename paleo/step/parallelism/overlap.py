@@ -13,7 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, maximum, minimum
+from paleo.core.quantity import Quantity, maximum, minimum, total
+from paleo.core.units import MIB
+from paleo.step.pieces import spread
+
+#: Bytes of PyTorch's first bucket, which is small so that exchanges begin soon
+#: (torch/csrc/distributed/c10d/reducer.hpp, kDefaultFirstBucketBytes).
+FIRST_BUCKET = MIB
 
 
 class Made(NamedTuple):
@@ -21,6 +27,10 @@ class Made(NamedTuple):
 
     seconds: Quantity
     num_bytes: int
+
+    def spread(self, shape: tuple[int, ...]) -> list[Made]:
+        """Return what has an array of seconds as many that have numbers."""
+        return [Made(seconds, self.num_bytes) for seconds in spread(self.seconds * 1.0, shape)]
 
 
 @dataclass(frozen=True)
@@ -35,34 +45,38 @@ class Bucket:
 class Overlapped:
     """A backward pass with its exchanges, in seconds from its start.
 
-    `computed` is when the pass ends, `exchanged` when the last bucket has arrived; `alone` is what
-    the pass takes without exchanges.
+    `computed` is when the pass ends, `alone` what it takes without exchanges; `spans` are from when
+    to when each bucket is exchanged.
     """
 
     computed: Quantity
-    exchanged: Quantity
     alone: Quantity
     spans: tuple[tuple[Quantity, Quantity], ...]
 
     @property
     def total(self) -> Quantity:
         """Seconds until both are done."""
-        return maximum(self.computed, self.exchanged)
+        return maximum(self.computed, self.spans[-1][1]) if self.spans else self.computed
 
     @property
     def exposed(self) -> Quantity:
         """Seconds by which the exchanges make the pass longer."""
         return self.total - self.alone
 
+    @property
+    def busy(self) -> Quantity:
+        """Seconds of all exchanges."""
+        return total(end - start for start, end in self.spans)
 
-def buckets(made: Iterable[Made], size: int, first: int) -> tuple[Bucket, ...]:
+
+def buckets(made: Iterable[Made], size: int, first: int = FIRST_BUCKET) -> tuple[Bucket, ...]:
     """Return the buckets of a backward pass, of `size` bytes or more, the first of `first`.
 
     A layer's gradients are not divided. The last bucket has what is left, which may be no bytes.
     """
     found: list[Bucket] = []
     seconds: Quantity = 0.0
-    num_bytes, limit = 0, first
+    num_bytes, limit = 0, min(first, size)
     for one in made:
         seconds = seconds + one.seconds
         num_bytes += one.num_bytes
@@ -73,23 +87,28 @@ def buckets(made: Iterable[Made], size: int, first: int) -> tuple[Bucket, ...]:
 
 
 def overlapped(
-    parts: Sequence[Bucket], exchange: Callable[[int], Quantity], slowdown: Quantity
+    parts: Sequence[Bucket],
+    exchange: Callable[[int], Quantity],
+    slowdown: Quantity = 1.0,
+    factor: float = 1.0,
 ) -> Overlapped:
     """Return a backward pass whose buckets are exchanged as they are filled.
 
-    While an exchange is under way, computation takes `slowdown` times as long.
+    `exchange` gives the seconds of so many bytes. Computation takes `factor` times as long as
+    buckets say, and while an exchange is under way `slowdown` times that.
     """
     now: Quantity = 0.0  # when the pass has come so far
     free: Quantity = 0.0  # when the links are free
     alone: Quantity = 0.0
     spans = []
     for part in parts:
+        seconds = factor * part.seconds
         busy = maximum(free - now, 0)
-        beside = minimum(part.seconds, busy / slowdown)  # of the pass's own seconds
-        now = now + beside * slowdown + (part.seconds - beside)
-        alone = alone + part.seconds
+        beside = minimum(seconds, busy / slowdown)  # of the pass's own seconds
+        now = now + beside * slowdown + (seconds - beside)
+        alone = alone + seconds
         if part.num_bytes:
             start = maximum(now, free)
             free = start + exchange(part.num_bytes)
             spans.append((start, free))
-    return Overlapped(now, free, alone, tuple(spans))
+    return Overlapped(now, alone, tuple(spans))

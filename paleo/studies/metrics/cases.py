@@ -125,7 +125,7 @@ class Case:
             if row.exchanges:
                 scheme = row.scheme_of(self.scheme) if self.scheme else _best_scheme(run, row)
                 step = self._step(row.whole_step(scheme), [row], scheme)
-                yield step if scheme in run.plan.schemes else step._replace(scheme=None)
+                yield step if scheme in run.plan.exchange_schemes else step._replace(scheme=None)
         if run.step:
             yield self._step(run.step, run.rows)
 

@@ -20,9 +20,11 @@ def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] =
     plan = predicted.plan
     scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
     workers = (predicted.division, scaling)
+    where = {"device": plan.device.name, "network": plan.network.name}
+    if plan.cluster:
+        where = {"cluster": plan.cluster.name, "device": plan.device.name}
     said = {
-        "device": plan.device.name,
-        "network": plan.network.name,
+        **where,
         **dict(enumerate([*workers, *what])),
         "dtype": plan.dtype,
         **plan.said(),

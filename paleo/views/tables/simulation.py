@@ -36,7 +36,7 @@ _VARIED = ("net", "device", "network", "cost_model", "dtype", "scaling")
 _EXACT = " that gives all workers the whole sum"
 #: The parts of computation, which stand in the sum of them.
 _PARTS = ("forward_s", "backward_s", "update_s")
-_EXPOSED = Column("exposed_s", "communi-\ncation", "s", for_people=True, digits=3)
+_EXCHANGE = Column("exchange_s", "communi-\ncation", "s", for_people=True, digits=3)
 _BAND = Column("band", "80 % of cases", for_people=True, right=True)
 
 
@@ -95,7 +95,7 @@ def _columns(run: Run, row: Step, *, all_schemes: bool) -> tuple[Column, ...]:
                 Column(f"{name}_s", _two_lines(name), "s", digits=3, wide=not all_schemes)
                 for name in entry.value(row)
             )
-            columns.append(replace(_EXPOSED, wide=all_schemes))
+            columns.append(replace(_EXCHANGE, wide=all_schemes))
             continue
         column = Column(entry.key, entry.title, entry.dimension)
         if entry.banded:
@@ -154,7 +154,7 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
 
 def _by_scheme(runs: Sequence[Run], *, all_schemes: bool) -> list[str]:
     """Return by which scheme workers communicate."""
-    chosen = [run for run in runs if run.best_scheme in run.plan.schemes]
+    chosen = [run for run in runs if run.best_scheme in run.plan.exchange_schemes]
     rows = [run.largest for run in chosen if run.largest and run.largest.workers > 1]
     schemes = ", ".join(dict.fromkeys(row.best_scheme for row in rows))
     if not schemes:
@@ -172,7 +172,7 @@ def _values(run: Run, row: Step) -> dict[str, Any]:
     for key, value in row.to_dict().items():
         if key in wide:
             values |= {f"{name}_s": seconds for name, seconds in value.items()}
-            values["exposed_s"] = row.exposed_communication(row.best_scheme)
+            values[_EXCHANGE.key] = value[row.best_scheme]
         else:
             values[key] = value[row.best_scheme] if isinstance(value, Mapping) else value
     if run.band and row.exchanges:

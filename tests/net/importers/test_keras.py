@@ -514,8 +514,17 @@ def test_inputs_that_are_given() -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (zipped({}, "other.json"), "it has no config.json: no Keras model is saved in it"),
-        (zipped(sequential(fed("x", 4)))[:60], "it is damaged: config.json in it cannot be read"),
+        # Named, since the time stands in a zip file.
+        pytest.param(
+            zipped({}, "other.json"),
+            "it has no config.json: no Keras model is saved in it",
+            id="other file",
+        ),
+        pytest.param(
+            zipped(sequential(fed("x", 4)))[:60],
+            "it is damaged: config.json in it cannot be read",
+            id="cut off",
+        ),
         (b"PK\3\4", "it is damaged: config.json in it cannot be read"),
         (b"", "its configuration is no JSON"),
         (b"{", "its configuration is no JSON"),
