@@ -76,9 +76,16 @@ FUSED = Exchange(
 TUNED = Exchange(
     "tuned",
     "MLCommons, training_results repositories: gradients of halves stay halves; groups of layers "
-    "are sent while the backward pass goes on (MXNet: horovod groups; PyTorch: "
-    "DistributedFusedLAMB, whose blocks overlap)",
+    "are sent while the backward pass goes on (of MXNet, MXNET_HOROVOD_NUM_GROUPS)",
     bucket=8 * MIB,
+    in_halves=True,
+)
+DISTRIBUTED_LAMB = Exchange(
+    "distributed_lamb",
+    "NVIDIA/apex, apex/contrib/optimizers/distributed_fused_lamb.py, as NVIDIA's BERT of MLPerf "
+    "Training has it: gradients of halves, exchanged when the backward pass is done unless "
+    "--dwu-overlap-reductions asks for more",
+    bucket=None,
     in_halves=True,
 )
 HOST_SERVER = Exchange(
@@ -99,6 +106,7 @@ REPLICATED = Exchange(
 EXCHANGES = {
     each.name: each
     for each in (
-        DDP, HOROVOD, MIRRORED, KVSTORE, PADDLE, FUSED, TUNED, HOST_SERVER, REPLICATED,
+        DDP, HOROVOD, MIRRORED, KVSTORE, PADDLE, FUSED, TUNED, DISTRIBUTED_LAMB, HOST_SERVER,
+        REPLICATED,
     )
 }  # fmt: skip

@@ -17,10 +17,10 @@ from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
+from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
 from paleo.measure.validate.protocols import Copied, Protocol
-from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
@@ -34,6 +34,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.optimizers import OPTIMIZERS, Rule
+from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
     BACKWARD,
@@ -101,10 +102,12 @@ class NetCase:
         dtype: str,
         remembering: Remembering,
         constants: Mapping[str, Quantity],
-        factor: Quantity = 1.0,
+        factor: float = 1.0,
     ) -> Quantity:
         """Return the predicted seconds, with computation that takes `factor` times as long."""
         model = remembering.model
+        if "exchange" in self.parts:
+            factor *= float(expected_slowest(self.workers, TYPICAL))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))

@@ -14,6 +14,7 @@ from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice
 from paleo.costs.convolutions import DEFAULT
 from paleo.measure.validate.measured import Measurement
+from paleo.measure.validate.names import MLPERF_ROUNDS
 
 
 class Copied(NamedTuple):
@@ -33,8 +34,8 @@ class Script:
     """What a part of a source's programs did otherwise than the rest, or than its rows say.
 
     It made the rows that have all of this, where "" and None are any: words of their `source`,
-    notes, framework and net in those, the others as they are. What it `says` are values by the names of
-    Protocol and of Measurement.
+    notes, framework and net in those, the others as they are. What it `says` are values by the
+    names of Protocol and of Measurement.
     """
 
     says: Mapping[str, Any]
@@ -146,22 +147,22 @@ _TOLD = {column.name for column in fields(Measurement)} - {one.name for one in f
 
 
 PLAIN = Protocol()
-#: The rounds of MLPerf Training.
-_MLPERF = [
-    "0.5",
-    "0.6",
-    "0.7",
-    "1.0",
-    "1.1",
-    "2.0",
-    "2.1",
-    "3.0",
-    "3.1",
-    "4.0",
-    "4.1",
-    "5.0",
-    "5.1",
-]
+#: BERT is trained by LAMB. More than half of the tokens of its sequences of 512 are padding (M.
+#: Krell et al., "Efficient sequence packing without cross-contamination", 2021), which NVIDIA's
+#: code removes (--unpad) and others fill with second sequences: half is left. Products of the
+#: Transformer Engine are of fp8, the rest of halves.
+_UNPADDED = {"seq_len": 256.0}
+_MLPERF_SCRIPTS = (
+    Script(network="bert", says={"optimizer": "lamb"}),
+    # NVIDIA's code, which others submit, too.
+    Script(network="bert", framework="pytorch", says={**_UNPADDED, "exchange": "distributed_lamb"}),
+    Script(network="bert", notes="--unpad", says=_UNPADDED),
+    Script(network="bert", notes="PACKED", says=_UNPADDED),
+    Script(
+        precision="fp16+fp8 (Transformer Engine; per-row use not confirmed)",
+        says={"precision": "fp16"},
+    ),
+)
 _MIXED = "mixed(fp16)"
 _LAST = {"memory_format": "channels_last"}
 #: Samples on a device in fp32 and in mixed precision that scripts of DeepLearningExamples train
@@ -402,8 +403,10 @@ PROTOCOLS: dict[str, Protocol] = {
             unstated="fp16",
             mixed=True,
             is_tuned=True,
+            optimizer="momentum",
+            scripts=_MLPERF_SCRIPTS,
         )
-        for version in _MLPERF
+        for version in MLPERF_ROUNDS
     },
     # What normalizes in halves shows in nets of group normalizations, which take half the time
     # that normalizations in fp32 and their casts would.

@@ -86,12 +86,10 @@ def scaled(
                 continue
             factor = factor or _factor(base, pricing)
             given = float(_seconds(case, pricing, factor))
-            yield Scaled(
-                row, case, case.seconds, alone, given, base_row.row_id, base_row.n_devices
-            )
+            yield Scaled(row, case, case.seconds, alone, given, base_row.row_id, base_row.n_devices)
 
 
-def _seconds(case: Case, pricing: Remembering, factor: Quantity = 1.0) -> Quantity:
+def _seconds(case: Case, pricing: Remembering, factor: float = 1.0) -> Quantity:
     assert isinstance(case.what, NetCase)
     return case.what.seconds(case.device, case.dtype, pricing, dict(case.stated), factor)
 

@@ -1,4 +1,4 @@
-"""What connects the devices of a measured row: the machine it names, or links and cards it lists."""
+"""What connects the devices of a row: the machine it names, or links and cards that it lists."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ _NODES = 4096
 _OF_SOCKET = 4
 #: Words of rows (device, interconnect, source, notes), and the machine's node that they mean.
 _MACHINES = (
-    (r"DGX-1 P100|P100\S* \(DGX-1", "dgx1_p100"),
-    (r"DGX-1 hybrid|DGX-1 \(?.*V100|LambdaCloud \dx ?V100", "dgx1_v100"),
     (r"\(DGX-2\)", "dgx2"),
     (r"\bGCE\b.*k80", "gce_k80"),
-    (r"\bEC2 p2\b|\bp2\.\d*xlarge", "aws_p2_16xlarge"),
-    (r"\bEC2 p3dn\b|\bp3dn\b", "aws_p3dn"),
-    (r"\bEC2 p3\b|\bp3\.\d*xlarge", "aws_p3_16xlarge"),
-    (r"\bEC2 p4d\b|\bp4d\b", "aws_p4d"),
-    (r"^dlperf .*V100-SXM2", "dgx1_v100"),
+    (r"\bp2\b|\bp2\.\d*xlarge", "aws_p2_16xlarge"),
+    (r"\bp3dn\b", "aws_p3dn"),
+    (r"\bp3\b|\bp3\.\d*xlarge", "aws_p3_16xlarge"),
+    (r"\bp4d\b", "aws_p4d"),
 )
+#: Servers of eight SXM2 boards, whose devices are a mesh: they say so, or DLPerf's README does
+#: (nvidia-smi topo), or the maker of Lambda's cloud.
+_MESH = re.compile(
+    r"hybrid cube mesh|DGX-1\b|^dlperf .*V100-SXM2|LambdaCloud \dx ?V100", re.IGNORECASE
+)
+_MESHES = {"Pascal": "dgx1_p100", "Volta": "dgx1_v100"}
 #: Cards between nodes as MLPerf's rows list them: how many, and of which InfiniBand.
 _CARDS = re.compile(r"(\d+) ?x ConnectX ?- ?\d (?:IB )?(EDR|HDR ?100|HDR|NDR)", re.IGNORECASE)
-#: The same by rate alone.
-_ETHERNET = re.compile(r"(?:(\d+) ?x )?(?:\S+ )?(?:Ethernet )?(\d+) ?Gb(?:it)?/s(?:ec)?", re.IGNORECASE)
 _INFINIBAND = {
     "edr": "infiniband_edr", "hdr100": "infiniband_edr", "hdr": "infiniband_hdr",
     "ndr": "infiniband_ndr",
@@ -42,7 +43,8 @@ _INFINIBAND = {
 class Wiring(NamedTuple):
     """A node of `inside` devices, and its `cards` of the network `outer` between nodes.
 
-    `node` names a cluster, whose tiers are those of its node, or a network.
+    `node` names a cluster, whose tiers are those of its node, or a network; it is "" of one device,
+    as `outer` is of one node.
     """
 
     node: str
@@ -52,7 +54,7 @@ class Wiring(NamedTuple):
 
     def cluster(self, device: Device) -> Cluster:
         """Return the cluster of these devices."""
-        tiers = self._node_tiers()
+        tiers = self._node_tiers() if self.node else ()
         if self.outer:
             tiers = (*tiers, Tier("fabric", find_network(self.outer), _NODES, self.cards))
         return Cluster(self.node, self.node, device, tiers)
@@ -86,15 +88,19 @@ def _machine(name: str) -> Cluster | None:
 def wiring_of(row: Measurement, device: Device) -> Wiring:
     """Return what connects the devices of a row; raises UnmappedError where it does not say."""
     inside = min(row.devices_per_node or row.n_devices, row.n_devices)
-    said = f"{row.source_id} {row.device} {row.interconnect} {row.source} {row.notes}"
-    node = next((name for words, name in _MACHINES if re.search(words, said)), "")
-    if inside == 1:
-        node = "pcie3"
-    elif not node:
-        node = link_of(row.interconnect, device, inside, inside).name
+    node = _node(row, device, inside) if inside > 1 else ""
     if row.n_devices <= inside:
         return Wiring(node, inside)
     return Wiring(node, inside, *_cards(row, device))
+
+
+def _node(row: Measurement, device: Device, inside: int) -> str:
+    """Return the name of the machine, or of the network, that connects the devices of a node."""
+    said = f"{row.source_id} {row.device} {row.interconnect} {row.source} {row.notes}"
+    if _MESH.search(said) and device.architecture in _MESHES:
+        return _MESHES[device.architecture]
+    named = next((name for words, name in _MACHINES if re.search(words, said, re.IGNORECASE)), "")
+    return named or link_of(row.interconnect, device, inside, inside).name
 
 
 def _cards(row: Measurement, device: Device) -> tuple[str, int]:

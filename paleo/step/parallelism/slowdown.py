@@ -24,9 +24,7 @@ _FEWEST, _MOST = 2, 24
 _LARGEST_SHARE = 0.5
 
 
-def slowdown(
-    device: Device, num_bytes: Quantity, seconds: Quantity, workers: Quantity
-) -> Quantity:
+def slowdown(device: Device, num_bytes: Quantity, seconds: Quantity, workers: Quantity) -> Quantity:
     """Return how many times as long computation takes beside an all-reduce.
 
     The all-reduce takes `seconds` for `num_bytes` of each of so many workers. What computes lacks
