@@ -26,7 +26,7 @@ from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
-from paleo.step.declarations import check_names, checked_share, declared
+from paleo.step.declarations import check_names, checked_share, declared, found_setting
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -45,7 +45,15 @@ from paleo.step.passes import (
     update_time,
     updated_in,
 )
-from paleo.step.settings import ALL_SCHEMES, BUCKET_SIZE, PlanSettings, found_settings
+from paleo.step.settings import (
+    ALL_SCHEMES,
+    BUCKET_SIZE,
+    DEVICE,
+    NETWORK,
+    OF_CLUSTER,
+    PlanSettings,
+    found_settings,
+)
 
 #: The keys of JSON under which a plan says which kernels run.
 HOW = (
@@ -62,6 +70,8 @@ HOW = (
 UPDATED = ("optimizer", "clip_gradients", "scale_loss")
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
+#: Those that say when gradients are exchanged.
+EXCHANGED = ("overlap", "bucket_bytes")
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
@@ -219,7 +229,7 @@ class Plan:
     @property
     def settings(self) -> dict[str, Any]:
         """The fields by their names, as a scenario is found from."""
-        of_cluster = ("device", "network") if self.cluster else ()
+        of_cluster = OF_CLUSTER if self.cluster else ()
         names = (field.name for field in fields(self) if field.name not in of_cluster)
         return attributes(self, *names)
 
@@ -436,6 +446,9 @@ def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
     parts = {field.name: found[field.name] for field in fields(Plan)}
     cluster = parts["cluster"]
     if cluster is not None:
+        for name, setting in zip(OF_CLUSTER, (DEVICE, NETWORK), strict=True):
+            if parts[name] != found_setting(setting, setting.default):
+                mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
         parts |= {"device": cluster.device, "network": cluster.tiers[-1].network}
     return mistakes.check(lambda: Plan(**parts))
 

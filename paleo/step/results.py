@@ -19,7 +19,7 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
-from paleo.step.plan import HOW, SHARES, UPDATED, Plan
+from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
 
@@ -178,11 +178,11 @@ class Run(Predicted, Result):
         """Return what was predicted on and with, under the keys of the JSON output."""
         return {
             "net": self.net,
-            **self.plan.to_dict("device", "network", "cost_model", "dtype"),
+            **self.plan.to_dict("device", "network", "cluster", "cost_model", "dtype"),
             "parallel": self.parallel,
             "scaling": self.scaling,
             "batch_size": self.batch_size,
-            **self.plan.to_dict(*HOW, *UPDATED, *SHARES),
+            **self.plan.to_dict(*HOW, *UPDATED, *EXCHANGED, *SHARES),
         }
 
     def to_dict(self) -> dict[str, Any]:

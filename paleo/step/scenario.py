@@ -25,7 +25,6 @@ from paleo.step.declarations import (
     checked_number,
     choice,
     declared,
-    found_setting,
 )
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
@@ -170,10 +169,6 @@ def _planned(
     here = Mistakes()
     values = found_settings(kind, given, here, arrays=arrays, base=SimulateSettings)
     plans = []
-    for name in OF_CLUSTER if _has_cluster(values) else ():
-        setting = declared(kind).get(name) or declared(SimulateSettings)[name]
-        if values[name] not in (None, found_setting(setting, setting.default)):
-            here.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
     if not here:
         for combination in itertools.product(*_several(values)):
             varied = values | dict(zip(VARIED, combination, strict=True))

@@ -159,7 +159,9 @@ def test_software_adds_what_it_exposes(name: str, tmp_path: Path) -> None:
         assert 0.999 * (copied + exchanging.seconds(made[-1])) < added
         assert added < copied + sum(map(exchanging.seconds, made)) + software.cycle
     if software.on_host:  # which takes nothing of the device: a long pass hides all but the last
-        assert exchanging.added(backward, 1e6) == pytest.approx(exchanging.seconds(made[-1]))
+        assert exchanging.added(backward, 1e6) == pytest.approx(
+            exchanging.seconds(made[-1]), rel=1e-4
+        )
 
 
 def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:

@@ -109,8 +109,6 @@ class Collective(ABC):
         if Operation.ALL_REDUCE not in self.operations:
             able = ", ".join(operation.value for operation in self.operations)
             raise SettingError(f"schemes: {self.name} does not sum up gradients (it does {able})")
-        if not self.is_of_2017:
-            self.phases(cluster.group(cluster.size))
 
     def can_exchange(self, cluster: Cluster) -> bool:
         """Tell whether workers of this cluster can exchange gradients so."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from paleo.cluster.collectives.base import COLLECTIVES, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Phase, Phases, across
-from paleo.cluster.topology import Group, beyond_one
+from paleo.cluster.topology import Cluster, Group, Tier, beyond_one
 from paleo.core.errors import SettingError
 from paleo.core.quantity import some
 
@@ -25,11 +25,13 @@ class InNetwork(Collective):
     summary = "switches that sum up what passes through them (NVLink SHARP, InfiniBand SHARP)"
     operations = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
 
+    def check(self, cluster: Cluster) -> None:
+        super().check(cluster)
+        _check(cluster.tiers)
+
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return the phases; raises SettingError where no switch of the group sums."""
-        if not any(level.tier.sums and some(level.members > 1) for level in group.levels):
-            tiers = ", ".join(level.tier.name for level in group.levels)
-            raise SettingError(f"scheme: in_network needs switches that sum; {tiers} have none")
+        _check([level.tier for level in group.levels if some(level.members > 1)])
         is_whole = operation is Operation.ALL_REDUCE
         out: list[Phase] = []
         back: list[Phase] = []
@@ -56,6 +58,12 @@ class InNetwork(Collective):
     def rounds(self, workers: int) -> Iterator[Round]:
         """Yield nothing: workers send to switches, not to each other."""
         yield from ()
+
+
+def _check(tiers: Sequence[Tier]) -> None:
+    if tiers and not any(tier.sums for tier in tiers):
+        names = ", ".join(tier.name for tier in tiers)
+        raise SettingError(f"scheme: in_network needs switches that sum: of {names} none does")
 
 
 COLLECTIVES.add(InNetwork.name, InNetwork())

@@ -186,7 +186,8 @@ def _net_shape(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         return {}, wrong
     complaints = []
     image, parameters = found.get("image"), found.get("params_m")
-    if image is not None and not (is_number(image) and image in range(1, MAX_SIZE)):
+    # (Whether a float is in a range, Python finds out number by number.)
+    if image is not None and not (is_number(image) and 0 < image < MAX_SIZE and not image % 1):
         complaints.append(f"image: expected a whole number above 0, got {shown(image)}")
     if parameters is not None and not (is_number(parameters) and 0 < parameters < MAX_SIZE):
         complaints.append(f"params_m: expected a number above 0, got {shown(parameters)}")

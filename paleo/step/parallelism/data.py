@@ -7,7 +7,7 @@ et al. 2017, section 4.3), or bucket by bucket while the backward pass goes on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computations, divided
-from paleo.step.parallelism.overlap import Overlapped, buckets, overlapped
+from paleo.step.parallelism.overlap import Bucket, Overlapped, buckets, overlapped
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.settings import SCALINGS
@@ -136,13 +136,16 @@ class DataParallel:
         found = self.overlapped(workers, own_batch, scheme, factor)
         return Piece(name, TRANSFER, found.exposed, busy=found.busy)
 
+    def parts(self, own_batch: Quantity) -> tuple[Bucket, ...]:
+        """Return the buckets of the backward pass of so many samples."""
+        return buckets(self.computations.of(own_batch).made, self.plan.bucket)
+
     def overlapped(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
     ) -> Overlapped:
         """Return the backward pass of so many samples with the exchanges beside it."""
-        made = self.computations.of(own_batch).made
         return overlapped(
-            buckets(made, self.plan.bucket),
+            self.parts(own_batch),
             functools.cache(lambda num_bytes: self.plan.communication(num_bytes, workers, scheme)),
             factor=factor,
         )
@@ -183,27 +186,55 @@ class DataParallelism(Parallelism):
     def schedule(
         self, net: NetSpec, plan: Plan, steps: Sequence[Step], scheme: str | None
     ) -> Schedule:
-        """Return a step: every worker computes all layers, then they exchange gradients."""
+        """Return a step: every worker computes all layers, and they exchange gradients."""
         (step,) = steps
         assert scheme is not None
         workers = tuple(f"worker {i}" for i in range(step.workers))
         graph = plan.graph(net, step.worker_batch_size)
         forward, backward = map(pass_pieces, plan.passes(graph), ("forward", "backward"))
-        fine = [piece for layer in [*forward, *reversed(backward)] for piece in layer.pieces]
-        fine.append(update_piece(plan, graph.num_params, tensors=graph.num_tensors))
+        ahead, back = (
+            [piece for layer in layers for piece in layer.pieces]
+            for layers in (forward, reversed(backward))
+        )
+        update = update_piece(plan, graph.num_params, tensors=graph.num_tensors)
+        first, second, last = step.pieces
+        exchanged = step.exchanges[scheme]
 
-        def compute(drawing: Drawing, start: float) -> None:
-            drawing.add_to_all(range(step.workers), chain(fine, start))
+        def computing(pieces: Sequence[Piece]) -> Callable[[Drawing, float], None]:
+            return lambda drawing, start: drawing.add_to_all(
+                range(step.workers), chain(pieces, start)
+            )
 
         def communicate(drawing: Drawing, start: float) -> None:
             num_bytes = graph.precision.parameter_size * graph.num_params
             exchange(drawing, plan, num_bytes, workers, scheme, start)
 
-        return Schedule(
-            workers,
-            [Span(step.pieces, compute), Span([step.exchanges[scheme]], communicate)],
-            {"workers": step.workers, "scheme": scheme},
-        )
+        def overlap(drawing: Drawing, start: float) -> None:
+            data = DataParallel(net, plan)
+            found = data.overlapped(step.workers, step.worker_batch_size, scheme)
+            beside = [
+                piece._replace(start=start + begin, seconds=found.when(float(piece.end)) - begin)
+                for piece in chain(back, 0.0)
+                for begin in [found.when(float(piece.start))]
+            ]
+            drawing.add_to_all(range(step.workers), beside)
+            sizes = (part.num_bytes for part in data.parts(step.worker_batch_size))
+            for num_bytes, (begin, _) in zip(filter(None, sizes), found.spans, strict=True):
+                at = float(start + begin)
+                exchange(drawing, plan, num_bytes, workers, scheme, at, beside=True)
+
+        if plan.overlaps:
+            spans = [
+                Span([first], computing(ahead)),
+                Span([second, exchanged], overlap),
+                Span([last], computing([update])),
+            ]
+        else:
+            spans = [
+                Span(step.pieces, computing([*ahead, *back, update])),
+                Span([exchanged], communicate),
+            ]
+        return Schedule(workers, spans, {"workers": step.workers, "scheme": scheme})
 
 
 PARALLELISMS.add(DataParallelism.name, DataParallelism())

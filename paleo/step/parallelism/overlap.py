@@ -9,6 +9,7 @@ multiprocessors and memory traffic.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -46,12 +47,20 @@ class Overlapped:
     """A backward pass with its exchanges, in seconds from its start.
 
     `computed` is when the pass ends, `alone` what it takes without exchanges; `spans` are from when
-    to when each bucket is exchanged.
+    to when each bucket is exchanged, `reached` says of points of the pass alone when they are.
     """
 
     computed: Quantity
     alone: Quantity
     spans: tuple[tuple[Quantity, Quantity], ...]
+    reached: tuple[tuple[Quantity, Quantity], ...]
+
+    def when(self, seconds: float) -> float:
+        """Return when the pass is as far as it would be after so many seconds alone."""
+        for (alone, now), (next_alone, next_now) in itertools.pairwise(self.reached):
+            if seconds < next_alone:
+                return float(now + (next_now - now) * (seconds - alone) / (next_alone - alone))
+        return float(self.computed)
 
     @property
     def total(self) -> Quantity:
@@ -101,17 +110,20 @@ def overlapped(
     free: Quantity = 0.0  # when the links are free
     alone: Quantity = 0.0
     spans = []
+    reached = [(alone, now)]
     for part in parts:
         seconds = factor * part.seconds
         busy = maximum(free - now, 0)
         beside = minimum(seconds, busy / slowdown)  # of the pass's own seconds
+        reached.append((alone + beside, now + beside * slowdown))
         now = now + beside * slowdown + (seconds - beside)
         alone = alone + seconds
+        reached.append((alone, now))
         if part.num_bytes:
             start = maximum(now, free)
             free = start + exchange(part.num_bytes)
             spans.append((start, free))
-    return Overlapped(now, alone, tuple(spans))
+    return Overlapped(now, alone, tuple(spans), tuple(reached))
 
 
 def sent_in_cycles(
@@ -132,11 +144,13 @@ def sent_in_cycles(
     alone: Quantity = 0.0
     waiting: Quantity = 0
     spans: list[tuple[Quantity, Quantity]] = []
+    reached: list[tuple[Quantity, Quantity]] = [(0.0, 0.0)]
     for one in made:
         seconds = factor * one.seconds
         beside = minimum(seconds, maximum(free - now, 0) / slowdown)
         now = now + beside * slowdown + (seconds - beside)
         alone = alone + seconds
+        reached.append((alone, now))
         waiting = waiting + one.num_bytes
         leaving = where_positive(now - free - cycle, waiting)
         if some(leaving > 0):
@@ -146,4 +160,4 @@ def sent_in_cycles(
     if some(waiting > 0):
         start = maximum(now, free) + where_positive(waiting, cycle / 2)
         spans.append((start, start + where_positive(waiting, exchange(waiting))))
-    return Overlapped(now, alone, tuple(spans))
+    return Overlapped(now, alone, tuple(spans), tuple(reached))

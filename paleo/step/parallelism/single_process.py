@@ -267,7 +267,6 @@ def _draw_move(
         pairs = [(receiver, sender) for sender, receiver in pairs]
     share = 1 / len(pairs) if move.in_turn else 1
     rounds = [(pair,) for pair in pairs] if move.in_turn else [tuple(pairs)]
-    said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(move.num_bytes / seconds)}
     draw_rounds(
         drawing,
         [(Round(each, crossings=share), {"move": name}) for each in rounds],
@@ -275,7 +274,8 @@ def _draw_move(
         seconds,
         workers,
         start,
-        **said,
+        network=plan.network.name,
+        bandwidth_bytes_per_s=float(move.num_bytes / seconds),
         bound="host" if move.host > move.link else "network",
     )
 

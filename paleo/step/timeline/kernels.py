@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paleo.cluster.collectives import COLLECTIVES, Round
+from paleo.cluster.collectives import AUTO, COLLECTIVES, Round
+from paleo.cluster.collectives.base import Operation as Collecting
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Unpriced, total_work
 from paleo.core.quantity import total
@@ -123,10 +124,23 @@ def update_piece(plan: Plan, num_params: int, name: str = "update", tensors: int
 
 
 def exchange(
-    drawing: Drawing, plan: Plan, num_bytes: int, workers: Sequence[str], scheme: str, start: float
+    drawing: Drawing,
+    plan: Plan,
+    num_bytes: int,
+    workers: Sequence[str],
+    scheme: str,
+    start: float,
+    *,
+    beside: bool = False,
 ) -> None:
-    """Draw the rounds in which workers exchange gradients of so many bytes, from `start` on."""
+    """Draw the rounds in which workers exchange gradients of so many bytes, from `start` on.
+
+    What a library chooses is drawn as one. It is `beside` computation, or follows it.
+    """
     seconds = plan.communication(num_bytes, len(workers), scheme)
+    if scheme == AUTO:
+        _exchange_at_once(drawing, plan, num_bytes, workers, start, float(seconds), beside=beside)
+        return
     rounds = [
         (each, {"scheme": scheme, "carries": each.carried.value})
         for each in COLLECTIVES[scheme].rounds(len(workers))
@@ -136,7 +150,34 @@ def exchange(
         return
     once = float(seconds / crossings)
     said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(num_bytes / once)}
-    draw_rounds(drawing, rounds, num_bytes, once, workers, start, **said)
+    draw_rounds(drawing, rounds, num_bytes, once, workers, start, beside=beside, **said)
+
+
+def _exchange_at_once(
+    drawing: Drawing,
+    plan: Plan,
+    num_bytes: int,
+    workers: Sequence[str],
+    start: float,
+    seconds: float,
+    *,
+    beside: bool,
+) -> None:
+    """Draw on every worker that all of them sum up so many bytes."""
+    if not seconds > 0:
+        return
+    bus_bytes = Collecting.ALL_REDUCE.bus_share(len(workers)) * num_bytes
+    arguments = {
+        "scheme": AUTO,
+        "bytes": num_bytes,
+        "seconds": seconds,
+        "bound": "network",
+        "network": plan.network.name,
+        "bus_bandwidth_bytes_per_s": bus_bytes / seconds,
+    }
+    piece = Piece("all-reduce", TRANSFER, seconds, arguments, start=start)
+    for worker in range(len(workers)):
+        drawing.add(worker, [piece], beside=beside)
 
 
 def draw_rounds(
@@ -146,6 +187,8 @@ def draw_rounds(
     once: float,
     workers: Sequence[str],
     start: float,
+    *,
+    beside: bool = False,
     **said: Any,
 ) -> None:
     """Draw rounds one after the other, in which `num_bytes` cross a link in `once` seconds.
@@ -168,7 +211,7 @@ def draw_rounds(
         added: dict[int, int] = {}
         for worker, name, ends in _moves(each, workers):
             piece = Piece(name, TRANSFER, seconds, {**common, **ends}, start=begin)
-            (added[worker],) = drawing.add(worker, [piece])
+            (added[worker],) = drawing.add(worker, [piece], beside=beside)
         drawing.flows += [Flow(added[sender], added[receiver]) for sender, receiver in each.pairs]
         crossed += each.crossings
 

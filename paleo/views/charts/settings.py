@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paleo.step.pieces import Step
 from paleo.step.results import Run
@@ -20,7 +20,7 @@ def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] =
     plan = predicted.plan
     scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
     workers = (predicted.division, scaling)
-    where = {"device": plan.device.name, "network": plan.network.name}
+    where: dict[Any, str] = {"device": plan.device.name, "network": plan.network.name}
     if plan.cluster:
         where = {"cluster": plan.cluster.name, "device": plan.device.name}
     said = {

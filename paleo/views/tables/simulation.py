@@ -10,7 +10,7 @@ from typing import Any
 from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
-from paleo.step.plan import HOW, SHARES, UPDATED
+from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
 from paleo.views.answers.base import amounts, band_said, rounded
@@ -22,16 +22,18 @@ _SETTINGS = plain(
     "net",
     "device",
     "network",
+    "cluster",
     "cost_model",
     "dtype",
     "parallel",
     "scaling",
     *HOW,
     *UPDATED,
+    *EXCHANGED,
     *SHARES,
 )
 #: What heads those that may differ from run to run.
-_VARIED = ("net", "device", "network", "cost_model", "dtype", "scaling")
+_VARIED = ("net", "cluster", "device", "network", "cost_model", "dtype", "scaling")
 #: What an exact scheme is.
 _EXACT = " that gives all workers the whole sum"
 #: The parts of computation, which stand in the sum of them.
