@@ -148,6 +148,7 @@ def sent_in_cycles(
     for one in made:
         seconds = factor * one.seconds
         beside = minimum(seconds, maximum(free - now, 0) / slowdown)
+        reached.append((alone + beside, now + beside * slowdown))
         now = now + beside * slowdown + (seconds - beside)
         alone = alone + seconds
         reached.append((alone, now))
