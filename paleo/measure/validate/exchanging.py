@@ -10,18 +10,14 @@ from paleo.cluster.exchange import Exchange
 from paleo.cluster.topology import Group
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
-from paleo.core.units import MIB
 from paleo.costs import CostModel
 from paleo.measure.validate.wiring import Wiring
 from paleo.step.parallelism.computations import made_by
-from paleo.step.parallelism.overlap import buckets, overlapped, sent_in_cycles
-from paleo.step.parallelism.slowdown import slowdown
+from paleo.step.parallelism.exchanges import copying, exchanged
 from paleo.step.passes import PassTime, exchange_time
 
 #: How gradients come to the host, and how many devices share that way (DGX-1: two behind a switch;
 #: K80: two dies behind one slot).
-#: Bytes of a message that is long enough to tell at which rate exchanges go on.
-_TYPICAL = 16 * MIB
 _TO_HOST, _SHARING = "pcie3", 2
 
 
@@ -57,17 +53,7 @@ class Exchanging:
         size = precision.element_size if in_halves else precision.parameter_size
         made = made_by(backward, size)
         num_bytes = sum(one.num_bytes for one in made)
-        copied = 2 * self.exchange.copies * num_bytes / self.device.memory_bandwidth
-        if self.exchange.bucket is None or self.model.conventions.exchanges_after_all:
-            return copied + self.seconds(num_bytes)
-        slower: Quantity = 1.0
-        if not self.exchange.on_host:
-            typical = max(self.exchange.bucket, min(num_bytes, _TYPICAL))
-            slower = slowdown(self.device, typical, self.seconds(typical), self.workers)
-        how = (slower, factor)
-        if self.exchange.cycle:
-            found = sent_in_cycles(made, self.seconds, self.exchange.cycle, *how)
-        else:
-            first = self.exchange.first or self.exchange.bucket
-            found = overlapped(buckets(made, self.exchange.bucket, first), self.seconds, *how)
-        return copied + found.exposed
+        if self.model.conventions.exchanges_after_all:
+            return self.seconds(num_bytes)
+        found = exchanged(self.exchange, made, self.seconds, self.device, self.workers, factor)
+        return copying(self.exchange, num_bytes, self.device) + found.exposed
