@@ -102,6 +102,18 @@ def test_an_interconnect_is_the_link_that_the_devices_need(
             Wiring("pcie4", 2, "infiniband_edr", 1),
         ),
         ({"interconnect": "ethernet20", "devices_per_node": 1}, Wiring("", 1, "ethernet20", 1)),
+        (
+            {"interconnect": "NVLink2 intra; 100 Gb/s InfiniBand inter", "n_devices": 16},
+            Wiring("nvlink2", 8, "infiniband_edr", 1),
+        ),
+        (
+            {"interconnect": "PCIe3; 25 Gigabit between nodes", "n_devices": 16},
+            Wiring("pcie3", 8, "ethernet25", 1),
+        ),
+        (
+            {"interconnect": "PCIe3", "notes": "EC2 p2.8xlarge", "n_devices": 16},
+            Wiring("aws_p2_16xlarge", 8, "ethernet", 1),
+        ),
     ],
 )  # fmt: skip
 def test_a_row_names_a_machine_or_its_links(
@@ -166,10 +178,15 @@ def test_software_adds_what_it_exposes(name: str, tmp_path: Path) -> None:
 
 def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:
     device = paleo.find_device(device_file(tmp_path))
-    how = (Wiring("nvlink1", 8), EXCHANGES["host_server"], paleo.COST_MODELS["roofline"])
+    software = (EXCHANGES["host_server"], paleo.COST_MODELS["roofline"])
     # Two devices behind one switch share its 126 Gbit/s.
-    assert Exchanging(device, 1, *how).seconds(15.75e6) == pytest.approx(1e-3)
-    assert Exchanging(device, 8, *how).seconds(15.75e6) == pytest.approx(2e-3)
+    for inside, seconds in ((1, 1e-3), (8, 2e-3)):
+        exchanging = Exchanging(device, inside, Wiring("nvlink1", inside), *software)
+        assert exchanging.seconds(15.75e6) == pytest.approx(seconds)
+    # Of four nodes each sends three quarters of the gradients of its eight devices away.
+    nodes = Wiring("nvlink1", 8, "ethernet")
+    slow = Exchanging(device, 32, nodes, *software).seconds(15.75e6)
+    assert slow == pytest.approx(0.75 * 8 * 15.75e6 / 1.25e9)
 
 
 def test_gradients_are_sent_when_links_are_free() -> None:

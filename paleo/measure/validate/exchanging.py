@@ -9,7 +9,7 @@ from paleo.cluster.collectives import AUTO, COLLECTIVES
 from paleo.cluster.exchange import Exchange
 from paleo.cluster.topology import Group
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, maximum
 from paleo.costs import CostModel
 from paleo.measure.validate.wiring import Wiring
 from paleo.step.parallelism.computations import made_by
@@ -39,9 +39,23 @@ class Exchanging:
     def seconds(self, num_bytes: Quantity) -> Quantity:
         """Return the seconds of gradients of so many bytes by themselves."""
         if self.exchange.on_host:
-            sharing = min(self.workers, _SHARING)
-            return sharing * num_bytes / find_network(_TO_HOST).bandwidth
+            return self._to_hosts(num_bytes)
         return exchange_time(num_bytes, self.group, COLLECTIVES[AUTO], self.model)
+
+    def _to_hosts(self, num_bytes: Quantity) -> Quantity:
+        """Return the seconds in which each device sends gradients to hosts, which share them out.
+
+        Of several hosts each has a part of the variables. Ways to hosts and ways back are used at
+        the same time, by gradients of one layer and parameters of another.
+        """
+        inside, outer = self.wiring.inside, self.wiring.outer
+        sharing = min(inside, _SHARING)
+        seconds = sharing * num_bytes / find_network(_TO_HOST).bandwidth
+        if not outer:
+            return seconds
+        away = 1 - inside / self.workers
+        bandwidth = self.wiring.cards * find_network(outer).bandwidth
+        return maximum(seconds, away * inside * num_bytes / bandwidth)
 
     def added(self, backward: PassTime, factor: float = 1.0) -> Quantity:
         """Return the seconds by which exchanges make a step longer.
