@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from paleo.cluster.collectives.base import COLLECTIVES, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Phase, Phases, across
-from paleo.cluster.topology import Cluster, Group, Tier, beyond_one
+from paleo.cluster.topology import Group, Tier, beyond_one
 from paleo.core.errors import SettingError
 from paleo.core.quantity import some
 
@@ -25,9 +25,9 @@ class InNetwork(Collective):
     summary = "switches that sum up what passes through them (NVLink SHARP, InfiniBand SHARP)"
     operations = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
 
-    def check(self, cluster: Cluster) -> None:
-        super().check(cluster)
-        _check(cluster.tiers)
+    def check(self, tiers: Sequence[Tier]) -> None:
+        super().check(tiers)
+        _check(tiers)
 
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return the phases; raises SettingError where no switch of the group sums."""
