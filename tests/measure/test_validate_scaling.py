@@ -282,3 +282,13 @@ def test_systems_of_one_submitter_are_alike(tmp_path: Path) -> None:
     rows = read_measurements(write(tmp_path, [row | {"source": text} for text in sources]))
     first, second, other = map(same_submission, rows)
     assert first == second != other
+
+
+def test_the_model_of_2017_has_one_link_and_no_latency(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"quantity": "step_ms", "device": "K20X", "framework": "MindSpore"}
+    found = net_rows(tmp_path, n_devices=4, interconnect="PCIe3", **columns)
+    (alone,) = predict(net_rows(tmp_path, **columns), "paleo2017")
+    gradients = 4 * paleo.build(paleo.load("lenet5"), 16).num_params
+    # Of its schemes a butterfly is the quickest: two rounds of all, at 128 Gbit/s.
+    expected = alone + 2 * gradients / 16e9
+    assert predict(found, "paleo2017") == pytest.approx([expected], rel=1e-9)

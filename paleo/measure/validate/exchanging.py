@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 
 from paleo.cluster import Device, find_network
 from paleo.cluster.collectives import AUTO, COLLECTIVES
@@ -34,7 +35,10 @@ class Exchanging:
     @functools.cached_property
     def group(self) -> Group:
         """The workers, and the links between them."""
-        return self.wiring.cluster(self.device).group(self.workers)
+        cluster = self.wiring.cluster(self.device)
+        if self.model.uses_2017_figures:
+            cluster = cluster.with_networks(operator.attrgetter("of_2017"))
+        return cluster.group(self.workers)
 
     def seconds(self, num_bytes: Quantity) -> Quantity:
         """Return the seconds of gradients of so many bytes by themselves."""
