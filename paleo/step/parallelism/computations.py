@@ -83,7 +83,7 @@ class Computations:
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
             graph.precision.parameter_size * num_params,
-            _made(backward, graph.precision.parameter_size) if plan.overlaps else (),
+            made_by(backward, graph.precision.parameter_size) if plan.overlaps else (),
         )
         if isinstance(batch, int):
             self._keep(batch, found)
@@ -130,7 +130,7 @@ class Computations:
         self._known[batch] = found
 
 
-def _made(backward: PassTime, size: int) -> tuple[Made, ...]:
+def made_by(backward: PassTime, size: int) -> tuple[Made, ...]:
     """Return the gradients of a backward pass in its order, of parameters of `size` bytes.
 
     Those of parameters that layers share are whole once the first of these layers is done.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, maximum, minimum, total
+from paleo.core.quantity import Quantity, maximum, minimum, some, total, where_positive
 from paleo.core.units import MIB
 from paleo.step.pieces import spread
 
@@ -123,4 +123,42 @@ def overlapped(
             start = maximum(now, free)
             free = start + exchange(part.num_bytes)
             spans.append((start, free))
+    return Overlapped(now, alone, tuple(spans), tuple(reached))
+
+
+def sent_in_cycles(
+    made: Iterable[Made],
+    exchange: Callable[[Quantity], Quantity],
+    cycle: float,
+    slowdown: Quantity = 1.0,
+    factor: float = 1.0,
+) -> Overlapped:
+    """Return a backward pass of which all gradients so far are sent when the links are free.
+
+    So does Horovod (docs/tensor-fusion.rst): each `cycle` seconds, at the earliest when the last
+    exchange has come to its end, it looks for gradients and sends them as one message. What comes
+    last waits for half a cycle on average. Other parameters are those of `overlapped`.
+    """
+    now: Quantity = 0.0
+    free: Quantity = 0.0
+    alone: Quantity = 0.0
+    waiting: Quantity = 0
+    spans: list[tuple[Quantity, Quantity]] = []
+    reached: list[tuple[Quantity, Quantity]] = [(0.0, 0.0)]
+    for one in made:
+        seconds = factor * one.seconds
+        beside = minimum(seconds, maximum(free - now, 0) / slowdown)
+        reached.append((alone + beside, now + beside * slowdown))
+        now = now + beside * slowdown + (seconds - beside)
+        alone = alone + seconds
+        reached.append((alone, now))
+        waiting = waiting + one.num_bytes
+        leaving = where_positive(now - free - cycle, waiting)
+        if some(leaving > 0):
+            end = where_positive(leaving, now + exchange(leaving))
+            spans.append((where_positive(leaving, now), end))
+            free, waiting = maximum(free, end), waiting - leaving
+    if some(waiting > 0):
+        start = maximum(now, free) + where_positive(waiting, cycle / 2)
+        spans.append((start, start + where_positive(waiting, exchange(waiting))))
     return Overlapped(now, alone, tuple(spans), tuple(reached))
