@@ -10,10 +10,13 @@ operations in MPICH", IJHPCA 19, 2005).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paleo.cluster.topology import Group, Level
-from paleo.core.quantity import Quantity, maximum, total
+from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, np, total
+
+#: What bounds messages whose latencies take longer than their bytes.
+LATENCY = "latency"
 
 
 class Move(NamedTuple):
@@ -68,6 +71,24 @@ def seconds_of(phases: Iterable[Phase], num_bytes: Quantity) -> Quantity:
     return total(phase.seconds(num_bytes) for phase in phases)
 
 
+def bound_of(phases: Phases, num_bytes: Quantity) -> Any:
+    """Return what takes longest of a message: "latency", or the name of a tier for its links.
+
+    A phase counts for the tier whose links take longest in it. Of arrays it is an array of names.
+    """
+    seconds: dict[str, Quantity] = {LATENCY: total(phase.waiting for phase in phases)}
+    for phase in phases:
+        slowest = phase.carrying(num_bytes)
+        for move in phase.moves:
+            own = move.seconds_for(num_bytes)
+            name = move.level.tier.name
+            seconds[name] = seconds.get(name, 0) + own * (own == slowest)
+    names, values = list(seconds), list(seconds.values())
+    if any(map(is_array, values)):
+        return np.array(names)[np.argmax(np.stack(np.broadcast_arrays(*values)), axis=0)]
+    return names[values.index(max(values))]
+
+
 def across(
     group: Group, index: int, steps: Quantity, sent: Quantity, by_all: bool = False
 ) -> tuple[Move, ...]:
@@ -86,13 +107,9 @@ def across(
 def chain(group: Group) -> Iterator[tuple[Level, Quantity]]:
     """Yield for each level how many hops it has in a chain through all workers of a group.
 
-    Within a member of the level above, its members are visited one after another: members - 1
-    hops for each of them. All hops together are the workers less one, of a group that fills its
-    members.
+    Within a member of the level above, its members are visited one after another, so that there is
+    a hop less than there are members of both in all. All hops together are the workers less one.
     """
-    above: Quantity = 1
-    hops = []
-    for level in reversed(group.levels):
-        hops.append((level, above * (level.members - 1)))
-        above = above * level.members
-    yield from reversed(hops)
+    counts = [ceil_div(group.workers, level.inside) for level in group.levels]
+    for level, members, outer in zip(group.levels, counts, [*counts[1:], 1], strict=True):
+        yield level, members - outer

@@ -13,7 +13,7 @@ from paleo.cluster.exchange import EXCHANGES
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
-from paleo.core.quantity import Quantity, minimum, product, total
+from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
