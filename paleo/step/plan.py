@@ -27,6 +27,7 @@ from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, checked_share, declared, found_setting
+from paleo.step.exchange_settings import ALL_SCHEMES, BUCKET_SIZE, NETWORK
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -46,10 +47,7 @@ from paleo.step.passes import (
     updated_in,
 )
 from paleo.step.settings import (
-    ALL_SCHEMES,
-    BUCKET_SIZE,
     DEVICE,
-    NETWORK,
     OF_CLUSTER,
     PlanSettings,
     found_settings,

@@ -16,6 +16,7 @@ from paleo.core.errors import Mistakes, PaleoError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import check_names, checked_number, declared, several
+from paleo.step.exchange_settings import ExchangeSettings, NetworkSettings
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
@@ -24,8 +25,6 @@ from paleo.step.scenario import Scenario, ScenarioLike, asked
 from paleo.step.settings import (
     BATCH_SIZE,
     WORKERS,
-    ExchangeSettings,
-    NetworkSettings,
     OptimizerSettings,
     PricingSettings,
     found_settings,

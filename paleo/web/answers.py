@@ -16,8 +16,8 @@ from typing import Any
 from paleo.core.checks import number
 from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
+from paleo.step.exchange_settings import NetworkLike
 from paleo.step.results import Simulation
-from paleo.step.settings import NetworkLike
 from paleo.studies.datasets import takes_images
 from paleo.studies.overview import Overview, Study
 from paleo.views.charts.base import Chart

@@ -16,6 +16,7 @@ from paleo.core.quantity import Quantity, np
 from paleo.net.graph import checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
+from paleo.step.exchange_settings import SCALINGS
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
@@ -30,7 +31,6 @@ from paleo.step.parallelism.computations import Computations, divided
 from paleo.step.parallelism.overlap import Bucket, Overlapped, buckets, overlapped
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
-from paleo.step.settings import SCALINGS
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
 
