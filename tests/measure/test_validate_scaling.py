@@ -197,7 +197,7 @@ def test_gradients_are_sent_when_links_are_free() -> None:
     made = [Made(4e-3, 10), Made(4e-3, 10), Made(4e-3, 10), Made(4e-3, 10)]
     found = sent_in_cycles(made, exchange, 1e-3)
     # At 4 ms 10 bytes leave, until 14. At 16 ms the other 30 do, after the cycle: until 46.
-    assert found.spans == ((4e-3, 14e-3), (16e-3, 46e-3))
+    assert [sent[:2] for sent in found.spans] == [(4e-3, 14e-3), (16e-3, 46e-3)]
     assert found.alone == pytest.approx(16e-3)
     assert found.exposed == pytest.approx(30e-3)
     # A longer cycle leaves all to the end, where half of one is waited for.
@@ -207,7 +207,7 @@ def test_gradients_are_sent_when_links_are_free() -> None:
     # after which 20 bytes leave, at 17 ms, and the last 8 again.
     slow = sent_in_cycles(made, exchange, 1e-3, slowdown=2.0)
     assert slow.computed == pytest.approx(25e-3)
-    assert slow.spans[1] == pytest.approx((17e-3, 37e-3))
+    assert slow.spans[1][:2] == pytest.approx((17e-3, 37e-3))
 
 
 def test_gradients_that_are_arrays_are_sent_as_single_ones() -> None:
