@@ -89,4 +89,6 @@ def estimate_communication(
     found = find_network(network)
     known = found.of_2017 if model.uses_2017_figures else found
     link = known.reaching(checked_share(ppp_comm, "ppp_comm"))
-    return exchange_time(num_bytes, flat_group(workers, link), collective, model)
+    group = flat_group(workers, link)
+    collective.check([level.tier for level in group.levels])
+    return exchange_time(num_bytes, group, collective, model)

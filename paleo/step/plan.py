@@ -126,7 +126,7 @@ class Plan:
         OPTIMIZERS[self.optimizer]  # says which there are
         for name in self.schemes or ():
             if name != "all":
-                COLLECTIVES[name].check(self.topology)
+                COLLECTIVES[name].check(self.topology.tiers)
         if self.framework and not self.framework.runs_on(self.device):
             raise SettingError(
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
@@ -368,7 +368,7 @@ class Plan:
             return tuple(
                 scheme.name
                 for scheme in every
-                if (scheme.is_of_2017 if is_of_2017 else scheme.can_exchange(self.topology))
+                if (scheme.is_of_2017 if is_of_2017 else scheme.can_exchange(self.topology.tiers))
             )
         return self.schemes
 

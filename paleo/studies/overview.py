@@ -87,7 +87,8 @@ class Study:
         """Return what there is to see of data-parallel training.
 
         `workers` is the number to look at; the curves have it and `counts`. `scheme` is the
-        communication scheme to look at, None the best. The others are those of `paleo.metrics`.
+        communication scheme to look at, beside those that the cost model takes by itself; None is
+        the best of these. The others are those of `paleo.metrics`.
         Raises a PaleoError with every mistake.
         """
         mistakes = Mistakes()
@@ -97,6 +98,9 @@ class Study:
             name: found[name]
             for name in ("network", "ppp_comm", "batch_size", "scaling", "optimizer")
         }
+        if found["scheme"] is not None:
+            by_itself = self.scenario.plan.exchange_schemes
+            of_step["schemes"] = tuple(dict.fromkeys((*by_itself, found["scheme"])))
         counts = tuple(sorted({*found["counts"], workers}))
         scenario = self.scenario.changed(workers=counts, **of_step)
         runs = list(runs_of(scenario, mistakes, self._computations(found["optimizer"])))

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Price
-from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes
 from paleo.core.version import __version__
@@ -29,8 +28,6 @@ from paleo.web.page import STATIC, page_with
 from paleo.web.security import policy, source_hash
 from paleo.web.settings import DECLARED, PageSettings
 
-#: The best scheme, and each of them.
-_SCHEMES = ("", *COLLECTIVES)
 #: Settings that no control of the report changes, with the page's labels.
 _SAID = {key: setting.label for key, setting in DECLARED.items() if setting.label}
 #: What can be taken from a report: by scheme, and by the number of workers that is looked at.
@@ -100,6 +97,7 @@ def report_page(
     )
     answers, texts = _Pool(), _Pool()
     views: dict[str, Any] = {}
+    overviews: list[Overview] = []
     compared: list[Overview] = []
     for net, device, size in itertools.product(nets, devices, batch_sizes):
         of_size = views.setdefault(net, {}).setdefault(device, {}).setdefault(str(size), {})
@@ -110,6 +108,7 @@ def report_page(
                 options=shlex.join(words),
             )  # fmt: skip
             overview = overview_of(studies[device][net], own)
+            overviews.append(overview)
             if scaling == scalings[0]:
                 compared.append(overview)
             of_size[scaling] = _view(overview, own, answers, texts, with_commands=with_commands)
@@ -130,7 +129,7 @@ def report_page(
             "choices": {
                 **several,
                 "scaling": list(scalings),
-                "scheme": list(_SCHEMES),
+                "scheme": list(dict.fromkeys(itertools.chain(*map(_schemes, overviews)))),
                 "workers": list(settings.counts),
             },
             "depends": depends(),
@@ -140,6 +139,12 @@ def report_page(
             "views": views,
         }
     )
+
+
+def _schemes(overview: Overview) -> tuple[str, ...]:
+    """Return the schemes that there is a choice of; "" is the best."""
+    schemes = tuple(overview.rows[0].exchanges)
+    return ("", *schemes) if len(schemes) > 1 else ("",)
 
 
 def _compared(overviews: Sequence[Overview]) -> dict[str, Any] | None:
@@ -177,7 +182,7 @@ def _view(
             export = functools.partial(EXPORTS[name], own)
             exports[name][choice] = texts.add((*of_view, name, key), export)
 
-    for scheme in _SCHEMES:
+    for scheme in _schemes(overview):
         asked, own = replace(settings, scheme=scheme), replace(overview, scheme=scheme or None)
         add(asked, own, scheme, ["scaling"], _BY_SCHEME)
     for workers in settings.counts:

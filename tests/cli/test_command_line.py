@@ -265,6 +265,7 @@ def test_the_json_of_summary_has_layers_and_totals() -> None:
 
 def test_the_json_of_data_parallel_runs() -> None:
     settings = ("--batch_size=8", "--num_workers=1,4", "--ppp_comm=0.5", "--scaling=weak,strong")
+    settings = (*settings, "--cost_model=paleo2017")
     runs = as_json("simulate", "nin", *settings)
     keys = {"workers": int, "batch_size": int, "iterations": int, "compute_s": float} | PARTS
     keys |= {
@@ -308,6 +309,7 @@ def test_the_json_of_hybrid_parallel_runs() -> None:
 )
 def test_separated_values_are_those_of_the_json(option: str, separator: str) -> None:
     data = ("simulate", "nin", "vgg16", "--num_workers=1,3,128", "--scaling=weak,strong")
+    data = (*data, "--cost_model=paleo2017")
     rows = separated(call(*data, f"--{option}").stdout, separator)
     runs = as_json(*data)["runs"]
     expected = [{**run, **row} for run in runs for row in run["rows"]]
@@ -386,7 +388,7 @@ def test_devices_and_networks_are_listed_with_the_source_of_each_figure() -> Non
 
 
 def test_tables_have_units_in_the_header_and_mark_the_best_scheme() -> None:
-    two = ("simulate", "alex_v2", "--scaling=weak", "--num_workers=1,8", "--quiet")
+    two = ("simulate", "alex_v2", "--num_workers=1,8", "--quiet", "--cost_model=paleo2017")
     lines = call(*two, "--scheme=all", "--wide").stdout.splitlines()
     title = "alex_v2 on TITAN_X, ethernet, data-parallel, weak scaling, batch 128, fp32, "
     assert lines[0].startswith(title)

@@ -377,7 +377,7 @@ SETTINGS: list[tuple[str, dict[str, Any], str]] = [
     ("--scaling=", {"scaling": []}, "scaling: expected one or more, got none"),
     ("--device=TITANX", {"device": "TITANX"}, "unknown device 'TITANX' (did you mean 'TITAN_X'?)"),
     ("--network=foo", {"network": "foo"}, "unknown network 'foo' (there are: aws, efa_p3dn, "),
-    ("--scheme=Tree", {"schemes": ["Tree"]}, "unknown communication scheme 'Tree' (there are: "),
+    ("--scheme=Star", {"schemes": ["Star"]}, "unknown communication scheme 'Star' (there are: "),
     ("--cost_model=x", {"cost_model": "x"}, "unknown cost model 'x' (there are: paleo2017, "),
 ]
 

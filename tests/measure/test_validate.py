@@ -177,7 +177,7 @@ def net_rows(tmp_path: Path, **columns: Any) -> Any:
 def simulated(tmp_path: Path, workers: int = 1, network: str = "nvlink3") -> Any:
     result = paleo.simulate(
         "lenet5", device=device_file(tmp_path), network=network, batch_size=16, workers=workers,
-        scaling="weak", cost_model="roofline",
+        scaling="weak", cost_model="roofline", overlap=False,
     )  # fmt: skip
     return result.runs[0].rows[0]
 

@@ -88,7 +88,12 @@ def test_a_kind_of_ones_own_is_simulated_shown_and_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(PARALLELISMS._things, "overlapped", Overlapped())
-    how: dict[str, Any] = {"device": "K80", "network": "ethernet", "batch_size": 32}
+    how: dict[str, Any] = {
+        "device": "K80",
+        "network": "ethernet",
+        "batch_size": 32,
+        "cost_model": "paleo2017",
+    }
     (run,) = paleo.simulate("nin", parallel="overlapped", hybrid_workers=4, **how).runs
     (plain,) = paleo.simulate("nin", workers=4, scaling="weak", **how).runs
     data, (row,) = plain.rows[0], run.rows

@@ -287,7 +287,10 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "workspace_limit_bytes": None,
         "use_only_gemm": False,
         "network": "ethernet",
+        "cluster": None,
         "workers": 1,
+        "overlap": False,
+        "bucket_bytes": None,
     }
     (comparison,) = found["comparisons"]
     assert comparison["settings"] == found["reference"]["settings"] | {"batch_size": 3}
@@ -490,15 +493,16 @@ def test_verbose_says_what_is_read_and_used() -> None:
 
 
 def test_workers_exchange_gradients_and_bands_are_of_computation_alone() -> None:
-    found = paleo.compare("resnet18", device="T4", network=["ethernet", "ethernet25"], workers=8)
+    how: dict[str, Any] = {"device": "T4", "workers": 8, "overlap": False}
+    found = paleo.compare("resnet18", network=["ethernet", "ethernet25"], **how)
     (difference,) = found.differences
     slow, quick = found.reference.total, difference.other.total
-    step = paleo.simulate("resnet18", device="T4", workers=8, batch_size=256).runs[0].rows[0]
-    assert slow.communication == pytest.approx(step.communication["ButterflyAllReduce"])
+    step = paleo.simulate("resnet18", batch_size=256, **how).runs[0].rows[0]
+    assert slow.communication == pytest.approx(step.communication["auto"])
     assert slow.compute == pytest.approx(step.compute)
     assert slow.time == pytest.approx(slow.compute + slow.communication)
-    # Of the data sheets, 10 and 25 Gbit/s.
-    assert slow.communication / quick.communication == pytest.approx(2.5)
+    # Of the data sheets, 10 and 25 Gbit/s; latencies do not count much.
+    assert slow.communication / quick.communication == pytest.approx(2.5, rel=0.02)
     band = found.reference.settings.plan.band
     assert band is not None
     low, _ = found.reference.time_ends

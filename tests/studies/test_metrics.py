@@ -146,6 +146,7 @@ def plan(tmp_path: Path) -> dict[str, Any]:
         "workers": 4,
         "scaling": "strong",
         "scheme": "TreeAllReduce",
+        "overlap": False,
     }
 
 

@@ -70,7 +70,7 @@ def test_an_overview_says_what_simulate_and_metrics_say(scaling: str) -> None:
     expected = paleo.simulate("nin", scaling=scaling, workers=workers, **ON).runs[0]
     assert found.run.to_dict() == expected.to_dict()
     of: dict[str, Any] = {"epochs": 47, "dataset": "imagenet", "workers": workers}
-    for scheme in paleo.COLLECTIVES:
+    for scheme in found.run.plan.exchange_schemes:
         asked = paleo.metrics("nin", scaling=scaling, scheme=scheme, **of, **ON)
         for row, metrics in zip(found.rows, asked, strict=True):
             training = found.training(row, scheme)
@@ -85,7 +85,7 @@ def test_an_overview_says_what_simulate_and_metrics_say(scaling: str) -> None:
 
 def test_a_study_computes_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     study = Study("nin", device="K80")
-    first = study.overview(network="ethernet", scaling="strong")
+    first = study.overview(network="ethernet", scaling="strong", scheme="OneToAll")
     asked = []
     compute = Plan.passes
 
@@ -198,13 +198,13 @@ def test_every_mistake_of_an_overview_is_told() -> None:
 
 
 def test_a_run_of_one_scheme_is_as_if_it_alone_had_been_asked_for() -> None:
-    run = paleo.simulate("nin", scaling="weak", **ON).runs[0]
+    run = paleo.simulate("nin", scaling="weak", schemes="all", **ON).runs[0]
     alone = paleo.simulate("nin", scaling="weak", schemes="OneToAll", **ON).runs[0]
     assert run.only("OneToAll").to_dict() == alone.to_dict()
 
 
 def test_charts_of_scaling_hold_what_the_rows_say() -> None:
-    run = paleo.simulate("nin", scaling="strong", **ON).runs[0]
+    run = paleo.simulate("nin", scaling="strong", schemes="all", **ON).runs[0]
     speedup, step, efficiency, _ = scaling_charts(run, "OneToAll")
     one = speedup.series[0]
     assert one.name == "OneToAll"
@@ -289,6 +289,7 @@ def test_a_figure_alone_is_in_a_unit_of_which_it_is_one_or_more(seconds: float, 
         found.row,
         pieces=(Piece("forward", "forward", step.seconds),),
         exchanges={"OneToAll": Piece("exchange", TRANSFER, 0.0)},
+        exchanging=None,
     )
     run = dataclasses.replace(found.run, rows=(row,))
     (head,) = headlines(dataclasses.replace(found, run=run))
@@ -314,7 +315,9 @@ def test_a_head_is_in_words() -> None:
     assert items["cost"].endswith(" USD")
     assert items["price"] == "1.8 USD"
     assert "scheme" not in {each["key"] for each in heads[0]["items"]}  # a worker alone
-    assert [each["label"] for each in heads[1]["items"] if each["key"] == "scheme"] == [
+    assert [each["label"] for each in heads[1]["items"] if each["key"] == "scheme"] == ["scheme"]
+    of_2017 = headlines(overview("nin", workers=2, cost_model="paleo2017", **ON))
+    assert [each["label"] for each in of_2017[1]["items"] if each["key"] == "scheme"] == [
         "best exact scheme"
     ]
     assert memory_headline(found)[1]["value"].startswith("fits in")

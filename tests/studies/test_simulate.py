@@ -15,7 +15,8 @@ from paleo.step.parallelism import data
 
 
 def rows(**settings: Any) -> tuple[Any, ...]:
-    return paleo.simulate("alex_v2", **{"scaling": "weak", **settings}).runs[0].rows
+    of_2017 = {"scaling": "weak", "cost_model": "paleo2017"}
+    return paleo.simulate("alex_v2", **{**of_2017, **settings}).runs[0].rows
 
 
 def test_one_of_anything_may_be_given_without_a_list() -> None:

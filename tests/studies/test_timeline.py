@@ -88,6 +88,7 @@ def test_a_step_of_two_layers_by_hand(tmp_path: Path) -> None:
         workers=2,
         scheme="TreeAllReduce",
         cost_model="roofline",
+        overlap=False,
     )
     common = [
         ("fc1", "forward", 0.0, 5.0),
@@ -139,7 +140,7 @@ def test_a_step_of_two_layers_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_has_no_part_in_a_round_waits() -> None:
-    found = timeline("nin", workers=3, scheme="OneToAll")
+    found = timeline("nin", workers=3, scheme="OneToAll", overlap=False)
     # To worker 0, from 1 and then from 2; then back to 1, to 2.
     names = [[e.name for e in found.of(w) if e.category in ("transfer", "wait")] for w in range(3)]
     assert names == [
@@ -155,9 +156,9 @@ def test_a_worker_that_has_no_part_in_a_round_waits() -> None:
 
 
 def test_workers_of_a_butterfly_swap_or_send_around() -> None:
-    swaps = timeline("nin", workers=4, scheme="ButterflyAllReduce").of(1)[-2:]
+    swaps = timeline("nin", workers=4, scheme="ButterflyAllReduce", overlap=False).of(1)[-2:]
     assert [each.name for each in swaps] == ["swap with worker 0", "swap with worker 3"]
-    around = timeline("nin", workers=3, scheme="ButterflyAllReduce").of(1)[-2:]
+    around = timeline("nin", workers=3, scheme="ButterflyAllReduce", overlap=False).of(1)[-2:]
     assert [each.name for each in around] == ["send to worker 2, receive from worker 0"] * 2
     assert [each.arguments["carries"] for each in around] == [
         "sum so far",
@@ -177,9 +178,62 @@ def test_a_worker_alone_exchanges_nothing_but_mixes_in_2017() -> None:
 
 
 def test_the_best_scheme_is_taken_where_none_is_asked_for() -> None:
-    assert timeline("nin", workers=4).settings["scheme"] == "ButterflyAllReduce"
+    old = timeline("nin", workers=4, cost_model="paleo2017")
+    assert old.settings["scheme"] == "ButterflyAllReduce"
+    assert timeline("nin", workers=4).settings["scheme"] == "auto"
     assert timeline("nin", workers=4, scheme="OneToAll").settings["scheme"] == "OneToAll"
 
+
+def test_buckets_are_exchanged_beside_the_backward_pass(tmp_path: Path) -> None:
+    # The net of above. The gradients of fc2, 2 MB, are there after 12.5 ms and fill the first
+    # bucket of 1 MiB; up and down they take 4 ms beside fc1's backward pass. Those of fc1, 4 MB,
+    # are sent from 17.5 to 25.5 ms, then comes the update of 18 ms.
+    found = timeline(
+        two_layers(),
+        **hardware(tmp_path),
+        batch_size=2,
+        workers=2,
+        scheme="TreeAllReduce",
+        cost_model="roofline",
+    )
+    assert found.seconds == pytest.approx(43.5e-3)
+    assert [(part.name, pytest.approx(part.seconds)) for part in found.parts] == [
+        ("forward", 7.5e-3),
+        ("backward", 10e-3),
+        ("exchange by TreeAllReduce", 8e-3),
+        ("update", 18e-3),
+    ]
+    events = sorted(found.of(1), key=lambda each: (round(1e6 * each.start), each.lane))
+    assert [(each.name, each.lane, pytest.approx(each.start)) for each in events] == [
+        ("fc1", 0, 0.0),
+        ("fc2", 0, 5e-3),
+        ("fc2 backward", 0, 7.5e-3),
+        ("fc1 backward", 0, 12.5e-3),
+        ("send to worker 0", 1, 12.5e-3),
+        ("receive from worker 0", 1, 14.5e-3),
+        ("wait", 0, 17.5e-3),
+        ("send to worker 0", 1, 17.5e-3),
+        ("receive from worker 0", 1, 21.5e-3),
+        ("update", 0, 25.5e-3),
+    ]
+
+
+def test_what_a_library_chooses_is_drawn_as_one() -> None:
+    found = timeline("nin", workers=4)
+    (first, *_) = [event for event in found.of(2) if event.category == "transfer"]
+    assert (first.name, first.lane) == ("all-reduce", 1)
+    # nccl-tests count 2 (4 - 1) / 4 of the bytes.
+    assert first.arguments["bus_bandwidth_bytes_per_s"] == pytest.approx(
+        1.5 * first.arguments["bytes"] / first.seconds
+    )
+
+
+#: The schemes by which gradients are summed.
+EXCHANGES = [
+    name
+    for name, each in paleo.COLLECTIVES.items()
+    if each.can_exchange(paleo.find_cluster("dgx_a100").tiers)
+]
 
 HOW = st.fixed_dictionaries(
     {
@@ -190,6 +244,7 @@ HOW = st.fixed_dictionaries(
         "batch_size": st.sampled_from([1, 7, 32]),
         "ppp_comp": st.sampled_from([1.0, 0.5]),
         "ppp_comm": st.sampled_from([1.0, 0.3]),
+        "bucket": st.sampled_from([1000, "25 MiB"]),
     }
 )
 PARALLEL = st.one_of(
@@ -197,7 +252,7 @@ PARALLEL = st.one_of(
         {
             "workers": st.integers(1, 9),
             "scaling": st.sampled_from(["weak", "strong"]),
-            "scheme": st.sampled_from([None, *paleo.COLLECTIVES]),
+            "scheme": st.sampled_from([None, *EXCHANGES]),
         }
     ),
     st.just({"parallel": "model"}),
@@ -247,12 +302,13 @@ def test_predefined_nets_add_up_under_every_parallelism(net: str, model: str) ->
 
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
-@given(nets(), HOW, st.integers(1, 4), st.sampled_from(list(paleo.COLLECTIVES)))
+@given(nets(), HOW, st.integers(1, 4), st.sampled_from(EXCHANGES))
 def test_events_add_up_to_the_piece_that_they_are_of(
     net: paleo.NetSpec, how: dict[str, Any], workers: int, scheme: str
 ) -> None:
-    found = timeline(net, **how, workers=workers, scheme=scheme)
-    (run,) = paleo.simulate(net, **how, workers=workers, schemes=scheme, scaling="weak").runs
+    how |= {"workers": workers, "overlap": False}
+    found = timeline(net, **how, scheme=scheme)
+    (run,) = paleo.simulate(net, **how, schemes=scheme, scaling="weak").runs
     (step,) = run.rows
     for piece in (*step.pieces, *step.exchanges.values()):
         fine = (e.seconds for e in found.of(0, lane=0) if e.category == piece.category)

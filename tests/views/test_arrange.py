@@ -162,7 +162,7 @@ def test_columns_of_separated_values_may_be_chosen_too() -> None:
 
 
 def test_wide_shows_all_columns_of_a_simulation() -> None:
-    asked = ("simulate", "lenet5", "--num_workers=1,2", "--quiet")
+    asked = ("simulate", "lenet5", "--num_workers=1,2", "--quiet", "--cost_model=paleo2017")
     narrow, wide = call(*asked).stdout, call(*asked, "--wide").stdout
     assert "forward" not in narrow
     assert "forward" in wide

@@ -7,13 +7,13 @@ To add one: a subclass of Collective in a file of this folder, registered by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
 from paleo.cluster.collectives.phases import Phases, bound_of, seconds_of
 from paleo.cluster.collectives.rounds import Carried, Round, busiest, phases_of_rounds
-from paleo.cluster.topology import Cluster, Group
+from paleo.cluster.topology import Group, Tier
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, is_array, np, total
 from paleo.core.registry import Registry
@@ -140,16 +140,16 @@ class Collective(ABC):
                 f"collective: {self.name} does not do {operation.value} (it does {able})"
             )
 
-    def check(self, cluster: Cluster) -> None:
-        """Raise SettingError if workers of this cluster cannot exchange gradients so."""
+    def check(self, tiers: Sequence[Tier]) -> None:
+        """Raise SettingError if workers behind these tiers cannot exchange gradients so."""
         if Operation.ALL_REDUCE not in self.operations:
             able = ", ".join(operation.value for operation in self.operations)
             raise SettingError(f"schemes: {self.name} does not sum up gradients (it does {able})")
 
-    def can_exchange(self, cluster: Cluster) -> bool:
-        """Tell whether workers of this cluster can exchange gradients so."""
+    def can_exchange(self, tiers: Sequence[Tier]) -> bool:
+        """Tell whether workers behind these tiers can exchange gradients so."""
         try:
-            self.check(cluster)
+            self.check(tiers)
         except SettingError:
             return False
         return True

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Phase, Phases, across
 from paleo.cluster.collectives.rounds import SWITCH, of_parts
-from paleo.cluster.topology import Cluster, Group, Tier, beyond_one
+from paleo.cluster.topology import Group, Tier, beyond_one
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, some
 
@@ -31,9 +31,9 @@ class InNetwork(Collective):
     def transfers(self, workers: Quantity) -> Quantity:
         return beyond_one(workers) * (1 + 1 / workers)
 
-    def check(self, cluster: Cluster) -> None:
-        super().check(cluster)
-        _check(cluster.tiers)
+    def check(self, tiers: Sequence[Tier]) -> None:
+        super().check(tiers)
+        _check(tiers)
 
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return the phases; raises SettingError where no switch of the group sums."""

@@ -6,14 +6,14 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.collectives import AUTO, COLLECTIVES
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
-from paleo.core.quantity import Quantity, product, total
+from paleo.core.quantity import Quantity, minimum, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
@@ -159,18 +159,19 @@ class NetCase:
         return running(FRAMEWORKS[self.framework] if self.framework else None, self.compiled)
 
     def _exchange(self, graph: Graph, model: CostModel) -> Quantity:
-        """Return the seconds of the best scheme after which all workers have the sum."""
+        """Return the seconds of what a library chooses; in 2017, of the best exact scheme."""
         num_bytes = graph.precision.parameter_size * graph.num_params
-        return cast(
-            float,
-            min(
-                estimate_communication(
-                    num_bytes, self.workers, self.link, scheme=name, cost_model=model
-                )
-                for name in COLLECTIVES.built_in
-                if COLLECTIVES[name].exact
-            ),
+        exact: Iterable[str] = [AUTO]
+        if model.conventions.exchanges_after_all:
+            every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
+            exact = (each.name for each in every if each.is_of_2017 and each.exact)
+        times = (
+            estimate_communication(
+                num_bytes, self.workers, self.link, scheme=name, cost_model=model
+            )
+            for name in exact
         )
+        return functools.reduce(minimum, times)
 
 
 class Remembering(CostModel):

@@ -135,18 +135,20 @@ def exchange(
 ) -> None:
     """Draw the rounds in which workers exchange gradients of so many bytes, from `start` on.
 
-    What a library chooses is drawn as one. It is `beside` computation, or follows it.
+    What a library chooses, or switches do, is drawn as one. It is `beside` computation, or after.
     """
     seconds = plan.communication(num_bytes, len(workers), scheme)
-    if scheme == AUTO:
-        _exchange_at_once(drawing, plan, num_bytes, workers, start, float(seconds), beside=beside)
-        return
     rounds = [
         (each, {"scheme": scheme, "carries": each.carried.value})
         for each in COLLECTIVES[scheme].rounds(len(workers))
     ]
     crossings = total(each.crossings for each, _ in rounds)
-    if not (seconds > 0 and crossings > 0):
+    if not seconds > 0:
+        return
+    if scheme == AUTO or not crossings:
+        _exchange_at_once(
+            drawing, plan, num_bytes, workers, scheme, start, float(seconds), beside=beside
+        )
         return
     once = float(seconds / crossings)
     said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(num_bytes / once)}
@@ -158,17 +160,16 @@ def _exchange_at_once(
     plan: Plan,
     num_bytes: int,
     workers: Sequence[str],
+    scheme: str,
     start: float,
     seconds: float,
     *,
     beside: bool,
 ) -> None:
     """Draw on every worker that all of them sum up so many bytes."""
-    if not seconds > 0:
-        return
     bus_bytes = Collecting.ALL_REDUCE.bus_share(len(workers)) * num_bytes
     arguments = {
-        "scheme": AUTO,
+        "scheme": scheme,
         "bytes": num_bytes,
         "seconds": seconds,
         "bound": "network",

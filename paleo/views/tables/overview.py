@@ -64,7 +64,7 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
             "efficiency": ("efficiency", f"{100 * step.efficiency:.1f} %", ""),
         }  # fmt: skip
     if row.workers > 1:
-        label = "scheme" if found.scheme else f"{best_said(row)} scheme"
+        label = "scheme" if found.scheme or len(row.exchanges) == 1 else f"{best_said(row)} scheme"
         texts["scheme"] = (label, scheme, "")
     if training.seconds is not None:
         like = training.seconds
