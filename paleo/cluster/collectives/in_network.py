@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Operation, Round
 from paleo.cluster.collectives.nccl import OfNccl
 from paleo.cluster.collectives.phases import Phase, Phases, across
 from paleo.cluster.collectives.rounds import SWITCH, of_parts

@@ -111,6 +111,233 @@ def choice(
     num_bytes: Quantity,
     operation: Operation = Operation.ALL_REDUCE,
     nccl: Nccl = CURRENT,
+    algorithm: str = "",
+) -> Choice:
+    """Return what NCCL does with a message of so many bytes, for arrays element by element.
+
+    With `algorithm` it has that one alone. Raises SettingError where no constants are known of
+    the links, or where the algorithm cannot do it.
+    """
+    path, options, index = _considered(group, num_bytes, operation, nccl, algorithm)
+    return Choice(
+        _picked(index, options, lambda option: option.algorithm),
+        _picked(index, options, lambda option: option.protocol),
+        _picked(index, options, lambda option: _bound(path, option.times())),
+        _picked(index, options, _seconds) * beyond_one(group.workers),
+    )
+
+
+def seconds(
+    group: Group,
+    num_bytes: Quantity,
+    operation: Operation = Operation.ALL_REDUCE,
+    nccl: Nccl = CURRENT,
+    algorithm: str = "",
+) -> Quantity:
+    """Return the seconds of `choice` alone, which is quicker."""
+    _, options, index = _considered(group, num_bytes, operation, nccl, algorithm)
+    taken: Quantity = _picked(index, options, _seconds)
+    return taken * beyond_one(group.workers)
+
+
+def _considered(
+    group: Group, num_bytes: Quantity, operation: Operation, nccl: Nccl, algorithm: str
+) -> tuple[Path, list[Option], Any]:
+    """Return what there is to choose from, and the place of what NCCL counts as the quickest."""
+    path = Path(group)
+    options = _options(path, num_bytes, operation, nccl, algorithm == "tree")
+    if algorithm:
+        options = [option for option in options if option.algorithm.startswith(algorithm)]
+        if not options:
+            raise SettingError(f"scheme: {algorithm} cannot do {operation.value} here")
+    return path, options, _least([option.counted for option in options])
+
+
+def _options(
+    path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl, with_trees: bool
+) -> list[Option]:
+    """Return what NCCL can do; trees on one node, which never are the quickest, if asked for."""
+    if operation in (Operation.ALL_TO_ALL, Operation.POINT_TO_POINT):
+        return _messages(path, num_bytes, operation, nccl)
+    sums_up = operation is Operation.ALL_REDUCE
+    with_trees = sums_up and nccl.tuner.has_trees and (with_trees or some(path.nodes > 1))
+    options = []
+    for number in nccl.tuner.protocols(path):
+        options.append(_ring(path, num_bytes, operation, nccl, number))
+        if with_trees:
+            options.append(_tree(path, num_bytes, nccl, number))
+    if sums_up and path.sums and nccl.tuner.has_sums:
+        options.append(_sums(path, num_bytes, nccl))
+    return options
+
+
+def _ring(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl, number: int) -> Option:
+    """Return a ring in one protocol: k hops, and k / K of the message over each link.
+
+    In a broadcast the whole message passes each link; there is no first or last step to copy.
+    """
+    workers = path.workers
+    times = 2 if operation is Operation.ALL_REDUCE else 1
+    hops = times * (workers - 1)
+    between = times * (path.nodes - 1)
+    passed = num_bytes * hops / workers
+    copied = num_bytes / workers
+    if operation is Operation.BROADCAST:
+        passed, copied = num_bytes * beyond_one(workers), num_bytes * 0
+    counted = nccl.tuner.ring(path, passed, hops, between, number, times == 2)
+    sizes = (num_bytes, passed, copied)
+    lasting = functools.partial(_ring_times, path, sizes, hops, between, nccl, number)
+    return Option("ring", PROTOCOLS[number], counted, lasting)
+
+
+def _ring_times(
+    path: Path,
+    sizes: tuple[Quantity, Quantity, Quantity],
+    hops: Quantity,
+    between: Quantity,
+    nccl: Nccl,
+    number: int,
+) -> Times:
+    """Return the times of a ring; `sizes` are bytes of the message, of a link, of a last step."""
+    num_bytes, passed, copied = sizes
+    launch = path.links.value("launch")
+    waiting = (hops - between) * path.ring_hops[number] + between * path.net_ring_hops[number]
+    carrying = passed / (PAYLOAD[number] * path.bandwidth)
+    channels = _CHANNELS * path.links.value("channel")
+    if number == 2:
+        fixed = nccl.start * launch + waiting
+        carrying = carrying + nccl.tail * copied / channels
+        ramp = _ramp(path, num_bytes)
+        return Times(fixed, carrying + ramp, _blended(fixed, carrying, nccl) + ramp)
+    fixed = launch + waiting
+    if number == 1:
+        carrying = carrying + copied / (PAYLOAD[1] * path.bandwidth)
+        return Times(fixed, carrying, fixed + carrying)
+    carrying = carrying + copied / (nccl.unpack * channels)
+    filled = nccl.fill * fixed * minimum(copied / _LL_LINES, 1)
+    return Times(fixed, carrying, fixed + maximum(filled, carrying))
+
+
+def _tree(path: Path, num_bytes: Quantity, nccl: Nccl, number: int) -> Option:
+    """Return two binary trees over nodes, chains inside of them: up and down, 2 S a link."""
+    depth = ceil_log2(path.nodes)
+
+    def times() -> Times:
+        waiting = (path.on_node - 1) * path.tree_hops[number] + depth * path.net_tree_hops[number]
+        fixed = path.links.value("launch") * (nccl.start if number == 2 else 1) + 2 * waiting
+        carrying = 2 * num_bytes / (PAYLOAD[number] * path.bandwidth)
+        return Times(fixed, carrying, _blended(fixed, carrying, nccl))
+
+    return Option("tree", PROTOCOLS[number], nccl.tuner.tree(path, num_bytes, depth, number), times)
+
+
+def _sums(path: Path, num_bytes: Quantity, nccl: Nccl) -> Option:
+    """Return switches that sum inside of a node (NVLS), over nodes with a tree of them.
+
+    Each worker sends S and gets S, and the sums of one K-th cross once more.
+    """
+    workers, depth = path.workers, ceil_log2(path.nodes)
+
+    def times() -> Times:
+        share = path.links.value("sums_share") * nccl.sums
+        carrying = num_bytes * (1 + 1 / workers) / (share * path.inside)
+        over = num_bytes * 2 * (workers - 1) / workers / path.between
+        carrying = maximum(carrying, over) + _ramp(path, num_bytes)
+        fixed = path.links.value("launch") + SUMS_SECONDS + 2 * depth * path.net_tree_hops[2]
+        return Times(fixed, carrying, fixed + carrying)
+
+    name = where(path.nodes > 1, "nvls_tree", "nvls")
+    return Option(name, "Simple", nccl.tuner.sums(path, num_bytes, depth), times)
+
+
+def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl) -> list[Option]:
+    """Return messages between pairs: short ones in LL, others in Simple.
+
+    Of an all-to-all each worker sends a K-th to each other, and copies one for itself.
+    """
+    workers = path.workers
+    launch, hop = path.links.value("launch"), path.ring_hops[0]
+    net = where(path.nodes > 1, path.net_ring_hops[0], 0.0)
+    reached = nccl.message_share * path.inside
+    if operation is Operation.ALL_TO_ALL:
+        length, partners = num_bytes / workers, 1 + ceil_log2(workers)
+        carrying = maximum(
+            num_bytes * (workers - 1) / workers / reached,
+            num_bytes / (_CHANNELS * path.links.value("channel")),
+        )
+        for level in path.outer:
+            leaving = level.inside * (workers - level.inside) / workers * num_bytes
+            leaving = leaving * beyond_one(level.members)
+            carrying = maximum(carrying, leaving / level.nccl_bandwidth)
+    else:
+        length, partners = num_bytes, 2
+        carrying = num_bytes / path.inside
+        for level in path.outer:
+            one = minimum(level.links, level.nearest) * level.nccl_bandwidth / level.links
+            carrying = maximum(carrying, num_bytes * beyond_one(level.members) / one)
+    is_short = length <= _LL_MESSAGE
+    fixed = launch + hop * partners + net
+    filled = nccl.fill * fixed * minimum(length / _LL_MESSAGE, 1)
+    if operation is Operation.ALL_TO_ALL:
+        start, ramp = nccl.message_start * launch + net, _ramp(path, num_bytes)
+    else:
+        start, ramp = launch + net, 0.0
+
+    def short() -> Times:
+        sent = carrying / PAYLOAD[0]
+        return Times(fixed, sent, fixed + maximum(filled, sent))
+
+    def long() -> Times:
+        seconds = maximum(start + carrying + ramp, fixed + filled)
+        return Times(start, carrying + ramp, seconds)
+
+    never = float("inf")
+    return [
+        Option("p2p", "LL", where(is_short, 0.0, never), short),
+        Option("p2p", "Simple", where(is_short, never, 0.0), long),
+    ]
+
+
+def _blended(waiting: Quantity, carrying: Quantity, nccl: Nccl) -> Quantity:
+    """Return the seconds of hops and of bytes that overlap."""
+    both: Quantity = (waiting**nccl.blend + carrying**nccl.blend) ** (1 / nccl.blend)
+    return both
+
+
+def _ramp(path: Path, num_bytes: Quantity) -> Quantity:
+    """Return what a message loses until all channels have whole chunks on their way."""
+    return path.links.value("ramp") * num_bytes / (num_bytes + _CHUNKS)
+
+
+def _least(counted: list[Quantity]) -> Any:
+    """Return the place of the least, for arrays element by element."""
+    if any(map(is_array, counted)):
+        return np.argmin(np.stack(np.broadcast_arrays(*counted)), axis=0)
+    return min(range(len(counted)), key=counted.__getitem__)
+
+
+def _picked(index: Any, options: list[Option], of: Callable[[Option], Any]) -> Any:
+    """Return something of the option at a place; for arrays, of each element's."""
+    if is_array(index):
+        return np.choose(index, np.broadcast_arrays(index, *map(of, options))[1:])
+    return of(options[index])
+
+
+def _seconds(option: Option) -> Quantity:
+    return option.times().seconds
+
+
+def _bound(path: Path, times: Times) -> Any:
+    """Return what lasts longer: hops, or the bytes over the slowest tier, which is named."""
+    return where(times.waiting >= times.carrying, "latency", path.bottleneck())
+
+
+class OfNccl(Collective):
+    """A scheme that is an algorithm of NCCL: where its constants are known, they are taken.
+
+    Elsewhere its phases are those of the textbook.
+    """
+
     algorithm: str = ""
 
     def of_nccl(self, group: Group, operation: Operation) -> bool:

@@ -267,7 +267,7 @@ def case_of(row: Measurement, on: Device | None = None) -> Case:
     if name in COLLECTIVE_OPERATORS:
         what, seconds = exchange_of(row)
         kind, dtype = f"collective {what.operation.value}", ""
-        return _Case(row, device, dtype, (), kind, seconds, what, row.shape)
+        return Case(row, device, dtype, (), kind, seconds, what, row.shape)
     if name:
         direction, operator = _operator_direction(row), OPERATORS[name]
         dtype = dtype_of(precision, device, is_net=False, tf32=protocol.tf32)
