@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from paleo.cluster.exchange import EXCHANGES
 from paleo.cluster.topology import Cluster
 from paleo.measure.validate import predict, read_measurements
 from paleo.measure.validate.exchanging import Exchanging
+from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.scaling import same_submission, scaled
 from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
@@ -174,6 +176,23 @@ def test_software_adds_what_it_exposes(name: str, tmp_path: Path) -> None:
         assert exchanging.added(backward, 1e6) == pytest.approx(
             exchanging.seconds(made[-1]), rel=1e-4
         )
+
+
+def test_devices_of_a_node_may_share_the_update(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"quantity": "step_ms", "n_devices": 4, "interconnect": "NVLink3"}
+    (group,) = net_rows(tmp_path, **columns, framework="MindSpore").parts
+    pricing = Remembering(paleo.COST_MODELS["roofline"])
+
+    def seconds(exchange: str, *parts: str) -> float:
+        case = replace(group.case, exchange=exchange, parts=parts)
+        return float(case.seconds(group.device, "fp32", pricing, {}))
+
+    whole = ("forward", "backward", "update", "exchange")
+    passes = (*whole[:2], whole[3])
+    by_all, shared = (
+        seconds(by, *whole) - seconds(by, *passes) for by in ("fused", "distributed_lamb")
+    )
+    assert shared == pytest.approx(by_all / 4)
 
 
 def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:

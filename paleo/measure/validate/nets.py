@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.exchange import EXCHANGES
+from paleo.cluster.exchange import EXCHANGES, Exchange
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
@@ -143,10 +143,10 @@ class NetCase:
             rule = Rule(OPTIMIZERS[self.optimizer], software, self.clips, unscaled)
             how = (updated_in(software, dtype), rule)
             updated = update_time(graph.num_params, target, model, *how, graph.num_tensors)
-            times.append(factor * updated.total)
+            times.append(factor * updated.total / self._shards)
         if "exchange" in self.parts:
             assert self.wiring
-            by = EXCHANGES[self.exchange] if self.exchange else software.exchange
+            by = self.exchanges
             exchanging = Exchanging(device, self.workers, self.wiring, by, model)
             times.append(exchanging.added(passed, factor))
         if self.copied.network:
@@ -162,6 +162,16 @@ class NetCase:
             return ()
         bandwidth = find_network(self.link).bandwidth
         return moves(graph, self.workers * self.batch, bandwidth, host).values()
+
+    @property
+    def exchanges(self) -> Exchange:
+        """How gradients are exchanged."""
+        return EXCHANGES[self.exchange] if self.exchange else self.software.exchange
+
+    @property
+    def _shards(self) -> int:
+        """Devices that share the update of the parameters."""
+        return self.wiring.inside if self.wiring and self.exchanges.in_shards else 1
 
     @property
     def software(self) -> Framework:

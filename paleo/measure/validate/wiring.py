@@ -25,6 +25,8 @@ _MACHINES = (
     (r"\bp3dn\b", "aws_p3dn"),
     (r"\bp3\b|\bp3\.\d*xlarge", "aws_p3_16xlarge"),
     (r"\bp4d\b", "aws_p4d"),
+    # Dell, DSS 8440 technical guide: two Xeons of the second generation, PCI Express 3.0.
+    (r"\bDSS8440", "pcie3"),
 )
 #: Instances whose network a row need not say: Amazon EC2, Instance types, network performance.
 _CLOUD = ((r"\bp2\.8xlarge", "ethernet"), (r"\bp2\b", "ena25"), (r"\bp3\b", "ena25"))
