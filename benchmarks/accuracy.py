@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
+from firecaffe import speedups
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import (
@@ -540,6 +541,26 @@ def scaling(data: Data) -> Iterator[Table | Bound]:
     )  # fmt: skip
 
 
+def firecaffe(data: Data) -> Iterator[Table | Bound]:
+    """FireCaffe's speedups from one setting."""
+    rows = []
+    for trained, speedup in speedups():
+        error = speedup / trained.speedup - 1
+        name = f"{trained.net}, batch {trained.batch:,}, {trained.workers} GPUs"
+        rows.append((name, f"{trained.speedup:g}", f"{speedup:.1f}", f"{100 * error:+.0f} %"))
+        reached = f"{100 * abs(error):.0f} %"
+        yield Bound(f"FireCaffe, {name}", reached, "12 %", abs(error) <= 0.12)
+    yield Table(
+        "FireCaffe's speedups",
+        ("training", "printed", "predicted", "difference"),
+        rows,
+        "Whole trainings on nodes of one K20X on Cray Gemini, over one GPU with Caffe. All from "
+        "one setting, in `benchmarks/firecaffe.py`: `--cluster=firecaffe --cost_model=roofline "
+        "--ppp_comp=0.25 --ppp_comm=0.5 --schemes=TreeAllReduce --no_overlap`. Both shares were "
+        "read off these five rows. GoogLeNet has its auxiliary classifiers.",
+    )
+
+
 def given_errors(found: Sequence[Scaled]) -> Statistics:
     """Return the errors of those that have a base, given it."""
     given = [each for each in found if each.given is not None]
@@ -764,7 +785,7 @@ Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
 TABLES: tuple[Section, ...] = (products, serving)
 PUBLISHED: tuple[Section, ...] = (
-    operators, held_out, precisions, nets, timm, mlperf, scaling, peers, models,
+    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, models,
 )  # fmt: skip
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from validation import cases, device_file, write
 
@@ -21,8 +20,6 @@ from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.scaling import same_submission, scaled
 from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
-from paleo.step.parallelism.overlap import Made, sent_in_cycles
-from paleo.step.parallelism.slowdown import slowdown
 
 
 def net_rows(tmp_path: Path, **columns: Any) -> Any:
@@ -206,58 +203,6 @@ def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:
     nodes = Wiring("nvlink1", 8, "ethernet")
     slow = Exchanging(device, 32, nodes, *software).seconds(15.75e6)
     assert slow == pytest.approx(0.75 * 8 * 15.75e6 / 1.25e9)
-
-
-def test_gradients_are_sent_when_links_are_free() -> None:
-    # Each layer takes 4 ms for 10 bytes, a byte 1 ms.
-    def exchange(num_bytes: Any) -> Any:
-        return 1e-3 * num_bytes
-
-    made = [Made(4e-3, 10), Made(4e-3, 10), Made(4e-3, 10), Made(4e-3, 10)]
-    found = sent_in_cycles(made, exchange, 1e-3)
-    # At 4 ms 10 bytes leave, until 14. At 16 ms the other 30 do, after the cycle: until 46.
-    assert found.spans == ((4e-3, 14e-3), (16e-3, 46e-3))
-    assert found.alone == pytest.approx(16e-3)
-    assert found.exposed == pytest.approx(30e-3)
-    # A longer cycle leaves all to the end, where half of one is waited for.
-    late = sent_in_cycles(made, exchange, 20e-3)
-    assert late.exposed == pytest.approx(10e-3 + 40e-3)
-    # Computation takes twice as long beside an exchange: the second layer 8 ms, the third 2 and 3,
-    # after which 20 bytes leave, at 17 ms, and the last 8 again.
-    slow = sent_in_cycles(made, exchange, 1e-3, slowdown=2.0)
-    assert slow.computed == pytest.approx(25e-3)
-    assert slow.spans[1] == pytest.approx((17e-3, 37e-3))
-
-
-def test_gradients_that_are_arrays_are_sent_as_single_ones() -> None:
-    times = np.array([4e-3, 1e-3, 30e-3])
-    made = [Made(times, 10), Made(2 * times, 5), Made(times, 0), Made(times, 7)]
-
-    def exchange(num_bytes: Any) -> Any:
-        return 1e-4 + 1e-3 * num_bytes
-
-    found = sent_in_cycles(made, exchange, 2e-3, 1.25)
-    for place, seconds in enumerate(times.tolist()):
-        one = [made_one._replace(seconds=made_one.seconds[place]) for made_one in made]
-        alone = sent_in_cycles(one, exchange, 2e-3, 1.25)
-        assert found.total[place] == pytest.approx(alone.total, rel=1e-12)  # type: ignore[index]
-        assert seconds * 5 == pytest.approx(alone.alone)
-
-
-def test_an_exchange_takes_multiprocessors_and_memory() -> None:
-    v100 = paleo.find_device("V100_SXM2_16GB")  # 80 multiprocessors, 900 GB/s
-    # 8 workers at 60 GB/s: 105 GB/s on the bus are 8.75 multiprocessors of 80; memory has to read
-    # and write 120 of 900 GB/s, which is more.
-    assert slowdown(v100, 60e6, 1e-3, 8) == pytest.approx(1 / (1 - 120 / 900))
-    # A slow link takes two multiprocessors.
-    assert slowdown(v100, 1e6, 1e-3, 8) == pytest.approx(80 / 78)
-    # None, alone; and an exchange that nothing could keep up with, half.
-    assert slowdown(v100, 60e6, 1e-3, 1) == 1
-    assert slowdown(v100, 0, 1e-3, 8) == 1
-    assert slowdown(v100, 1e12, 1e-3, 8) == 2
-    both = slowdown(v100, np.array([60e6, 1e6]), 1e-3, np.array([8, 1]))
-    assert both.tolist() == pytest.approx([1 / (1 - 120 / 900), 1])  # type: ignore[union-attr]
-    assert slowdown(paleo.find_device("XEON_8280"), 60e6, 1e-3, 8) == 1
 
 
 # How steps scale.

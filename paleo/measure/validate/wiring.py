@@ -25,7 +25,7 @@ _MACHINES = (
     (r"\bp3dn\b", "aws_p3dn"),
     (r"\bp3\b|\bp3\.\d*xlarge", "aws_p3_16xlarge"),
     (r"\bp4d\b", "aws_p4d"),
-    # Dell, DSS 8440 technical guide: two Xeons of the second generation, PCI Express 3.0.
+    # iX 4/2020, a review of the Dell DSS 8440: Xeon Gold 6148, of PCI Express 3.0, four switches.
     (r"\bDSS8440", "pcie3"),
 )
 #: Instances whose network a row need not say: Amazon EC2, Instance types, network performance.
