@@ -30,8 +30,8 @@ _MACHINES = (
 )
 #: Instances whose network a row need not say: Amazon EC2, Instance types, network performance.
 _CLOUD = ((r"\bp2\.8xlarge", "ethernet"), (r"\bp2\b", "ena25"), (r"\bp3\b", "ena25"))
-#: Servers of eight SXM2 boards, whose devices are a mesh: they say so, or DLPerf's README does
-#: (nvidia-smi topo), or the maker of Lambda's cloud.
+#: Servers of eight SXM2 boards, whose devices are a mesh: they say so, or DLPerf's READMEs of
+#: OneFlow do by `nvidia-smi topo -m` (and one card between nodes); Lambda's instances of V100.
 _MESH = re.compile(
     r"hybrid cube mesh|DGX-1\b|^dlperf .*V100-SXM2|LambdaCloud \dx ?V100", re.IGNORECASE
 )
