@@ -512,7 +512,7 @@ def scaling(data: Data) -> Iterator[Table | Bound]:
         "table: computation takes as many times as long as predicted as it did there. Exchanges "
         "are those of the framework (`paleo/cluster/exchange.py`) over the tiers of the machine, "
         "and a step waits for the slowest of its workers, whose steps differ by 3 % "
-        "(`paleo/step/parallelism/jitter.py`), the one constant that was read off these rows.",
+        "(`paleo/cluster/frameworks.py`), the one constant that was read off these rows.",
     )  # fmt: skip
     submissions = list(scaled(data.rows("more/mlperf"), alike=same_submission))
     given = [each for each in submissions if each.given is not None]

@@ -19,7 +19,7 @@ from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.scaling import same_submission, scaled
 from paleo.measure.validate.wiring import Wiring, wiring_of
-from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
+from paleo.step.parallelism.jitter import expected_slowest
 
 
 def net_rows(tmp_path: Path, **columns: Any) -> Any:
@@ -36,7 +36,7 @@ def test_several_devices_exchange_gradients_over_their_link(tmp_path: Path) -> N
     device = paleo.find_device(device_file(tmp_path))
     four = Cluster.flat(device, paleo.find_network("nvlink3")).group(4)
     exchanged = COLLECTIVES[AUTO].seconds_on(four, gradients)
-    expected = expected_slowest(4, TYPICAL) * alone + 2 * 2 * gradients / 100e9 + exchanged
+    expected = expected_slowest(4, 0.03) * alone + 2 * 2 * gradients / 100e9 + exchanged
     assert predict(found, "roofline") == pytest.approx([expected], rel=1e-12)
 
 
@@ -223,7 +223,7 @@ def test_a_base_says_how_long_computation_takes(tmp_path: Path) -> None:
     gradients = 4 * paleo.build(paleo.load("lenet5"), 16).num_params
     for found, workers in ((four, 4), (eight, 8)):
         added = COLLECTIVES[AUTO].seconds_on(alone.group(workers), gradients)
-        slowest = expected_slowest(workers, TYPICAL)
+        slowest = expected_slowest(workers, 0.03)
         expected = 2e-3 * slowest + 2 * 2 * gradients / 100e9 + added
         assert found.given == pytest.approx(expected, rel=1e-5)
     # Of four as a base: what is exchanged there is no computation.
@@ -231,9 +231,9 @@ def test_a_base_says_how_long_computation_takes(tmp_path: Path) -> None:
     base, more = scaled(later, "roofline")
     assert (base.given, base.alone) == (None, pytest.approx(four.alone))
     exchanged = COLLECTIVES[AUTO].seconds_on(alone.group(4), gradients) + 4 * gradients / 100e9
-    computed = (3e-3 - exchanged) / expected_slowest(4, TYPICAL)
+    computed = (3e-3 - exchanged) / expected_slowest(4, 0.03)
     added = COLLECTIVES[AUTO].seconds_on(alone.group(8), gradients) + 4 * gradients / 100e9
-    expected = computed * expected_slowest(8, TYPICAL) + added
+    expected = computed * expected_slowest(8, 0.03) + added
     assert more.given == pytest.approx(expected, rel=1e-4)
 
 

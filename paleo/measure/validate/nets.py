@@ -34,7 +34,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.optimizers import OPTIMIZERS, Rule
-from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
+from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
     BACKWARD,
@@ -107,7 +107,7 @@ class NetCase:
         """Return the predicted seconds, with computation that takes `factor` times as long."""
         model = remembering.model
         if "exchange" in self.parts and not model.conventions.exchanges_after_all:
-            factor *= float(expected_slowest(self.workers, TYPICAL))
+            factor *= float(expected_slowest(self.workers, self.software.jitter))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
