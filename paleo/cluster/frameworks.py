@@ -12,6 +12,7 @@ from paleo.cluster.exchange import (
     KVSTORE,
     MIRRORED,
     PADDLE,
+    PLAIN,
     TUNED,
     Exchange,
 )
@@ -152,7 +153,7 @@ class Framework:
 
 
 #: Every kernel by itself, and nothing on the host.
-NO_FRAMEWORK = Framework("", "", "", jitter=0.0)
+NO_FRAMEWORK = Framework("", "", "", exchange=PLAIN, jitter=0.0)
 #: TorchInductor, without CUDA graphs.
 INDUCTOR = Framework(
     "pytorch_compiled",

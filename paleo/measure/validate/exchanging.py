@@ -14,7 +14,7 @@ from paleo.core.quantity import Quantity, maximum, minimum
 from paleo.costs import CostModel
 from paleo.measure.validate.wiring import Wiring
 from paleo.step.parallelism.computations import made_by
-from paleo.step.parallelism.exchanges import copying, exchanged
+from paleo.step.parallelism.exchanges import exchanged
 from paleo.step.passes import PassTime, exchange_time
 
 #: How gradients come to the host, and how many devices share that way (DGX-1: two behind a switch;
@@ -86,4 +86,4 @@ class Exchanging:
         if self.model.conventions.exchanges_after_all:
             return self.seconds(num_bytes)
         found = exchanged(self.exchange, made, self.seconds, self.device, self.workers, factor)
-        return copying(self.exchange, num_bytes, self.device) + found.exposed
+        return self.exchange.copying(num_bytes, self.device) + found.exposed

@@ -76,14 +76,15 @@ class Computations:
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
         update = plan.update_time(num_params, graph.num_tensors)
+        size = plan.gradient_size(graph.precision)
         found = Computation(
             (
                 Piece("forward", "forward", forward.upper, time=forward.time),
                 Piece("backward", "backward", backward.upper, time=backward.time),
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
-            graph.precision.parameter_size * num_params,
-            made_by(backward, graph.precision.parameter_size) if plan.overlaps else (),
+            size * num_params,
+            made_by(backward, size) if plan.overlaps else (),
         )
         if isinstance(batch, int):
             self._keep(batch, found)
