@@ -269,7 +269,7 @@ def _row(
     explain: bool,
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
-    chosen = COLLECTIVES.get(choice.algorithm, scheme)
+    chosen = _scheme_of(choice.algorithm, scheme)
     unfilled = _unfilled(group)
     return CollectiveTime(
         cluster.name,
@@ -282,6 +282,14 @@ def _row(
         chosen.phases(group, operation) if explain else (),
         _flows(cluster, chosen, group, size, operation) if explain and unfilled else None,
     )
+
+
+def _scheme_of(algorithm: str, scheme: Collective) -> Collective:
+    """Return the scheme that an algorithm is, whose phases explain it; else the one asked for."""
+    for known in map(COLLECTIVES.__getitem__, COLLECTIVES.built_in):
+        if algorithm in (known.name, known.algorithm):
+            return known
+    return scheme
 
 
 def _unfilled(group: Group) -> str:
