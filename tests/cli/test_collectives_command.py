@@ -138,12 +138,12 @@ def test_explained_are_the_phases_of_each_tier_and_uneven_groups(tmp_path: Path)
     lines = [words(line) for line in text.splitlines()]
     (box,) = [line for line in lines if line.startswith("ring box")]
     (cable,) = [line for line in lines if line.startswith("ring cable")]
-    # Twice three hops in a box, twice one between them; 2 (K - 1) / K of the message, over a
-    # cable of 25 Gbit/s: the second box has one device, and so one card.
+    # Twice three hops in a box, twice one between them; 2 (K - 1) / K of the message over two
+    # cards of 25 Gbit/s, as if it were twice as long: the second box has one device, and one card.
     assert box.startswith("ring box 6 ")
     assert " 1.60 GiB 15.8 " in box
     assert cable.startswith("ring cable 2 ")
-    assert " 1.60 GiB 3.12 " in cable
+    assert " 3.20 GiB 6.25 " in cable
     assert cable.endswith("*")
     note = "5 workers do not fill each box of 4 devices: the last has 1"
     assert f"note: {note}" in words(text)
