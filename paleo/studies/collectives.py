@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.cluster import Cluster, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice, Collective, Operation
+from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.collectives.phases import Phases
 from paleo.cluster.flows import Placement
 from paleo.cluster.topology import Group
@@ -269,7 +270,7 @@ def _row(
     explain: bool,
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
-    chosen = _scheme_of(choice.algorithm, scheme)
+    chosen = COLLECTIVES.get(SCHEMES.get(choice.algorithm, choice.algorithm), scheme)
     unfilled = _unfilled(group)
     return CollectiveTime(
         cluster.name,
@@ -282,14 +283,6 @@ def _row(
         chosen.phases(group, operation) if explain else (),
         _flows(cluster, chosen, group, size, operation) if explain and unfilled else None,
     )
-
-
-def _scheme_of(algorithm: str, scheme: Collective) -> Collective:
-    """Return the scheme that an algorithm is, whose phases explain it; else the one asked for."""
-    for known in map(COLLECTIVES.__getitem__, COLLECTIVES.built_in):
-        if algorithm in (known.name, known.algorithm):
-            return known
-    return scheme
 
 
 def _unfilled(group: Group) -> str:

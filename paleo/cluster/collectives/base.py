@@ -76,8 +76,6 @@ class Collective(ABC):
     exact: ClassVar[bool] = True
     #: Whether it is one of the schemes of 2017, to which `paleo2017` keeps.
     is_of_2017: ClassVar[bool] = False
-    #: What a library calls it, where that is another name.
-    algorithm: ClassVar[str] = ""
     #: What it can be used for.
     operations: ClassVar[tuple[Operation, ...]] = (Operation.ALL_REDUCE,)
     #: For which of them the pieces of a message follow one another through the rounds, so that
