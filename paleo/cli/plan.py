@@ -12,7 +12,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import OverlapSettings
+from paleo.step.exchange_settings import OverlapSettings, SynchronousSettings
 from paleo.step.settings import (
     ConvolutionSettings,
     GradientSettings,
@@ -30,6 +30,8 @@ KERNELS = tuple(declared(KernelSettings))
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
 #: When gradients are exchanged.
 OVERLAP = tuple(declared(OverlapSettings))
+#: How workers that step together bring together what they have.
+SYNCHRONOUS = tuple(declared(SynchronousSettings))
 #: How parameters are updated.
 UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
 #: How long a net is trained.

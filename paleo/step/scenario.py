@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Unpack
 
 from paleo.core.checks import listed
-from paleo.core.errors import Mistakes, PaleoError
+from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
@@ -154,7 +154,9 @@ def asked(
         for varied, plan in plans if spec else ():
             assert spec
             parts = (varied[field.name] for field in fields(Scenario)[2:])
-            found.append(Scenario(spec, plan, *parts))
+            one = Scenario(spec, plan, *parts)
+            mistakes.check(_check_parallel, one)
+            found.append(one)
     return found, values
 
 
@@ -174,6 +176,14 @@ def _planned(
             plans.append((varied, plan_of(varied, here)))
     mistakes.check(here.raise_as, PaleoError)
     return values, [(varied, plan) for varied, plan in plans if plan]
+
+
+def _check_parallel(scenario: Scenario) -> None:
+    """Raise SettingError for settings that another kind of parallelism has."""
+    if (names := scenario.plan.of_data_parallel) and not PARALLELISMS[
+        scenario.parallel
+    ].synchronizes:
+        raise SettingError(f"{names[0]}: is for --parallel=data, not {scenario.parallel}")
 
 
 def _several(values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:

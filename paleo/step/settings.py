@@ -54,6 +54,7 @@ from paleo.step.exchange_settings import (
     NetworkLike,
     NetworkSettings,
     OverlapSettings,
+    SynchronousSettings,
 )
 from paleo.step.optimizers import OPTIMIZERS
 
@@ -313,7 +314,7 @@ class ClusterSettings(
     NetworkSettings,
     OptimizerSettings,
     GradientSettings,
-    OverlapSettings,
+    SynchronousSettings,
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
@@ -348,7 +349,7 @@ class GridSettings(
     ConvolutionSettings,
     OptimizerSettings,
     GradientSettings,
-    OverlapSettings,
+    SynchronousSettings,
     total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import SettingError
-from paleo.core.quantity import Quantity, np
-from paleo.net.graph import checked_batch
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, np, total, where_positive
+from paleo.costs import Time
+from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
 from paleo.step.exchange_settings import SCALINGS
@@ -28,8 +30,9 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computations, divided
-from paleo.step.parallelism.overlap import Bucket, Overlapped, buckets, overlapped
-from paleo.step.pieces import TRANSFER, Field, Piece, Step
+from paleo.step.parallelism.jitter import expected_slowest
+from paleo.step.parallelism.overlap import Bucket, Made, Overlapped, buckets, overlapped
+from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
@@ -55,14 +58,26 @@ _FIELDS = (
     Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
     Field("communication_s", lambda step: step.communication, "", "s", is_wide=True),
     Field("exposed_communication_s", lambda step: step.exposed_exchanges, "", "s"),
+    Field("wait_s", lambda step: step.waiting, "", "s", banded="time"),
     *SCALED,
     Field("best_scheme", lambda step: step.best_scheme),
 )
-#: The same where exchanges overlap: people see what is exposed of them.
-_OVERLAPPED = tuple(
-    entry._replace(title="exposed") if entry.key == "exposed_communication_s" else entry
-    for entry in _FIELDS
-)
+
+
+@functools.cache
+def _fields_with(**titles: str) -> tuple[Field, ...]:
+    """Return the fields, of which those of some keys have titles."""
+    return tuple(
+        entry._replace(title=titles[entry.key]) if entry.key in titles else entry
+        for entry in _FIELDS
+    )
+
+
+def _fields(plan: Plan) -> tuple[Field, ...]:
+    """Return the fields of steps: people see what is exposed, and waits where there are any."""
+    exposed = {"exposed_communication_s": "exposed"} if plan.overlaps else {}
+    waiting = {"wait_s": "waiting"} if plan.jitter else {}
+    return _fields_with(**exposed, **waiting)
 
 
 class DataParallel:
@@ -80,14 +95,15 @@ class DataParallel:
         if scaling not in SCALINGS:
             raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
         workers, batch = checked_workers(workers), checked_batch(batch_size)
-        check_together(batch, workers)
-        share, whole = divided(batch, workers, scaling)
+        turns = self.plan.accumulate
+        check_together(batch * turns, workers)
+        share, whole = divided(batch, workers, scaling, turns)
         return Step(
             workers,
             whole,
             share,
-            self.computations.of(share).pieces,
-            _OVERLAPPED if self.plan.overlaps else _FIELDS,
+            self.pieces(workers, share),
+            _fields(self.plan),
             exchanges=self.exchanges(workers, share),
             band=self.plan.band,
             exchanging=self.exchanges if self.plan.overlaps else None,
@@ -95,9 +111,10 @@ class DataParallel:
 
     def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> list[Step]:
         """Return the step for each of many worker counts, beside that of one worker."""
+        own, whole = divided(batch_size, 1, scaling, self.plan.accumulate)
         alone: Any = {
-            "one_worker": float(self.computing(batch_size)),
-            "one_worker_batch": batch_size,
+            "one_worker": float(self.computing(own)),
+            "one_worker_batch": whole,
             "net": self.computations.net.name,
         }
         if len(workers) < _MANY_WORKERS:
@@ -107,7 +124,7 @@ class DataParallel:
         return replace(self.step(batch_size, counts, scaling), **alone).spread(counts.shape)
 
     def computing(self, own_batch: int) -> Quantity:
-        """Return the seconds in which a worker computes a step of so many samples."""
+        """Return the seconds in which a worker computes a step of so many samples at a time."""
         return self.computations.of(own_batch).seconds
 
     def exchanges(
@@ -122,6 +139,75 @@ class DataParallel:
             for scheme in self.plan.exchange_schemes
         }
 
+    def pieces(self, workers: Quantity, own_batch: Quantity) -> tuple[Piece, ...]:
+        """Return what each of so many workers does besides the exchange.
+
+        What packs gradients belongs to the backward pass, what unpacks them to the update. Waiting
+        for the slowest comes last.
+        """
+        pieces = self.computations.of(own_batch).pieces
+        if not self.plan.encoding.is_plain:
+            packing, unpacking = self.handling(workers, own_batch)
+            added = {"backward": packing, "update": unpacking}
+            pieces = tuple(
+                piece.longer(added[piece.name]) if piece.name in added else piece
+                for piece in pieces
+            )
+        if self.plan.jitter:
+            computed = total(piece.seconds for piece in pieces)
+            pieces += (Piece("wait", WAIT, (self.slowest(workers) - 1) * computed),)
+        return pieces
+
+    def slowest(self, workers: Quantity) -> Quantity:
+        """Return what the slowest of so many workers takes over what one takes on average."""
+        jitter = self.plan.jitter
+        return expected_slowest(workers, jitter) if jitter else 1
+
+    def handling(self, workers: Quantity, own_batch: Quantity) -> tuple[Time, Time]:
+        """Return what takes the time to pack all gradients, and to unpack what comes."""
+        sizes = [self.computations.num_bytes]
+        if self.plan.overlaps:
+            sizes = [part.num_bytes for part in buckets(self._made(own_batch), self.plan.bucket)]
+        packed, unpacked = Time(), Time()
+        for num_bytes in filter(None, sizes):
+            packed += self._packing(num_bytes)
+            unpacked += self._unpacking(num_bytes, workers)
+        return packed.where_positive(workers - 1), unpacked.where_positive(workers - 1)
+
+    def _made(self, own_batch: Quantity) -> tuple[Made, ...]:
+        return self.computations.of(own_batch).made
+
+    @functools.cached_property
+    def _packing(self) -> Callable[[int], Time]:
+        """What takes the time to pack gradients of so many bytes."""
+        plan = self.plan
+        size = plan.encoding.size
+        return functools.cache(
+            lambda num_bytes: plan.kernel_time(plan.encoding.packing(num_bytes // size))
+        )
+
+    def _unpacking(self, num_bytes: int, workers: Quantity) -> Time:
+        encoding = self.plan.encoding
+        return self.plan.kernel_time(encoding.unpacking(num_bytes // encoding.size, workers))
+
+    def _sending(self, num_bytes: int, workers: Quantity, scheme: str) -> Quantity:
+        """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
+        encoding = self.plan.encoding
+        elements = num_bytes // encoding.size
+        return total(
+            self.plan.communication(
+                encoding.message(operation, elements, workers), workers, scheme, operation
+            )
+            for operation in encoding.operations
+        )
+
+    def added(self, workers: int, own_batch: int, scheme: str) -> float:
+        """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
+        seconds = self.exchange(workers, own_batch, scheme).seconds
+        if not self.plan.encoding.is_plain:
+            seconds = seconds + total(time.total for time in self.handling(workers, own_batch))
+        return float(seconds)
+
     def exchange(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
     ) -> Piece:
@@ -132,22 +218,37 @@ class DataParallel:
         name = f"exchange by {scheme}"
         if not self.plan.overlaps:
             num_bytes = self.computations.num_bytes
-            return Piece(name, TRANSFER, self.plan.communication(num_bytes, workers, scheme))
+            return Piece(name, TRANSFER, self._sending(num_bytes, workers, scheme))
         found = self.overlapped(workers, own_batch, scheme, factor)
         return Piece(name, TRANSFER, found.exposed, busy=found.busy)
 
-    def parts(self, own_batch: Quantity) -> tuple[Bucket, ...]:
-        """Return the buckets of the backward pass of so many samples."""
-        return buckets(self.computations.of(own_batch).made, self.plan.bucket)
+    def parts(self, workers: Quantity, own_batch: Quantity) -> tuple[Bucket, ...]:
+        """Return the buckets of the last backward pass of so many samples, packed to be sent."""
+        found = buckets(self._made(own_batch), self.plan.bucket)
+        if self.plan.encoding.is_plain:
+            return found
+        return tuple(
+            replace(
+                part,
+                seconds=part.seconds
+                + where_positive(workers - 1, self._packing(part.num_bytes).total),
+            )
+            if part.num_bytes
+            else part
+            for part in found
+        )
 
     def overlapped(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
     ) -> Overlapped:
-        """Return the backward pass of so many samples with the exchanges beside it."""
+        """Return the last backward pass of so many samples with the exchanges beside it.
+
+        It is that of the slowest worker.
+        """
         return overlapped(
-            self.parts(own_batch),
-            functools.cache(lambda num_bytes: self.plan.communication(num_bytes, workers, scheme)),
-            factor=factor,
+            self.parts(workers, own_batch),
+            functools.cache(lambda num_bytes: self._sending(num_bytes, workers, scheme)),
+            factor=factor * self.slowest(workers),
         )
 
 
@@ -157,8 +258,9 @@ def data_parallel(
     """Return the step of `net` on `workers` workers.
 
     Weak scaling gives each worker `batch_size` samples; strong scaling gives each
-    ceil(batch_size / workers), so at least one. Either count may be an array. Raises
-    SettingError or NetSpecError.
+    ceil(batch_size / workers), so at least one. Where a plan accumulates gradients, weak scaling
+    gives so many at a time, and strong scaling divides them by the turns as well. Either count may
+    be an array. Raises SettingError or NetSpecError.
     """
     return DataParallel(net, plan).step(batch_size, workers, scaling)
 
@@ -169,6 +271,7 @@ class DataParallelism(Parallelism):
     name = "data"
     workers_setting = "workers"
     scales = True
+    synchronizes = True
 
     def predict(self, asked: Asked) -> Prediction:
         """Return the step for each number of workers."""
@@ -176,65 +279,144 @@ class DataParallelism(Parallelism):
         data = DataParallel(asked.net, asked.plan, asked.computations)
         steps = data.steps(batch, asked.workers, scaling)
         notes = []
-        if scaling == "strong" and most > batch:
+        turns = asked.plan.accumulate
+        if scaling == "strong" and most * turns > batch:
+            each = "one" if turns == 1 else f"{turns}, one at a time"
             notes.append(
                 f"{batch} samples for up to {most} workers: where there are more workers than "
-                "samples, each computes one"
+                f"samples{'' if turns == 1 else f' / {turns}'}, each computes {each}"
             )
         return Prediction(tuple(steps), tuple(notes))
 
     def schedule(
         self, net: NetSpec, plan: Plan, steps: Sequence[Step], scheme: str | None
     ) -> Schedule:
-        """Return a step: every worker computes all layers, and they exchange gradients."""
+        """Return a step: every worker computes all layers, and they exchange gradients.
+
+        All are drawn as the slowest, for whom the others wait.
+        """
         (step,) = steps
         assert scheme is not None
-        workers = tuple(f"worker {i}" for i in range(step.workers))
-        graph = plan.graph(net, step.worker_batch_size)
-        forward, backward = map(pass_pieces, plan.passes(graph), ("forward", "backward"))
+        return _Drawn(DataParallel(net, plan), step, scheme).schedule()
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A step of numbers under a scheme, to be drawn."""
+
+    data: DataParallel
+    step: Step
+    scheme: str
+
+    @property
+    def plan(self) -> Plan:
+        return self.data.plan
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        return self.plan.graph(self.data.computations.net, self.step.worker_batch_size)
+
+    @functools.cached_property
+    def workers(self) -> tuple[str, ...]:
+        return tuple(f"worker {i}" for i in range(self.step.workers))
+
+    @functools.cached_property
+    def _handling(self) -> tuple[list[Piece], list[Piece]]:
+        """What packs gradients, and what unpacks them."""
+        if self.plan.encoding.is_plain:
+            return [], []
+        packing, unpacking = self.data.handling(self.step.workers, self.step.worker_batch_size)
+        return (
+            [Piece("gradients packed", "backward", float(packing.total))],
+            [Piece("gradients unpacked", "update", float(unpacking.total))],
+        )
+
+    def schedule(self) -> Schedule:
+        """Return the passes of each turn, the last with its exchanges, and the update."""
+        plan, step = self.plan, self.step
+        forward, backward = map(pass_pieces, plan.passes(self.graph), ("forward", "backward"))
         ahead, back = (
             [piece for layer in layers for piece in layer.pieces]
             for layers in (forward, reversed(backward))
         )
-        update = update_piece(plan, graph.num_params, tensors=graph.num_tensors)
-        first, second, last = step.pieces
-        exchanged = step.exchanges[scheme]
-
-        def computing(pieces: Sequence[Piece]) -> Callable[[Drawing, float], None]:
-            return lambda drawing, start: drawing.add_to_all(
-                range(step.workers), chain(pieces, start)
-            )
-
-        def communicate(drawing: Drawing, start: float) -> None:
-            num_bytes = graph.precision.parameter_size * graph.num_params
-            exchange(drawing, plan, num_bytes, workers, scheme, start)
-
-        def overlap(drawing: Drawing, start: float) -> None:
-            data = DataParallel(net, plan)
-            found = data.overlapped(step.workers, step.worker_batch_size, scheme)
-            beside = [
-                piece._replace(start=start + begin, seconds=found.when(float(piece.end)) - begin)
-                for piece in chain(back, 0.0)
-                for begin in [found.when(float(piece.start))]
-            ]
-            drawing.add_to_all(range(step.workers), beside)
-            sizes = (part.num_bytes for part in data.parts(step.worker_batch_size))
-            for num_bytes, (begin, _) in zip(filter(None, sizes), found.spans, strict=True):
-                at = float(start + begin)
-                exchange(drawing, plan, num_bytes, workers, scheme, at, beside=True)
-
+        packing, unpacking = self._handling
+        summing = plan.summing_time(self.num_bytes, self.graph.num_tensors).total
+        sums = [Piece("gradients summed", "backward", float(summing))]
+        update = update_piece(plan, self.graph.num_params, tensors=self.graph.num_tensors)
+        exchanged = step.exchanges[self.scheme]
+        turns = plan.accumulate
+        one = Piece("forward", "forward", step["forward"] / turns)
+        packed = total(piece.seconds for piece in packing)
+        passed = (step["backward"] - packed - (turns - 1) * summing) / turns
+        spans = []
+        for turn in range(turns):
+            later = sums if turn else []
+            is_last = turn == turns - 1
+            added = [*later, *(packing if is_last else [])]
+            second = Piece("backward", "backward", passed + total(piece.seconds for piece in added))
+            if is_last and plan.overlaps:
+                spans.append(self._computing([one], ahead))
+                drawn = self._slower([second])
+                spans.append(Span([*drawn, exchanged], functools.partial(self._overlap, back)))
+            else:
+                spans.append(self._computing([one, second], [*ahead, *back, *added]))
+        last = self._computing([step.piece("update")], [*unpacking, update])
         if plan.overlaps:
-            spans = [
-                Span([first], computing(ahead)),
-                Span([second, exchanged], overlap),
-                Span([last], computing([update])),
-            ]
+            spans.append(last)
         else:
-            spans = [
-                Span(step.pieces, computing([*ahead, *back, update])),
-                Span([exchanged], communicate),
-            ]
-        return Schedule(workers, spans, {"workers": step.workers, "scheme": scheme})
+            exchange = Span([exchanged], lambda drawing, at: self._exchange(drawing, None, at))
+            spans += [exchange, last] if unpacking else [last, exchange]
+        return Schedule(self.workers, spans, {"workers": step.workers, "scheme": self.scheme})
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all gradients."""
+        return self.graph.precision.parameter_size * self.graph.num_params
+
+    def _slower(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return what the slowest worker does."""
+        slowest = float(self.data.slowest(self.step.workers))
+        return [piece.taking(slowest) for piece in pieces]
+
+    def _computing(self, pieces: Sequence[Piece], fine: Sequence[Piece]) -> Span:
+        """Return the span of pieces, which every worker does as finer ones."""
+        drawn = self._slower(fine)
+        return Span(
+            self._slower(pieces),
+            lambda drawing, start: drawing.add_to_all(
+                range(self.step.workers), chain(drawn, start)
+            ),
+        )
+
+    def _exchange(
+        self, drawing: Drawing, num_bytes: int | None, start: float, beside: bool = False
+    ) -> None:
+        """Draw the exchange of so many bytes of gradients, or of all."""
+        plan, encoding, workers = self.plan, self.plan.encoding, self.step.workers
+        elements = (self.num_bytes if num_bytes is None else num_bytes) // encoding.size
+        for operation in encoding.operations:
+            message = int(encoding.message(operation, elements, workers))
+            how = (message, self.workers, self.scheme, start)
+            exchange(drawing, plan, *how, beside=beside, operation=operation)
+            start += float(plan.communication(message, workers, self.scheme, operation))
+
+    def _overlap(self, back: Sequence[Piece], drawing: Drawing, start: float) -> None:
+        """Draw a backward pass with the exchanges beside it.
+
+        What sums gradients up or packs them is drawn as if every layer took longer by a share.
+        """
+        step, data = self.step, self.data
+        found = data.overlapped(step.workers, step.worker_batch_size, self.scheme)
+        pieces = chain(back, 0.0)
+        longer = float(found.alone / pieces[-1].end) if pieces else 1.0
+        beside = []
+        for piece in pieces:
+            begin, end = (found.when(longer * float(at)) for at in (piece.start, piece.end))
+            beside.append(piece._replace(start=start + begin, seconds=end - begin))
+        drawing.add_to_all(range(step.workers), beside)
+        sizes = (part.num_bytes for part in data.parts(step.workers, step.worker_batch_size))
+        for num_bytes, (begin, _) in zip(filter(None, sizes), found.spans, strict=True):
+            self._exchange(drawing, num_bytes, float(start + begin), beside=True)
 
 
 PARALLELISMS.add(DataParallelism.name, DataParallelism())

@@ -29,6 +29,11 @@ class Made(NamedTuple):
     seconds: Quantity
     num_bytes: int
 
+    def summed(self, seconds: Quantity, num_bytes: int) -> Made:
+        """Return the same with its share of the seconds to sum up gradients of so many bytes."""
+        share = self.num_bytes / num_bytes if num_bytes else 0.0
+        return self._replace(seconds=self.seconds + share * seconds)
+
     def spread(self, shape: tuple[int, ...]) -> list[Made]:
         """Return what has an array of seconds as many that have numbers."""
         return [Made(seconds, self.num_bytes) for seconds in spread(self.seconds * 1.0, shape)]
@@ -99,7 +104,7 @@ def overlapped(
     parts: Sequence[Bucket],
     exchange: Callable[[int], Quantity],
     slowdown: Quantity = 1.0,
-    factor: float = 1.0,
+    factor: Quantity = 1.0,
 ) -> Overlapped:
     """Return a backward pass whose buckets are exchanged as they are filled.
 
