@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from paleo.cluster.device import Device
 from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity
 from paleo.core.units import MIB
 
 
@@ -32,7 +34,17 @@ class Exchange:
         """Whether gradients are sent while the backward pass goes on."""
         return self.bucket is not None
 
+    def copying(self, num_bytes: Quantity, device: Device) -> Quantity:
+        """Return the seconds in which gradients are copied on a device, each read and written."""
+        return 2 * self.copies * num_bytes / device.memory_bandwidth
 
+
+PLAIN = Exchange(
+    "plain",
+    "as PyTorch's DistributedDataParallel with gradient_as_bucket_view=True, where gradients lie "
+    "in buckets from the beginning",
+    first=MIB,
+)
 DDP = Exchange(
     "ddp",
     "PyTorch, DistributedDataParallel: bucket_cap_mb=25, a first bucket of 1 MiB "
@@ -106,7 +118,7 @@ REPLICATED = Exchange(
 EXCHANGES = {
     each.name: each
     for each in (
-        DDP, HOROVOD, MIRRORED, KVSTORE, PADDLE, FUSED, TUNED, DISTRIBUTED_LAMB, HOST_SERVER,
+        PLAIN, DDP, HOROVOD, MIRRORED, KVSTORE, PADDLE, FUSED, TUNED, DISTRIBUTED_LAMB, HOST_SERVER,
         REPLICATED,
     )
 }  # fmt: skip

@@ -12,6 +12,7 @@ from paleo.cluster.exchange import (
     KVSTORE,
     MIRRORED,
     PADDLE,
+    PLAIN,
     TUNED,
     Exchange,
 )
@@ -143,7 +144,7 @@ class Framework:
 
 
 #: Every kernel by itself, and nothing on the host.
-NO_FRAMEWORK = Framework("", "", "")
+NO_FRAMEWORK = Framework("", "", "", exchange=PLAIN)
 #: TorchInductor, without CUDA graphs.
 INDUCTOR = Framework(
     "pytorch_compiled",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import operator
+from dataclasses import replace
 
 from paleo.cluster import Cluster, Device, Network
 from paleo.cluster.collectives import AUTO, COLLECTIVES, SERVERS, Collective
 from paleo.cluster.collectives import Operation as Collecting
+from paleo.cluster.exchange import Exchange
+from paleo.cluster.frameworks import Framework, running
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, where_positive
 from paleo.core.tensor import find_precision
 from paleo.costs import CostModel
 from paleo.step.exchange_settings import ALL_SCHEMES
@@ -28,10 +31,18 @@ class ExchangePlan:
     dtype: str
     ppp_comm: Quantity
     schemes: tuple[str, ...] | None
+    framework: Framework | None
+    compile: bool
     overlap: bool | None
+    bucket: int | None
     gradient_dtype: str | None
     compress: Compression | None
     num_servers: int | None
+
+    @property
+    def software(self) -> Framework:
+        """What runs the net: of no framework's habits if none was named."""
+        return running(self.framework, self.compile)
 
     def check_sent(self) -> None:
         """Raise SettingError for what of gradients cannot be sent so."""
@@ -77,8 +88,19 @@ class ExchangePlan:
     def overlaps(self) -> bool:
         """Whether gradients are exchanged while the backward pass goes on."""
         if self.overlap is None:
-            return not self.cost_model.conventions.exchanges_after_all
+            of_2017 = self.cost_model.conventions.exchanges_after_all
+            return not of_2017 and self.software.exchange.overlaps
         return self.overlap
+
+    @property
+    def exchange(self) -> Exchange:
+        """How what runs the net exchanges gradients, with buckets as they are asked for."""
+        by = self.software.exchange
+        if not self.overlaps:
+            return replace(by, bucket=None)
+        if self.bucket is None:
+            return by
+        return replace(by, bucket=self.bucket, first=min(by.first, self.bucket))
 
     @functools.cached_property
     def topology(self) -> Cluster:
@@ -108,6 +130,15 @@ class ExchangePlan:
         """
         return self._reached.group(workers)
 
+    def copying_time(self, num_bytes: Quantity, workers: Quantity) -> Quantity:
+        """Return the seconds in which gradients are copied into buckets and out of them.
+
+        A worker alone has none, and the model of 2017 knows no software.
+        """
+        if self.cost_model.conventions.exchanges_after_all:
+            return 0.0
+        return where_positive(workers - 1, self.exchange.copying(num_bytes, self.device))
+
     def collective(self, scheme: str) -> Collective:
         """Return the scheme of this name, with as many servers as there are."""
         return COLLECTIVES[scheme].with_servers(self.num_servers or 1)
@@ -127,6 +158,7 @@ class ExchangePlan:
     @functools.cached_property
     def encoding(self) -> Encoding:
         """How workers send their gradients."""
-        made = find_precision(self.dtype).learning
+        precision = find_precision(self.dtype)
+        made = precision.computing if self.software.exchange.in_halves else precision.learning
         sent = self.gradient_dtype or made
         return self.compress.encoding(made, sent) if self.compress else Cast(made, sent)

@@ -23,7 +23,6 @@ from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.checks import MAX_SIZE, checked_bytes, is_whole, shown
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity
-from paleo.core.units import MIB
 from paleo.step.declarations import (
     Setting,
     checked_jitter,
@@ -128,23 +127,23 @@ OVERLAP = Setting(
 )
 
 
-def _checked_bucket(value: Any) -> int:
+def _checked_bucket(value: Any) -> int | None:
+    if value is None:
+        return None
     size = checked_bytes(value, "bucket")
     if size < 1:
         raise SettingError(f"bucket: expected one byte or more, got {shown(value)}")
     return size
 
 
-#: Bytes of a bucket in PyTorch.
-BUCKET_SIZE = 25 * MIB
 BUCKET = Setting(
-    default=BUCKET_SIZE,
+    default=None,
     check=_checked_bucket,
-    help="How many bytes of gradients are exchanged together, such as 25MiB, PyTorch's default, of "
-    "which the first bucket has 1 MiB.",
+    help="How many bytes of gradients are exchanged together, such as 100MiB. Every framework has "
+    "its own; PyTorch's are 25 MiB, of which the first bucket has 1 MiB.",
     label="Bucket",
     metavar="SIZE",
-    shown_default="25MiB",
+    shown_default="the framework's, else PyTorch's",
 )
 
 
@@ -225,7 +224,7 @@ class OverlapSettings(TypedDict, total=False):
     """When gradients are exchanged."""
 
     overlap: Annotated[bool | None, OVERLAP]
-    bucket: Annotated[int | str, BUCKET]
+    bucket: Annotated[int | str | None, BUCKET]
 
 
 class SynchronousSettings(OverlapSettings, total=False):

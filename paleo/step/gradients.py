@@ -8,7 +8,6 @@ gradients is not modelled.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
@@ -61,7 +60,7 @@ class Encoding(ABC):
         return not self.packing(1)
 
     @abstractmethod
-    def message(self, operation: Operation, elements: int, workers: Quantity) -> Quantity:
+    def message(self, operation: Operation, elements: Quantity, workers: Quantity) -> Quantity:
         """Return the bytes of so many gradients, counted as the operation does."""
 
     @abstractmethod
@@ -82,7 +81,7 @@ class Cast(Encoding):
     models", arXiv:2310.18313, 2023, section 2.1).
     """
 
-    def message(self, operation: Operation, elements: int, workers: Quantity) -> Quantity:
+    def message(self, operation: Operation, elements: Quantity, workers: Quantity) -> Quantity:
         return element_size(self.sent) * elements
 
     def packing(self, elements: int) -> tuple[Stream, ...]:
@@ -111,7 +110,7 @@ class OneBit(Encoding):
 
     operations = (Operation.ALL_TO_ALL, Operation.ALL_GATHER)
 
-    def message(self, operation: Operation, elements: int, workers: Quantity) -> Quantity:
+    def message(self, operation: Operation, elements: Quantity, workers: Quantity) -> Quantity:
         parts = workers if operation is Operation.ALL_GATHER else 1
         return _bits(elements) + 8 * parts
 
@@ -153,10 +152,10 @@ class TopK(Encoding):
     share: float = TOPK_SHARE
     operations = (Operation.ALL_GATHER,)
 
-    def _chosen(self, elements: int) -> int:
-        return math.ceil(self.share * elements)
+    def _chosen(self, elements: Quantity) -> Quantity:
+        return ceil_div(self.share * elements, 1)
 
-    def _one(self, elements: int) -> int:
+    def _one(self, elements: Quantity) -> Quantity:
         """Return the bytes of one worker's message."""
         return (element_size(self.sent) + _INDEX) * self._chosen(elements)
 
@@ -164,7 +163,7 @@ class TopK(Encoding):
         """Return the bytes that move where so many gradients are read or written alone."""
         return minimum(_SECTOR * count, self.size * elements)
 
-    def message(self, operation: Operation, elements: int, workers: Quantity) -> Quantity:
+    def message(self, operation: Operation, elements: Quantity, workers: Quantity) -> Quantity:
         return workers * self._one(elements)
 
     def packing(self, elements: int) -> tuple[Stream, ...]:

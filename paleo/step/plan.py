@@ -8,7 +8,7 @@ from typing import Any
 
 from paleo.cluster import Cluster, Device, Network
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.cluster.frameworks import Framework, running
+from paleo.cluster.frameworks import Framework
 from paleo.core.attributes import attributes
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
@@ -26,7 +26,7 @@ from paleo.net.parameters import sum_of
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, checked_share, declared, found_setting
 from paleo.step.exchange_plan import ExchangePlan
-from paleo.step.exchange_settings import BUCKET_SIZE, NETWORK
+from paleo.step.exchange_settings import NETWORK
 from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
@@ -114,7 +114,7 @@ class Plan(ExchangePlan):
     scale_loss: bool = False
     cluster: Cluster | None = None
     overlap: bool | None = None
-    bucket: int = BUCKET_SIZE
+    bucket: int | None = None
     accumulate: int = 1
     gradient_dtype: str | None = None
     compress: Compression | None = None
@@ -170,11 +170,6 @@ class Plan(ExchangePlan):
         """How images lie in memory: as the framework has them by itself, or as asked."""
         size = find_precision(self.dtype).element_size
         return self.software.images(size) or self.memory_format
-
-    @property
-    def software(self) -> Framework:
-        """What runs the net: of no framework's habits if none was named."""
-        return running(self.framework, self.compile)
 
     @property
     def fusion(self) -> Fusion:
@@ -269,7 +264,7 @@ class Plan(ExchangePlan):
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
             "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
-            "bucket": "" if self.bucket == BUCKET_SIZE else f"buckets of {self.bucket:,} bytes",
+            "bucket": "" if self.bucket is None else f"buckets of {self.bucket:,} bytes",
             "accumulate": f"{self.accumulate} batches a step" if self.accumulate > 1 else "",
             "gradient_dtype": f"gradients in {self.gradient_dtype}" if self.gradient_dtype else "",
             "compress": f"gradients by {self.compress}" if self.compress else "",
@@ -297,7 +292,7 @@ class Plan(ExchangePlan):
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
             "overlap": self.overlaps,
-            "bucket_bytes": self.bucket if self.overlaps else None,
+            "bucket_bytes": self.exchange.bucket,
             "accumulate": self.accumulate,
             "gradient_dtype": self.encoding.sent,
             "compress": str(self.compress) if self.compress else None,

@@ -48,9 +48,8 @@ BY_HAND = {
     ("ring", "reduce_scatter"): 6 * 1e-6 + 5e-6 + 0.875e9 / 10e9,
     ("ring", "all_gather"): 6 * 1e-6 + 5e-6 + 0.875e9 / 10e9,
     ("ring", "broadcast"): 6 * 1e-6 + 5e-6 + 1e9 / 10e9,
-    # Chains of three hops in a node, one between, up and down. Two nodes: each sends half up and
-    # half down, and devices inside of a chain twice the message.
-    ("tree", "all_reduce"): 6 * 1e-6 + 2 * 5e-6 + 1e9 / 10e9,
+    # Two hops in a node, one between, up and down. Each of two nodes sends half up and half down.
+    ("tree", "all_reduce"): 4 * 1e-6 + 2 * 5e-6 + 1e9 / 10e9,
     # 3/4 inside; then each of four has a quarter, of which it swaps half; all of it twice.
     ("hierarchical", "all_reduce"): 2 * (3e-6 + 0.75e9 / 100e9 + 5e-6 + 0.5e9 / 10e9),
     # Halves and quarters inside, then an eighth by each of four devices: half of the message.

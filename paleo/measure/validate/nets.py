@@ -106,7 +106,7 @@ class NetCase:
     ) -> Quantity:
         """Return the predicted seconds, with computation that takes `factor` times as long."""
         model = remembering.model
-        if "exchange" in self.parts:
+        if "exchange" in self.parts and not model.conventions.exchanges_after_all:
             factor *= float(expected_slowest(self.workers, TYPICAL))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software

@@ -432,8 +432,9 @@ PROTOCOLS: dict[str, Protocol] = {
         "variables of the host, or of each device with sums by NCCL, as its notes say",
         tensorflow=1,
         scripts=(
-            Script(notes="update=parameter_server/cpu", says={"exchange": "host_server"}),
-            Script(notes="update=replicated/NCCL", says={"exchange": "replicated"}),
+            Script(notes="update=parameter_server", says={"exchange": "host_server"}),
+            Script(notes="update=replicated", says={"exchange": "replicated"}),
+            Script(notes="update=distributed_replicated", says={"exchange": "replicated"}),
         ),
     ),
     "mxnet_perf": Protocol(

@@ -26,6 +26,8 @@ _MACHINES = (
     (r"\bp3\b|\bp3\.\d*xlarge", "aws_p3_16xlarge"),
     (r"\bp4d\b", "aws_p4d"),
 )
+#: Instances whose network a row need not say: Amazon EC2, Instance types, network performance.
+_CLOUD = ((r"\bp2\.8xlarge", "ethernet"), (r"\bp2\b", "ena25"), (r"\bp3\b", "ena25"))
 #: Servers of eight SXM2 boards, whose devices are a mesh: they say so, or DLPerf's README does
 #: (nvidia-smi topo), or the maker of Lambda's cloud.
 _MESH = re.compile(
@@ -37,6 +39,18 @@ _CARDS = re.compile(r"(\d+) ?x ConnectX ?- ?\d (?:IB )?(EDR|HDR ?100|HDR|NDR)", 
 _INFINIBAND = {
     "edr": "infiniband_edr", "hdr100": "infiniband_edr", "hdr": "infiniband_hdr",
     "ndr": "infiniband_ndr",
+}  # fmt: skip
+#: What rows say by its Gbit/s alone: of InfiniBand, else of Ethernet.
+_RATE = re.compile(r"(\d+) ?(?:G(?:b(?:it)?(?:/s|ps)?|bE|igabit))\b", re.IGNORECASE)
+_BY_RATE = {
+    True: {
+        40: "infiniband_qdr", 56: "infiniband_fdr", 100: "infiniband_edr", 200: "infiniband_hdr",
+        400: "infiniband_ndr",
+    },
+    False: {
+        10: "ethernet", 20: "ethernet20", 25: "ethernet25", 40: "ethernet40", 50: "ethernet50",
+        100: "ethernet100", 200: "ethernet200", 400: "ethernet400",
+    },
 }  # fmt: skip
 
 
@@ -94,9 +108,13 @@ def wiring_of(row: Measurement, device: Device) -> Wiring:
     return Wiring(node, inside, *_cards(row, device))
 
 
+def _said(row: Measurement) -> str:
+    return f"{row.source_id} {row.device} {row.interconnect} {row.source} {row.notes}"
+
+
 def _node(row: Measurement, device: Device, inside: int) -> str:
     """Return the name of the machine, or of the network, that connects the devices of a node."""
-    said = f"{row.source_id} {row.device} {row.interconnect} {row.source} {row.notes}"
+    said = _said(row)
     if _MESH.search(said) and device.architecture in _MESHES:
         return _MESHES[device.architecture]
     named = next((name for words, name in _MACHINES if re.search(words, said, re.IGNORECASE)), "")
@@ -112,4 +130,11 @@ def _cards(row: Measurement, device: Device) -> tuple[str, int]:
     for part in (*computing, *others, *parts):
         if match := _CARDS.search(part):
             return _INFINIBAND[match[2].casefold().replace(" ", "")], int(match[1])
+    for part in re.split(r"[;+]|, (?=inter|intra)", row.interconnect):
+        if (match := _RATE.search(part)) and not re.search(r"\bintra\b|NVLink|PCIe", part):
+            is_infiniband = re.search(r"infiniband|\bIB\b", part, re.IGNORECASE) is not None
+            if name := _BY_RATE[is_infiniband].get(int(match[1])):
+                return name, 1
+    if name := next((name for words, name in _CLOUD if re.search(words, _said(row))), ""):
+        return name, 1
     return link_of(row.interconnect, device, row.n_devices, row.devices_per_node).name, 1

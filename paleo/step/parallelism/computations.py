@@ -88,9 +88,10 @@ class Computations:
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
         update = plan.update_time(num_params, graph.num_tensors)
-        num_bytes = graph.precision.parameter_size * num_params
+        size = plan.encoding.size
+        num_bytes = size * num_params
         turns, summing = plan.accumulate, plan.summing_time(num_bytes, graph.num_tensors)
-        made = made_by(backward, graph.precision.parameter_size) if plan.overlaps else ()
+        made = made_by(backward, size) if plan.overlaps else ()
         found = Computation(
             (
                 _done("forward", turns, forward),
@@ -98,7 +99,7 @@ class Computations:
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
             num_bytes,
-            tuple(one.summed(summing.total, num_bytes) for one in made) if turns > 1 else made,
+            tuple(one.longer(summing.total, num_bytes) for one in made) if turns > 1 else made,
         )
         if isinstance(batch, int):
             self._keep(batch, found)

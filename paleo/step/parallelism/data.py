@@ -9,11 +9,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, np, total, where_positive
+from paleo.core.quantity import Quantity, is_array, np, total
 from paleo.costs import Time
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
@@ -30,8 +30,9 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computations, divided
+from paleo.step.parallelism.exchanges import exchanged
 from paleo.step.parallelism.jitter import expected_slowest
-from paleo.step.parallelism.overlap import Bucket, Made, Overlapped, buckets, overlapped
+from paleo.step.parallelism.overlap import Made, Overlapped, buckets
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
@@ -164,33 +165,38 @@ class DataParallel:
         return expected_slowest(workers, jitter) if jitter else 1
 
     def handling(self, workers: Quantity, own_batch: Quantity) -> tuple[Time, Time]:
-        """Return what takes the time to pack all gradients, and to unpack what comes."""
-        sizes = [self.computations.num_bytes]
-        if self.plan.overlaps:
-            sizes = [part.num_bytes for part in buckets(self._made(own_batch), self.plan.bucket)]
-        packed, unpacked = Time(), Time()
-        for num_bytes in filter(None, sizes):
-            packed += self._packing(num_bytes)
-            unpacked += self._unpacking(num_bytes, workers)
-        return packed.where_positive(workers - 1), unpacked.where_positive(workers - 1)
+        """Return what takes the time to pack all gradients, and to unpack what comes.
 
-    def _made(self, own_batch: Quantity) -> tuple[Made, ...]:
-        return self.computations.of(own_batch).made
+        There are kernels for each bucket. Who sends what there is at some time has one bucket.
+        """
+        plan, size = self.plan, self.plan.encoding.size
+        by, sizes = plan.exchange, [self.computations.num_bytes]
+        if by.bucket is not None and not by.cycle:
+            made = self.computations.of(own_batch).made
+            parts = buckets(made, by.bucket, by.first or by.bucket)
+            sizes = [part.num_bytes for part in parts if part.num_bytes]
+        packed, unpacked = Time(), Time()
+        for num_bytes in sizes:
+            elements = num_bytes // size
+            packed += self._packing(elements)
+            unpacked += plan.kernel_time(plan.encoding.unpacking(elements, workers))
+        return packed.where_positive(workers - 1), unpacked.where_positive(workers - 1)
 
     @functools.cached_property
     def _packing(self) -> Callable[[int], Time]:
-        """What takes the time to pack gradients of so many bytes."""
+        """What takes the time to pack so many gradients."""
         plan = self.plan
-        size = plan.encoding.size
-        return functools.cache(
-            lambda num_bytes: plan.kernel_time(plan.encoding.packing(num_bytes // size))
-        )
+        return functools.cache(lambda elements: plan.kernel_time(plan.encoding.packing(elements)))
 
-    def _unpacking(self, num_bytes: int, workers: Quantity) -> Time:
-        encoding = self.plan.encoding
-        return self.plan.kernel_time(encoding.unpacking(num_bytes // encoding.size, workers))
+    def _packed(self, workers: Quantity, own_batch: Quantity) -> Sequence[Made]:
+        """Return the gradients of the last backward pass, each with its share of the packing."""
+        made = self.computations.of(own_batch).made
+        if self.plan.encoding.is_plain:
+            return made
+        packing, _ = self.handling(workers, own_batch)
+        return [one.longer(packing.total, self.computations.num_bytes) for one in made]
 
-    def _sending(self, num_bytes: int, workers: Quantity, scheme: str) -> Quantity:
+    def _sending(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
         encoding = self.plan.encoding
         elements = num_bytes // encoding.size
@@ -216,27 +222,13 @@ class DataParallel:
         Where it overlaps, its seconds are those by which it makes the step longer.
         """
         name = f"exchange by {scheme}"
+        num_bytes = self.computations.num_bytes
+        copied = self.plan.copying_time(num_bytes, workers)
         if not self.plan.overlaps:
-            num_bytes = self.computations.num_bytes
-            return Piece(name, TRANSFER, self._sending(num_bytes, workers, scheme))
+            seconds = self._sending(num_bytes, workers, scheme)
+            return Piece(name, TRANSFER, copied + seconds)
         found = self.overlapped(workers, own_batch, scheme, factor)
-        return Piece(name, TRANSFER, found.exposed, busy=found.busy)
-
-    def parts(self, workers: Quantity, own_batch: Quantity) -> tuple[Bucket, ...]:
-        """Return the buckets of the last backward pass of so many samples, packed to be sent."""
-        found = buckets(self._made(own_batch), self.plan.bucket)
-        if self.plan.encoding.is_plain:
-            return found
-        return tuple(
-            replace(
-                part,
-                seconds=part.seconds
-                + where_positive(workers - 1, self._packing(part.num_bytes).total),
-            )
-            if part.num_bytes
-            else part
-            for part in found
-        )
+        return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
 
     def overlapped(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
@@ -245,11 +237,16 @@ class DataParallel:
 
         It is that of the slowest worker.
         """
-        return overlapped(
-            self.parts(workers, own_batch),
-            functools.cache(lambda num_bytes: self._sending(num_bytes, workers, scheme)),
-            factor=factor * self.slowest(workers),
+        plan = self.plan
+
+        seconds: Callable[[Quantity], Quantity] = functools.partial(
+            self._sending, workers=workers, scheme=scheme
         )
+        if not is_array(workers) and not is_array(own_batch):
+            seconds = cast(Callable[[Quantity], Quantity], functools.cache(seconds))
+        made = self._packed(workers, own_batch)
+        slowest = factor * self.slowest(workers)
+        return exchanged(plan.exchange, made, seconds, plan.device, workers, slowest)
 
 
 def data_parallel(
@@ -364,14 +361,21 @@ class _Drawn:
         if plan.overlaps:
             spans.append(last)
         else:
-            exchange = Span([exchanged], lambda drawing, at: self._exchange(drawing, None, at))
-            spans += [exchange, last] if unpacking else [last, exchange]
+            after = Span([exchanged], self._communicate)
+            spans += [after, last] if unpacking else [last, after]
         return Schedule(self.workers, spans, {"workers": step.workers, "scheme": self.scheme})
 
     @property
     def num_bytes(self) -> int:
         """The bytes of all gradients."""
-        return self.graph.precision.parameter_size * self.graph.num_params
+        return self.plan.encoding.size * self.graph.num_params
+
+    @property
+    def _copies(self) -> Piece:
+        """What copies gradients into buckets and out of them."""
+        copied = float(self.plan.copying_time(self.num_bytes, self.step.workers))
+        arguments = {"bytes": self.num_bytes, "seconds": copied, "bound": "memory"}
+        return Piece("copy gradients into buckets and out", TRANSFER, copied, arguments)
 
     def _slower(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Return what the slowest worker does."""
@@ -388,12 +392,16 @@ class _Drawn:
             ),
         )
 
-    def _exchange(
-        self, drawing: Drawing, num_bytes: int | None, start: float, beside: bool = False
-    ) -> None:
-        """Draw the exchange of so many bytes of gradients, or of all."""
+    def _communicate(self, drawing: Drawing, start: float) -> None:
+        """Draw the exchange of all gradients, after the copies."""
+        copies = self._copies
+        drawing.add_to_all(range(self.step.workers), chain([copies], start))
+        self._exchange(drawing, self.num_bytes, start + float(copies.seconds), beside=False)
+
+    def _exchange(self, drawing: Drawing, num_bytes: int, start: float, *, beside: bool) -> None:
+        """Draw the exchange of so many bytes of gradients."""
         plan, encoding, workers = self.plan, self.plan.encoding, self.step.workers
-        elements = (self.num_bytes if num_bytes is None else num_bytes) // encoding.size
+        elements = num_bytes // encoding.size
         for operation in encoding.operations:
             message = int(encoding.message(operation, elements, workers))
             how = (message, self.workers, self.scheme, start)
@@ -414,9 +422,10 @@ class _Drawn:
             begin, end = (found.when(longer * float(at)) for at in (piece.start, piece.end))
             beside.append(piece._replace(start=start + begin, seconds=end - begin))
         drawing.add_to_all(range(step.workers), beside)
-        sizes = (part.num_bytes for part in data.parts(step.workers, step.worker_batch_size))
-        for num_bytes, (begin, _) in zip(filter(None, sizes), found.spans, strict=True):
-            self._exchange(drawing, num_bytes, float(start + begin), beside=True)
+        for sent in found.spans:
+            at = float(start + sent.start)
+            self._exchange(drawing, int(sent.num_bytes), at, beside=True)
+        drawing.add_to_all(range(step.workers), chain([self._copies], start + float(found.total)))
 
 
 PARALLELISMS.add(DataParallelism.name, DataParallelism())

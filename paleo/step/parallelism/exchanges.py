@@ -8,7 +8,14 @@ from paleo.cluster import Device
 from paleo.cluster.exchange import Exchange
 from paleo.core.quantity import Quantity, total
 from paleo.core.units import MIB
-from paleo.step.parallelism.overlap import Made, Overlapped, buckets, overlapped, sent_in_cycles
+from paleo.step.parallelism.overlap import (
+    Made,
+    Overlapped,
+    Sent,
+    buckets,
+    overlapped,
+    sent_in_cycles,
+)
 from paleo.step.parallelism.slowdown import slowdown
 
 #: Bytes of a message that is long enough to tell at which rate exchanges go on.
@@ -21,18 +28,18 @@ def exchanged(
     seconds: Callable[[Quantity], Quantity],
     device: Device,
     workers: Quantity,
-    factor: float = 1.0,
+    factor: Quantity = 1.0,
 ) -> Overlapped:
     """Return a backward pass on one of so many workers with the exchanges beside it, or after it.
 
     `made` are gradients in the order in which the pass makes them, `seconds` gives the time to
     exchange so many bytes. Computation takes `factor` times as long as said. Copies into buckets
-    and out of them are not in it, see `copying`.
+    and out of them are not in it, see `Exchange.copying`.
     """
     num_bytes = sum(one.num_bytes for one in made)
     if software.bucket is None:
         alone = factor * total(one.seconds for one in made)
-        spans = ((alone, alone + seconds(num_bytes)),)
+        spans = (Sent(alone, alone + seconds(num_bytes), num_bytes),)
         return Overlapped(alone, alone, spans, ((0.0, 0.0), (alone, alone)))
     slower: Quantity = 1.0
     if not software.on_host:
@@ -42,8 +49,3 @@ def exchanged(
         return sent_in_cycles(made, seconds, software.cycle, slower, factor)
     parts = buckets(made, software.bucket, software.first or software.bucket)
     return overlapped(parts, seconds, slower, factor)
-
-
-def copying(software: Exchange, num_bytes: Quantity, device: Device) -> Quantity:
-    """Return the seconds in which gradients are copied on their device, each read and written."""
-    return 2 * software.copies * num_bytes / device.memory_bandwidth

@@ -29,8 +29,8 @@ class Made(NamedTuple):
     seconds: Quantity
     num_bytes: int
 
-    def summed(self, seconds: Quantity, num_bytes: int) -> Made:
-        """Return the same with its share of the seconds to sum up gradients of so many bytes."""
+    def longer(self, seconds: Quantity, num_bytes: int) -> Made:
+        """Return the same with its share of the seconds of what is done to so many bytes."""
         share = self.num_bytes / num_bytes if num_bytes else 0.0
         return self._replace(seconds=self.seconds + share * seconds)
 
@@ -47,17 +47,25 @@ class Bucket:
     num_bytes: int
 
 
+class Sent(NamedTuple):
+    """An exchange of so many bytes, from when to when."""
+
+    start: Quantity
+    end: Quantity
+    num_bytes: Quantity
+
+
 @dataclass(frozen=True)
 class Overlapped:
     """A backward pass with its exchanges, in seconds from its start.
 
-    `computed` is when the pass ends, `alone` what it takes without exchanges; `spans` are from when
-    to when each bucket is exchanged, `reached` says of points of the pass alone when they are.
+    `computed` is when the pass ends, `alone` what it takes without exchanges; `spans` say
+    when each bucket is exchanged, `reached` says of points of the pass alone when they are.
     """
 
     computed: Quantity
     alone: Quantity
-    spans: tuple[tuple[Quantity, Quantity], ...]
+    spans: tuple[Sent, ...]
     reached: tuple[tuple[Quantity, Quantity], ...]
 
     def when(self, seconds: float) -> float:
@@ -70,7 +78,7 @@ class Overlapped:
     @property
     def total(self) -> Quantity:
         """Seconds until both are done."""
-        return maximum(self.computed, self.spans[-1][1]) if self.spans else self.computed
+        return maximum(self.computed, self.spans[-1].end) if self.spans else self.computed
 
     @property
     def exposed(self) -> Quantity:
@@ -80,7 +88,7 @@ class Overlapped:
     @property
     def busy(self) -> Quantity:
         """Seconds of all exchanges."""
-        return total(end - start for start, end in self.spans)
+        return total(sent.end - sent.start for sent in self.spans)
 
 
 def buckets(made: Iterable[Made], size: int, first: int = FIRST_BUCKET) -> tuple[Bucket, ...]:
@@ -127,7 +135,7 @@ def overlapped(
         if part.num_bytes:
             start = maximum(now, free)
             free = start + exchange(part.num_bytes)
-            spans.append((start, free))
+            spans.append(Sent(start, free, part.num_bytes))
     return Overlapped(now, alone, tuple(spans), tuple(reached))
 
 
@@ -136,7 +144,7 @@ def sent_in_cycles(
     exchange: Callable[[Quantity], Quantity],
     cycle: float,
     slowdown: Quantity = 1.0,
-    factor: float = 1.0,
+    factor: Quantity = 1.0,
 ) -> Overlapped:
     """Return a backward pass of which all gradients so far are sent when the links are free.
 
@@ -148,7 +156,7 @@ def sent_in_cycles(
     free: Quantity = 0.0
     alone: Quantity = 0.0
     waiting: Quantity = 0
-    spans: list[tuple[Quantity, Quantity]] = []
+    spans: list[Sent] = []
     reached: list[tuple[Quantity, Quantity]] = [(0.0, 0.0)]
     for one in made:
         seconds = factor * one.seconds
@@ -161,9 +169,10 @@ def sent_in_cycles(
         leaving = where_positive(now - free - cycle, waiting)
         if some(leaving > 0):
             end = where_positive(leaving, now + exchange(leaving))
-            spans.append((where_positive(leaving, now), end))
+            spans.append(Sent(where_positive(leaving, now), end, leaving))
             free, waiting = maximum(free, end), waiting - leaving
     if some(waiting > 0):
         start = maximum(now, free) + where_positive(waiting, cycle / 2)
-        spans.append((start, start + where_positive(waiting, exchange(waiting))))
+        end = start + where_positive(waiting, exchange(waiting))
+        spans.append(Sent(start, end, waiting))
     return Overlapped(now, alone, tuple(spans), tuple(reached))
