@@ -211,7 +211,8 @@ class DataParallel:
         """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
         seconds = self.exchange(workers, own_batch, scheme).seconds
         if not self.plan.encoding.is_plain:
-            seconds = seconds + total(time.total for time in self.handling(workers, own_batch))
+            handled = total(time.total for time in self.handling(workers, own_batch))
+            seconds = seconds + self.slowest(workers) * handled
         return float(seconds)
 
     def exchange(
