@@ -86,9 +86,9 @@ def _figures(
 
 #: The options that not every kind of parallelism looks at, and those that do.
 _ONLY_FOR = {
-    "num_workers": ("data", "single_process"),
-    "scaling": ("data",),
-    "scheme": ("data",),
+    "num_workers": ("data", "single_process", "heterogeneous"),
+    "scaling": ("data", "heterogeneous"),
+    "scheme": ("data", "heterogeneous"),
     "hybrid_workers": ("hybrid",),
 }
 

@@ -120,6 +120,7 @@ class Plan(ExchangePlan):
     compress: Compression | None = None
     num_servers: int | None = None
     jitter: Quantity = 0.0
+    other_devices: tuple[tuple[Device, int], ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -141,6 +142,11 @@ class Plan(ExchangePlan):
             if name != "all":
                 COLLECTIVES[name].check(self.topology.tiers)
         self.check_sent()
+        if self.cluster and self.other_devices:
+            raise SettingError(
+                f"other_devices: cluster {self.cluster.name} has devices of one kind: leave out "
+                "cluster"
+            )
         if self.framework and not self.framework.runs_on(self.device):
             raise SettingError(
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
@@ -269,6 +275,9 @@ class Plan(ExchangePlan):
             "gradient_dtype": f"gradients in {self.gradient_dtype}" if self.gradient_dtype else "",
             "compress": f"gradients by {self.compress}" if self.compress else "",
             "num_servers": f"{self.num_servers} servers" if self.num_servers else "",
+            "other_devices": " and ".join(
+                f"{count} {device.name}" for device, count in self.other_devices
+            ),
             "jitter": f"jitter {self.jitter:g}" if self.jitter else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
@@ -298,6 +307,7 @@ class Plan(ExchangePlan):
             "compress": str(self.compress) if self.compress else None,
             "num_servers": self.num_servers,
             "jitter": _plain(self.jitter),
+            "other_devices": {device.name: count for device, count in self.other_devices},
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }

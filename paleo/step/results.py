@@ -184,6 +184,7 @@ class Run(Predicted, Result):
             "scaling": self.scaling,
             "batch_size": self.batch_size,
             **self.plan.to_dict(*HOW, *UPDATED, *EXCHANGED, *SHARES),
+            **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def runs_of(
     if computations and not computations.suit(scenario.net, scenario.plan):
         raise SettingError("computations: they are of another net, or under another plan")
     kind, case = PARALLELISMS[scenario.parallel], _Case(scenario, computations)
-    for scaling in scenario.scaling if kind.scales else [kind.scaling]:
+    for scaling in scenario.scaling if kind.divides else [kind.scaling]:
         run = mistakes.check(case.run, kind, scaling)
         if run:
             yield run

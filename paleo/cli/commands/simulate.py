@@ -31,7 +31,9 @@ from paleo.views.tables.simulation import simulation_tables
 @nets_argument
 @setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
 @setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
-@setting_options(SimulateSettings, "hybrid_workers", *PRICING, *UPDATE, "schemes", *SYNCHRONOUS)
+@setting_options(
+    SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, "schemes", *SYNCHRONOUS
+)
 @result_options
 @trace_option
 def command(

@@ -269,6 +269,7 @@ class DataParallelism(Parallelism):
     name = "data"
     workers_setting = "workers"
     scales = True
+    divides = True
     synchronizes = True
 
     def predict(self, asked: Asked) -> Prediction:
