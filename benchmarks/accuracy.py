@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import collectives as exchanged
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
+from firecaffe import speedups
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import (
@@ -511,7 +513,7 @@ def scaling(data: Data) -> Iterator[Table | Bound]:
         "table: computation takes as many times as long as predicted as it did there. Exchanges "
         "are those of the framework (`paleo/cluster/exchange.py`) over the tiers of the machine, "
         "and a step waits for the slowest of its workers, whose steps differ by 3 % "
-        "(`paleo/step/parallelism/jitter.py`), the one constant that was read off these rows.",
+        "(`paleo/cluster/frameworks.py`), the one constant that was read off these rows.",
     )  # fmt: skip
     submissions = list(scaled(data.rows("more/mlperf"), alike=same_submission))
     given = [each for each in submissions if each.given is not None]
@@ -538,6 +540,57 @@ def scaling(data: Data) -> Iterator[Table | Bound]:
         "taken out or filled with others. Products of the Transformer Engine in fp8 are predicted "
         "in halves. Times of BERT up to round 2.0 have evaluation in them.",
     )  # fmt: skip
+
+
+def collectives(data: Data) -> Iterator[Table | Bound]:
+    """NCCL's collectives and kernels of serving frameworks, in tables and in published files."""
+    tables = data.operators or exchanged.PACKAGE
+    rows = []
+    for system, most in exchanged.SYSTEMS.items():
+        cases = exchanged.table(tables, system, "nccl")
+        yield _bound(f"NCCL, {system}", error(cases), (most, None, None))
+        rows.append((system, "all", *errors(error(cases))))
+        for kind in _values(cases, "network"):
+            own = cases.where(network=kind)
+            rows.append((system, kind.removeprefix("op:"), *errors(error(own))))
+    for system in exchanged.SYSTEMS:
+        cases = exchanged.short(exchanged.table(tables, system, "custom_allreduce"))
+        name = f"kernels of one's own, {system}"
+        yield _bound(name, error(cases), (exchanged.OF_KERNELS, None, None))
+        rows.append((system, "kernels of serving frameworks", *errors(error(cases))))
+    files = [name for name in exchanged.FILES if (data.measured / f"{name}.csv").is_file()]
+    for name in files:
+        cases = exchanged.rows_of(data.measured, name)
+        yield _bound(f"collectives, {name}", error(cases), (exchanged.OF_FILES, None, None))
+        rows.append((name, "all", *errors(error(cases))))
+    yield Table(
+        "Collectives",
+        ("system or file", "collective", *ERRORS),
+        rows,
+        "Constants are fitted to A100 and H100, and on PCIe to L40S and RTX PRO 6000; the others "
+        "are predicted ([how](collectives.md)). Kernels are those in a CUDA graph, of messages "
+        "below 8 MiB.",
+    )
+
+
+def firecaffe(data: Data) -> Iterator[Table | Bound]:
+    """FireCaffe's speedups from one setting."""
+    rows = []
+    for trained, speedup in speedups():
+        error = speedup / trained.speedup - 1
+        name = f"{trained.net}, batch {trained.batch:,}, {trained.workers} GPUs"
+        rows.append((name, f"{trained.speedup:g}", f"{speedup:.1f}", f"{100 * error:+.0f} %"))
+        reached = f"{100 * abs(error):.0f} %"
+        yield Bound(f"FireCaffe, {name}", reached, "12 %", abs(error) <= 0.12)
+    yield Table(
+        "FireCaffe's speedups",
+        ("training", "printed", "predicted", "difference"),
+        rows,
+        "Whole trainings on nodes of one K20X on Cray Gemini, over one GPU with Caffe. All from "
+        "one setting, in `benchmarks/firecaffe.py`: `--cluster=firecaffe --cost_model=roofline "
+        "--ppp_comp=0.25 --ppp_comm=0.5 --schemes=TreeAllReduce --no_overlap`. Both shares were "
+        "read off these five rows. GoogLeNet has its auxiliary classifiers.",
+    )
 
 
 def given_errors(found: Sequence[Scaled]) -> Statistics:
@@ -762,14 +815,15 @@ def unpredicted(data: Data) -> Table:
 
 Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
-TABLES: tuple[Section, ...] = (products, serving)
+TABLES: tuple[Section, ...] = (products, serving, collectives)
 PUBLISHED: tuple[Section, ...] = (
-    operators, held_out, precisions, nets, timm, mlperf, scaling, peers, models,
+    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, models,
 )  # fmt: skip
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
-    "bf16 products, B200", "bf16 products, L40S",
+    "bf16 products, B200", "bf16 products, L40S", "kernels of one's own",
+    "collectives, llmcompass",
 )  # fmt: skip
 
 
@@ -790,6 +844,9 @@ ASKED = (
     ("steps on several GPUs", "scaling, nothing"),
     ("steps on clusters of MLPerf, given a smaller one", "MLPerf, given"),
     ("steps on clusters of MLPerf", "MLPerf, nothing"),
+    ("collectives of NCCL", "NCCL, "),
+    ("all-reduces of serving frameworks", "kernels of one's own"),
+    ("collectives of other publications", "collectives, "),
 )
 
 

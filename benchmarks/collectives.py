@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
 
 from paleo.cluster import Cluster
 from paleo.cluster.collectives import custom, nccl
@@ -72,6 +71,8 @@ SYSTEMS = {
     "a100_sxm": 6, "h100_sxm": 6, "h200_sxm": 10, "b200_sxm": 10, "gb200": 10, "b300_sxm": 10,
     "gb300": 10, "l40s": 15, "rtx_pro_6000_server": 15,
 }  # fmt: skip
+#: The same of kernels of serving frameworks, and of published files.
+OF_KERNELS = OF_FILES = 12
 FILES = ("vidur_collectives", "deepbench", "stas_mlengineering", "llmcompass")
 #: Systems that constants are fitted to, and the networks whose constants they are.
 FITTED = {"a100_sxm": "nvlink3", "h100_sxm": "nvlink4"}
@@ -204,6 +205,8 @@ def solved(
     start: Sequence[float], bounds: Sequence[tuple[float, float]], residuals: Any
 ) -> list[float]:
     """Return the values within bounds that make a robust sum of logarithmic errors small."""
+    from scipy.optimize import least_squares
+
     low, high = np.array(bounds).T
     places = np.clip((np.array(start) - low) / (high - low), 0.01, 0.99)
     best = least_squares(

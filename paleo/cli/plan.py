@@ -13,6 +13,7 @@ from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
 from paleo.step.exchange_settings import OverlapSettings, SynchronousSettings
+from paleo.step.parallelism import PARALLELISMS
 from paleo.step.settings import (
     ConvolutionSettings,
     GradientSettings,
@@ -86,15 +87,16 @@ def _figures(
 
 #: The options that not every kind of parallelism looks at, and those that do.
 _ONLY_FOR = {
-    "num_workers": ("data", "single_process", "heterogeneous"),
-    "scaling": ("data", "heterogeneous"),
-    "scheme": ("data", "heterogeneous"),
+    "num_workers": ("data", "single_process"),
+    "scaling": ("data",),
+    "scheme": ("data",),
     "hybrid_workers": ("hybrid",),
 }
 
 
 def say_what_has_no_effect(parallel: str) -> None:
     """Print a note for each option that was given and is for another kind of parallelism."""
+    like = "data" if PARALLELISMS[parallel].has_others else parallel
     for option, kinds in _ONLY_FOR.items():
-        if parallel not in kinds:
+        if like not in kinds:
             say_no_effect(f"--parallel={' or '.join(kinds)}", option)
