@@ -17,7 +17,7 @@ from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Kind, Pass
 from paleo.core.operations import Stream
-from paleo.core.quantity import Quantity, ceil_div, minimum
+from paleo.core.quantity import Quantity, ceil_div, minimum, total
 from paleo.core.tensor import element_size
 
 #: The types in which gradients can be sent.
@@ -62,6 +62,17 @@ class Encoding(ABC):
     @abstractmethod
     def message(self, operation: Operation, elements: Quantity, workers: Quantity) -> Quantity:
         """Return the bytes of so many gradients, counted as the operation does."""
+
+    def carried(self, num_bytes: Quantity, workers: Quantity) -> Quantity:
+        """Return of how many bytes an all-reduce loads links as much as so many gradients do.
+
+        An all-to-all or an all-gather moves a message over links once, an all-reduce twice.
+        """
+        return total(
+            self.message(operation, num_bytes // self.size, workers)
+            / (1 if operation is Operation.ALL_REDUCE else 2)
+            for operation in self.operations
+        )
 
     @abstractmethod
     def packing(self, elements: int) -> tuple[Stream, ...]:

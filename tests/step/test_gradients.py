@@ -171,6 +171,14 @@ def test_top_k_sends_values_and_indices_of_all_workers() -> None:
     assert encoding.unpacking(1000, 100)[1].writes == (4000,)
 
 
+def test_links_carry_a_gathered_message_once_and_a_summed_one_twice() -> None:
+    # 1,000 gradients in fp32: half of the bytes as halves; of 4 workers 10 each, gathered; signs
+    # of all to all and back.
+    assert Cast("fp32", "fp16").carried(4000, 4) == 2000
+    assert TopK("fp32", "fp32", 0.01).carried(4000, 4) == 4 * 10 * 8 / 2
+    assert OneBit("fp32", "fp32").carried(4000, 4) == (125 + 8) / 2 + (125 + 4 * 8) / 2
+
+
 def test_compressed_gradients_take_less_of_a_slow_network_and_more_of_the_device() -> None:
     whole = step(network="ethernet")
     for compress in ("onebit", "topk:0.001"):

@@ -247,7 +247,8 @@ class DataParallel:
             seconds = cast(Callable[[Quantity], Quantity], functools.cache(seconds))
         made = self._packed(workers, own_batch)
         slowest = factor * self.slowest(workers)
-        return exchanged(plan.exchange, made, seconds, plan.device, workers, slowest)
+        carried = functools.partial(plan.encoding.carried, workers=workers)
+        return exchanged(plan.exchange, made, seconds, plan.device, workers, slowest, carried)
 
 
 def data_parallel(
