@@ -12,7 +12,8 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import OverlapSettings
+from paleo.step.exchange_settings import OverlapSettings, SynchronousSettings
+from paleo.step.parallelism import PARALLELISMS
 from paleo.step.settings import (
     ConvolutionSettings,
     GradientSettings,
@@ -30,6 +31,8 @@ KERNELS = tuple(declared(KernelSettings))
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
 #: When gradients are exchanged.
 OVERLAP = tuple(declared(OverlapSettings))
+#: How workers that step together bring together what they have.
+SYNCHRONOUS = tuple(declared(SynchronousSettings))
 #: How parameters are updated.
 UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
 #: How long a net is trained.
@@ -93,6 +96,7 @@ _ONLY_FOR = {
 
 def say_what_has_no_effect(parallel: str) -> None:
     """Print a note for each option that was given and is for another kind of parallelism."""
+    like = "data" if PARALLELISMS[parallel].has_others else parallel
     for option, kinds in _ONLY_FOR.items():
-        if parallel not in kinds:
+        if like not in kinds:
             say_no_effect(f"--parallel={' or '.join(kinds)}", option)

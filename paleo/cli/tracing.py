@@ -59,6 +59,8 @@ class Trace:
 
         said = [run.net, run.division]
         step: dict[str, Any] = {"workers": 1, "scaling": "weak"}
+        if run.plan.other_devices:
+            step = {"workers": run.rows[0].workers, "scaling": run.scaling}
         if run.largest:
             scheme = run.best_scheme
             step = {"workers": run.largest.workers, "scaling": run.scaling}

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, overload
 
-from paleo.core.quantity import Array, Quantity, is_array, np, total
+from paleo.core.quantity import Array, Quantity, is_array, np, total, where_positive
 
 
 class Time(NamedTuple):
@@ -26,6 +26,14 @@ class Time(NamedTuple):
 
     def __add__(self, other: Time) -> Time:  # type: ignore[override]
         return Time(*map(operator.add, self, other))
+
+    def times(self, count: Quantity) -> Time:
+        """Return what so many of it take, one after the other."""
+        return Time(*(count * part for part in self))
+
+    def where_positive(self, condition: Quantity) -> Time:
+        """Return it where a condition is above 0, else no time."""
+        return Time(*(where_positive(condition, part) for part in self))
 
     def to_dict(self, of: str) -> dict[str, Quantity]:
         """Return the parts under the keys of the JSON output; `of` says what takes them."""

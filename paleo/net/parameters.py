@@ -61,13 +61,16 @@ def added(num_params: int, tensors: int, size: int) -> tuple[Operation, ...]:
     (torch/optim/optimizer.py), torch/csrc/autograd/functions/accumulate_grad.h adds.
     """
     held = size * num_params // max(tensors, 1)
-    back = Pass.WEIGHT_GRADIENT
-    fill = Stream(Kind.COPY, (), (held,), direction=back, label="zero gradient")
-    add = Stream(
-        Kind.ELEMENTWISE, (held, held), (held,), direction=back, label="added gradient",
-        roles=(Role.OUTPUT_GRADIENT, Role.KEPT),
+    fill = Stream(Kind.COPY, (), (held,), direction=Pass.WEIGHT_GRADIENT, label="zero gradient")
+    return (fill, sum_of(held)) * tensors
+
+
+def sum_of(num_bytes: int) -> Stream:
+    """Return what adds a gradient of so many bytes, just made, to the sum of those before."""
+    return Stream(
+        Kind.ELEMENTWISE, (num_bytes, num_bytes), (num_bytes,), direction=Pass.WEIGHT_GRADIENT,
+        label="added gradient", roles=(Role.OUTPUT_GRADIENT, Role.KEPT),
     )  # fmt: skip
-    return (fill, add) * tensors
 
 
 def by_columns(

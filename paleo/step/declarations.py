@@ -66,6 +66,14 @@ def checked_share(value: Quantity, name: str) -> Quantity:
     raise SettingError(f"{name}: expected a number above 0, up to 1, got {shown(value)}")
 
 
+def checked_jitter(jitter: Quantity, name: str = "jitter") -> Quantity:
+    """Return a jitter, or an array of them; raises SettingError unless it is from 0 to 1."""
+    is_known = is_array(jitter) or is_number(jitter)
+    if is_known and smallest(jitter) >= 0 and largest(jitter) <= 1:  # false for NaN
+        return jitter
+    raise SettingError(f"{name}: expected a number from 0 to 1, got {shown(jitter)}")
+
+
 def checked_workers(workers: Any, name: str = "num_workers") -> Quantity:
     """Return a worker count, or an array of them; raises SettingError."""
     if is_array(workers):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
@@ -19,17 +20,19 @@ from paleo.cluster import (
     network_names,
 )
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.core.checks import checked_bytes, shown
+from paleo.core.checks import MAX_SIZE, checked_bytes, is_whole, shown
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity
 from paleo.step.declarations import (
     Setting,
+    checked_jitter,
     checked_share,
     choice,
     described,
     name_in,
     several,
 )
+from paleo.step.gradients import COMPRESSIONS, SENT_DTYPES, Compression, find_compression
 
 NetworkLike = str | os.PathLike[str] | Network
 ClusterLike = str | os.PathLike[str] | Cluster
@@ -144,6 +147,71 @@ BUCKET = Setting(
 )
 
 
+def _checked_count(name: str) -> Callable[[Any], int]:
+    """Return the check of a setting that counts something: one or more."""
+
+    def check(value: Any) -> int:
+        if is_whole(value) and 1 <= value <= MAX_SIZE:
+            return value
+        raise SettingError(
+            f"{name}: expected a whole number from 1 to {MAX_SIZE}, got {shown(value)}"
+        )
+
+    return check
+
+
+ACCUMULATE = Setting(
+    default=1,
+    check=_checked_count("accumulate"),
+    help="Sum up the gradients of so many batches in turn, then exchange them once and update "
+    "(gradient accumulation). Weak scaling gives a worker so many batches of --batch_size; strong "
+    "scaling divides --batch_size among workers and turns.",
+    label="Accumulated batches",
+    metavar="N",
+    is_number=True,
+)
+
+
+GRADIENT_DTYPE = Setting(
+    default=None,
+    check=lambda value: (
+        None if value is None else choice("gradient_dtype", tuple(SENT_DTYPES))(value)
+    ),
+    help="Type in which gradients are sent. Kernels cast them before and after.",
+    label="Gradients sent in",
+    choices=lambda: SENT_DTYPES,
+    shown_default="that of the parameters",
+)
+COMPRESS = Setting(
+    default=None,
+    check=find_compression,
+    help="Compress the gradients that are sent: "
+    + "; ".join(f"{name} ({text})" for name, text in COMPRESSIONS.items())
+    + ". Their kernels count; what it does to the accuracy of training is not modelled.",
+    label="Compression",
+    metavar="NAME",
+)
+NUM_SERVERS = Setting(
+    default=None,
+    check=lambda value: None if value is None else _checked_count("num_servers")(value),
+    help="Hosts that are parameter servers, each with a share of the parameters and one link of "
+    "the network; with --scheme=parameter_server, which this chooses.",
+    label="Servers",
+    metavar="N",
+    is_number=True,
+    shown_default="1 with that scheme",
+)
+JITTER = Setting(
+    default=0.0,
+    check=checked_jitter,
+    help="How much the computation of a worker varies from step to step: the standard deviation "
+    "over the mean, such as 0.03. A step waits for the slowest worker.",
+    label="Jitter",
+    metavar="SHARE",
+    is_number=True,
+)
+
+
 class NetworkSettings(TypedDict, total=False):
     """What connects devices, and how well it is used."""
 
@@ -157,6 +225,16 @@ class OverlapSettings(TypedDict, total=False):
 
     overlap: Annotated[bool | None, OVERLAP]
     bucket: Annotated[int | str | None, BUCKET]
+
+
+class SynchronousSettings(OverlapSettings, total=False):
+    """How workers that step together bring together what they have."""
+
+    accumulate: Annotated[int, ACCUMULATE]
+    gradient_dtype: Annotated[str | None, GRADIENT_DTYPE]
+    compress: Annotated[str | Compression | None, COMPRESS]
+    num_servers: Annotated[int | None, NUM_SERVERS]
+    jitter: Annotated[Quantity, JITTER]
 
 
 class ExchangeSettings(TypedDict, total=False):

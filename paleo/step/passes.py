@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from paleo.cluster import Device
 from paleo.cluster.collectives import Collective
+from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
@@ -502,7 +503,11 @@ def update_operations(
 
 
 def exchange_time(
-    num_bytes: Quantity, group: Group, collective: Collective, cost_model: CostModel
+    num_bytes: Quantity,
+    group: Group,
+    collective: Collective,
+    cost_model: CostModel,
+    operation: Collecting = Collecting.ALL_REDUCE,
 ) -> Quantity:
     """Return the seconds in which a group of workers exchanges gradients of `num_bytes`.
 
@@ -512,7 +517,7 @@ def exchange_time(
     if conventions.exchanges_after_all:
         seconds = collective.seconds(num_bytes, group.workers, group.link_bandwidth)
     else:
-        seconds = collective.seconds_on(group, num_bytes)
+        seconds = collective.seconds_on(group, num_bytes, operation)
     if conventions.lone_worker_mixes:
         return seconds
     return where_positive(group.workers - 1, seconds)

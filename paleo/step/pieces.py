@@ -21,6 +21,8 @@ from paleo.core.quantity import Quantity, maximum, minimum, np, smallest, total
 from paleo.costs import Time
 from paleo.costs.error_bands import Band
 
+#: The category of the time in which a worker does nothing.
+WAIT = "wait"
 #: The category of what moves between workers; "forward", "backward" and "update" are computation.
 TRANSFER = "transfer"
 
@@ -28,11 +30,12 @@ TRANSFER = "transfer"
 class Piece(NamedTuple):
     """What a worker does for so many seconds, or all workers alike.
 
-    `category` is "forward", "backward", "update" or "transfer". It starts at `start` seconds, or as
-    soon as the pieces called `after` end (None: the one before it), on a `lane` of which no two
-    pieces overlap. `time` says what of it is computation, memory traffic and overhead; `busy` how
-    long it takes with everything one after the other, where branches run at the same time.
-    `arguments` say more of it, in SI units, with the unit in the key; they are not to be changed.
+    `category` is "forward", "backward", "update", "transfer" or "wait". It starts at `start`
+    seconds, or as soon as the pieces called `after` end (None: the one before it), on a `lane` of
+    which no two pieces overlap. `time` says what of it is computation, memory traffic and overhead;
+    `busy` how long it takes with everything one after the other, where branches run at the same
+    time. `arguments` say more of it, in SI units, with the unit in the key; they are not to be
+    changed.
     """
 
     name: str
@@ -61,6 +64,12 @@ class Piece(NamedTuple):
             return self
         busy = None if self.busy is None else factor * self.busy
         return self._replace(seconds=factor * self.seconds, busy=busy)
+
+    def longer(self, time: Time) -> Piece:
+        """Return the piece with more to do, which takes this time."""
+        return self._replace(
+            seconds=self.seconds + time.total, time=time if self.time is None else self.time + time
+        )
 
     def spread(self, shape: tuple[int, ...]) -> list[Piece]:
         """Return a piece of arrays that broadcast to this shape as pieces of numbers."""
@@ -309,7 +318,14 @@ class Step:
     @property
     def compute(self) -> Any:
         """The seconds of computation."""
-        return total(piece.seconds for piece in self.pieces if piece.category != TRANSFER)
+        return total(
+            piece.seconds for piece in self.pieces if piece.category not in (TRANSFER, WAIT)
+        )
+
+    @property
+    def waiting(self) -> Any:
+        """The seconds in which workers, on average, wait for the slowest."""
+        return total((0.0, *(piece.seconds for piece in self.pieces if piece.category == WAIT)))
 
     @property
     def busy(self) -> Any:

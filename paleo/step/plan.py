@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from paleo.cluster import Cluster, Device, Network, group_of
-from paleo.cluster.collectives import AUTO, COLLECTIVES
-from paleo.cluster.exchange import Exchange
-from paleo.cluster.frameworks import Framework, running
-from paleo.cluster.topology import Group
+from paleo.cluster import Cluster, Device, Network
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.frameworks import Framework
 from paleo.core.attributes import attributes
 from paleo.core.checks import MAX_COUNT, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
-from paleo.core.operations import Pass
-from paleo.core.quantity import Quantity, is_array, largest, where_positive
-from paleo.core.tensor import Precision, find_precision
+from paleo.core.operations import Pass, Stream
+from paleo.core.quantity import Quantity, is_array, largest
+from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
+from paleo.net.parameters import sum_of
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, checked_share, declared, found_setting
-from paleo.step.exchange_settings import ALL_SCHEMES, NETWORK
+from paleo.step.exchange_plan import ExchangePlan
+from paleo.step.exchange_settings import NETWORK
+from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -40,7 +39,6 @@ from paleo.step.passes import (
     checked_target,
     computed_by,
     estimate_pass,
-    exchange_time,
     images_in,
     kernels,
     net_band,
@@ -69,14 +67,25 @@ HOW = (
 UPDATED = ("optimizer", "clip_gradients", "scale_loss")
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
-#: Those that say when gradients are exchanged.
-EXCHANGED = ("overlap", "bucket_bytes")
+#: Those that say when gradients are exchanged, and how.
+EXCHANGED = (
+    *("overlap", "bucket_bytes", "accumulate", "gradient_dtype", "compress", "num_servers"),
+    "jitter",
+)
+#: Settings that data parallelism alone has, and what they are where nothing is said.
+OF_DATA_PARALLEL = {
+    "accumulate": 1,
+    "gradient_dtype": None,
+    "compress": None,
+    "num_servers": None,
+    "jitter": 0.0,
+}
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(ExchangePlan):
     """The cluster and how it is used; everything of a step but net, batch and workers.
 
     Fields are settings of paleo.step.settings, found. Where there is a `cluster`, `device` and
@@ -106,6 +115,12 @@ class Plan:
     cluster: Cluster | None = None
     overlap: bool | None = None
     bucket: int | None = None
+    accumulate: int = 1
+    gradient_dtype: str | None = None
+    compress: Compression | None = None
+    num_servers: int | None = None
+    jitter: Quantity = 0.0
+    other_devices: tuple[tuple[Device, int], ...] = ()
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -126,6 +141,12 @@ class Plan:
         for name in self.schemes or ():
             if name != "all":
                 COLLECTIVES[name].check(self.topology.tiers)
+        self.check_sent()
+        if self.cluster and self.other_devices:
+            raise SettingError(
+                f"other_devices: cluster {self.cluster.name} has devices of one kind: leave out "
+                "cluster"
+            )
         if self.framework and not self.framework.runs_on(self.device):
             raise SettingError(
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
@@ -155,11 +176,6 @@ class Plan:
         """How images lie in memory: as the framework has them by itself, or as asked."""
         size = find_precision(self.dtype).element_size
         return self.software.images(size) or self.memory_format
-
-    @property
-    def software(self) -> Framework:
-        """What runs the net: of no framework's habits if none was named."""
-        return running(self.framework, self.compile)
 
     @property
     def fusion(self) -> Fusion:
@@ -221,6 +237,13 @@ class Plan:
         return ()
 
     @property
+    def of_data_parallel(self) -> tuple[str, ...]:
+        """The settings that were given and that data parallelism alone has."""
+        return tuple(
+            name for name, usual in OF_DATA_PARALLEL.items() if getattr(self, name) != usual
+        )
+
+    @property
     def in_turn(self) -> Plan:
         """The plan in which a layer's computation and memory traffic do not overlap."""
         return replace(self, use_pipeline=False) if self.use_pipeline else self
@@ -248,6 +271,14 @@ class Plan:
             "convolutions": str(self.convolutions),
             "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
             "bucket": "" if self.bucket is None else f"buckets of {self.bucket:,} bytes",
+            "accumulate": f"{self.accumulate} batches a step" if self.accumulate > 1 else "",
+            "gradient_dtype": f"gradients in {self.gradient_dtype}" if self.gradient_dtype else "",
+            "compress": f"gradients by {self.compress}" if self.compress else "",
+            "num_servers": f"{self.num_servers} servers" if self.num_servers else "",
+            "other_devices": " and ".join(
+                f"{count} {device.name}" for device, count in self.other_devices
+            ),
+            "jitter": f"jitter {self.jitter:g}" if self.jitter else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
         }
@@ -271,6 +302,12 @@ class Plan:
             **attributes(self, *UPDATED),
             "overlap": self.overlaps,
             "bucket_bytes": self.exchange.bucket,
+            "accumulate": self.accumulate,
+            "gradient_dtype": self.encoding.sent,
+            "compress": str(self.compress) if self.compress else None,
+            "num_servers": self.num_servers,
+            "jitter": _plain(self.jitter),
+            "other_devices": {device.name: count for device, count in self.other_devices},
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -356,85 +393,9 @@ class Plan:
         """Return the time of a forward pass alone, in which a plain one is the training step's."""
         return self.estimate(graph, FORWARD, training=self.fusion is Fusion.NONE)
 
-    @property
-    def exchange_schemes(self) -> tuple[str, ...]:
-        """The schemes that are asked for, or what this cost model takes by itself."""
-        is_of_2017 = self.cost_model.conventions.exchanges_after_all
-        if self.schemes is None and not is_of_2017:
-            return (AUTO,)
-        if self.schemes is None or self.schemes == ALL_SCHEMES:
-            every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
-            return tuple(
-                scheme.name
-                for scheme in every
-                if (scheme.is_of_2017 if is_of_2017 else scheme.can_exchange(self.topology.tiers))
-            )
-        return self.schemes
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether gradients are exchanged while the backward pass goes on."""
-        if self.overlap is None:
-            of_2017 = self.cost_model.conventions.exchanges_after_all
-            return not of_2017 and self.software.exchange.overlaps
-        return self.overlap
-
-    @property
-    def exchange(self) -> Exchange:
-        """How what runs the net exchanges gradients, with buckets as they are asked for."""
-        by = self.software.exchange
-        if not self.overlaps:
-            return replace(by, bucket=None)
-        if self.bucket is None:
-            return by
-        return replace(by, bucket=self.bucket, first=min(by.first, self.bucket))
-
-    @functools.cached_property
-    def topology(self) -> Cluster:
-        """The devices and the tiers between them."""
-        return self.cluster or Cluster.flat(self.device, self.network)
-
-    @functools.cached_property
-    def _known(self) -> Cluster:
-        """The cluster with the figures that the cost model reckons with."""
-        if self.cost_model.uses_2017_figures:
-            return self.topology.with_networks(operator.attrgetter("of_2017"))
-        return self.topology
-
-    @functools.cached_property
-    def _reached(self) -> Cluster:
-        """The same with as much of the links as `ppp_comm` says is reached."""
-        return self._known.with_networks(operator.methodcaller("reaching", self.ppp_comm))
-
-    def link_bandwidth(self, workers: Quantity) -> Quantity:
-        """Return the bytes/s by which one of so many workers reaches any other, at its peak."""
-        return group_of(self._known, workers).link_bandwidth
-
-    def group(self, workers: Quantity) -> Group:
-        """Return so many workers and the links between them, as far as they are reached.
-
-        Raises SettingError if the cluster has not so many devices.
-        """
-        return group_of(self._reached, workers)
-
-    def gradient_size(self, precision: Precision) -> int:
-        """Return the bytes in which a gradient of a net in this precision is exchanged."""
-        in_halves = self.exchange.in_halves and precision.is_mixed
-        return precision.element_size if in_halves else precision.parameter_size
-
-    def copying_time(self, num_bytes: Quantity, workers: Quantity) -> Quantity:
-        """Return the seconds in which gradients are copied into buckets and out of them.
-
-        A worker alone has none, and the model of 2017 knows no software.
-        """
-        if self.cost_model.conventions.exchanges_after_all:
-            return 0.0
-        return where_positive(workers - 1, self.exchange.copying(num_bytes, self.device))
-
-    def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
-        """Return the seconds in which workers exchange gradients of so many bytes."""
-        # Without the checks of estimate_communication: a curve asks hundreds of times.
-        return exchange_time(num_bytes, self.group(workers), COLLECTIVES[scheme], self.cost_model)
+    def kernel_time(self, operations: Iterable[Stream]) -> Time:
+        """Return what these take, one after the other."""
+        return sum((self.cost_model.price(each, self.target) for each in operations), Time())
 
     @property
     def rule(self) -> Rule:
@@ -450,6 +411,16 @@ class Plan:
         """Return what takes the time to update so many parameters, in so many tensors."""
         how = (self.target, self.cost_model, self.update_dtype, self.rule)
         return update_time(num_params, *how, tensors)
+
+    def summing_time(self, num_bytes: int, tensors: int) -> Time:
+        """Return what takes the time to add gradients, tensor by tensor, to those of turns before.
+
+        Frameworks that add them up in every step do so by themselves.
+        """
+        if self.accumulate == 1 or self.software.handling.is_added:
+            return Time()
+        one = sum_of(num_bytes // max(tensors, 1))
+        return self.cost_model.price(one, self.target).times(tensors)
 
     @property
     def update_dtype(self) -> str:

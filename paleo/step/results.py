@@ -145,7 +145,8 @@ class Run(Predicted, Result):
         for passed in self.plan.passes(self.scenario.graph(row.worker_batch_size)):
             for layer in passed.layers:
                 kind = layer.node.layer.type_name
-                spent[kind] = spent.get(kind, 0.0) + float(layer.seconds)
+                seconds = self.plan.accumulate * float(layer.seconds)
+                spent[kind] = spent.get(kind, 0.0) + seconds
         return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
     @property
@@ -183,6 +184,7 @@ class Run(Predicted, Result):
             "scaling": self.scaling,
             "batch_size": self.batch_size,
             **self.plan.to_dict(*HOW, *UPDATED, *EXCHANGED, *SHARES),
+            **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:

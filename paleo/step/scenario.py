@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Unpack
 
 from paleo.core.checks import listed
-from paleo.core.errors import Mistakes, PaleoError
+from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
@@ -32,6 +32,7 @@ from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
     BATCH_SIZE,
     OF_CLUSTER,
+    OTHER_DEVICES,
     VARIED,
     WORKERS,
     ClusterSettings,
@@ -45,7 +46,8 @@ PARALLEL = Setting(
     help="data: each worker has a copy of the net; single_process: the same by one process that "
     "drives all devices, as PyTorch's nn.DataParallel, of a batch that they divide; model: each "
     "device has a slice of the layers that the net splits; hybrid: layers that are split "
-    "model-parallel, all others data-parallel.",
+    "model-parallel, all others data-parallel; heterogeneous: data, on devices of several kinds "
+    "(--other_devices), which share the batch by their speed.",
     choices=lambda: PARALLELISMS,
 )
 
@@ -74,6 +76,7 @@ class SimulateSettings(GridSettings, total=False):
     workers: Annotated[int | Sequence[int], WORKERS]
     scaling: Annotated[str | Sequence[str], SCALING]
     schemes: Annotated[str | Sequence[str] | None, SCHEMES]
+    other_devices: Annotated[str | Mapping[Any, int] | None, OTHER_DEVICES]
     parallel: Annotated[str, PARALLEL]
 
 
@@ -154,7 +157,9 @@ def asked(
         for varied, plan in plans if spec else ():
             assert spec
             parts = (varied[field.name] for field in fields(Scenario)[2:])
-            found.append(Scenario(spec, plan, *parts))
+            one = Scenario(spec, plan, *parts)
+            mistakes.check(_check_parallel, one)
+            found.append(one)
     return found, values
 
 
@@ -174,6 +179,21 @@ def _planned(
             plans.append((varied, plan_of(varied, here)))
     mistakes.check(here.raise_as, PaleoError)
     return values, [(varied, plan) for varied, plan in plans if plan]
+
+
+def _check_parallel(scenario: Scenario) -> None:
+    """Raise SettingError for settings that another kind of parallelism has."""
+    names, kind = scenario.plan.of_data_parallel, PARALLELISMS[scenario.parallel]
+    if bool(scenario.plan.other_devices) != kind.has_others:
+        said = "takes other devices, such as K80:4" if kind.has_others else "has no other devices"
+        raise SettingError(f"other_devices: --parallel={scenario.parallel} {said}")
+    if kind.has_others and len(scenario.workers) > 1:
+        raise SettingError(
+            f"num_workers: --parallel={scenario.parallel} takes one number, of the workers on "
+            f"{scenario.plan.device.name}"
+        )
+    if names and not kind.synchronizes:
+        raise SettingError(f"{names[0]}: is for --parallel=data, not {scenario.parallel}")
 
 
 def _several(values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:

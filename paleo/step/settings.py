@@ -19,7 +19,7 @@ from typing import Annotated, Any, TypedDict
 
 from paleo.cluster import Device, device_names, find_device
 from paleo.cluster.frameworks import FRAMEWORKS, Framework
-from paleo.core.checks import python_int, shown
+from paleo.core.checks import MAX_SIZE, is_whole, number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import PRECISIONS, find_precision
@@ -54,6 +54,7 @@ from paleo.step.exchange_settings import (
     NetworkLike,
     NetworkSettings,
     OverlapSettings,
+    SynchronousSettings,
 )
 from paleo.step.optimizers import OPTIMIZERS
 
@@ -70,6 +71,36 @@ DEVICE = Setting(
     options=("--device_name", "--device"),
     choices=device_names,
     may_be_file=True,
+)
+
+
+def _checked_others(value: Any) -> tuple[tuple[Device, int], ...]:
+    """Return devices and how many there are of each, of a mapping or of "K80:4,P100:2"."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        value = tuple(each.strip().rpartition(":")[::2] for each in value.split(",") if value)
+    pairs = tuple(value.items()) if isinstance(value, Mapping) else value
+    found = []
+    for name, given in pairs if isinstance(pairs, tuple | list) else [("", value)]:
+        count = number(given) if isinstance(given, str) else python_int(given)
+        if not name or not is_whole(count) or not 1 <= count <= MAX_SIZE:
+            raise SettingError(
+                "other_devices: expected devices and how many of each, such as K80:4, "
+                f"got {shown(given)}"
+            )
+        found.append((find_device(name), count))
+    return tuple(found)
+
+
+OTHER_DEVICES = Setting(
+    default=None,
+    check=_checked_others,
+    help="Devices of other kinds and how many of each, such as K80:4,P100:2, with "
+    "--parallel=heterogeneous; --num_workers are on --device.",
+    label="Other devices",
+    metavar="NAME:N",
+    shown_default="none",
 )
 _OF_ELEMENTS = (
     "of the elements of tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes and keep parameters, "
@@ -313,10 +344,12 @@ class ClusterSettings(
     NetworkSettings,
     OptimizerSettings,
     GradientSettings,
-    OverlapSettings,
+    SynchronousSettings,
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
+
+    other_devices: Annotated[str | Mapping[Any, int] | None, OTHER_DEVICES]
 
 
 class PlanSettings(ClusterSettings, total=False):
@@ -348,7 +381,7 @@ class GridSettings(
     ConvolutionSettings,
     OptimizerSettings,
     GradientSettings,
-    OverlapSettings,
+    SynchronousSettings,
     total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.

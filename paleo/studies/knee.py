@@ -27,7 +27,8 @@ class Curve(NamedTuple):
     `compute` is what one worker takes for its own samples, no less for more of them where it
     `grows`; `communicate` what the exchange adds to that, no less for more workers where it is
     `steady`. Both are asked for a few whole numbers only, but for `compute` where it does not grow.
-    There are `most` workers.
+    There are `most` workers, of which the `slowest` takes so many times as long as one does on
+    average. Where gradients are accumulated, `batch_size` is that of one turn.
     """
 
     compute: Callable[[int], float]
@@ -37,6 +38,7 @@ class Curve(NamedTuple):
     grows: bool = True
     steady: bool = True
     most: int = LIMIT
+    slowest: Callable[[int], float] = lambda workers: 1.0
 
     def own(self, workers: int) -> int:
         """Return the samples of each worker."""
@@ -44,8 +46,8 @@ class Curve(NamedTuple):
         return int(own)
 
     def computing(self, workers: int) -> float:
-        """Return the seconds in which each worker computes."""
-        return self.compute(self.own(workers))
+        """Return the seconds in which the slowest worker computes."""
+        return self.slowest(workers) * self.compute(self.own(workers))
 
     @property
     def end(self) -> int | None:
@@ -60,10 +62,12 @@ class Curve(NamedTuple):
 def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Curve:
     """Return the curve of a net under data parallelism and one scheme."""
     plan = data.plan
+    if scaling == "strong":
+        batch_size = ceil_div(batch_size, plan.accumulate)
 
     def communicate(workers: int) -> float:
         own, _ = divided(batch_size, workers, scaling)
-        return float(data.exchange(workers, own, scheme).seconds)
+        return data.added(workers, own, scheme)
 
     return Curve(
         compute=lambda own: float(data.computing(own)),
@@ -72,8 +76,10 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
         scaling=scaling,
         grows=plan.cost_model.grows,
         # Tiers have a step where they are full, and what overlaps hides more of it in some places.
-        steady=not plan.overlaps and plan.cluster is None and COLLECTIVES[scheme].is_of_2017,
+        steady=not (plan.overlaps or plan.cluster or plan.jitter)
+        and COLLECTIVES[scheme].is_of_2017,
         most=min(LIMIT, plan.topology.size),
+        slowest=lambda workers: float(data.slowest(workers)),
     )
 
 

@@ -75,7 +75,7 @@ def runs_of(
     if computations and not computations.suit(scenario.net, scenario.plan):
         raise SettingError("computations: they are of another net, or under another plan")
     kind, case = PARALLELISMS[scenario.parallel], _Case(scenario, computations)
-    for scaling in scenario.scaling if kind.scales else [kind.scaling]:
+    for scaling in scenario.scaling if kind.divides else [kind.scaling]:
         run = mistakes.check(case.run, kind, scaling)
         if run:
             yield run
@@ -92,6 +92,11 @@ class _Case:
     def batch_size(self) -> int:
         batch: Any = self.scenario.batch_size
         return int(batch)
+
+    def _at_once(self, scaling: str) -> int:
+        """Return the samples of a batch that one worker alone computes at a time."""
+        own, _ = divided(self.batch_size, 1, scaling, self.scenario.plan.accumulate)
+        return int(own)
 
     @functools.cached_property
     def _data(self) -> DataParallel:
@@ -112,10 +117,11 @@ class _Case:
         scenario, plan = self.scenario, self.scenario.plan
         workers = scenario.workers_of(kind.workers_setting)
         if scaling is not None:
-            check_together(self.batch_size, max(workers))
-            batches = {divided(self.batch_size, count, scaling)[0] for count in workers}
+            check_together(self.batch_size * plan.accumulate, max(workers))
+            one = self._at_once(scaling)
+            batches = {divided(one, count, scaling)[0] for count in workers}
             if scaling == "strong":
-                on_curve = own_batches(self.batch_size)
+                on_curve = own_batches(one)
                 if kind.scales and len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
                     batches.update(on_curve)
             self._prepare(batches)
@@ -156,7 +162,7 @@ class _Case:
         """Return what is worth it; without scaling, only what fits."""
         curves: dict[str, Curve] = {}
         if scaling == "strong":
-            self._prepare(own_batches(self.batch_size))
+            self._prepare(own_batches(self._at_once(scaling)))
         if scaling is not None:
             for scheme in self.scenario.plan.exchange_schemes:
                 curves[scheme] = curve(self._data, self.batch_size, scaling, scheme)

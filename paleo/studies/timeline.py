@@ -61,6 +61,8 @@ def _drawn(run: Run, scheme: str | None) -> Timeline:
     schedule = PARALLELISMS[run.parallel].schedule(net, plan, run.rows, scheme)
     settings = {key: value for key, value in run.settings().items() if value not in (None, "")}
     seconds = float(sum(row.total(scheme if row.exchanges else None) for row in run.rows))
+    if PARALLELISMS[run.parallel].has_others:  # whose rows are at the same time
+        seconds = float(first.total())
     if not seconds > 0:
         raise SettingError(no_time(net.name))
     drawing = schedule.drawn(seconds)

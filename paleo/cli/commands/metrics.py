@@ -10,9 +10,9 @@ from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
 from paleo.cli.plan import (
     CLUSTER,
-    OVERLAP,
     PRICING,
     SCHEDULE,
+    SYNCHRONOUS,
     UPDATE,
     say_what_has_no_effect,
     say_what_is_used,
@@ -30,7 +30,7 @@ _SETTINGS = declared(MetricsSettings)
 
 @click.command("metrics", short_help="Time, cost, energy and memory of training and inference.")
 @nets_argument
-@setting_options(MetricsSettings, *CLUSTER, "scaling", "scheme", *OVERLAP)
+@setting_options(MetricsSettings, *CLUSTER, "scaling", "scheme", *SYNCHRONOUS)
 @setting_option(_SETTINGS["parallel"], type=click.Choice(PARALLELISMS))
 @setting_options(MetricsSettings, "hybrid_workers", *SHARES, *PRICING, *SCHEDULE)
 @setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", *UPDATE, "price")

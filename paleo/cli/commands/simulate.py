@@ -10,8 +10,8 @@ from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
 from paleo.cli.plan import (
     CLUSTER,
-    OVERLAP,
     PRICING,
+    SYNCHRONOUS,
     UPDATE,
     say_what_has_no_effect,
     say_what_is_used,
@@ -31,7 +31,9 @@ from paleo.views.tables.simulation import simulation_tables
 @nets_argument
 @setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
 @setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
-@setting_options(SimulateSettings, "hybrid_workers", *PRICING, *UPDATE, "schemes", *OVERLAP)
+@setting_options(
+    SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, "schemes", *SYNCHRONOUS
+)
 @result_options
 @trace_option
 def command(

@@ -15,6 +15,7 @@ from paleo.cluster.collectives.rounds import SWITCH, of_parts
 __all__ = [
     "AUTO",
     "COLLECTIVES",
+    "SERVERS",
     "SWITCH",
     "Carried",
     "Choice",
@@ -26,6 +27,8 @@ __all__ = [
 
 #: The scheme that a library chooses by itself.
 AUTO = "auto"
+#: The scheme whose servers are hosts of their own.
+SERVERS = "parameter_server"
 
 # Output shows first what sends most.
 COLLECTIVES.discover(__name__, order=lambda collective: -collective.transfers(64))

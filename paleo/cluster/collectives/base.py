@@ -82,6 +82,13 @@ class Collective(ABC):
     #: links are busy with all rounds at once.
     pipelined: ClassVar[tuple[Operation, ...]] = ()
 
+    #: What sums up between workers, where anything does: a SWITCH of rounds.
+    between: ClassVar[str] = "the switch"
+
+    def with_servers(self, servers: int) -> Collective:
+        """Return the scheme with so many servers, if it has servers on hosts of their own."""
+        return self
+
     def transfers(self, workers: Quantity) -> Quantity:
         """Return how many times the whole message crosses a link, one after another.
 

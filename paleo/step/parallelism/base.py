@@ -48,8 +48,14 @@ class Parallelism(ABC):
     workers_setting: ClassVar[str] = ""
     #: Whether weak and strong scaling differ, and what is worth it can be told.
     scales: ClassVar[bool] = False
+    #: Whether gradients are accumulated, sent and waited for as a plan says.
+    synchronizes: ClassVar[bool] = False
     #: The scaling that it always has, one of SCALINGS, where it does not scale in both ways.
     scaling: ClassVar[str | None] = None
+    #: Whether workers share a batch in weak or strong scaling.
+    divides: ClassVar[bool] = False
+    #: Whether devices of other kinds take part.
+    has_others: ClassVar[bool] = False
     #: Whether it predicts training steps, not passes alone.
     trains: ClassVar[bool] = True
     #: Whether split layers are on devices of their own.

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from paleo.core.quantity import Quantity, ceil_div, np, total
+from paleo.costs import Time
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism.overlap import Made
@@ -16,13 +17,19 @@ from paleo.step.pieces import Piece
 from paleo.step.plan import Plan
 
 #: What of a plan is of the exchange alone.
-_OF_EXCHANGES = ("network", "cluster", "ppp_comm", "schemes", "bucket")
+_OF_EXCHANGES = (
+    *("network", "cluster", "ppp_comm", "schemes", "bucket", "gradient_dtype", "compress"),
+    *("num_servers", "jitter"),
+)
+
+
+_NOTHING = Time()
 
 
 class Computation(NamedTuple):
     """What one worker computes in a step, and the bytes of its gradients.
 
-    `made` says in which order and when the backward pass makes them, where they are exchanged
+    `made` says in which order and when the last backward pass makes them, where they are exchanged
     while it goes on.
     """
 
@@ -36,14 +43,15 @@ class Computation(NamedTuple):
         return total(piece.seconds for piece in self.pieces)
 
 
-def divided(batch_size: Any, workers: Any, scaling: str) -> tuple[Any, Any]:
-    """Return the samples of one worker and of the whole step.
+def divided(batch_size: Any, workers: Any, scaling: str, turns: int = 1) -> tuple[Any, Any]:
+    """Return the samples of one worker at a time and of the whole step.
 
-    Weak scaling gives each worker the batch, strong scaling its share, rounded up.
+    Weak scaling gives each worker the batch, so many `turns` of it, strong scaling its share of
+    one, rounded up.
     """
     if scaling == "weak":
-        return batch_size, batch_size * workers
-    return ceil_div(batch_size, workers), batch_size
+        return batch_size, batch_size * workers * turns
+    return ceil_div(batch_size, workers * turns), batch_size
 
 
 class Computations:
@@ -67,7 +75,11 @@ class Computations:
         return net == self.net and alike == self.plan
 
     def of(self, batch: Quantity) -> Computation:
-        """Return what a worker computes of so many samples, or of an array of such numbers."""
+        """Return what a worker computes of so many samples, or of an array of such numbers.
+
+        Where gradients are accumulated that is of so many in each turn: the passes are done once
+        for each, and all turns but the first add their gradients to those before.
+        """
         known = self._known.get(batch) if isinstance(batch, int) else None
         if known is not None:
             return known
@@ -76,15 +88,18 @@ class Computations:
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
         update = plan.update_time(num_params, graph.num_tensors)
-        size = plan.gradient_size(graph.precision)
+        size = plan.encoding.size
+        num_bytes = size * num_params
+        turns, summing = plan.accumulate, plan.summing_time(num_bytes, graph.num_tensors)
+        made = made_by(backward, size) if plan.overlaps else ()
         found = Computation(
             (
-                Piece("forward", "forward", forward.upper, time=forward.time),
-                Piece("backward", "backward", backward.upper, time=backward.time),
+                _done("forward", turns, forward),
+                _done("backward", turns, backward, summing),
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
-            size * num_params,
-            made_by(backward, size) if plan.overlaps else (),
+            num_bytes,
+            tuple(one.longer(summing.total, num_bytes) for one in made) if turns > 1 else made,
         )
         if isinstance(batch, int):
             self._keep(batch, found)
@@ -129,6 +144,12 @@ class Computations:
         while len(self._known) >= max(self.MOST, least):
             self._known.pop(next(iter(self._known)))
         self._known[batch] = found
+
+
+def _done(name: str, turns: int, passed: PassTime, summing: Time = _NOTHING) -> Piece:
+    """Return a pass that is done so many times, with sums of gradients but for the first."""
+    time = passed.time.times(turns) + summing.times(turns - 1)
+    return Piece(name, name, turns * passed.upper + (turns - 1) * summing.total, time=time)
 
 
 def made_by(backward: PassTime, size: int) -> tuple[Made, ...]:

@@ -12,8 +12,10 @@ from dataclasses import replace
 from typing import Any, cast
 
 from paleo.core.errors import SettingError
-from paleo.core.quantity import Quantity, is_array, np
-from paleo.net.graph import checked_batch
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, is_array, np, total
+from paleo.costs import Time
+from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
 from paleo.step.exchange_settings import SCALINGS
@@ -29,8 +31,9 @@ from paleo.step.parallelism.base import (
 )
 from paleo.step.parallelism.computations import Computations, divided
 from paleo.step.parallelism.exchanges import exchanged
-from paleo.step.parallelism.overlap import Overlapped
-from paleo.step.pieces import TRANSFER, Field, Piece, Step
+from paleo.step.parallelism.jitter import expected_slowest
+from paleo.step.parallelism.overlap import Made, Overlapped, buckets
+from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
@@ -56,14 +59,26 @@ _FIELDS = (
     Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
     Field("communication_s", lambda step: step.communication, "", "s", is_wide=True),
     Field("exposed_communication_s", lambda step: step.exposed_exchanges, "", "s"),
+    Field("wait_s", lambda step: step.waiting, "", "s", banded="time"),
     *SCALED,
     Field("best_scheme", lambda step: step.best_scheme),
 )
-#: The same where exchanges overlap: people see what is exposed of them.
-_OVERLAPPED = tuple(
-    entry._replace(title="exposed") if entry.key == "exposed_communication_s" else entry
-    for entry in _FIELDS
-)
+
+
+@functools.cache
+def _fields_with(**titles: str) -> tuple[Field, ...]:
+    """Return the fields, of which those of some keys have titles."""
+    return tuple(
+        entry._replace(title=titles[entry.key]) if entry.key in titles else entry
+        for entry in _FIELDS
+    )
+
+
+def _fields(plan: Plan) -> tuple[Field, ...]:
+    """Return the fields of steps: people see what is exposed, and waits where there are any."""
+    exposed = {"exposed_communication_s": "exposed"} if plan.overlaps else {}
+    waiting = {"wait_s": "waiting"} if plan.jitter else {}
+    return _fields_with(**exposed, **waiting)
 
 
 class DataParallel:
@@ -81,14 +96,15 @@ class DataParallel:
         if scaling not in SCALINGS:
             raise SettingError(f"scaling: expected weak or strong, got {scaling!r}")
         workers, batch = checked_workers(workers), checked_batch(batch_size)
-        check_together(batch, workers)
-        share, whole = divided(batch, workers, scaling)
+        turns = self.plan.accumulate
+        check_together(batch * turns, workers)
+        share, whole = divided(batch, workers, scaling, turns)
         return Step(
             workers,
             whole,
             share,
-            self.computations.of(share).pieces,
-            _OVERLAPPED if self.plan.overlaps else _FIELDS,
+            self.pieces(workers, share),
+            _fields(self.plan),
             exchanges=self.exchanges(workers, share),
             band=self.plan.band,
             exchanging=self.exchanges if self.plan.overlaps else None,
@@ -96,9 +112,10 @@ class DataParallel:
 
     def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> list[Step]:
         """Return the step for each of many worker counts, beside that of one worker."""
+        own, whole = divided(batch_size, 1, scaling, self.plan.accumulate)
         alone: Any = {
-            "one_worker": float(self.computing(batch_size)),
-            "one_worker_batch": batch_size,
+            "one_worker": float(self.computing(own)),
+            "one_worker_batch": whole,
             "net": self.computations.net.name,
         }
         if len(workers) < _MANY_WORKERS:
@@ -108,7 +125,7 @@ class DataParallel:
         return replace(self.step(batch_size, counts, scaling), **alone).spread(counts.shape)
 
     def computing(self, own_batch: int) -> Quantity:
-        """Return the seconds in which a worker computes a step of so many samples."""
+        """Return the seconds in which a worker computes a step of so many samples at a time."""
         return self.computations.of(own_batch).seconds
 
     def exchanges(
@@ -123,6 +140,81 @@ class DataParallel:
             for scheme in self.plan.exchange_schemes
         }
 
+    def pieces(self, workers: Quantity, own_batch: Quantity) -> tuple[Piece, ...]:
+        """Return what each of so many workers does besides the exchange.
+
+        What packs gradients belongs to the backward pass, what unpacks them to the update. Waiting
+        for the slowest comes last.
+        """
+        pieces = self.computations.of(own_batch).pieces
+        if not self.plan.encoding.is_plain:
+            packing, unpacking = self.handling(workers, own_batch)
+            added = {"backward": packing, "update": unpacking}
+            pieces = tuple(
+                piece.longer(added[piece.name]) if piece.name in added else piece
+                for piece in pieces
+            )
+        if self.plan.jitter:
+            computed = total(piece.seconds for piece in pieces)
+            pieces += (Piece("wait", WAIT, (self.slowest(workers) - 1) * computed),)
+        return pieces
+
+    def slowest(self, workers: Quantity) -> Quantity:
+        """Return what the slowest of so many workers takes over what one takes on average."""
+        jitter = self.plan.jitter
+        return expected_slowest(workers, jitter) if jitter else 1
+
+    def handling(self, workers: Quantity, own_batch: Quantity) -> tuple[Time, Time]:
+        """Return what takes the time to pack all gradients, and to unpack what comes.
+
+        There are kernels for each bucket. Who sends what there is at some time has one bucket.
+        """
+        plan, size = self.plan, self.plan.encoding.size
+        by, sizes = plan.exchange, [self.computations.num_bytes]
+        if by.bucket is not None and not by.cycle:
+            made = self.computations.of(own_batch).made
+            parts = buckets(made, by.bucket, by.first or by.bucket)
+            sizes = [part.num_bytes for part in parts if part.num_bytes]
+        packed, unpacked = Time(), Time()
+        for num_bytes in sizes:
+            elements = num_bytes // size
+            packed += self._packing(elements)
+            unpacked += plan.kernel_time(plan.encoding.unpacking(elements, workers))
+        return packed.where_positive(workers - 1), unpacked.where_positive(workers - 1)
+
+    @functools.cached_property
+    def _packing(self) -> Callable[[int], Time]:
+        """What takes the time to pack so many gradients."""
+        plan = self.plan
+        return functools.cache(lambda elements: plan.kernel_time(plan.encoding.packing(elements)))
+
+    def _packed(self, workers: Quantity, own_batch: Quantity) -> Sequence[Made]:
+        """Return the gradients of the last backward pass, each with its share of the packing."""
+        made = self.computations.of(own_batch).made
+        if self.plan.encoding.is_plain:
+            return made
+        packing, _ = self.handling(workers, own_batch)
+        return [one.longer(packing.total, self.computations.num_bytes) for one in made]
+
+    def _sending(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
+        """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
+        encoding = self.plan.encoding
+        elements = num_bytes // encoding.size
+        return total(
+            self.plan.communication(
+                encoding.message(operation, elements, workers), workers, scheme, operation
+            )
+            for operation in encoding.operations
+        )
+
+    def added(self, workers: int, own_batch: int, scheme: str) -> float:
+        """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
+        seconds = self.exchange(workers, own_batch, scheme).seconds
+        if not self.plan.encoding.is_plain:
+            handled = total(time.total for time in self.handling(workers, own_batch))
+            seconds = seconds + self.slowest(workers) * handled
+        return float(seconds)
+
     def exchange(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
     ) -> Piece:
@@ -131,10 +223,10 @@ class DataParallel:
         Where it overlaps, its seconds are those by which it makes the step longer.
         """
         name = f"exchange by {scheme}"
-        plan, num_bytes = self.plan, self.computations.num_bytes
-        copied = plan.copying_time(num_bytes, workers)
-        if not plan.overlaps:
-            seconds = plan.communication(num_bytes, workers, scheme)
+        num_bytes = self.computations.num_bytes
+        copied = self.plan.copying_time(num_bytes, workers)
+        if not self.plan.overlaps:
+            seconds = self._sending(num_bytes, workers, scheme)
             return Piece(name, TRANSFER, copied + seconds)
         found = self.overlapped(workers, own_batch, scheme, factor)
         return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
@@ -142,16 +234,21 @@ class DataParallel:
     def overlapped(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
     ) -> Overlapped:
-        """Return the backward pass of so many samples with the exchanges beside it."""
+        """Return the last backward pass of so many samples with the exchanges beside it.
+
+        It is that of the slowest worker.
+        """
         plan = self.plan
 
         seconds: Callable[[Quantity], Quantity] = functools.partial(
-            plan.communication, workers=workers, scheme=scheme
+            self._sending, workers=workers, scheme=scheme
         )
         if not is_array(workers) and not is_array(own_batch):
             seconds = cast(Callable[[Quantity], Quantity], functools.cache(seconds))
-        made = self.computations.of(own_batch).made
-        return exchanged(plan.exchange, made, seconds, plan.device, workers, factor)
+        made = self._packed(workers, own_batch)
+        slowest = factor * self.slowest(workers)
+        carried = functools.partial(plan.encoding.carried, workers=workers)
+        return exchanged(plan.exchange, made, seconds, plan.device, workers, slowest, carried)
 
 
 def data_parallel(
@@ -160,8 +257,9 @@ def data_parallel(
     """Return the step of `net` on `workers` workers.
 
     Weak scaling gives each worker `batch_size` samples; strong scaling gives each
-    ceil(batch_size / workers), so at least one. Either count may be an array. Raises
-    SettingError or NetSpecError.
+    ceil(batch_size / workers), so at least one. Where a plan accumulates gradients, weak scaling
+    gives so many at a time, and strong scaling divides them by the turns as well. Either count may
+    be an array. Raises SettingError or NetSpecError.
     """
     return DataParallel(net, plan).step(batch_size, workers, scaling)
 
@@ -172,6 +270,8 @@ class DataParallelism(Parallelism):
     name = "data"
     workers_setting = "workers"
     scales = True
+    divides = True
+    synchronizes = True
 
     def predict(self, asked: Asked) -> Prediction:
         """Return the step for each number of workers."""
@@ -179,69 +279,156 @@ class DataParallelism(Parallelism):
         data = DataParallel(asked.net, asked.plan, asked.computations)
         steps = data.steps(batch, asked.workers, scaling)
         notes = []
-        if scaling == "strong" and most > batch:
+        turns = asked.plan.accumulate
+        if scaling == "strong" and most * turns > batch:
+            each = "one" if turns == 1 else f"{turns}, one at a time"
             notes.append(
                 f"{batch} samples for up to {most} workers: where there are more workers than "
-                "samples, each computes one"
+                f"samples{'' if turns == 1 else f' / {turns}'}, each computes {each}"
             )
         return Prediction(tuple(steps), tuple(notes))
 
     def schedule(
         self, net: NetSpec, plan: Plan, steps: Sequence[Step], scheme: str | None
     ) -> Schedule:
-        """Return a step: every worker computes all layers, and they exchange gradients."""
+        """Return a step: every worker computes all layers, and they exchange gradients.
+
+        All are drawn as the slowest, for whom the others wait.
+        """
         (step,) = steps
         assert scheme is not None
-        workers = tuple(f"worker {i}" for i in range(step.workers))
-        graph = plan.graph(net, step.worker_batch_size)
-        forward, backward = map(pass_pieces, plan.passes(graph), ("forward", "backward"))
+        return _Drawn(DataParallel(net, plan), step, scheme).schedule()
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A step of numbers under a scheme, to be drawn."""
+
+    data: DataParallel
+    step: Step
+    scheme: str
+
+    @property
+    def plan(self) -> Plan:
+        return self.data.plan
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        return self.plan.graph(self.data.computations.net, self.step.worker_batch_size)
+
+    @functools.cached_property
+    def workers(self) -> tuple[str, ...]:
+        return tuple(f"worker {i}" for i in range(self.step.workers))
+
+    @functools.cached_property
+    def _handling(self) -> tuple[list[Piece], list[Piece]]:
+        """What packs gradients, and what unpacks them."""
+        if self.plan.encoding.is_plain:
+            return [], []
+        packing, unpacking = self.data.handling(self.step.workers, self.step.worker_batch_size)
+        return (
+            [Piece("gradients packed", "backward", float(packing.total))],
+            [Piece("gradients unpacked", "update", float(unpacking.total))],
+        )
+
+    def schedule(self) -> Schedule:
+        """Return the passes of each turn, the last with its exchanges, and the update."""
+        plan, step = self.plan, self.step
+        forward, backward = map(pass_pieces, plan.passes(self.graph), ("forward", "backward"))
         ahead, back = (
             [piece for layer in layers for piece in layer.pieces]
             for layers in (forward, reversed(backward))
         )
-        update = update_piece(plan, graph.num_params, tensors=graph.num_tensors)
-        first, second, last = step.pieces
-        whole = step.exchanges[scheme]
-        num_bytes = plan.gradient_size(graph.precision) * graph.num_params
-        copied = float(plan.copying_time(num_bytes, step.workers))
-        arguments = {"bytes": num_bytes, "seconds": copied, "bound": "memory"}
-        copies = Piece("copy gradients into buckets and out", TRANSFER, copied, arguments)
-
-        def computing(pieces: Sequence[Piece]) -> Callable[[Drawing, float], None]:
-            return lambda drawing, start: drawing.add_to_all(
-                range(step.workers), chain(pieces, start)
-            )
-
-        def communicate(drawing: Drawing, start: float) -> None:
-            drawing.add_to_all(range(step.workers), chain([copies], start))
-            exchange(drawing, plan, num_bytes, workers, scheme, start + copied)
-
-        def overlap(drawing: Drawing, start: float) -> None:
-            data = DataParallel(net, plan)
-            found = data.overlapped(step.workers, step.worker_batch_size, scheme)
-            beside = [
-                piece._replace(start=start + begin, seconds=found.when(float(piece.end)) - begin)
-                for piece in chain(back, 0.0)
-                for begin in [found.when(float(piece.start))]
-            ]
-            drawing.add_to_all(range(step.workers), beside)
-            for sent in found.spans:
-                at = float(start + sent.start)
-                exchange(drawing, plan, int(sent.num_bytes), workers, scheme, at, beside=True)
-            drawing.add_to_all(range(step.workers), chain([copies], start + float(found.total)))
-
+        packing, unpacking = self._handling
+        summing = plan.summing_time(self.num_bytes, self.graph.num_tensors).total
+        sums = [Piece("gradients summed", "backward", float(summing))]
+        update = update_piece(plan, self.graph.num_params, tensors=self.graph.num_tensors)
+        exchanged = step.exchanges[self.scheme]
+        turns = plan.accumulate
+        one = Piece("forward", "forward", step["forward"] / turns)
+        packed = total(piece.seconds for piece in packing)
+        passed = (step["backward"] - packed - (turns - 1) * summing) / turns
+        spans = []
+        for turn in range(turns):
+            later = sums if turn else []
+            is_last = turn == turns - 1
+            added = [*later, *(packing if is_last else [])]
+            second = Piece("backward", "backward", passed + total(piece.seconds for piece in added))
+            if is_last and plan.overlaps:
+                spans.append(self._computing([one], ahead))
+                drawn = self._slower([second])
+                spans.append(Span([*drawn, exchanged], functools.partial(self._overlap, back)))
+            else:
+                spans.append(self._computing([one, second], [*ahead, *back, *added]))
+        last = self._computing([step.piece("update")], [*unpacking, update])
         if plan.overlaps:
-            spans = [
-                Span([first], computing(ahead)),
-                Span([second, whole], overlap),
-                Span([last], computing([update])),
-            ]
+            spans.append(last)
         else:
-            spans = [
-                Span(step.pieces, computing([*ahead, *back, update])),
-                Span([whole], communicate),
-            ]
-        return Schedule(workers, spans, {"workers": step.workers, "scheme": scheme})
+            after = Span([exchanged], self._communicate)
+            spans += [after, last] if unpacking else [last, after]
+        return Schedule(self.workers, spans, {"workers": step.workers, "scheme": self.scheme})
+
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all gradients."""
+        return self.plan.encoding.size * self.graph.num_params
+
+    @property
+    def _copies(self) -> Piece:
+        """What copies gradients into buckets and out of them."""
+        copied = float(self.plan.copying_time(self.num_bytes, self.step.workers))
+        arguments = {"bytes": self.num_bytes, "seconds": copied, "bound": "memory"}
+        return Piece("copy gradients into buckets and out", TRANSFER, copied, arguments)
+
+    def _slower(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return what the slowest worker does."""
+        slowest = float(self.data.slowest(self.step.workers))
+        return [piece.taking(slowest) for piece in pieces]
+
+    def _computing(self, pieces: Sequence[Piece], fine: Sequence[Piece]) -> Span:
+        """Return the span of pieces, which every worker does as finer ones."""
+        drawn = self._slower(fine)
+        return Span(
+            self._slower(pieces),
+            lambda drawing, start: drawing.add_to_all(
+                range(self.step.workers), chain(drawn, start)
+            ),
+        )
+
+    def _communicate(self, drawing: Drawing, start: float) -> None:
+        """Draw the exchange of all gradients, after the copies."""
+        copies = self._copies
+        drawing.add_to_all(range(self.step.workers), chain([copies], start))
+        self._exchange(drawing, self.num_bytes, start + float(copies.seconds), beside=False)
+
+    def _exchange(self, drawing: Drawing, num_bytes: int, start: float, *, beside: bool) -> None:
+        """Draw the exchange of so many bytes of gradients."""
+        plan, encoding, workers = self.plan, self.plan.encoding, self.step.workers
+        elements = num_bytes // encoding.size
+        for operation in encoding.operations:
+            message = int(encoding.message(operation, elements, workers))
+            how = (message, self.workers, self.scheme, start)
+            exchange(drawing, plan, *how, beside=beside, operation=operation)
+            start += float(plan.communication(message, workers, self.scheme, operation))
+
+    def _overlap(self, back: Sequence[Piece], drawing: Drawing, start: float) -> None:
+        """Draw a backward pass with the exchanges beside it.
+
+        What sums gradients up or packs them is drawn as if every layer took longer by a share.
+        """
+        step, data = self.step, self.data
+        found = data.overlapped(step.workers, step.worker_batch_size, self.scheme)
+        pieces = chain(back, 0.0)
+        longer = float(found.alone / pieces[-1].end) if pieces else 1.0
+        beside = []
+        for piece in pieces:
+            begin, end = (found.when(longer * float(at)) for at in (piece.start, piece.end))
+            beside.append(piece._replace(start=start + begin, seconds=end - begin))
+        drawing.add_to_all(range(step.workers), beside)
+        for sent in found.spans:
+            at = float(start + sent.start)
+            self._exchange(drawing, int(sent.num_bytes), at, beside=True)
+        drawing.add_to_all(range(step.workers), chain([self._copies], start + float(found.total)))
 
 
 PARALLELISMS.add(DataParallelism.name, DataParallelism())

@@ -28,12 +28,14 @@ def exchanged(
     seconds: Callable[[Quantity], Quantity],
     device: Device,
     workers: Quantity,
-    factor: float = 1.0,
+    factor: Quantity = 1.0,
+    carried: Callable[[Quantity], Quantity] = lambda num_bytes: num_bytes,
 ) -> Overlapped:
     """Return a backward pass on one of so many workers with the exchanges beside it, or after it.
 
     `made` are gradients in the order in which the pass makes them, `seconds` gives the time to
-    exchange so many bytes. Computation takes `factor` times as long as said. Copies into buckets
+    exchange so many bytes, of which links carry as much as of an all-reduce of `carried` bytes.
+    Computation takes `factor` times as long as said. Copies into buckets
     and out of them are not in it, see `Exchange.copying`.
     """
     num_bytes = sum(one.num_bytes for one in made)
@@ -44,7 +46,7 @@ def exchanged(
     slower: Quantity = 1.0
     if not software.on_host:
         typical = max(software.bucket, min(num_bytes, _TYPICAL))
-        slower = slowdown(device, typical, seconds(typical), workers)
+        slower = slowdown(device, carried(typical), seconds(typical), workers)
     if software.cycle:
         return sent_in_cycles(made, seconds, software.cycle, slower, factor)
     parts = buckets(made, software.bucket, software.first or software.bucket)

@@ -13,24 +13,14 @@ from __future__ import annotations
 import functools
 import math
 
-from paleo.core.checks import is_number, shown
-from paleo.core.errors import SettingError
-from paleo.core.quantity import Array, Quantity, is_array, largest, np, smallest
-from paleo.step.declarations import checked_workers
+from paleo.core.quantity import Array, Quantity, is_array, np
+from paleo.step.declarations import checked_jitter, checked_workers
 
 #: Where the density of the largest is taken, in standard deviations: of a billion draws it is
 #: below 7.5 for all but 1 in 10,000 billion. The integrand is smooth and zero at both ends, so that
 #: sums at equal distances converge faster than any power of them (L. N. Trefethen, J. A. C.
 #: Weideman, "The exponentially convergent trapezoidal rule", SIAM Review 56, 2014).
 _FROM, _TO, _APART = -9.0, 12.0, 0.05
-
-
-def checked_jitter(jitter: Quantity, name: str = "jitter") -> Quantity:
-    """Return a jitter, or an array of them; raises SettingError unless it is from 0 to 1."""
-    is_known = is_array(jitter) or is_number(jitter)
-    if is_known and smallest(jitter) >= 0 and largest(jitter) <= 1:  # false for NaN
-        return jitter
-    raise SettingError(f"{name}: expected a number from 0 to 1, got {shown(jitter)}")
 
 
 def expected_slowest(workers: Quantity, jitter: Quantity) -> Quantity:

@@ -29,6 +29,11 @@ class Made(NamedTuple):
     seconds: Quantity
     num_bytes: int
 
+    def longer(self, seconds: Quantity, num_bytes: int) -> Made:
+        """Return the same with its share of the seconds of what is done to so many bytes."""
+        share = self.num_bytes / num_bytes if num_bytes else 0.0
+        return self._replace(seconds=self.seconds + share * seconds)
+
     def spread(self, shape: tuple[int, ...]) -> list[Made]:
         """Return what has an array of seconds as many that have numbers."""
         return [Made(seconds, self.num_bytes) for seconds in spread(self.seconds * 1.0, shape)]
@@ -107,7 +112,7 @@ def overlapped(
     parts: Sequence[Bucket],
     exchange: Callable[[int], Quantity],
     slowdown: Quantity = 1.0,
-    factor: float = 1.0,
+    factor: Quantity = 1.0,
 ) -> Overlapped:
     """Return a backward pass whose buckets are exchanged as they are filled.
 
@@ -139,7 +144,7 @@ def sent_in_cycles(
     exchange: Callable[[Quantity], Quantity],
     cycle: float,
     slowdown: Quantity = 1.0,
-    factor: float = 1.0,
+    factor: Quantity = 1.0,
 ) -> Overlapped:
     """Return a backward pass of which all gradients so far are sent when the links are free.
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from paleo.core.errors import SettingError
-from paleo.step.pieces import Piece
-from paleo.step.timeline.values import WAIT, Event, Flow, StepPart
+from paleo.step.pieces import WAIT, Piece
+from paleo.step.timeline.values import Event, Flow, StepPart
 
 #: More events would be a file that no viewer opens.
 MAX_EVENTS = 500_000

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paleo.cluster.collectives import AUTO, COLLECTIVES, SWITCH, Round
+from paleo.cluster.collectives import AUTO, SWITCH, Round
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Unpriced, total_work
@@ -132,27 +132,34 @@ def exchange(
     start: float,
     *,
     beside: bool = False,
+    operation: Collecting = Collecting.ALL_REDUCE,
 ) -> None:
     """Draw the rounds in which workers exchange gradients of so many bytes, from `start` on.
 
-    What a library chooses, or switches do, is drawn as one. It is `beside` computation, or after.
+    What a library chooses, switches do, or is no all-reduce is drawn as one. It is `beside`
+    computation, or after.
     """
-    seconds = plan.communication(num_bytes, len(workers), scheme)
+    seconds = plan.communication(num_bytes, len(workers), scheme, operation)
+    collective = plan.collective(scheme)
     rounds = [
         (each, {"scheme": scheme, "carries": each.carried.value})
-        for each in COLLECTIVES[scheme].rounds(len(workers))
+        for each in collective.rounds(len(workers))
     ]
     crossings = total(each.crossings for each, _ in rounds)
     if not seconds > 0:
         return
-    if scheme == AUTO or not crossings:
+    if scheme == AUTO or not crossings or operation is not Collecting.ALL_REDUCE:
         _exchange_at_once(
-            drawing, plan, num_bytes, workers, scheme, start, float(seconds), beside=beside
+            *(drawing, plan, num_bytes, workers, scheme, start, float(seconds), operation),
+            beside=beside,
         )
         return
     once = float(seconds / crossings)
     said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(num_bytes / once)}
-    draw_rounds(drawing, rounds, num_bytes, once, workers, start, beside=beside, **said)
+    between = collective.between
+    draw_rounds(
+        drawing, rounds, num_bytes, once, workers, start, beside=beside, between=between, **said
+    )
 
 
 def _exchange_at_once(
@@ -163,11 +170,12 @@ def _exchange_at_once(
     scheme: str,
     start: float,
     seconds: float,
+    operation: Collecting,
     *,
     beside: bool,
 ) -> None:
-    """Draw on every worker that all of them sum up so many bytes."""
-    bus_bytes = Collecting.ALL_REDUCE.bus_share(len(workers)) * num_bytes
+    """Draw on every worker that all of them sum up so many bytes, or send them."""
+    bus_bytes = operation.bus_share(len(workers)) * num_bytes
     arguments = {
         "scheme": scheme,
         "bytes": num_bytes,
@@ -176,7 +184,7 @@ def _exchange_at_once(
         "network": plan.network.name,
         "bus_bandwidth_bytes_per_s": bus_bytes / seconds,
     }
-    piece = Piece("all-reduce", TRANSFER, seconds, arguments, start=start)
+    piece = Piece(operation.value.replace("_", "-"), TRANSFER, seconds, arguments, start=start)
     for worker in range(len(workers)):
         drawing.add(worker, [piece], beside=beside)
 
@@ -190,11 +198,13 @@ def draw_rounds(
     start: float,
     *,
     beside: bool = False,
+    between: str = "",
     **said: Any,
 ) -> None:
     """Draw rounds one after the other, in which `num_bytes` cross a link in `once` seconds.
 
-    With each come further arguments of its events; `said` are those of all.
+    With each come further arguments of its events; `said` are those of all. What stands `between`
+    workers, if anything, is called so.
     """
     crossed: float = 0
     for number, (each, own) in enumerate(rounds, 1):
@@ -210,7 +220,7 @@ def draw_rounds(
         }
         begin = start + crossed * once
         added: dict[int, int] = {}
-        for worker, name, ends in _moves(each, workers):
+        for worker, name, ends in _moves(each, workers, between):
             piece = Piece(name, TRANSFER, seconds, {**common, **ends}, start=begin)
             (added[worker],) = drawing.add(worker, [piece], beside=beside)
         drawing.flows += [
@@ -221,7 +231,9 @@ def draw_rounds(
         crossed += each.crossings
 
 
-def _moves(each: Round, workers: Sequence[str]) -> list[tuple[int, str, dict[str, str]]]:
+def _moves(
+    each: Round, workers: Sequence[str], between: str
+) -> list[tuple[int, str, dict[str, str]]]:
     """Return for each worker that has part in a round what it does, and with whom."""
     if not each.pairs:
         note = "charged to one worker too, which has nobody to send to"
@@ -233,7 +245,7 @@ def _moves(each: Round, workers: Sequence[str]) -> list[tuple[int, str, dict[str
     found = []
     for worker in sorted(set(itertools.chain(*each.pairs)) - {SWITCH}):
         ends = {
-            end: "the switch" if others[worker] == SWITCH else workers[others[worker]]
+            end: between if others[worker] == SWITCH else workers[others[worker]]
             for end, others in partners.items()
             if worker in others
         }

@@ -7,9 +7,7 @@ from dataclasses import field
 from typing import Any, NamedTuple
 
 from paleo.core.frozen import dataclass
-
-#: The category of the events in which a worker does nothing.
-WAIT = "wait"
+from paleo.step.pieces import WAIT
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from paleo.studies.training import TrainingSettings, schedule_of
 __all__ = ["PARALLELISMS", "Metrics", "MetricsSettings", "Storage", "metrics"]
 
 #: The ways to divide a step among devices that make a whole step.
-PARALLELISMS = tuple(name for name, kind in _KINDS.items() if kind.trains)
+PARALLELISMS = tuple(name for name, kind in _KINDS.items() if kind.trains and not kind.has_others)
 #: More watts mean nothing.
 _MOST = 1e12
 

@@ -75,7 +75,10 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     """Return how quick training is, with the error band."""
     band, digits = run.plan.band, run.plan.digits
     what = samples_of(run.scenario.net)
-    devices = f"{whole.workers:,} x {device_named(run.device)} train"
+    others = run.plan.other_devices
+    kinds = [(run.device, whole.workers - sum(count for _, count in others))]
+    kinds += [(device.name, count) for device, count in others]
+    devices = " and ".join(f"{count:,} x {device_named(name)}" for name, count in kinds) + " train"
     if whole.workers == 1:
         devices = f"One {device_named(run.device)} trains"
     about = "about " if band else ""
@@ -116,9 +119,9 @@ def _misfit(run: Run, row: Step) -> list[str]:
 
 def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
     """Return what most of a step is."""
-    share = row.compute / whole.seconds
-    if row.workers > 1 and share < 0.5:
-        said = f"{percent(1 - share)} of the step is communication by {run.network}"
+    share, waiting = row.compute / whole.seconds, row.waiting / whole.seconds
+    if row.workers > 1 and share + waiting < 0.5:
+        said = f"{percent(1 - share - waiting)} of the step is communication by {run.network}"
         return [f"{said}: a quicker network or a larger batch would help."]
     kind, most = next(iter(run.time_by_type(row).items()), ("", 0.0))
     if not most:

@@ -169,6 +169,8 @@ def _parts_by_workers(run: Run, scheme: str) -> Chart:
         parts["computation"].append(float(row.compute - update))
         parts[_EXPOSED].append(float(row.exposed_communication(scheme)))
         parts["update"].append(float(update))
+        if run.plan.jitter:
+            parts.setdefault("waiting", []).append(float(row.waiting))
     steps = [row.whole_step(scheme) for row in run.rows]
     is_choice = len(schemes_shown(run)) > 1
     return columns(
