@@ -100,7 +100,7 @@ def test_a_round_crosses_links_as_often_as_the_largest_of_its_parts(scheme: str)
 
 #: Schemes in which a worker has several messages on their way at once, so that a formula has fewer
 #: latencies than there are rounds; and what is pipelined, whose pieces wait for a tree's height.
-AT_ONCE = ("sharded_server", "pairwise", "in_network", "tree")
+AT_ONCE = ("sharded_server", "custom_all_reduce", "pairwise", "in_network", "tree")
 #: On one tier what switches sum is asked for apart.
 FORMULAS = [name for name in COLLECTIVES if name not in (AUTO, "in_network")]
 
