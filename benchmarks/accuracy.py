@@ -23,6 +23,7 @@ from typing import Any
 import collectives as exchanged
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
+from firecaffe import speedups
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import (
@@ -512,7 +513,7 @@ def scaling(data: Data) -> Iterator[Table | Bound]:
         "table: computation takes as many times as long as predicted as it did there. Exchanges "
         "are those of the framework (`paleo/cluster/exchange.py`) over the tiers of the machine, "
         "and a step waits for the slowest of its workers, whose steps differ by 3 % "
-        "(`paleo/step/parallelism/jitter.py`), the one constant that was read off these rows.",
+        "(`paleo/cluster/frameworks.py`), the one constant that was read off these rows.",
     )  # fmt: skip
     submissions = list(scaled(data.rows("more/mlperf"), alike=same_submission))
     given = [each for each in submissions if each.given is not None]
@@ -569,6 +570,26 @@ def collectives(data: Data) -> Iterator[Table | Bound]:
         "Constants are fitted to A100 and H100, and on PCIe to L40S and RTX PRO 6000; the others "
         "are predicted ([how](collectives.md)). Kernels are those in a CUDA graph, of messages "
         "below 8 MiB.",
+    )
+
+
+def firecaffe(data: Data) -> Iterator[Table | Bound]:
+    """FireCaffe's speedups from one setting."""
+    rows = []
+    for trained, speedup in speedups():
+        error = speedup / trained.speedup - 1
+        name = f"{trained.net}, batch {trained.batch:,}, {trained.workers} GPUs"
+        rows.append((name, f"{trained.speedup:g}", f"{speedup:.1f}", f"{100 * error:+.0f} %"))
+        reached = f"{100 * abs(error):.0f} %"
+        yield Bound(f"FireCaffe, {name}", reached, "12 %", abs(error) <= 0.12)
+    yield Table(
+        "FireCaffe's speedups",
+        ("training", "printed", "predicted", "difference"),
+        rows,
+        "Whole trainings on nodes of one K20X on Cray Gemini, over one GPU with Caffe. All from "
+        "one setting, in `benchmarks/firecaffe.py`: `--cluster=firecaffe --cost_model=roofline "
+        "--ppp_comp=0.25 --ppp_comm=0.5 --schemes=TreeAllReduce --no_overlap`. Both shares were "
+        "read off these five rows. GoogLeNet has its auxiliary classifiers.",
     )
 
 
@@ -796,7 +817,7 @@ Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
 TABLES: tuple[Section, ...] = (products, serving, collectives)
 PUBLISHED: tuple[Section, ...] = (
-    operators, held_out, precisions, nets, timm, mlperf, scaling, peers, models,
+    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, models,
 )  # fmt: skip
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.

@@ -24,6 +24,8 @@ class Exchange:
     first: int = 0
     cycle: float = 0.0
     in_halves: bool = False
+    #: Whether each device of a node updates its share of the parameters, and passes it on.
+    in_shards: bool = False
     #: Whether the host sums them and sends parameters back, over PCIe.
     on_host: bool = False
     #: How many times all gradients are copied on their device, into buckets and out of them.
@@ -96,9 +98,10 @@ DISTRIBUTED_LAMB = Exchange(
     "distributed_lamb",
     "NVIDIA/apex, apex/contrib/optimizers/distributed_fused_lamb.py, as NVIDIA's BERT of MLPerf "
     "Training has it: gradients of halves, exchanged when the backward pass is done unless "
-    "--dwu-overlap-reductions asks for more",
+    "--dwu-overlap-reductions asks for more; the update is divided among the devices of a node",
     bucket=None,
     in_halves=True,
+    in_shards=True,
 )
 HOST_SERVER = Exchange(
     "host_server",

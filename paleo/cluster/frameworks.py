@@ -53,6 +53,13 @@ for _each in (
 _SERVER = 2.0
 #: Bytes of a half.
 _HALF = 2
+#: How far GPUs of one kind differ: 8 % of the median between the whiskers of their distribution,
+#: which are 5.4 standard deviations apart if it is normal (P. Sinha et al., "Not all GPUs are
+#: created equal", SC 2022).
+_OF_GPUS = 0.015
+#: With hosts and input pipelines: what steps of 2 to 8 GPUs of one node show on the whole
+#: (tf_cnn_benchmarks, lambda, nvidia_dle, dlperf), within 0.015 to 0.05.
+_OF_WORKERS = 0.03
 
 
 def _core(device: Device) -> float:
@@ -109,6 +116,8 @@ class Framework:
     is_nvidia: bool = False
     #: How its workers exchange gradients, those of PyTorch where nothing is said.
     exchange: Exchange = DDP
+    #: The standard deviation of its workers' steps, as a share of their mean.
+    jitter: float = _OF_WORKERS
     #: Devices that one process hands operations to.
     devices: Quantity = 1
 
@@ -144,7 +153,7 @@ class Framework:
 
 
 #: Every kernel by itself, and nothing on the host.
-NO_FRAMEWORK = Framework("", "", "", exchange=PLAIN)
+NO_FRAMEWORK = Framework("", "", "", exchange=PLAIN, jitter=0.0)
 #: TorchInductor, without CUDA graphs.
 INDUCTOR = Framework(
     "pytorch_compiled",
@@ -331,6 +340,7 @@ for _framework in (
         fusion=Fusion.ALL,
         memory_format="channels_last",
         exchange=TUNED,
+        jitter=_OF_GPUS,  # hosts and input pipelines are hidden
     ),
     Framework(
         "tensorrt",

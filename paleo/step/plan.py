@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from paleo.cluster import Cluster, Device, Network
+from paleo.cluster import Cluster, Device, Network, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES
 from paleo.cluster.exchange import Exchange
 from paleo.cluster.frameworks import Framework, running
@@ -408,14 +408,14 @@ class Plan:
 
     def link_bandwidth(self, workers: Quantity) -> Quantity:
         """Return the bytes/s by which one of so many workers reaches any other, at its peak."""
-        return self._known.group(workers).link_bandwidth
+        return group_of(self._known, workers).link_bandwidth
 
     def group(self, workers: Quantity) -> Group:
         """Return so many workers and the links between them, as far as they are reached.
 
         Raises SettingError if the cluster has not so many devices.
         """
-        return self._reached.group(workers)
+        return group_of(self._reached, workers)
 
     def gradient_size(self, precision: Precision) -> int:
         """Return the bytes in which a gradient of a net in this precision is exchanged."""

@@ -303,10 +303,12 @@ def _flows(
 ) -> float | None:
     """Return the seconds of messages that share links fairly, one round after another.
 
-    None where no rounds of the scheme are known on such tiers, or they are too many messages.
+    None where no rounds of the scheme are known on such tiers, where pieces of the message do not
+    wait for a round's end, or where it is too many messages.
     """
     workers = int(group.workers)
-    if workers * int(group.levels[-1].inside) > _MOST_FLOWS:
+    is_known = operation not in scheme.pipelined and scheme.name != AUTO
+    if not is_known or workers * int(group.levels[-1].inside) > _MOST_FLOWS:
         return None
     try:
         rounds = scheme.rounds_on(group, operation)

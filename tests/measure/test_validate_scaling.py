@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from validation import cases, device_file, write
 
@@ -16,11 +16,10 @@ from paleo.cluster.exchange import EXCHANGES
 from paleo.cluster.topology import Cluster
 from paleo.measure.validate import predict, read_measurements
 from paleo.measure.validate.exchanging import Exchanging
+from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.scaling import same_submission, scaled
 from paleo.measure.validate.wiring import Wiring, wiring_of
-from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
-from paleo.step.parallelism.overlap import Made, sent_in_cycles
-from paleo.step.parallelism.slowdown import slowdown
+from paleo.step.parallelism.jitter import expected_slowest
 
 
 def net_rows(tmp_path: Path, **columns: Any) -> Any:
@@ -37,7 +36,7 @@ def test_several_devices_exchange_gradients_over_their_link(tmp_path: Path) -> N
     device = paleo.find_device(device_file(tmp_path))
     four = Cluster.flat(device, paleo.find_network("nvlink3")).group(4)
     exchanged = COLLECTIVES[AUTO].seconds_on(four, gradients)
-    expected = expected_slowest(4, TYPICAL) * alone + 2 * 2 * gradients / 100e9 + exchanged
+    expected = expected_slowest(4, 0.03) * alone + 2 * 2 * gradients / 100e9 + exchanged
     assert predict(found, "roofline") == pytest.approx([expected], rel=1e-12)
 
 
@@ -176,6 +175,23 @@ def test_software_adds_what_it_exposes(name: str, tmp_path: Path) -> None:
         )
 
 
+def test_devices_of_a_node_may_share_the_update(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"quantity": "step_ms", "n_devices": 4, "interconnect": "NVLink3"}
+    (group,) = net_rows(tmp_path, **columns, framework="MindSpore").parts
+    pricing = Remembering(paleo.COST_MODELS["roofline"])
+
+    def seconds(exchange: str, *parts: str) -> float:
+        case = replace(group.case, exchange=exchange, parts=parts)
+        return float(case.seconds(group.device, "fp32", pricing, {}))
+
+    whole = ("forward", "backward", "update", "exchange")
+    passes = (*whole[:2], whole[3])
+    by_all, shared = (
+        seconds(by, *whole) - seconds(by, *passes) for by in ("fused", "distributed_lamb")
+    )
+    assert shared == pytest.approx(by_all / 4)
+
+
 def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:
     device = paleo.find_device(device_file(tmp_path))
     software = (EXCHANGES["host_server"], paleo.COST_MODELS["roofline"])
@@ -187,58 +203,6 @@ def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:
     nodes = Wiring("nvlink1", 8, "ethernet")
     slow = Exchanging(device, 32, nodes, *software).seconds(15.75e6)
     assert slow == pytest.approx(0.75 * 8 * 15.75e6 / 1.25e9)
-
-
-def test_gradients_are_sent_when_links_are_free() -> None:
-    # Each layer takes 4 ms for 10 bytes, a byte 1 ms.
-    def exchange(num_bytes: Any) -> Any:
-        return 1e-3 * num_bytes
-
-    made = [Made(4e-3, 10), Made(4e-3, 10), Made(4e-3, 10), Made(4e-3, 10)]
-    found = sent_in_cycles(made, exchange, 1e-3)
-    # At 4 ms 10 bytes leave, until 14. At 16 ms the other 30 do, after the cycle: until 46.
-    assert [sent[:2] for sent in found.spans] == [(4e-3, 14e-3), (16e-3, 46e-3)]
-    assert found.alone == pytest.approx(16e-3)
-    assert found.exposed == pytest.approx(30e-3)
-    # A longer cycle leaves all to the end, where half of one is waited for.
-    late = sent_in_cycles(made, exchange, 20e-3)
-    assert late.exposed == pytest.approx(10e-3 + 40e-3)
-    # Computation takes twice as long beside an exchange: the second layer 8 ms, the third 2 and 3,
-    # after which 20 bytes leave, at 17 ms, and the last 8 again.
-    slow = sent_in_cycles(made, exchange, 1e-3, slowdown=2.0)
-    assert slow.computed == pytest.approx(25e-3)
-    assert slow.spans[1][:2] == pytest.approx((17e-3, 37e-3))
-
-
-def test_gradients_that_are_arrays_are_sent_as_single_ones() -> None:
-    times = np.array([4e-3, 1e-3, 30e-3])
-    made = [Made(times, 10), Made(2 * times, 5), Made(times, 0), Made(times, 7)]
-
-    def exchange(num_bytes: Any) -> Any:
-        return 1e-4 + 1e-3 * num_bytes
-
-    found = sent_in_cycles(made, exchange, 2e-3, 1.25)
-    for place, seconds in enumerate(times.tolist()):
-        one = [made_one._replace(seconds=made_one.seconds[place]) for made_one in made]
-        alone = sent_in_cycles(one, exchange, 2e-3, 1.25)
-        assert found.total[place] == pytest.approx(alone.total, rel=1e-12)  # type: ignore[index]
-        assert seconds * 5 == pytest.approx(alone.alone)
-
-
-def test_an_exchange_takes_multiprocessors_and_memory() -> None:
-    v100 = paleo.find_device("V100_SXM2_16GB")  # 80 multiprocessors, 900 GB/s
-    # 8 workers at 60 GB/s: 105 GB/s on the bus are 8.75 multiprocessors of 80; memory has to read
-    # and write 120 of 900 GB/s, which is more.
-    assert slowdown(v100, 60e6, 1e-3, 8) == pytest.approx(1 / (1 - 120 / 900))
-    # A slow link takes two multiprocessors.
-    assert slowdown(v100, 1e6, 1e-3, 8) == pytest.approx(80 / 78)
-    # None, alone; and an exchange that nothing could keep up with, half.
-    assert slowdown(v100, 60e6, 1e-3, 1) == 1
-    assert slowdown(v100, 0, 1e-3, 8) == 1
-    assert slowdown(v100, 1e12, 1e-3, 8) == 2
-    both = slowdown(v100, np.array([60e6, 1e6]), 1e-3, np.array([8, 1]))
-    assert both.tolist() == pytest.approx([1 / (1 - 120 / 900), 1])  # type: ignore[union-attr]
-    assert slowdown(paleo.find_device("XEON_8280"), 60e6, 1e-3, 8) == 1
 
 
 # How steps scale.
@@ -259,7 +223,7 @@ def test_a_base_says_how_long_computation_takes(tmp_path: Path) -> None:
     gradients = 4 * paleo.build(paleo.load("lenet5"), 16).num_params
     for found, workers in ((four, 4), (eight, 8)):
         added = COLLECTIVES[AUTO].seconds_on(alone.group(workers), gradients)
-        slowest = expected_slowest(workers, TYPICAL)
+        slowest = expected_slowest(workers, 0.03)
         expected = 2e-3 * slowest + 2 * 2 * gradients / 100e9 + added
         assert found.given == pytest.approx(expected, rel=1e-5)
     # Of four as a base: what is exchanged there is no computation.
@@ -267,9 +231,9 @@ def test_a_base_says_how_long_computation_takes(tmp_path: Path) -> None:
     base, more = scaled(later, "roofline")
     assert (base.given, base.alone) == (None, pytest.approx(four.alone))
     exchanged = COLLECTIVES[AUTO].seconds_on(alone.group(4), gradients) + 4 * gradients / 100e9
-    computed = (3e-3 - exchanged) / expected_slowest(4, TYPICAL)
+    computed = (3e-3 - exchanged) / expected_slowest(4, 0.03)
     added = COLLECTIVES[AUTO].seconds_on(alone.group(8), gradients) + 4 * gradients / 100e9
-    expected = computed * expected_slowest(8, TYPICAL) + added
+    expected = computed * expected_slowest(8, 0.03) + added
     assert more.given == pytest.approx(expected, rel=1e-4)
 
 

@@ -340,3 +340,13 @@ def test_inference_of_a_framework_is_no_pass_of_training(how: Any) -> None:
     alone = plan.estimate(graph, FORWARD, training=False).upper
     # Batch normalizations know their statistics.
     assert plan.inference(graph).upper == alone < plan.estimate(graph, FORWARD).upper
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_workers_differ_by_their_gpus_at_the_least(name: str) -> None:
+    framework = FRAMEWORKS[name]
+    for software in (framework, framework.compiled or framework):
+        assert 0.015 <= software.jitter <= 0.05
+        assert software.exchange.source
+    # Hosts and input pipelines are hidden in tuned stacks alone.
+    assert (framework.jitter == 0.015) == (name == "tuned")

@@ -147,8 +147,9 @@ def test_hybrid_parts_agree(folder: Path) -> None:
 
 
 def test_collectives_agree(folder: Path) -> None:
+    schemes = [name for name, scheme in paleo.COLLECTIVES.items() if scheme.is_of_2017]
     for row in rows(folder, "collectives.csv"):
-        for scheme in paleo.COLLECTIVES:
+        for scheme in schemes:
             seconds = paleo.estimate_communication(
                 int(row["bytes"]),
                 int(row["workers"]),

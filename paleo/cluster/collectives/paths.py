@@ -144,7 +144,9 @@ def slowest(levels: Iterable[Level]) -> Quantity:
 
 
 def _used(level: Level) -> Quantity:
-    bandwidth: Quantity = where(level.members > 1, level.nccl_bandwidth, _NEVER)
+    """Return the bytes/s of the last member, which may have fewer links than the others."""
+    reached = level.nccl_bandwidth / level.narrowing
+    bandwidth: Quantity = where(level.members > 1, reached, _NEVER)
     return bandwidth
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.exchange import EXCHANGES
+from paleo.cluster.exchange import EXCHANGES, Exchange
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
@@ -34,7 +34,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.optimizers import OPTIMIZERS, Rule
-from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
+from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
     BACKWARD,
@@ -107,7 +107,7 @@ class NetCase:
         """Return the predicted seconds, with computation that takes `factor` times as long."""
         model = remembering.model
         if "exchange" in self.parts and not model.conventions.exchanges_after_all:
-            factor *= float(expected_slowest(self.workers, TYPICAL))
+            factor *= float(expected_slowest(self.workers, self.software.jitter))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
@@ -143,10 +143,10 @@ class NetCase:
             rule = Rule(OPTIMIZERS[self.optimizer], software, self.clips, unscaled)
             how = (updated_in(software, dtype), rule)
             updated = update_time(graph.num_params, target, model, *how, graph.num_tensors)
-            times.append(factor * updated.total)
+            times.append(factor * updated.total / self._shards)
         if "exchange" in self.parts:
             assert self.wiring
-            by = EXCHANGES[self.exchange] if self.exchange else software.exchange
+            by = self.exchanges
             exchanging = Exchanging(device, self.workers, self.wiring, by, model)
             times.append(exchanging.added(passed, factor))
         if self.copied.network:
@@ -162,6 +162,16 @@ class NetCase:
             return ()
         bandwidth = find_network(self.link).bandwidth
         return moves(graph, self.workers * self.batch, bandwidth, host).values()
+
+    @property
+    def exchanges(self) -> Exchange:
+        """How gradients are exchanged."""
+        return EXCHANGES[self.exchange] if self.exchange else self.software.exchange
+
+    @property
+    def _shards(self) -> int:
+        """Devices that share the update of the parameters."""
+        return self.wiring.inside if self.wiring and self.exchanges.in_shards else 1
 
     @property
     def software(self) -> Framework:

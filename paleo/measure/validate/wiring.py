@@ -25,11 +25,13 @@ _MACHINES = (
     (r"\bp3dn\b", "aws_p3dn"),
     (r"\bp3\b|\bp3\.\d*xlarge", "aws_p3_16xlarge"),
     (r"\bp4d\b", "aws_p4d"),
+    # iX 4/2020, a review of the Dell DSS 8440: Xeon Gold 6148, of PCI Express 3.0, four switches.
+    (r"\bDSS8440", "pcie3"),
 )
 #: Instances whose network a row need not say: Amazon EC2, Instance types, network performance.
 _CLOUD = ((r"\bp2\.8xlarge", "ethernet"), (r"\bp2\b", "ena25"), (r"\bp3\b", "ena25"))
-#: Servers of eight SXM2 boards, whose devices are a mesh: they say so, or DLPerf's README does
-#: (nvidia-smi topo), or the maker of Lambda's cloud.
+#: Servers of eight SXM2 boards, whose devices are a mesh: they say so, or DLPerf's READMEs of
+#: OneFlow do by `nvidia-smi topo -m` (and one card between nodes); Lambda's instances of V100.
 _MESH = re.compile(
     r"hybrid cube mesh|DGX-1\b|^dlperf .*V100-SXM2|LambdaCloud \dx ?V100", re.IGNORECASE
 )

@@ -18,12 +18,6 @@ from paleo.core.errors import SettingError
 from paleo.core.quantity import Array, Quantity, is_array, largest, np, smallest
 from paleo.step.declarations import checked_workers
 
-#: What measured steps of 2 to 8 GPUs of one node show on the whole (tf_cnn_benchmarks, dlperf,
-#: nvidia_dle, lambda), within 0.015 to 0.05. 0.015 of it is how far GPUs of one kind differ: 8 % of
-#: the median between the whiskers of their distribution, which are 5.4 standard deviations apart if
-#: it is normal (P. Sinha et al., "Not all GPUs are created equal", SC 2022). The rest is of hosts
-#: and input pipelines.
-TYPICAL = 0.03
 #: Where the density of the largest is taken, in standard deviations: of a billion draws it is
 #: below 7.5 for all but 1 in 10,000 billion. The integrand is smooth and zero at both ends, so that
 #: sums at equal distances converge faster than any power of them (L. N. Trefethen, J. A. C.
