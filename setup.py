@@ -87,7 +87,7 @@ setup(
     package_data={
         "paleo": ["py.typed"],
         "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt"],
-        "paleo.cluster": ["prices.toml", "devices/*.toml", "networks/*.toml"],
+        "paleo.cluster": ["prices.toml", "devices/*.toml", "networks/*.toml", "clusters/*.toml"],
         "paleo.costs": ["tiled/*.toml", "tiled/families/*.toml", "tiled/kernels/*.toml"],
         "paleo.web": ["static/*", "static/vendor/*"],
     },

@@ -14,9 +14,9 @@ Clusters    `find_device`, `device_names`, `Device`, its `Price`, `prices` of al
             `network_names`, `Network`; `find_cluster`, `cluster_names`, `Cluster`; `COLLECTIVES`
 Costs       `find_cost_model`, `COST_MODELS`, each a `CostModel`; `PRECISIONS`
 Questions   `simulate`, `summarize`, `compare`, `metrics` (with `DATASETS`), `memory` (with
-            `OPTIMIZERS`), `timeline`, as the commands of these names answer them; `footprint`,
-            `largest_batch`. Each takes settings, or a `Scenario`, which `scenario` finds and
-            checks: a net on a cluster under a `Plan`
+            `OPTIMIZERS`), `collectives`, `timeline`, as the commands of these names answer them;
+            `footprint`, `largest_batch`. Those of a net take settings, or a `Scenario`, which
+            `scenario` finds and checks: a net on a cluster under a `Plan`
 Pieces      `estimate_forward`, `estimate_backward`, `estimate_update` and
             `estimate_communication` of a step; `data_parallel`, `model_parallel` and
             `hybrid_parallel` put them together under a `Plan` and take arrays
@@ -81,6 +81,7 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.step.plan import Plan as Plan
     from paleo.step.scenario import Scenario as Scenario
     from paleo.step.scenario import scenario as scenario
+    from paleo.studies.collectives import collectives as collectives
     from paleo.studies.compare import compare as compare
     from paleo.studies.datasets import DATASETS as DATASETS
     from paleo.studies.memory import memory as memory
@@ -131,6 +132,7 @@ _PLACES = {
     "paleo.step.parallelism": ("data_parallel", "hybrid_parallel", "model_parallel"),
     "paleo.step.plan": ("Plan",),
     "paleo.step.scenario": ("Scenario", "scenario"),
+    "paleo.studies.collectives": ("collectives",),
     "paleo.studies.compare": ("compare",),
     "paleo.studies.datasets": ("DATASETS",),
     "paleo.studies.memory": ("memory",),

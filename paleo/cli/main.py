@@ -40,6 +40,8 @@ COMMANDS = (
     "devices",
     "prices",
     "networks",
+    "clusters",
+    "collectives",
 )
 
 

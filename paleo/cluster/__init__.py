@@ -18,10 +18,11 @@ from paleo.cluster.device import ARCHITECTURES, BOARDS, Device, Rates2017, read_
 from paleo.cluster.figures import Figure
 from paleo.cluster.network import Network, read_network
 from paleo.cluster.prices import Price, parse_price
-from paleo.cluster.topology import Cluster
+from paleo.cluster.topology import Cluster, Group
 from paleo.core.checks import shown
 from paleo.core.errors import SettingError
 from paleo.core.files import names_in
+from paleo.core.quantity import Quantity, largest
 from paleo.core.registry import unknown
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "find_cluster",
     "find_device",
     "find_network",
+    "group_of",
     "network_aliases",
     "network_names",
     "parse_price",
@@ -146,3 +148,26 @@ def find_cluster(cluster: str | os.PathLike[str] | Cluster) -> Cluster:
     Raises UnknownNameError for a name that is not known, HardwareError for a bad file.
     """
     return cluster if isinstance(cluster, Cluster) else _CLUSTERS.find(cluster)
+
+
+#: How many clusters are named where one is too small.
+_MOST_NAMED = 5
+
+
+def group_of(cluster: Cluster, workers: Quantity, stride: int = 1) -> Group:
+    """Return so many workers of a cluster, as `Cluster.group`.
+
+    Raises SettingError if it has not so many devices, which names predefined ones that have.
+    """
+    try:
+        return cluster.group(workers, stride)
+    except SettingError as error:
+        needed = largest(workers) * stride
+        larger = [known for known in map(find_cluster, cluster_names()) if known.size >= needed]
+        larger.sort(key=lambda known: (known.device != cluster.device, known.size))
+        named = [f"{known.name} ({known.size:,})" for known in larger[:_MOST_NAMED]]
+        more = f", and {len(larger) - _MOST_NAMED} others" if len(larger) > _MOST_NAMED else ""
+        hint = (
+            f"there are more in {', '.join(named)}{more}" if named else "no known one has so many"
+        )
+        raise SettingError(f"{error}; {hint}") from None

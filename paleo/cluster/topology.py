@@ -88,7 +88,8 @@ class Tier:
 class Level:
     """A tier as a group uses it: so many `members` of it, each with `inside` devices of the group.
 
-    The devices of one member have `links` for this group, of which one alone uses `nearest`.
+    The devices of one member have `links` for this group, of which one alone uses `nearest`. Where
+    the last member has fewer devices than the others, it is the links of that.
     """
 
     tier: Tier
@@ -180,10 +181,12 @@ class Cluster:
             members = minimum(ceil_div(workers, inside), most)
             sharing = inner // inside
             devices = minimum(workers, inside)
+            # The last member may have fewer, and the links of these alone.
+            fewest = workers - (members - 1) * inside
             links = tier.links_of(members)
             # A device of a node with several cards uses the one that is nearest to it.
             nearest = maximum(links / inner, 1) if inner > 1 else links
-            links = minimum(links / sharing, devices * nearest)
+            links = minimum(links / sharing, fewest * nearest)
             levels.append(Level(tier, members, devices, links, nearest))
             inner = outer
         return Group(workers, tuple(levels))

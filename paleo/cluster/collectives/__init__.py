@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Round
+from paleo.cluster.collectives.base import (
+    COLLECTIVES,
+    Carried,
+    Choice,
+    Collective,
+    Operation,
+    Round,
+)
+from paleo.cluster.collectives.rounds import SWITCH, of_parts
 
-__all__ = ["AUTO", "COLLECTIVES", "Carried", "Collective", "Round"]
+__all__ = [
+    "AUTO",
+    "COLLECTIVES",
+    "SWITCH",
+    "Carried",
+    "Choice",
+    "Collective",
+    "Operation",
+    "Round",
+    "of_parts",
+]
 
 #: The scheme that a library chooses by itself.
 AUTO = "auto"

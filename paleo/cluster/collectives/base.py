@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple
 
-from paleo.cluster.collectives.phases import Phases, seconds_of
+from paleo.cluster.collectives.phases import Phases, bound_of, seconds_of
+from paleo.cluster.collectives.rounds import Carried, Round, busiest, phases_of_rounds
 from paleo.cluster.topology import Group, Tier
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, is_array, np, total
@@ -44,27 +45,24 @@ class Operation(Enum):
         return (2 if self is Operation.ALL_REDUCE else 1) * (workers - 1) / workers
 
 
-class Carried(Enum):
-    """What the messages of a round are."""
-
-    #: What the sender has summed so far: the receiver adds it to its own.
-    SUM = "sum so far"
-    #: The same without the sender's own gradients.
-    OTHERS = "sum so far without the sender's own"
-    #: The sum over all workers: it takes the place of what the receiver has.
-    RESULT = "sum of all workers"
+#: What the messages of a part of an all-reduce are.
+_CARRIED = {
+    Operation.REDUCE_SCATTER: Carried.SUM,
+    Operation.ALL_GATHER: Carried.RESULT,
+    Operation.BROADCAST: Carried.RESULT,
+}
 
 
-class Round(NamedTuple):
-    """Messages that are on their way at the same time, as pairs of sender and receiver.
+class Choice(NamedTuple):
+    """What a scheme does with a message, and what bounds it; arrays for an array of messages.
 
-    Workers are counted from 0; each sends to one at most and receives from one at most.
-    `crossings` is how many times the whole message crosses a link: less than one for a part.
+    `protocol` is "" where a scheme knows none. `bound` is "latency", or the name of the tier whose
+    links take longest.
     """
 
-    pairs: tuple[tuple[int, int], ...]
-    carried: Carried = Carried.SUM
-    crossings: float = 1
+    algorithm: Any
+    protocol: Any
+    bound: Any
 
 
 class Collective(ABC):
@@ -79,30 +77,67 @@ class Collective(ABC):
     is_of_2017: ClassVar[bool] = False
     #: What it can be used for.
     operations: ClassVar[tuple[Operation, ...]] = (Operation.ALL_REDUCE,)
+    #: For which of them the pieces of a message follow one another through the rounds, so that
+    #: links are busy with all rounds at once.
+    pipelined: ClassVar[tuple[Operation, ...]] = ()
 
     def transfers(self, workers: Quantity) -> Quantity:
         """Return how many times the whole message crosses a link, one after another.
 
-        They are the crossings of the rounds. A scheme that overrides this has a formula for them,
-        which is quicker for many workers.
+        They are the crossings of the rounds; what the busiest worker sends where pieces follow one
+        another. A scheme that overrides this has a formula for them, which is quicker for many
+        workers.
         """
         counts: Any = workers
         if is_array(counts):
             known = {count: self.transfers(count) for count in np.unique(counts).tolist()}
             crossed: Quantity = np.vectorize(known.__getitem__)(counts)
             return crossed
+        if Operation.ALL_REDUCE in self.pipelined:
+            return busiest(self.rounds(counts))
         return total(one.crossings for one in self.rounds(counts))
 
     @abstractmethod
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield who sends to whom, one round after another, in an all-reduce.
+        """Yield who sends what to whom, one round after another, in an all-reduce.
 
-        A round without pairs is one that is charged though there is nobody to send to.
+        For a scheme that does none it is what the first of its `operations` does. A round without
+        pairs is one that is charged though there is nobody to send to.
         """
 
-    @abstractmethod
+    def rounds_on(
+        self, group: Group, operation: Operation = Operation.ALL_REDUCE
+    ) -> Iterator[Round]:
+        """Yield the rounds of an operation among workers who stand on these tiers.
+
+        A half of an all-reduce is its rounds that sum, or those that hand out the result. There a
+        worker may have several messages on their way at once. Raises SettingError if it cannot do
+        this.
+        """
+        self.check_operation(operation)
+        rounds: Any = self.rounds(int(group.workers))
+        carried = _CARRIED.get(operation)
+        return (one for one in rounds if carried in (None, one.carried))
+
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
-        """Return what crosses the links of a group's tiers; numbers may be arrays."""
+        """Return what crosses the links of a group's tiers; numbers may be arrays.
+
+        It follows from the rounds. A scheme that overrides this has formulas for it, which are
+        quicker for many workers.
+        """
+
+        def rounds(workers: int) -> Iterator[Round]:
+            return self.rounds_on(Group(workers, group.levels), operation)
+
+        return phases_of_rounds(group, rounds, operation in self.pipelined)
+
+    def check_operation(self, operation: Operation) -> None:
+        """Raise SettingError if this is nothing that the scheme does."""
+        if operation not in self.operations:
+            able = ", ".join(known.value for known in self.operations)
+            raise SettingError(
+                f"collective: {self.name} does not do {operation.value} (it does {able})"
+            )
 
     def check(self, tiers: Sequence[Tier]) -> None:
         """Raise SettingError if workers behind these tiers cannot exchange gradients so."""
@@ -125,11 +160,24 @@ class Collective(ABC):
 
         Latency counts. Raises SettingError for what the scheme or the cluster cannot do.
         """
+        self.check_operation(operation)
         return seconds_of(self.phases(group, operation), num_bytes)
+
+    def choice(
+        self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
+    ) -> Choice:
+        """Return which algorithm moves a message of so many bytes, and what bounds it.
+
+        A scheme that is an algorithm itself says its own name. Raises SettingError as `seconds_on`.
+        """
+        self.check_operation(operation)
+        return Choice(self.name, "", bound_of(self.phases(group, operation), num_bytes))
 
     def seconds(self, num_bytes: Quantity, workers: Quantity, bandwidth: Quantity) -> Quantity:
         """Return the seconds to exchange `num_bytes` at `bandwidth` bytes/s, without latency."""
         return self.transfers(workers) * (num_bytes / bandwidth)
 
+
+__all__ = ["COLLECTIVES", "Carried", "Choice", "Collective", "Operation", "Round"]
 
 COLLECTIVES: Registry[Collective] = Registry("communication scheme", "paleo.collectives")

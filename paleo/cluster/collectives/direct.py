@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Move, Phase, Phases
+from paleo.cluster.collectives.rounds import of_parts
 from paleo.cluster.topology import Group, beyond_one
 from paleo.core.quantity import Quantity
 
@@ -38,11 +39,13 @@ class ShardedServer(Collective):
         return (_to_all(group, 2 if operation is Operation.ALL_REDUCE else 1),)
 
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield the rounds, in which each sends to another one each time, for what is one hop."""
+        """Yield the rounds, in which each sends to another one each time, for what is one hop.
+
+        A worker sends each other the part that it sums up, and then all its own part's sum.
+        """
         for carried in (Carried.SUM, Carried.RESULT):
             for distance in range(1, workers):
-                pairs = tuple((worker, (worker + distance) % workers) for worker in range(workers))
-                yield Round(pairs, carried, 1 / workers)
+                yield _distant(workers, distance, carried)
 
 
 class Pairwise(Collective):
@@ -67,10 +70,29 @@ class Pairwise(Collective):
         return (Phase("one message", tuple(Move(level, step, step) for level, step in used)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield the rounds, in each of which all workers send at one distance."""
+        """Yield the rounds of an all-to-all, in each of which all workers send at one distance."""
         for distance in range(1, workers):
-            pairs = tuple((worker, (worker + distance) % workers) for worker in range(workers))
-            yield Round(pairs, Carried.OTHERS, 1 / workers)
+            yield _distant(workers, distance, Carried.OWN)
+
+    def rounds_on(
+        self, group: Group, operation: Operation = Operation.ALL_TO_ALL
+    ) -> Iterator[Round]:
+        self.check_operation(operation)
+        workers = int(group.workers)
+        if operation is Operation.POINT_TO_POINT:
+            pairs = ((0, workers - 1),) if workers > 1 else ()
+            return iter((Round(pairs, Carried.RESULT),))
+        return self.rounds(workers)
+
+
+def _distant(workers: int, distance: int, carried: Carried) -> Round:
+    """Return messages between all workers at a distance, each with one part of K."""
+    moving = []
+    for worker in range(workers):
+        receiver = (worker + distance) % workers
+        part = worker if carried is Carried.RESULT else receiver
+        moving.append(((worker, receiver), range(part, part + 1)))
+    return of_parts(moving, workers, carried)
 
 
 COLLECTIVES.add(ShardedServer.name, ShardedServer())

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Move, Phase, Phases
+from paleo.cluster.collectives.rounds import of_parts
 from paleo.cluster.topology import Group, beyond_one
-from paleo.core.quantity import ceil_log2
+from paleo.core.quantity import Quantity, ceil_log2, minimum
 
 
 class DoubleTree(Collective):
@@ -23,6 +24,10 @@ class DoubleTree(Collective):
     name = "tree"
     summary = "two binary trees at once, each for half of the message"
     operations = (Operation.ALL_REDUCE,)
+    pipelined = (Operation.ALL_REDUCE,)
+
+    def transfers(self, workers: Quantity) -> Quantity:
+        return minimum(workers / 2, 2) * beyond_one(workers)
 
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         outermost = len(group.levels) - 1
@@ -30,29 +35,64 @@ class DoubleTree(Collective):
         for i, level in enumerate(group.levels):
             is_chain = i == 0 and i < outermost
             hops = level.members - 1 if is_chain else ceil_log2(level.members)
-            moves.append(Move(level, 2 * hops, 2 * beyond_one(level.members)))
+            # Of two or three members, none has two children in one tree and a parent in both.
+            sent = minimum(hops, 2) if is_chain else self.transfers(level.members)
+            moves.append(Move(level, 2 * hops, sent))
         return (Phase("two trees", tuple(moves)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield the rounds of one tree after the other, each with half of the message.
+        """Yield the rounds of both trees, at the same time where no worker is in both.
 
-        The first has worker 0 as its root; the second is its mirror image (worker K - 1 - i
-        in place of i).
+        They are those of NCCL (`ncclGetDtree`, src/graph/trees.cc): the second is the mirror image
+        of the first, or for an odd number of workers has each moved on by one.
         """
-        up = []
-        distance = 1
-        while distance < workers:
-            senders = range(distance, workers, 2 * distance)
-            up.append(tuple((sender, sender - distance) for sender in senders))
-            distance *= 2
-        down = [tuple((above, below) for below, above in pairs) for pairs in reversed(up)]
-        for pairs, carried in [
-            *((pairs, Carried.SUM) for pairs in up),
-            *((pairs, Carried.RESULT) for pairs in down),
-        ]:
-            mirrored = tuple((workers - 1 - a, workers - 1 - b) for a, b in pairs)
-            yield Round(pairs, carried, 1 / 2)
-            yield Round(mirrored, carried, 1 / 2)
+        last = workers - 1
+        moved = [last - i if workers % 2 == 0 else (i + 1) % workers for i in range(workers)]
+        first = _up(workers)
+        second = [[(moved[a], moved[b]) for a, b in pairs] for pairs in first]
+        for carried in (Carried.SUM, Carried.RESULT):
+            for one, other in zip(first, second, strict=True):
+                yield from _together(one, other, carried)
+            first, second = _down(first), _down(second)
+
+
+_Pairs = list[tuple[int, int]]
+
+
+def _up(workers: int) -> list[_Pairs]:
+    """Return who sends to its parent, from the leaves of a tree to its root, worker 0.
+
+    The lowest bit of a worker's number is its height. A parent hears its children one by one.
+    """
+    rounds: list[_Pairs] = []
+    bit = 1
+    while bit < workers:
+        below: _Pairs = []
+        above: _Pairs = []
+        for worker in range(bit, workers, 2 * bit):
+            parent = (worker ^ bit) | (bit << 1)
+            if parent >= workers:
+                parent = worker ^ bit
+            (below if worker < parent else above).append((worker, parent))
+        rounds += [pairs for pairs in (below, above) if pairs]
+        bit *= 2
+    return rounds
+
+
+def _down(up: list[_Pairs]) -> list[_Pairs]:
+    return [[(parent, child) for child, parent in pairs] for pairs in reversed(up)]
+
+
+def _together(first: _Pairs, second: _Pairs, carried: Carried) -> Iterator[Round]:
+    """Yield a round for both trees, or one for each if a worker would send or receive twice."""
+    halves = [
+        [(pair, range(i, i + 1)) for pair in pairs] for i, pairs in enumerate((first, second))
+    ]
+    is_free = all(
+        len({pair[end] for pair in (*first, *second)}) == len(first) + len(second) for end in (0, 1)
+    )
+    for moving in [halves[0] + halves[1]] if is_free else halves:
+        yield of_parts(moving, 2, carried)
 
 
 COLLECTIVES.add(DoubleTree.name, DoubleTree())

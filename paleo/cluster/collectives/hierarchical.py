@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+import operator
 from collections.abc import Iterator
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Phase, Phases, across
+from paleo.cluster.collectives.rounds import of_parts, ring_rounds
 from paleo.cluster.topology import Group
+from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity
 
 
@@ -41,9 +46,48 @@ class Hierarchical(Collective):
 
     def rounds(self, workers: int) -> Iterator[Round]:
         """Yield the rounds of one tier, where it is a ring."""
-        pairs = tuple((worker, (worker + 1) % workers) for worker in range(workers))
-        for step in range(2 * (workers - 1)):
-            yield Round(pairs, Carried.SUM if step < workers - 1 else Carried.RESULT, 1 / workers)
+        return ring_rounds([range(workers)])
+
+    def rounds_on(
+        self, group: Group, operation: Operation = Operation.ALL_REDUCE
+    ) -> Iterator[Round]:
+        """Yield the rounds on the tiers of a group; SettingError if a member has fewer workers."""
+        self.check_operation(operation)
+        sizes = [int(level.members) for level in group.levels]
+        if math.prod(sizes) != group.workers:
+            raise SettingError("scheme: hierarchical has rounds for members of one size alone")
+        wanted = {Operation.REDUCE_SCATTER: Carried.SUM, Operation.ALL_GATHER: Carried.RESULT}
+        carried = wanted.get(operation)
+        return (one for one in _rounds(sizes) if carried in (None, one.carried))
+
+
+def _rounds(sizes: list[int]) -> Iterator[Round]:
+    """Yield the rounds of rings at each tier of so many members, from the inside out and back."""
+    tiers = list(itertools.accumulate(sizes, operator.mul, initial=1))
+    for i, size in enumerate(sizes):
+        for step in range(size - 1):
+            yield _round(sizes, tiers, i, step + 1, Carried.SUM)
+    for i, size in reversed(list(enumerate(sizes))):
+        for step in range(size - 1):
+            yield _round(sizes, tiers, i, step, Carried.RESULT)
+
+
+def _round(sizes: list[int], inside: list[int], tier: int, behind: int, carried: Carried) -> Round:
+    """Return a step of the rings of a tier, in which each sends what is of one so far `behind`.
+
+    A part of the message has a digit for each tier, the inmost first: who is to sum it up there.
+    """
+    workers = inside[-1]
+    length = workers // inside[tier + 1]  # parts that differ at the tiers outside alone
+    moving = []
+    for worker in range(workers):
+        digits = [worker // inside[i] % size for i, size in enumerate(sizes[: tier + 1])]
+        others = worker - digits[tier] * inside[tier]
+        receiver = others + (digits[tier] + 1) % sizes[tier] * inside[tier]
+        digits[tier] = (digits[tier] - behind) % sizes[tier]
+        start = sum(digit * (workers // inside[i + 1]) for i, digit in enumerate(digits))
+        moving.append(((worker, receiver), range(start, start + length)))
+    return of_parts(moving, workers, carried)
 
 
 COLLECTIVES.add(Hierarchical.name, Hierarchical())

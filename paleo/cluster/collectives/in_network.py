@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
-from paleo.cluster.collectives.base import COLLECTIVES, Collective, Operation, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Phase, Phases, across
+from paleo.cluster.collectives.rounds import SWITCH, of_parts
 from paleo.cluster.topology import Group, Tier, beyond_one
 from paleo.core.errors import SettingError
-from paleo.core.quantity import some
+from paleo.core.quantity import Quantity, some
 
 
 class InNetwork(Collective):
@@ -24,6 +26,10 @@ class InNetwork(Collective):
     name = "in_network"
     summary = "switches that sum up what passes through them (NVLink SHARP, InfiniBand SHARP)"
     operations = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+    pipelined = operations
+
+    def transfers(self, workers: Quantity) -> Quantity:
+        return beyond_one(workers) * (1 + 1 / workers)
 
     def check(self, tiers: Sequence[Tier]) -> None:
         super().check(tiers)
@@ -56,8 +62,27 @@ class InNetwork(Collective):
         return (*out, *reversed(back))
 
     def rounds(self, workers: int) -> Iterator[Round]:
-        """Yield nothing: workers send to switches, not to each other."""
-        yield from ()
+        """Yield two hops that leave each with the sum of a part, and two that hand out the sums."""
+        if workers == 1:
+            return
+        whole = range(workers)
+        out = [((worker, SWITCH), whole) for worker in whole]
+        own = [(worker, range(worker, worker + 1)) for worker in whole]
+        yield of_parts(out, workers)
+        yield of_parts((((SWITCH, worker), part) for worker, part in own), workers, Carried.RESULT)
+        yield of_parts((((worker, SWITCH), part) for worker, part in own), workers, Carried.RESULT)
+        back = (((receiver, sender), part) for (sender, receiver), part in out)
+        yield of_parts(back, workers, Carried.RESULT)
+
+    def rounds_on(
+        self, group: Group, operation: Operation = Operation.ALL_REDUCE
+    ) -> Iterator[Round]:
+        """Yield the rounds on one tier; SettingError on several, each with switches of its own."""
+        self.check_operation(operation)
+        if len(group.levels) > 1:
+            raise SettingError("scheme: in_network has rounds for one tier alone")
+        halves = {Operation.REDUCE_SCATTER: (0, 2), Operation.ALL_GATHER: (2, 4)}
+        return itertools.islice(self.rounds(int(group.workers)), *halves.get(operation, (None,)))
 
 
 def _check(tiers: Sequence[Tier]) -> None:

@@ -10,10 +10,13 @@ operations in MPICH", IJHPCA 19, 2005).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from paleo.cluster.topology import Group, Level
-from paleo.core.quantity import Quantity, maximum, total
+from paleo.core.quantity import Quantity, is_array, maximum, np, total
+
+#: What bounds messages whose latencies take longer than their bytes.
+LATENCY = "latency"
 
 
 class Move(NamedTuple):
@@ -66,6 +69,24 @@ Phases = tuple[Phase, ...]
 def seconds_of(phases: Iterable[Phase], num_bytes: Quantity) -> Quantity:
     """Return the seconds of phases one after another."""
     return total(phase.seconds(num_bytes) for phase in phases)
+
+
+def bound_of(phases: Phases, num_bytes: Quantity) -> Any:
+    """Return what takes longest of a message: "latency", or the name of a tier for its links.
+
+    A phase counts for the tier whose links take longest in it. Of arrays it is an array of names.
+    """
+    seconds: dict[str, Quantity] = {LATENCY: total(phase.waiting for phase in phases)}
+    for phase in phases:
+        slowest = phase.carrying(num_bytes)
+        for move in phase.moves:
+            own = move.seconds_for(num_bytes)
+            name = move.level.tier.name
+            seconds[name] = seconds.get(name, 0) + own * (own == slowest)
+    names, values = list(seconds), list(seconds.values())
+    if any(map(is_array, values)):
+        return np.array(names)[np.argmax(np.stack(np.broadcast_arrays(*values)), axis=0)]
+    return names[values.index(max(values))]
 
 
 def across(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
 from paleo.cluster.collectives.phases import Move, Phase, Phases, chain
+from paleo.cluster.collectives.rounds import ring_rounds
 from paleo.cluster.topology import Group, beyond_one
 from paleo.core.quantity import Quantity
 
@@ -26,6 +27,7 @@ class Ring(Collective):
         Operation.ALL_GATHER,
         Operation.BROADCAST,
     )
+    pipelined = (Operation.BROADCAST,)
 
     def transfers(self, workers: Quantity) -> Quantity:
         return 2 * (workers - 1) / workers
@@ -35,18 +37,48 @@ class Ring(Collective):
         share = (group.workers - 1) / group.workers
         if operation is Operation.BROADCAST:
             share = beyond_one(group.workers)
-        moves = tuple(
-            Move(level, times * hops, times * share * beyond_one(level.members))
-            for level, hops in chain(group)
-        )
-        return (Phase("ring", moves),)
+        moves: list[Move] = []
+        further: Quantity = 1  # members of this level and of those around it
+        for level, hops in reversed(list(chain(group))):
+            further = further * level.members
+            # What leaves a member passes the links of those inside, too.
+            moves.insert(0, Move(level, times * hops, times * share * beyond_one(further)))
+        return (Phase("ring", tuple(moves)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:
         """Yield the rounds of an all-reduce: every worker sends a share to the next."""
-        pairs = tuple((worker, (worker + 1) % workers) for worker in range(workers))
-        for step in range(2 * (workers - 1)):
-            carried = Carried.SUM if step < workers - 1 else Carried.RESULT
-            yield Round(pairs, carried, 1 / workers)
+        return ring_rounds([range(workers)])
+
+    def rounds_on(
+        self, group: Group, operation: Operation = Operation.ALL_REDUCE
+    ) -> Iterator[Round]:
+        """Yield the rounds; each ring leaves a member at another of its devices."""
+        workers = int(group.workers)
+        if operation is Operation.BROADCAST:
+            return (Round(((w, w + 1),), Carried.RESULT) for w in range(workers - 1))
+        insides = [int(level.inside) for level in reversed(group.levels)]
+        orders = [_order(range(workers), insides, turn) for turn in range(insides[0])]
+        rounds = ring_rounds(orders)
+        if operation is Operation.ALL_REDUCE:
+            return rounds
+        self.check_operation(operation)
+        wanted = Carried.SUM if operation is Operation.REDUCE_SCATTER else Carried.RESULT
+        return (one for one in rounds if one.carried is wanted)
+
+
+def _order(workers: Sequence[int], insides: Sequence[int], turn: int) -> list[int]:
+    """Return workers in the order of a ring, one member of each level after another.
+
+    `insides` are how many workers a member has, from the outside in; each `turn` begins at another
+    worker of the members.
+    """
+    inside, *further = insides
+    members = [workers[i : i + inside] for i in range(0, len(workers), inside)]
+    first = (turn // inside) % len(members)
+    turned = [*members[first:], *members[:first]]
+    if not further:
+        return [worker for member in turned for worker in member]
+    return [worker for member in turned for worker in _order(member, further, turn)]
 
 
 COLLECTIVES.add(Ring.name, Ring())

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from paleo.cluster.collectives import AUTO, COLLECTIVES, Round
-from paleo.cluster.collectives.base import Operation as Collecting
+from paleo.cluster.collectives import AUTO, COLLECTIVES, SWITCH, Round
+from paleo.cluster.collectives import Operation as Collecting
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation, Unpriced, total_work
 from paleo.core.quantity import total
@@ -213,7 +213,11 @@ def draw_rounds(
         for worker, name, ends in _moves(each, workers):
             piece = Piece(name, TRANSFER, seconds, {**common, **ends}, start=begin)
             (added[worker],) = drawing.add(worker, [piece], beside=beside)
-        drawing.flows += [Flow(added[sender], added[receiver]) for sender, receiver in each.pairs]
+        drawing.flows += [
+            Flow(added[sender], added[receiver])
+            for sender, receiver in each.pairs
+            if SWITCH not in (sender, receiver)
+        ]
         crossed += each.crossings
 
 
@@ -227,9 +231,11 @@ def _moves(each: Round, workers: Sequence[str]) -> list[tuple[int, str, dict[str
         "to": dict(each.pairs),
     }
     found = []
-    for worker in sorted(set(itertools.chain(*each.pairs))):
+    for worker in sorted(set(itertools.chain(*each.pairs)) - {SWITCH}):
         ends = {
-            end: workers[others[worker]] for end, others in partners.items() if worker in others
+            end: "the switch" if others[worker] == SWITCH else workers[others[worker]]
+            for end, others in partners.items()
+            if worker in others
         }
         if ends.get("from") == ends.get("to"):
             name = f"swap with {ends['to']}"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paleo.cluster import Device, Network
+from paleo.cluster import Cluster, Device, Network
 from paleo.views.answers.base import device_named
+from paleo.views.charts.numbers import counted
 from paleo.views.table import in_unit
 
 
@@ -44,3 +45,16 @@ def networks_answer(networks: Sequence[Network]) -> list[str]:
         return [f"{slow.name} moves {in_unit(slow.bandwidth, 'network')} each way."]
     ends = [f"{each.name} ({in_unit(each.bandwidth, 'network')})" for each in (slow, quick)]
     return [f"{len(networks):,} networks, from {ends[0]} to {ends[1]}."]
+
+
+def clusters_answer(clusters: Sequence[Cluster]) -> list[str]:
+    """Return how many clusters there are, from the smallest to the largest, or what one is."""
+    if len(clusters) == 1:
+        (cluster,) = clusters
+        devices = f"{cluster.size:,} {device_named(cluster.device.name)}"
+        tiers = counted(len(cluster.tiers), "tier")
+        return [f"{cluster.name} is {cluster.title}: {devices} in {tiers} of links."]
+    small, large = (pick(clusters, key=lambda cluster: cluster.size) for pick in (min, max))
+    ends = [f"{each.name} ({each.size:,} devices)" for each in (small, large)]
+    made = "a TOML file makes another"
+    return [f"{len(clusters):,} clusters, from {ends[0]} to {ends[1]}; {made}."]

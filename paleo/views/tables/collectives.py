@@ -1,0 +1,117 @@
+"""The tables of collectives: what each takes, and of what that is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from paleo.cluster.collectives.phases import LATENCY
+from paleo.studies.collectives import CollectiveTime
+from paleo.views.answers.base import duration
+from paleo.views.table import Column, Table, in_unit, plain
+
+#: What differs between rows stands in a column of its own, what does not in the title.
+_HEADS = {
+    "cluster": Column("cluster", "cluster"),
+    "collective": Column("collective", "collective"),
+    "scheme": Column("scheme", "scheme"),
+    "workers": Column("workers", "workers"),
+}
+#: Messages and their times differ by factors of thousands: for people each has a unit of its own.
+_TIMES = (
+    Column("message", "message", right=True, for_people=True),
+    Column("bytes"),
+    Column("algorithm", "algorithm"),
+    Column("protocol", "protocol"),
+    Column("time", "time", right=True, for_people=True),
+    Column("seconds", least_is_best=True),
+    Column("algorithm_bandwidth"),
+    Column("bus_bandwidth", "bus bandwidth", "bytes/s", digits=3),
+    Column("bounded_by", "bounded by", for_people=True),
+    *plain("bound", "note"),
+)
+_NOTES = (
+    "Bus bandwidth: bytes/s that have to cross each worker's link, as nccl-tests count them.",
+)
+_MOVES = (
+    Column("phase", "phase"),
+    Column("tier", "tier"),
+    Column("steps", "messages\nin turn"),
+    Column("latency", "latency", right=True),
+    Column("sent", "sent by\na member", right=True),
+    Column("bandwidth_bytes_per_s", "its links", "bytes/s", digits=3),
+    Column("transfer", "bytes over\nlinks", right=True),
+    Column("slowest", "slowest"),
+)
+
+
+def collectives_table(found: Sequence[CollectiveTime], *, for_people: bool = True) -> Table:
+    """Return a row for each; for people without the columns that say the same of all."""
+    rows = [{**each.to_dict(), **_texts(each)} for each in found]
+    same = [key for key in _HEADS if len({row[key] for row in rows}) == 1 and key != "workers"]
+    heads = [column for key, column in _HEADS.items() if not for_people or key not in same]
+    times = [
+        column
+        for column in _TIMES
+        if not for_people or column.key != "protocol" or any(row["protocol"] for row in rows)
+    ]
+    if for_people and all(row["algorithm"] == row["scheme"] for row in rows):
+        times = [column for column in times if column.key != "algorithm"]
+    title = ", ".join(str(rows[0][key]) for key in same) if for_people else ""
+    return Table(title, [*heads, *times], rows, footnotes=_NOTES, notes=_unfilled(found))
+
+
+def _unfilled(found: Sequence[CollectiveTime]) -> list[str]:
+    """Return what is said of workers that do not fill nodes, of which cluster if there are more."""
+    several = len({each.cluster for each in found}) > 1
+    return list(
+        dict.fromkeys(
+            f"{each.cluster}: {each.unfilled}" if several else each.unfilled
+            for each in found
+            if each.unfilled
+        )
+    )
+
+
+def _texts(found: CollectiveTime) -> dict[str, Any]:
+    return {
+        "message": in_unit(found.num_bytes, "bytes"),
+        "time": duration(found.seconds, 3) if found.seconds else "0",
+        "bounded_by": bounded_by(found) if found.seconds else "",
+    }
+
+
+def bounded_by(found: CollectiveTime) -> str:
+    """Return what takes longest: latency, or the links of a tier."""
+    bound = found.choice.bound
+    return str(bound) if bound == LATENCY else f"links of {bound}"
+
+
+def phases_tables(found: Sequence[CollectiveTime]) -> list[Table]:
+    """Return for each what crosses the links of each tier, in one phase after another."""
+    return [_phases_table(each) for each in found]
+
+
+def _phases_table(found: CollectiveTime) -> Table:
+    rows = [
+        {
+            **move,
+            "latency": duration(move["latency_s"], 3) if move["latency_s"] else "",
+            "sent": in_unit(move["sent_bytes"], "bytes", 3),
+            "transfer": duration(move["transfer_s"], 3) if move["transfer_s"] else "",
+            "slowest": "*" if move["is_slowest"] else "",
+        }
+        for move in found.moves()
+    ]
+    notes = ["A phase takes all latencies, and the slowest (*) of the tiers over which bytes pass."]
+    if found.flows_s is not None:
+        simulated, by_formula = duration(found.flows_s, 3), duration(found.seconds, 3)
+        notes.append(
+            f"Messages that share links fairly, simulated one by one: {simulated}, beside "
+            f"{by_formula} by the formula."
+        )
+    title = (
+        f"{found.operation.value} of {in_unit(found.num_bytes, 'bytes')} among {found.workers} "
+        f"workers of {found.cluster} by {found.choice.algorithm}"
+    )
+    return Table(title, _MOVES, rows, footnotes=notes)

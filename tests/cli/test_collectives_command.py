@@ -1,0 +1,263 @@
+"""`paleo collectives` and `paleo clusters`: sentences, tables, and what programs get."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import click.testing
+import pytest
+
+import paleo
+from paleo.cli import cli
+from paleo.cluster.topology import Cluster
+
+RING = ("--cluster=dgx_a100", "--scheme=ring", "--collective=all_reduce")
+OWN = """
+title = "two boxes"
+device = "K40"
+[sources]
+shop = "The invoice of the shop, 2015"
+[[tiers]]
+name = "box"
+network = "pcie3"
+size = 4
+source = "shop"
+[[tiers]]
+name = "cable"
+network = "ethernet25"
+size = 2
+links = 2
+note = "two cards each"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
+def call(*arguments: str, status: int = 0) -> click.testing.Result:
+    result = click.testing.CliRunner().invoke(cli, arguments, prog_name="paleo")
+    assert result.exit_code == status, result.output
+    return result
+
+
+def rows(*arguments: str) -> Any:
+    return json.loads(call("collectives", *arguments, "--format=json").stdout)["rows"]
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+# paleo collectives
+
+
+def test_the_first_sentences_say_the_longest_message_and_the_shortest() -> None:
+    text = call("collectives", *RING, "--num_workers=8,16", "--bytes=1KiB,1MiB,1GiB").stdout
+    long, short = (
+        next(row for row in rows(*RING, "--num_workers=16", f"--bytes={size}"))
+        for size in ("1GiB", "1KiB")
+    )
+    first = words(text.split("\n\n")[0])
+    assert first.startswith("An all-reduce of 1 GiB among 16 workers of dgx_a100 takes ")
+    assert f"takes {1e3 * long['seconds']:.3g} ms by ring: " in first
+    assert f"{long['bus_bandwidth'] / 1e9:.3g} GB/s of bus bandwidth, bounded by the links" in first
+    assert first.endswith(
+        f"One of 1 KiB takes {1e6 * short['seconds']:.3g} us, mostly latency (by ring)."
+    )
+    assert long["bound"] in ("node", "fabric")
+    assert f"bounded by the links of {long['bound']}." in first
+
+
+def test_of_several_schemes_the_quickest_is_said_that_leaves_all_with_the_sum() -> None:
+    asked = (*RING[:1], "--collective=all_reduce", "--num_workers=64", "--bytes=1GiB")
+    found = rows(*asked, "--scheme=all")
+    summing = [row for row in found if row["scheme"] != "ButterflyMixing"]
+    quickest = min(summing, key=lambda row: row["seconds"])
+    assert min(row["seconds"] for row in found) < quickest["seconds"]  # mixing is not done then
+    text = words(call("collectives", *asked, "--scheme=all").stdout)
+    assert f"by {quickest['algorithm']}, the quickest: " in text
+    both = words(call("collectives", *asked, "--cluster=dgx_a100,dgx_h100").stdout)
+    assert "on dgx_h100, the quickest: " in both
+
+
+def test_programs_get_the_keys_of_every_row() -> None:
+    (row,) = rows(*RING, "--num_workers=8", "--bytes=65536")
+    assert {"cluster", "collective", "algorithm", "workers", "bytes", "seconds"} < row.keys()
+    assert (row["cluster"], row["collective"], row["workers"]) == ("dgx_a100", "all_reduce", 8)
+    assert (row["algorithm"], row["scheme"], row["protocol"]) == ("ring", "ring", None)
+    assert row["bytes"] == 64 * 1024
+    # As nccl-tests count: 2 (K - 1) / K of the bytes.
+    assert row["bus_bandwidth"] == pytest.approx(1.75 * row["bytes"] / row["seconds"])
+    assert row["algorithm_bandwidth"] == pytest.approx(row["bytes"] / row["seconds"])
+    text = call("collectives", *RING, "--num_workers=8", "--bytes=64KiB", "--format=csv").stdout
+    (same,) = csv.DictReader(io.StringIO(text))
+    assert float(same["seconds"]) == row["seconds"]
+    assert {key: same[key] for key in ("cluster", "collective", "workers", "bytes", "bound")} == {
+        key: str(row[key]) for key in ("cluster", "collective", "workers", "bytes", "bound")
+    }
+
+
+def test_a_table_has_columns_for_what_differs_alone() -> None:
+    text = call("collectives", *RING, "--num_workers=8", "--quiet").stdout
+    title, table, _ = text.split("\n\n", 2)
+    assert title == "dgx_a100, all_reduce, ring"
+    assert words(" ".join(table.splitlines()[:2])) == (
+        "bus bandwidth workers message time (GB/s) bounded by"
+    )
+    both = call("collectives", *RING, "--scheme=ring,tree", "--num_workers=8", "--quiet").stdout
+    assert "scheme" in both
+    markdown = call("collectives", *RING, "--num_workers=8", "--format=markdown").stdout
+    assert "| workers | message | time |" in markdown
+    assert "| 8 | 1 GiB | " in markdown
+
+
+def test_rows_can_be_ranked() -> None:
+    asked = (*RING[:1], "--collective=all_reduce", "--num_workers=64", "--bytes=1MiB")
+    found = {row["scheme"]: row["seconds"] for row in rows(*asked, "--scheme=all")}
+    text = call("collectives", *asked, "--scheme=all", "--sort=seconds", "-q").stdout
+    named = [
+        line.split()[0]
+        for line in text.splitlines()
+        if line.split()[:1] and line.split()[0] in found
+    ]
+    assert named == sorted(found, key=lambda scheme: found[scheme])
+
+
+def test_explained_are_the_phases_of_each_tier_and_uneven_groups() -> None:
+    asked = ("collectives", *RING, "--num_workers=12", "--bytes=1GiB", "--explain")
+    text = call(*asked).stdout
+    assert "all_reduce of 1 GiB among 12 workers of dgx_a100 by ring" in text
+    lines = [words(line) for line in text.splitlines()]
+    (node,) = [line for line in lines if line.startswith("ring node")]
+    (fabric,) = [line for line in lines if line.startswith("ring fabric")]
+    # 2 (K - 1) / K of the message; of the second node's four devices four cards of 25 GB/s.
+    assert " 1.83 GiB 300 " in node
+    assert " 1.83 GiB 100 " in fabric
+    assert fabric.endswith("*")
+    assert "note: 12 workers do not fill the nodes of 8 devices: the last has 4" in words(text)
+    assert "Messages that share links fairly, simulated one by one: " in words(text)
+    (row,) = rows(*asked[1:])
+    assert row["note"] == "12 workers do not fill the nodes of 8 devices: the last has 4"
+    assert [(move["phase"], move["tier"]) for move in row["phases"]] == [
+        ("ring", "node"),
+        ("ring", "fabric"),
+    ]
+    assert row["flows_s"] == pytest.approx(row["seconds"], rel=0.01)
+
+
+def test_programs_are_told_beside_that_workers_do_not_fill_nodes() -> None:
+    result = call("collectives", *RING, "--num_workers=12", "--format=csv")
+    assert result.stderr == (
+        "paleo: note: 12 workers do not fill the nodes of 8 devices: the last has 4\n"
+    )
+
+
+def test_a_file_of_ones_own_is_a_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.toml"
+    path.write_text(OWN)
+    (row,) = rows(f"--cluster={path}", "--num_workers=8", "--bytes=1MiB", *RING[1:])
+    assert row["cluster"] == "boxes"
+    assert row["bound"] == "cable"
+    path.write_text(OWN.replace("size = 2", "size = 0").replace('"pcie3"', '"pcie33"'))
+    lines = call("collectives", f"--cluster={path}", status=1).stderr.splitlines()
+    assert len(lines) == 2
+    assert all(line.startswith(f"paleo: {path}: key ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--cluster=dgx_a10",), "unknown cluster 'dgx_a10' (did you mean 'dgx_a100'?)"),
+        (
+            ("--cluster=aws_g3", "--num_workers=5"),
+            "num_workers: 5 devices, but cluster aws_g3 has 4",
+        ),
+        (("--collective=reduce",), 'collective: unknown collective "reduce"'),
+        (
+            ("--scheme=in_network", "--cluster=dgx_a100"),
+            "scheme: in_network needs switches that sum",
+        ),
+        (("--scheme=tree", "--collective=broadcast"), "collective: tree does not do broadcast"),
+        (("--bytes=0",), 'bytes: expected one byte or more, got "0"'),
+        (("--num_workers=0",), "num_workers: expected a whole number from 1"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_status_1(arguments: tuple[str, ...], line: str) -> None:
+    result = call("collectives", *arguments, status=1)
+    (said,) = result.stderr.splitlines()
+    assert said.startswith(f"paleo: {line}")
+    assert result.stdout == ""
+
+
+# paleo clusters
+
+
+def test_the_list_has_every_cluster_with_its_tiers() -> None:
+    text = call("clusters").stdout
+    assert max(map(len, text.splitlines())) <= 100
+    ends = "from aws_g3 (4 devices) to aws_p5 (20,000 devices)"
+    assert words(text).startswith(f"24 clusters, {ends}; a TOML file makes another.")
+    names = [line.split()[0] for line in text.splitlines() if line.split()]
+    assert [name for name in names if name in paleo.cluster_names()] == paleo.cluster_names()
+    (row,) = [words(line) for line in text.splitlines() if line.startswith("dgx_h100 ")]
+    assert row == "dgx_h100 NVIDIA DGX H100 on NDR InfiniBand H100_SXM 8 x 2,048 16,384"
+
+
+def test_one_cluster_is_drawn_from_the_inside_out_with_links_and_sources() -> None:
+    text = call("clusters", "dgx_h100").stdout
+    assert words(text).startswith(
+        "dgx_h100 is NVIDIA DGX H100 on NDR InfiniBand: 16,384 H100 SXM in 2 tiers of links."
+    )
+    lines = [words(line) for line in text.splitlines()]
+    start = lines.index("H100_SXM 1")
+    node, fabric = lines[start + 1 : start + 3]
+    assert node.startswith("`- node, switches that sum 8 x H100_SXM 1 x nvlink4 450 GB/s ")
+    assert node.endswith(" us 8 [1]")
+    assert fabric.startswith("`- fabric, switch 2,048 x node 8 x infiniband_ndr 400 GB/s ")
+    assert fabric.endswith(" us 16,384 [2]")
+    assert "also called: hgx_h100" in lines
+    assert "[2] NVIDIA, DGX SuperPOD" in text
+
+
+def test_shapes_are_named() -> None:
+    assert "`- pod, torus of 16 x 16 x 16" in call("clusters", "tpu_v4_pod").stdout
+    assert "`- node, mesh" in call("clusters", "dgx1_v100").stdout
+
+
+def test_programs_get_tiers_in_si_units_with_sources() -> None:
+    found = json.loads(call("clusters", "--format=json").stdout)["clusters"]
+    assert [each["name"] for each in found] == paleo.cluster_names()
+    for each in found:
+        cluster: Cluster = paleo.find_cluster(each["name"])
+        assert (each["device"], each["devices"]) == (cluster.device.name, cluster.size)
+        for told, tier in zip(each["tiers"], cluster.tiers, strict=True):
+            assert (told["name"], told["size"], told["sums"]) == (tier.name, tier.size, tier.sums)
+            assert told["network"] == tier.network.name
+            assert told["latency_s"] == tier.network.latency
+            links = tier.links_of(tier.size)
+            assert told["bandwidth_bytes_per_s"] == links * tier.network.bandwidth
+            assert told["source"]
+    header, first, *_ = call("clusters", "dgx_a100", "--format=csv").stdout.splitlines()
+    assert header == "name,title,device,devices,tiers,aliases,sources,note"
+    assert first.startswith(
+        "dgx_a100,NVIDIA DGX A100 (80 GB) on HDR InfiniBand,A100_SXM_80GB,1120,"
+        "8 by nvlink3; 140 by infiniband_hdr,"
+    )
+
+
+def test_an_own_file_is_drawn_too(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.toml"
+    path.write_text(OWN)
+    text = call("clusters", str(path)).stdout
+    assert "boxes: two boxes" in text
+    assert "`- box, switch 4 x K40 1 x pcie3 15.75 GB/s" in words(text)
+    assert "cable: two cards each" in text
+    path.write_text(OWN.replace("links = 2", "links = 0"))
+    (line,) = call("clusters", str(path), status=1).stderr.splitlines()
+    assert line.startswith(f'paleo: {path}: key "tiers[1].links": expected a whole number')
