@@ -159,7 +159,8 @@ def test_the_readme_counts_nets_and_hardware() -> None:
     text = " ".join((ROOT / "README.md").read_text("utf-8").split())
     assert f"one of {len(paleo.net_names())} predefined ones" in text
     devices, networks = len(paleo.device_names()), len(paleo.network_names())
-    assert f"{devices} GPUs, TPUs and CPUs, {networks} networks" in text
+    clusters = len(paleo.cluster_names())
+    assert f"{devices} GPUs, TPUs and CPUs, {networks} networks, {clusters} clusters" in text
 
 
 def test_the_readme_says_the_errors_that_the_page_on_accuracy_has() -> None:
@@ -205,6 +206,13 @@ def test_the_hardware_files_of_the_page_work(tmp_path: Path) -> None:
         (tmp_path / f"{name}.toml").write_text(text)
     result = paleo.simulate("nin", device=tmp_path / "mygpu.toml", network=tmp_path / "mynet.toml")
     assert (result.runs[0].device, result.runs[0].network) == ("mygpu", "mynet")
+
+
+def test_the_cluster_file_of_the_page_works(tmp_path: Path) -> None:
+    (text,) = [text for kind, text in blocks(ROOT / "docs" / "clusters.md") if kind == "toml"]
+    (tmp_path / "boxes.toml").write_text(text)
+    cluster = paleo.find_cluster(tmp_path / "boxes.toml")
+    assert (cluster.name, cluster.size, cluster.tiers[1].links) == ("boxes", 8, 2)
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -150,11 +150,15 @@ class CollectiveTime:
     scheme: str
     workers: int
     num_bytes: int
-    seconds: float
     choice: Choice
     unfilled: str = ""
     phases: Phases = ()
     flows_s: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the algorithm that was chosen."""
+        return float(self.choice.seconds)
 
     @property
     def is_done(self) -> bool:
@@ -186,7 +190,7 @@ class CollectiveTime:
             "seconds": self.seconds,
             "algorithm_bandwidth": self.algorithm_bandwidth,
             "bus_bandwidth": self.bus_bandwidth,
-            "bound": self.choice.bound,
+            "bound": self.choice.bound_by,
             "note": self.unfilled or None,
         }
         if self.phases:
@@ -221,7 +225,7 @@ def collectives(**settings: Unpack[CollectiveSettings]) -> tuple[CollectiveTime,
 
     >>> asked = {"collective": "all_reduce", "workers": 8, "num_bytes": "1 GiB"}
     >>> [found] = paleo.collectives(cluster="dgx_h100", schemes="ring", **asked)
-    >>> found.choice.bound
+    >>> found.choice.bound_by
     'node'
     """
     mistakes = Mistakes()
@@ -277,7 +281,6 @@ def _row(
         scheme.name,
         int(group.workers),
         size,
-        float(scheme.seconds_on(group, size, operation)),
         choice,
         unfilled,
         chosen.phases(group, operation) if explain else (),
@@ -292,7 +295,7 @@ def _unfilled(group: Group) -> str:
         if some(level.members > 1) and group.workers % inside:
             last = group.workers % inside
             return (
-                f"{group.workers} workers do not fill the {inner.tier.name}s of {inside} devices: "
+                f"{group.workers} workers do not fill each {inner.tier.name} of {inside} devices: "
                 f"the last has {last}"
             )
     return ""

@@ -129,32 +129,39 @@ def test_rows_can_be_ranked() -> None:
     assert named == sorted(found, key=lambda scheme: found[scheme])
 
 
-def test_explained_are_the_phases_of_each_tier_and_uneven_groups() -> None:
-    asked = ("collectives", *RING, "--num_workers=12", "--bytes=1GiB", "--explain")
-    text = call(*asked).stdout
-    assert "all_reduce of 1 GiB among 12 workers of dgx_a100 by ring" in text
+def test_explained_are_the_phases_of_each_tier_and_uneven_groups(tmp_path: Path) -> None:
+    path = tmp_path / "boxes.toml"
+    path.write_text(OWN)
+    asked = (f"--cluster={path}", *RING[1:], "--num_workers=5", "--bytes=1GiB", "--explain")
+    text = call("collectives", *asked).stdout
+    assert "all_reduce of 1 GiB among 5 workers of boxes by ring" in text
     lines = [words(line) for line in text.splitlines()]
-    (node,) = [line for line in lines if line.startswith("ring node")]
-    (fabric,) = [line for line in lines if line.startswith("ring fabric")]
-    # 2 (K - 1) / K of the message; of the second node's four devices four cards of 25 GB/s.
-    assert " 1.83 GiB 300 " in node
-    assert " 1.83 GiB 100 " in fabric
-    assert fabric.endswith("*")
-    assert "note: 12 workers do not fill the nodes of 8 devices: the last has 4" in words(text)
+    (box,) = [line for line in lines if line.startswith("ring box")]
+    (cable,) = [line for line in lines if line.startswith("ring cable")]
+    # Twice three hops in a box, twice one between them; 2 (K - 1) / K of the message, over a
+    # cable of 25 Gbit/s: the second box has one device, and so one card.
+    assert box.startswith("ring box 6 ")
+    assert " 1.60 GiB 15.8 " in box
+    assert cable.startswith("ring cable 2 ")
+    assert " 1.60 GiB 3.12 " in cable
+    assert cable.endswith("*")
+    note = "5 workers do not fill each box of 4 devices: the last has 1"
+    assert f"note: {note}" in words(text)
     assert "Messages that share links fairly, simulated one by one: " in words(text)
-    (row,) = rows(*asked[1:])
-    assert row["note"] == "12 workers do not fill the nodes of 8 devices: the last has 4"
+    (row,) = rows(*asked)
+    assert row["note"] == note
     assert [(move["phase"], move["tier"]) for move in row["phases"]] == [
-        ("ring", "node"),
-        ("ring", "fabric"),
+        ("ring", "box"),
+        ("ring", "cable"),
     ]
+    # Four rings side by side share the one card of the second box.
     assert row["flows_s"] == pytest.approx(row["seconds"], rel=0.01)
 
 
 def test_programs_are_told_beside_that_workers_do_not_fill_nodes() -> None:
     result = call("collectives", *RING, "--num_workers=12", "--format=csv")
     assert result.stderr == (
-        "paleo: note: 12 workers do not fill the nodes of 8 devices: the last has 4\n"
+        "paleo: note: 12 workers do not fill each node of 8 devices: the last has 4\n"
     )
 
 

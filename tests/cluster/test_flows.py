@@ -231,6 +231,8 @@ def test_rings_leave_nodes_that_are_not_full_by_their_own_cards(
     workers = full * devices + last
     group, ring = where.group(workers), COLLECTIVES["ring"]
     assert group.levels[1].links == min(cards, devices, last)
+    (phase,) = ring.phases(group)
+    assert sum(move.steps for move in phase.moves) == 2 * (workers - 1)  # as often as one hands on
     closed = ring.seconds_on(group, GIGA)
     simulated = Placement(where, range(workers)).seconds(ring.rounds_on(group), GIGA)
     # As many rings as a full node has devices may leave the last one unevenly.

@@ -48,9 +48,8 @@ BY_HAND = {
     ("ring", "reduce_scatter"): 6 * 1e-6 + 5e-6 + 0.875e9 / 10e9,
     ("ring", "all_gather"): 6 * 1e-6 + 5e-6 + 0.875e9 / 10e9,
     ("ring", "broadcast"): 6 * 1e-6 + 5e-6 + 1e9 / 10e9,
-    # Chains of three hops in a node, one between, up and down. Two nodes: each sends half up and
-    # half down, and devices inside of a chain twice the message.
-    ("tree", "all_reduce"): 6 * 1e-6 + 2 * 5e-6 + 1e9 / 10e9,
+    # Two hops in a node, one between, up and down. Each of two nodes sends half up and half down.
+    ("tree", "all_reduce"): 4 * 1e-6 + 2 * 5e-6 + 1e9 / 10e9,
     # 3/4 inside; then each of four has a quarter, of which it swaps half; all of it twice.
     ("hierarchical", "all_reduce"): 2 * (3e-6 + 0.75e9 / 100e9 + 5e-6 + 0.5e9 / 10e9),
     # Halves and quarters inside, then an eighth by each of four devices: half of the message.
@@ -75,7 +74,7 @@ def test_seconds_on_two_nodes_by_hand(two: Path, scheme: str, collective: str) -
     assert found.seconds == pytest.approx(BY_HAND[scheme, collective], rel=1e-12)
     assert (found.cluster, found.workers, found.num_bytes) == ("two", 8, 10**9)
     assert (found.scheme, found.choice.algorithm, found.choice.protocol) == (scheme, scheme, "")
-    assert found.choice.bound == "fabric"
+    assert found.choice.bound_by == "fabric"
     share = {"all_reduce": 2 * 7 / 8, "broadcast": 1, "point_to_point": 1}.get(collective, 7 / 8)
     assert found.bus_bandwidth == pytest.approx(share * 1e9 / found.seconds)
     assert found.algorithm_bandwidth == pytest.approx(1e9 / found.seconds)
@@ -104,7 +103,7 @@ def test_switches_that_sum_get_the_message_once(two: Path) -> None:
     # In a node of four: all of it up, and a quarter again; two hops there and two back.
     found = one(two, workers=4, collective="all_reduce", **asked)
     assert found.seconds == pytest.approx(2e-6 + 1.25e9 / 100e9)
-    assert found.choice.bound == "node"
+    assert found.choice.bound_by == "node"
     scattered = one(two, workers=4, collective="reduce_scatter", **asked)
     assert scattered.seconds == pytest.approx(1e-6 + 1e9 / 100e9)
     # Between nodes there is a ring for each device's quarter.
@@ -118,7 +117,7 @@ def test_what_bounds_it_is_latency_of_short_messages(two: Path) -> None:
         size: one(two, workers=workers, num_bytes=size, schemes="ring", collective="all_reduce")
         for size, workers in ((1024, 8), (10**9, 8), (10**8, 4))
     }
-    assert [found.choice.bound for found in bounds.values()] == ["latency", "fabric", "node"]
+    assert [found.choice.bound_by for found in bounds.values()] == ["latency", "fabric", "node"]
 
 
 def test_the_whole_grid_is_there_and_each_operation_once() -> None:
@@ -187,7 +186,7 @@ def test_an_explanation_adds_up_and_says_what_flows_take(two: Path) -> None:
     # Five workers: four and one. Five rings' worth: 2 (K - 1) / K of the message leave each node
     # over the one card; rounds wait for the latency of the fabric.
     five = one(two, workers=5, **asked)
-    assert five.unfilled == "5 workers do not fill the nodes of 4 devices: the last has 1"
+    assert five.unfilled == "5 workers do not fill each node of 4 devices: the last has 1"
     assert five.flows_s == pytest.approx(8 * 5e-6 + 1.6e9 / 10e9)
     assert "phases" not in one(two, workers=8, **{**asked, "explain": False}).to_dict()
 

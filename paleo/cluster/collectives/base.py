@@ -56,13 +56,14 @@ _CARRIED = {
 class Choice(NamedTuple):
     """What a scheme does with a message, and what bounds it; arrays for an array of messages.
 
-    `protocol` is "" where a scheme knows none. `bound` is "latency", or the name of the tier whose
-    links take longest.
+    `protocol` is "" where a scheme knows none. `bound_by` is "latency", or the name of the tier
+    whose links take longest.
     """
 
     algorithm: Any
     protocol: Any
-    bound: Any
+    bound_by: Any
+    seconds: Quantity
 
 
 class Collective(ABC):
@@ -166,12 +167,12 @@ class Collective(ABC):
     def choice(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Choice:
-        """Return which algorithm moves a message of so many bytes, and what bounds it.
+        """Return which algorithm moves a message of so many bytes, how long, and what bounds it.
 
         A scheme that is an algorithm itself says its own name. Raises SettingError as `seconds_on`.
         """
-        self.check_operation(operation)
-        return Choice(self.name, "", bound_of(self.phases(group, operation), num_bytes))
+        seconds = self.seconds_on(group, num_bytes, operation)
+        return Choice(self.name, "", bound_of(self.phases(group, operation), num_bytes), seconds)
 
     def seconds(self, num_bytes: Quantity, workers: Quantity, bandwidth: Quantity) -> Quantity:
         """Return the seconds to exchange `num_bytes` at `bandwidth` bytes/s, without latency."""

@@ -8,7 +8,7 @@ from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Ope
 from paleo.cluster.collectives.phases import Move, Phase, Phases
 from paleo.cluster.collectives.rounds import of_parts
 from paleo.cluster.topology import Group, beyond_one
-from paleo.core.quantity import Quantity, ceil_log2, minimum
+from paleo.core.quantity import Quantity, ceil_log2, maximum, minimum
 
 
 class DoubleTree(Collective):
@@ -17,8 +17,9 @@ class DoubleTree(Collective):
     P. Sanders, J. Speck, J. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
     scan", Parallel Computing 35, 2009; S. Jeaugey, "Massively scale your deep learning training
     with NCCL 2.4", 2019. Workers that are inside of one tree are leaves of the other, so that each
-    sends and receives twice the message, up and down the trees, in pieces. Inside of a node NCCL's
-    trees are chains.
+    sends and receives twice the message, up and down the trees, in pieces; of two or three workers
+    none has two children in one tree and a parent in both. On tiers there are trees of the members
+    of each, whose roots stand in trees again.
     """
 
     name = "tree"
@@ -30,14 +31,13 @@ class DoubleTree(Collective):
         return minimum(workers / 2, 2) * beyond_one(workers)
 
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
-        outermost = len(group.levels) - 1
-        moves = []
-        for i, level in enumerate(group.levels):
-            is_chain = i == 0 and i < outermost
-            hops = level.members - 1 if is_chain else ceil_log2(level.members)
-            # Of two or three members, none has two children in one tree and a parent in both.
-            sent = minimum(hops, 2) if is_chain else self.transfers(level.members)
-            moves.append(Move(level, 2 * hops, sent))
+        moves: list[Move] = []
+        passing: Quantity = 0  # what a device sends out of its member
+        for level in reversed(group.levels):
+            hops = 2 * ceil_log2(level.members)
+            sent = maximum(self.transfers(level.members), passing * level.inside)
+            moves.insert(0, Move(level, hops, sent))
+            passing = sent / level.inside
         return (Phase("two trees", tuple(moves)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from paleo.cluster.topology import Group, Level
-from paleo.core.quantity import Quantity, is_array, maximum, np, total
+from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, np, total
 
 #: What bounds messages whose latencies take longer than their bytes.
 LATENCY = "latency"
@@ -107,13 +107,9 @@ def across(
 def chain(group: Group) -> Iterator[tuple[Level, Quantity]]:
     """Yield for each level how many hops it has in a chain through all workers of a group.
 
-    Within a member of the level above, its members are visited one after another: members - 1
-    hops for each of them. All hops together are the workers less one, of a group that fills its
-    members.
+    Within a member of the level above, its members are visited one after another, so that there is
+    a hop less than there are members of both in all. All hops together are the workers less one.
     """
-    above: Quantity = 1
-    hops = []
-    for level in reversed(group.levels):
-        hops.append((level, above * (level.members - 1)))
-        above = above * level.members
-    yield from reversed(hops)
+    counts = [ceil_div(group.workers, level.inside) for level in group.levels]
+    for level, members, outer in zip(group.levels, counts, [*counts[1:], 1], strict=True):
+        yield level, members - outer

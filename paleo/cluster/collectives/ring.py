@@ -38,11 +38,12 @@ class Ring(Collective):
         if operation is Operation.BROADCAST:
             share = beyond_one(group.workers)
         moves: list[Move] = []
-        further: Quantity = 1  # members of this level and of those around it
+        further: Quantity = 0  # hops at this level and at those around it
         for level, hops in reversed(list(chain(group))):
-            further = further * level.members
+            further = further + hops
             # What leaves a member passes the links of those inside, too.
-            moves.insert(0, Move(level, times * hops, times * share * beyond_one(further)))
+            used = beyond_one(further + 1)
+            moves.insert(0, Move(level, times * hops, times * share * used))
         return (Phase("ring", tuple(moves)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paleo.cluster.collectives.phases import LATENCY
+from paleo.cluster.collectives.phases import LATENCY, seconds_of
 from paleo.studies.collectives import CollectiveTime
 from paleo.views.answers.base import duration
 from paleo.views.table import Column, Table, in_unit, plain
@@ -33,6 +33,8 @@ _TIMES = (
 _NOTES = (
     "Bus bandwidth: bytes/s that have to cross each worker's link, as nccl-tests count them.",
 )
+#: By how much less seconds differ they are the same.
+_LIKE = 1e-6
 _MOVES = (
     Column("phase", "phase"),
     Column("tier", "tier"),
@@ -83,7 +85,7 @@ def _texts(found: CollectiveTime) -> dict[str, Any]:
 
 def bounded_by(found: CollectiveTime) -> str:
     """Return what takes longest: latency, or the links of a tier."""
-    bound = found.choice.bound
+    bound = found.choice.bound_by
     return str(bound) if bound == LATENCY else f"links of {bound}"
 
 
@@ -104,11 +106,16 @@ def _phases_table(found: CollectiveTime) -> Table:
         for move in found.moves()
     ]
     notes = ["A phase takes all latencies, and the slowest (*) of the tiers over which bytes pass."]
-    if found.flows_s is not None:
-        simulated, by_formula = duration(found.flows_s, 3), duration(found.seconds, 3)
+    textbook = float(seconds_of(found.phases, found.num_bytes))
+    if abs(textbook - found.seconds) > _LIKE * textbook:
         notes.append(
-            f"Messages that share links fairly, simulated one by one: {simulated}, beside "
-            f"{by_formula} by the formula."
+            f"So it would take {duration(textbook, 3)}; with the protocols of a library and what "
+            f"is measured of these links it is {duration(found.seconds, 3)}."
+        )
+    if found.flows_s is not None:
+        notes.append(
+            f"Messages that share links fairly, simulated one by one: {duration(found.flows_s, 3)},"
+            f" beside {duration(textbook, 3)} of the phases."
         )
     title = (
         f"{found.operation.value} of {in_unit(found.num_bytes, 'bytes')} among {found.workers} "
