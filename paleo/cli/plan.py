@@ -87,6 +87,7 @@ _ONLY_FOR = {
     "num_workers": ("data", "single_process"),
     "scaling": ("data",),
     "scheme": ("data",),
+    "explain": ("data",),
     "hybrid_workers": ("hybrid",),
 }
 

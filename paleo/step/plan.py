@@ -20,6 +20,7 @@ from paleo.core.kinds import Fusion
 from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, is_array, largest
 from paleo.core.tensor import find_precision
+from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
@@ -248,7 +249,7 @@ class Plan:
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
             "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
-            "bucket": "" if self.bucket == BUCKET_SIZE else f"buckets of {self.bucket:,} bytes",
+            "bucket": "" if self.bucket == BUCKET_SIZE else f"buckets of {self.bucket / MIB:g} MiB",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
         }

@@ -30,6 +30,7 @@ from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
     BATCH_SIZE,
+    DEFAULT_WORKERS,
     OF_CLUSTER,
     SCALING,
     SCHEMES,
@@ -154,6 +155,8 @@ def asked(
             values, plans = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
         for varied, plan in plans if spec else ():
             assert spec
+            if varied["workers"] == DEFAULT_WORKERS:  # as far as there are so many
+                varied |= {"workers": tuple(n for n in DEFAULT_WORKERS if n <= plan.topology.size)}
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             found.append(Scenario(spec, plan, *parts))
     return found, values
