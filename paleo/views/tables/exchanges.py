@@ -30,9 +30,9 @@ _STEPS = (
     Column("algorithm", "algorithm"),
     *plain("bound", "exchange_bound"),
 )
-_STEPS_NOTES = (
+_STEPS_NOTE = (
     "A step is bounded by what most of it waits for: computation, or exposed communication, which "
-    + "nothing hides; an exchange by latency, or by the links of a tier.",
+    "nothing hides; an exchange by latency, or by the links of a tier."
 )
 _PHASES = (
     Column("phase", "phase"),
@@ -98,7 +98,7 @@ def _steps_table(run: Run, explained: Sequence[ExplainedStep]) -> Table:
         for each in _STEPS
         if not (each.key == "algorithm" and alone)
     ]
-    footnotes = [*_STEPS_NOTES, band_said("computation", run.band)]
+    footnotes = [_STEPS_NOTE, band_said("computation", run.band)]
     workers = sorted({each.workers for each in explained})
     if len(workers) > 1:
         footnotes.append(
