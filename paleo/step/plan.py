@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from paleo.cluster import Cluster, Device, Network
-from paleo.cluster.collectives import AUTO, COLLECTIVES
+from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice
 from paleo.cluster.frameworks import Framework, running
 from paleo.cluster.topology import Group
 from paleo.core.attributes import attributes
@@ -18,7 +18,7 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.operations import Pass
-from paleo.core.quantity import Quantity, is_array, largest
+from paleo.core.quantity import Quantity, is_array, largest, some
 from paleo.core.tensor import find_precision
 from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
@@ -412,6 +412,19 @@ class Plan:
         """Return the seconds in which workers exchange gradients of so many bytes."""
         # Without the checks of estimate_communication: a curve asks hundreds of times.
         return exchange_time(num_bytes, self.group(workers), COLLECTIVES[scheme], self.cost_model)
+
+    def choice(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Choice:
+        """Return by which algorithm a scheme exchanges so many bytes, and what bounds that.
+
+        Where the cost model knows one link alone, it is the slowest that is used.
+        """
+        group = self.group(workers)
+        if not self.cost_model.conventions.exchanges_after_all:
+            return COLLECTIVES[scheme].choice(group, num_bytes)
+        used = [level for level in group.levels if some(level.members > 1)] or group.levels[:1]
+        slowest = min(used, key=lambda level: largest(level.link_bandwidth))
+        seconds = self.communication(num_bytes, workers, scheme)
+        return Choice(scheme, "", slowest.tier.name, seconds)
 
     @property
     def rule(self) -> Rule:

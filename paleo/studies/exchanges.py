@@ -205,7 +205,7 @@ def _after_all(
     num_bytes = data.computations.num_bytes
     if not num_bytes:
         return (), end
-    choice = _choice(data.plan, scheme, group, num_bytes)
+    choice = data.plan.choice(num_bytes, group.workers, scheme)
     return (BucketExchange(num_bytes, end, end, end + seconds, seconds, choice),), end
 
 
@@ -221,20 +221,10 @@ def _overlapped(
         if part.num_bytes:
             start, end = map(float, next(spans))
             exposed = max(0.0, end - max(start, computed))
-            choice = _choice(data.plan, scheme, group, part.num_bytes)
+            choice = data.plan.choice(part.num_bytes, group.workers, scheme)
             there = found.when(alone)
             buckets.append(BucketExchange(part.num_bytes, there, start, end, exposed, choice))
     return tuple(buckets), computed
-
-
-def _choice(plan: Plan, scheme: str, group: Group, num_bytes: int) -> Choice:
-    """Return what a scheme does with a message; the model of 2017 knows the slowest link alone."""
-    if not plan.cost_model.conventions.exchanges_after_all:
-        return COLLECTIVES[scheme].choice(group, num_bytes)
-    used = [level for level in group.levels if level.members > 1]
-    slowest = min(used, key=lambda level: level.link_bandwidth)
-    seconds = plan.communication(num_bytes, group.workers, scheme)
-    return Choice(scheme, "", slowest.tier.name, seconds)
 
 
 def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iterator[TierExchange]:
