@@ -13,6 +13,7 @@ from paleo.web.settings import DECLARED, PRICED, PageSettings
 #: The defaults of the commands' options, which need not be said; a training has to be.
 DEFAULTS: dict[str, Any] = {
     **{key: setting.default for key, setting in DECLARED.items() if key != "batch_size"},
+    "bucket": PageSettings.bucket,
     "num_workers": ",".join(map(str, DEFAULT_WORKERS)),
 }
 #: What times on a device depend on, without the device.
@@ -32,9 +33,10 @@ def command_lines(settings: PageSettings, kind: str, own_batch: int) -> list[dic
 def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
     counts = ",".join(map(str, settings.counts))
     cluster = {
-        **settings.given("device", "network", "batch_size"),
+        **settings.placed,
+        **settings.given("batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED, "optimizer"),
+        **settings.given("ppp_comm", *_PRICED, "optimizer", "overlap", "bucket"),
     }
     looked_at = settings.given("scaling", "scheme")
     training = settings.given("dataset", "dataset_size", "epochs", "price")
@@ -49,14 +51,14 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
 
 
 def _layers(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
-    options = {"device": settings.device, "batch_size": own_batch, **settings.given(*_PRICED)}
+    options = {"device": settings.runs_on, "batch_size": own_batch, **settings.given(*_PRICED)}
     # Without a device, there is none in a summary.
     yield "the layers", _line(settings, "summary", said=("device",), **options)
 
 
 def _memory(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
     options = {
-        "device": settings.device,
+        "device": settings.runs_on,
         "batch_size": own_batch,
         **settings.given("dtype", "optimizer"),
     }
@@ -69,7 +71,10 @@ def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **op
     for key, value in options.items():
         if value is None or (key not in said and DEFAULTS.get(key) == value):
             continue
-        words.append(f"--{key}" if value is True else f"--{key}={_text(value)}")
+        if isinstance(value, bool):
+            words.append(f"--{key}" if value else f"--no_{key}")
+        else:
+            words.append(f"--{key}={_text(value)}")
     return shlex.join(words)
 
 
