@@ -36,6 +36,8 @@ from paleo.measure.validate import (
     statistics,
 )
 from paleo.measure.validate.crossvalidate import fit, fitted
+from paleo.measure.validate.measured import Measurement
+from paleo.measure.validate.scaling import Scaled, same_submission, scaled
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
@@ -120,6 +122,10 @@ class Data:
         if name not in self._read:
             self._read[name] = cases_of(read_measurements(self.measured / f"{name}.csv"))
         return self._read[name]
+
+    def rows(self, name: str) -> tuple[Measurement, ...]:
+        """Return the rows of a file as they are."""
+        return read_measurements(self.measured / f"{name}.csv")
 
     def table(self, system: str, operator: str, dtype: str, framework: str = "sglang") -> Cases:
         return operator_cases(
@@ -475,6 +481,88 @@ def mlperf(data: Data) -> Iterator[Table | Bound]:
     )
 
 
+#: Sources of training steps on 2 GPUs and more of one machine, beside those of one.
+SCALING = ("tf_cnn_benchmarks", "lambda", "nvidia_dle", "dlperf")
+SCALED_ERRORS = (
+    "rows", "given: median", "mean", "90th", "bias", "nothing measured: median", "mean", "90th",
+    "bias",
+)  # fmt: skip
+
+
+def scaling(data: Data) -> Iterator[Table | Bound]:
+    """Training steps of several devices: given those of the fewest, and with nothing measured."""
+    every: list[Scaled] = []
+    rows = []
+    for source in SCALING:
+        found = [each for each in scaled(data.rows(source)) if each.given is not None]
+        every += found
+        rows += [_scaling_row(source, "all", found)]
+        for workers in sorted({each.row.n_devices for each in found}):
+            some = [each for each in found if each.row.n_devices == workers]
+            rows.append(_scaling_row(source, str(workers), some))
+    rows.append(_scaling_row("all", "all", every))
+    yield _bound("scaling, given one GPU's rate", given_errors(every), (4, None, None))
+    yield _bound("scaling, nothing measured", alone_errors(every), (12, None, None))
+    yield Table(
+        "Training steps of several GPUs",
+        ("source", "GPUs", *SCALED_ERRORS),
+        rows,
+        "Steps on 2 to 8 GPUs of one machine. Given is the measured step of one GPU in the same "
+        "table: computation takes as many times as long as predicted as it did there. Exchanges "
+        "are those of the framework (`paleo/cluster/exchange.py`) over the tiers of the machine, "
+        "and a step waits for the slowest of its workers, whose steps differ by 3 % "
+        "(`paleo/step/parallelism/jitter.py`), the one constant that was read off these rows.",
+    )  # fmt: skip
+    submissions = list(scaled(data.rows("more/mlperf"), alike=same_submission))
+    given = [each for each in submissions if each.given is not None]
+    nets = sorted({each.row.network for each in submissions})
+    rows = [
+        _scaling_row(net, "all", [each for each in submissions if each.row.network == net])
+        for net in nets
+    ]
+    for least, most in ((2, 8), (9, 64), (65, 1024), (1025, 20000)):
+        some = [each for each in submissions if least <= each.row.n_devices <= most]
+        rows.append(_scaling_row("all", f"{least:,} to {most:,}", some))
+    rows.append(_scaling_row("all", "all", submissions))
+    yield _bound(
+        "MLPerf, given a submitter's smallest system", given_errors(given), (8, None, None)
+    )
+    yield _bound("MLPerf, nothing measured", alone_errors(submissions), (25, None, None))
+    yield Table(
+        "MLPerf Training on clusters",
+        ("net", "devices", *SCALED_ERRORS),
+        rows,
+        "Given is the smallest system of the same submitter, round, framework and device. "
+        "ResNet-50's gradients are exchanged beside the backward pass, BERT's after it (apex's "
+        "DistributedFusedLAMB), both in halves; of BERT's 512 tokens half are padding, which is "
+        "taken out or filled with others. Products of the Transformer Engine in fp8 are predicted "
+        "in halves. Times of BERT up to round 2.0 have evaluation in them.",
+    )  # fmt: skip
+
+
+def given_errors(found: Sequence[Scaled]) -> Statistics:
+    """Return the errors of those that have a base, given it."""
+    given = [each for each in found if each.given is not None]
+    return statistics(
+        np.array([each.given for each in given], float),
+        np.array([each.measured for each in given], float),
+    )
+
+
+def alone_errors(found: Sequence[Scaled]) -> Statistics:
+    """Return the errors with nothing measured."""
+    return statistics(
+        np.array([each.alone for each in found], float),
+        np.array([each.measured for each in found], float),
+    )
+
+
+def _scaling_row(source: str, workers: str, found: Sequence[Scaled]) -> tuple[str, ...]:
+    given, alone = errors(given_errors(found)), errors(alone_errors(found))
+    count = given[0] if given[0] == alone[0] else f"{given[0]}, {alone[0]}"
+    return (source, workers, count, *given[1:], *alone[1:])
+
+
 def _grid(cases: Cases) -> Any:
     """Return predictions for every point of GRID, points x cases."""
     points = itertools.product(*GRID.values())
@@ -676,7 +764,7 @@ Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
 TABLES: tuple[Section, ...] = (products, serving)
 PUBLISHED: tuple[Section, ...] = (
-    operators, held_out, precisions, nets, timm, mlperf, peers, models,
+    operators, held_out, precisions, nets, timm, mlperf, scaling, peers, models,
 )  # fmt: skip
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
@@ -697,7 +785,11 @@ ASKED = (
     ("training steps of image nets in PyTorch, mixed precision", "timm, train"),
     ("inference of image nets in PyTorch, mixed precision", "timm, inference, RTX"),
     ("inference of image nets on a CPU of which nothing was measured", "timm, inference, CORE"),
-    ("ResNet-50 on the most tuned stacks", "MLPerf"),
+    ("ResNet-50 on the most tuned stacks", "MLPerf, ResNet-50"),
+    ("steps on several GPUs, given the step on one", "scaling, given"),
+    ("steps on several GPUs", "scaling, nothing"),
+    ("steps on clusters of MLPerf, given a smaller one", "MLPerf, given"),
+    ("steps on clusters of MLPerf", "MLPerf, nothing"),
 )
 
 

@@ -12,12 +12,12 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
+from paleo.step.exchange_settings import OverlapSettings
 from paleo.step.settings import (
     ConvolutionSettings,
     GradientSettings,
     KernelSettings,
     OptimizerSettings,
-    OverlapSettings,
 )
 
 #: What nets run on.

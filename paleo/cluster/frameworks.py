@@ -5,6 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paleo.cluster.device import OTHER_MAKERS, Device
+from paleo.cluster.exchange import (
+    DDP,
+    FUSED,
+    HOROVOD,
+    KVSTORE,
+    MIRRORED,
+    PADDLE,
+    PLAIN,
+    TUNED,
+    Exchange,
+)
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import AUTOCAST, Autocast, Fusion
 from paleo.core.quantity import Quantity
@@ -96,6 +107,8 @@ class Framework:
     version_of: str = ""
     #: Whether it is a library of NVIDIA's, for its GPUs.
     is_nvidia: bool = False
+    #: How its workers exchange gradients, those of PyTorch where nothing is said.
+    exchange: Exchange = DDP
     #: Devices that one process hands operations to.
     devices: Quantity = 1
 
@@ -131,7 +144,7 @@ class Framework:
 
 
 #: Every kernel by itself, and nothing on the host.
-NO_FRAMEWORK = Framework("", "", "")
+NO_FRAMEWORK = Framework("", "", "", exchange=PLAIN)
 #: TorchInductor, without CUDA graphs.
 INDUCTOR = Framework(
     "pytorch_compiled",
@@ -168,6 +181,7 @@ XLA = Framework(
     last_halves=True,
     compiles=True,
     updates_each=True,
+    exchange=MIRRORED,
 )
 
 _TENSORFLOW = Framework(
@@ -183,6 +197,7 @@ _TENSORFLOW = Framework(
     composes=True,
     compiled=XLA,
     updates_each=True,
+    exchange=MIRRORED,
 )
 #: The rewrite of a graph to halves in TensorFlow 1.
 _REWRITE = Autocast(functions=("gelu",), full_softmax=False)
@@ -196,6 +211,7 @@ _MINDSPORE = Framework(
     autocast=Autocast(full_softmax=False, half_norms=True),
     handling=Handling(is_cast=True, in_block=1),
     updates_each=True,
+    exchange=FUSED,
 )
 #: With Graph Kernel Fusion (context.set_context, enable_graph_kernel), which generates kernels.
 _GRAPH_KERNELS = replace(
@@ -281,7 +297,8 @@ for _framework in (
         "computed in fp32, and what follows them; else as tensorflow",
         version_of="tensorflow",
         autocast=_REWRITE,
-        compiled=replace(XLA, autocast=_REWRITE),
+        compiled=replace(XLA, autocast=_REWRITE, exchange=HOROVOD),
+        exchange=HOROVOD,
     ),
     Framework(
         "mxnet",
@@ -291,6 +308,7 @@ for _framework in (
         host=12.5e-6,
         autocast=AUTOCAST,
         updates_each=True,
+        exchange=KVSTORE,
     ),
     Framework(
         "paddle",
@@ -302,6 +320,7 @@ for _framework in (
         autocast=Autocast(functions=("gelu",)),
         handling=Handling(is_cast=True, in_block=1, rewrites=True),
         updates_each=True,
+        exchange=PADDLE,
     ),
     replace(_MINDSPORE, compiled=_GRAPH_KERNELS),
     Framework(
@@ -311,6 +330,7 @@ for _framework in (
         "convolutions, channels last, CUDA graphs",
         fusion=Fusion.ALL,
         memory_format="channels_last",
+        exchange=TUNED,
     ),
     Framework(
         "tensorrt",

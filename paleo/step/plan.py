@@ -10,6 +10,7 @@ from typing import Any
 
 from paleo.cluster import Cluster, Device, Network
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice
+from paleo.cluster.exchange import Exchange
 from paleo.cluster.frameworks import Framework, running
 from paleo.cluster.topology import Group
 from paleo.core.attributes import attributes
@@ -18,8 +19,8 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.operations import Pass
-from paleo.core.quantity import Quantity, is_array, largest, some
-from paleo.core.tensor import find_precision
+from paleo.core.quantity import Quantity, is_array, largest, some, where_positive
+from paleo.core.tensor import Precision, find_precision
 from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
@@ -28,6 +29,7 @@ from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, checked_share, declared, found_setting
+from paleo.step.exchange_settings import ALL_SCHEMES, NETWORK
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -47,10 +49,7 @@ from paleo.step.passes import (
     updated_in,
 )
 from paleo.step.settings import (
-    ALL_SCHEMES,
-    BUCKET_SIZE,
     DEVICE,
-    NETWORK,
     OF_CLUSTER,
     PlanSettings,
     found_settings,
@@ -107,7 +106,7 @@ class Plan:
     scale_loss: bool = False
     cluster: Cluster | None = None
     overlap: bool | None = None
-    bucket: int = BUCKET_SIZE
+    bucket: int | None = None
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -249,7 +248,7 @@ class Plan:
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
             "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
-            "bucket": "" if self.bucket == BUCKET_SIZE else f"buckets of {self.bucket / MIB:g} MiB",
+            "bucket": "" if self.bucket is None else f"buckets of {self.bucket / MIB:g} MiB",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
         }
@@ -272,7 +271,7 @@ class Plan:
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
             "overlap": self.overlaps,
-            "bucket_bytes": self.bucket if self.overlaps else None,
+            "bucket_bytes": self.exchange.bucket,
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -377,8 +376,19 @@ class Plan:
     def overlaps(self) -> bool:
         """Whether gradients are exchanged while the backward pass goes on."""
         if self.overlap is None:
-            return not self.cost_model.conventions.exchanges_after_all
+            of_2017 = self.cost_model.conventions.exchanges_after_all
+            return not of_2017 and self.software.exchange.overlaps
         return self.overlap
+
+    @property
+    def exchange(self) -> Exchange:
+        """How what runs the net exchanges gradients, with buckets as they are asked for."""
+        by = self.software.exchange
+        if not self.overlaps:
+            return replace(by, bucket=None)
+        if self.bucket is None:
+            return by
+        return replace(by, bucket=self.bucket, first=min(by.first, self.bucket))
 
     @functools.cached_property
     def topology(self) -> Cluster:
@@ -407,6 +417,20 @@ class Plan:
         Raises SettingError if the cluster has not so many devices.
         """
         return self._reached.group(workers)
+
+    def gradient_size(self, precision: Precision) -> int:
+        """Return the bytes in which a gradient of a net in this precision is exchanged."""
+        in_halves = self.exchange.in_halves and precision.is_mixed
+        return precision.element_size if in_halves else precision.parameter_size
+
+    def copying_time(self, num_bytes: Quantity, workers: Quantity) -> Quantity:
+        """Return the seconds in which gradients are copied into buckets and out of them.
+
+        A worker alone has none, and the model of 2017 knows no software.
+        """
+        if self.cost_model.conventions.exchanges_after_all:
+            return 0.0
+        return where_positive(workers - 1, self.exchange.copying(num_bytes, self.device))
 
     def communication(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which workers exchange gradients of so many bytes."""

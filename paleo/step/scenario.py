@@ -26,14 +26,13 @@ from paleo.step.declarations import (
     choice,
     declared,
 )
+from paleo.step.exchange_settings import SCALING, SCHEMES
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
     BATCH_SIZE,
     DEFAULT_WORKERS,
     OF_CLUSTER,
-    SCALING,
-    SCHEMES,
     VARIED,
     WORKERS,
     ClusterSettings,

@@ -2,8 +2,9 @@
 
 A function takes `**settings: Unpack[...]` of one of the kinds below, so that type checkers refuse
 one that is misspelt or of a wrong type; `found_settings` finds and checks all of them at run time.
-paleo.step.declarations says how one is declared, for options and the page's form as well. Settings
-of a whole training are declared likewise, in paleo.studies.training.
+paleo.step.declarations says how one is declared, for options and the page's form as well. Those of
+what connects workers are in paleo.step.exchange_settings, those of a whole training in
+paleo.studies.training.
 
 To add one: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads it.
 """
@@ -16,24 +17,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, TypedDict
 
-from paleo.cluster import (
-    Cluster,
-    Device,
-    Network,
-    cluster_names,
-    device_names,
-    find_cluster,
-    find_device,
-    find_network,
-    network_names,
-)
-from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster import Device, device_names, find_device
 from paleo.cluster.frameworks import FRAMEWORKS, Framework
-from paleo.core.checks import checked_bytes, python_int, shown
+from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import PRECISIONS, find_precision
-from paleo.core.units import MIB
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.costs.attention import ATTENTION_FAMILIES, checked_attention
 from paleo.costs.convolutions.settings import (
@@ -56,17 +45,22 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
+from paleo.step.exchange_settings import (
+    CLUSTER,
+    NETWORK,
+    PPP_COMM,
+    SCHEMES,
+    ClusterLike,
+    NetworkLike,
+    NetworkSettings,
+    OverlapSettings,
+)
 from paleo.step.optimizers import OPTIMIZERS
 
-#: Weak scaling gives every worker the batch; strong scaling divides it among them.
-SCALINGS = ("weak", "strong")
 #: The worker counts of a curve: those of the original command line.
 DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 DeviceLike = str | os.PathLike[str] | Device
-NetworkLike = str | os.PathLike[str] | Network
-ClusterLike = str | os.PathLike[str] | Cluster
-
 
 DEVICE = Setting(
     default="TITAN_X",
@@ -108,33 +102,6 @@ PPP_COMP = Setting(
     label="Share of peak, computing",
     is_number=True,
 )
-NETWORK = Setting(
-    default="ethernet",
-    check=find_network,
-    help="The network: a name from `paleo networks`, or your own TOML file.",
-    label="Network",
-    options=("--network_name", "--network"),
-    choices=network_names,
-    may_be_file=True,
-)
-CLUSTER = Setting(
-    default=None,
-    check=lambda value: None if value is None else find_cluster(value),
-    help="The cluster: a name from `paleo clusters`, or your own TOML file. It has its devices and "
-    "networks: without it, there is one device behind one network for each worker.",
-    label="Cluster",
-    choices=cluster_names,
-    metavar="NAME",
-    shown_default="--device behind --network",
-    may_be_file=True,
-)
-PPP_COMM = Setting(
-    default=1.0,
-    check=functools.partial(checked_share, name="ppp_comm"),
-    help="Share of the network's bandwidth that is reached, above 0, up to 1.",
-    label="Share of peak, network",
-    is_number=True,
-)
 BATCH_SIZE = Setting(
     default=128,
     check=lambda value: checked_batch(python_int(value)),
@@ -152,84 +119,6 @@ WORKERS = Setting(
     help="Numbers of workers (devices) that share a step by data parallelism.",
     options=("--num_workers",),
     metavar="N,N,...",
-)
-SCALING = Setting(
-    default="weak",
-    check=several("scaling", choice("scaling", SCALINGS)),
-    help="weak: every worker gets a batch; strong: the workers divide one batch.",
-    choices=lambda: SCALINGS,
-    metavar="SCALING,...",
-)
-ONE_SCALING = replace(
-    SCALING, check=lambda value: (choice("scaling", SCALINGS)(value),), metavar=""
-)
-#: Stands for every scheme that workers can exchange gradients by.
-ALL_SCHEMES = ("all",)
-SCHEMES = Setting(
-    default=None,
-    check=lambda value: (
-        value
-        if value in (None, ALL_SCHEMES)
-        else ALL_SCHEMES
-        if value in ("all", ["all"])
-        else several("schemes", name_in(COLLECTIVES))(value)
-    ),
-    help="How workers exchange gradients: one scheme, several to compare, or all. "
-    + described(COLLECTIVES),
-    options=("--scheme",),
-    choices=lambda: COLLECTIVES,
-    metavar="NAME,...",
-    shown_default="auto; the best of four with paleo2017",
-)
-
-
-def _checked_scheme(value: Any) -> str | None:
-    if not isinstance(value, str | None):
-        raise SettingError(f"scheme: expected one, got {shown(value)}")
-    return value if value is None else str(name_in(COLLECTIVES)(value))
-
-
-SCHEME = Setting(
-    default=None,
-    check=_checked_scheme,
-    help="How workers exchange gradients. " + described(COLLECTIVES),
-    choices=lambda: COLLECTIVES,
-    metavar="NAME",
-    shown_default="auto; the best of four with paleo2017",
-)
-
-
-def _checked_overlap(value: Any) -> bool | None:
-    return value if value is None else bool(value)
-
-
-OVERLAP = Setting(
-    default=None,
-    check=_checked_overlap,
-    help="Exchange gradients while the backward pass goes on, bucket by bucket.",
-    label="Overlapped",
-    options=("--overlap/--no_overlap",),
-    shown_default="overlap, but with paleo2017",
-)
-
-
-def _checked_bucket(value: Any) -> int:
-    size = checked_bytes(value, "bucket")
-    if size < 1:
-        raise SettingError(f"bucket: expected one byte or more, got {shown(value)}")
-    return size
-
-
-#: Bytes of a bucket in PyTorch.
-BUCKET_SIZE = 25 * MIB
-BUCKET = Setting(
-    default=BUCKET_SIZE,
-    check=_checked_bucket,
-    help="How many bytes of gradients are exchanged together, such as 25MiB, PyTorch's default, of "
-    "which the first bucket has 1 MiB.",
-    label="Bucket",
-    metavar="SIZE",
-    shown_default="25MiB",
 )
 
 
@@ -419,21 +308,6 @@ class UpdateSettings(RateSettings, OptimizerSettings, GradientSettings, total=Fa
     dtype: Annotated[str, DTYPE]
 
 
-class NetworkSettings(TypedDict, total=False):
-    """What connects devices, and how well it is used."""
-
-    cluster: Annotated[ClusterLike | None, CLUSTER]
-    network: Annotated[NetworkLike, NETWORK]
-    ppp_comm: Annotated[Quantity, PPP_COMM]
-
-
-class OverlapSettings(TypedDict, total=False):
-    """When gradients are exchanged."""
-
-    overlap: Annotated[bool | None, OVERLAP]
-    bucket: Annotated[int | str, BUCKET]
-
-
 class ClusterSettings(
     PricingSettings,
     NetworkSettings,
@@ -443,13 +317,6 @@ class ClusterSettings(
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
-
-
-class ExchangeSettings(TypedDict, total=False):
-    """How the workers of one step share a batch, and exchange gradients."""
-
-    scaling: Annotated[str, ONE_SCALING]
-    scheme: Annotated[str | None, SCHEME]
 
 
 class PlanSettings(ClusterSettings, total=False):

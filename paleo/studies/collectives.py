@@ -24,15 +24,11 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
+from paleo.step.exchange_settings import ALL_SCHEMES, NETWORK, PPP_COMM, ClusterLike, NetworkLike
 from paleo.step.settings import (
-    ALL_SCHEMES,
     DEVICE,
-    NETWORK,
-    PPP_COMM,
-    ClusterLike,
     DeviceLike,
     GridSettings,
-    NetworkLike,
     found_settings,
 )
 

@@ -214,16 +214,19 @@ def _overlapped(
 ) -> tuple[tuple[BucketExchange, ...], float]:
     """Return the exchanges of buckets, and when the backward pass beside them ends."""
     own = row.worker_batch_size
-    found, parts = data.overlapped(row.workers, own, scheme), data.parts(own)
-    computed, alone, spans, buckets = float(found.computed), 0.0, iter(found.spans), []
-    for part in parts:
-        alone += float(part.seconds)
-        if part.num_bytes:
-            start, end = map(float, next(spans))
-            exposed = max(0.0, end - max(start, computed))
-            choice = data.plan.choice(part.num_bytes, group.workers, scheme)
-            there = found.when(alone)
-            buckets.append(BucketExchange(part.num_bytes, there, start, end, exposed, choice))
+    found = data.overlapped(row.workers, own, scheme)
+    computed, made, buckets = float(found.computed), data.computations.of(own).made, []
+    alone, there, sent_bytes, gradients = 0.0, 0, 0, iter(made)
+    for start, end, num_bytes in found.spans:
+        size = round(float(num_bytes))
+        sent_bytes += size
+        while there < sent_bytes:
+            seconds, more = next(gradients)
+            alone, there = alone + float(seconds), there + more
+        exposed = max(0.0, float(end) - max(float(start), computed))
+        choice = data.plan.choice(size, group.workers, scheme)
+        filled = found.when(alone)
+        buckets.append(BucketExchange(size, filled, float(start), float(end), exposed, choice))
     return tuple(buckets), computed
 
 

@@ -16,6 +16,8 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import check_names, checked_number, declared, several
+from paleo.step.exchange_settings import ExchangeSettings, NetworkSettings
+from paleo.step.exchange_settings import SCHEMES, OverlapSettings
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
@@ -24,12 +26,8 @@ from paleo.step.scenario import Scenario, ScenarioLike, asked
 from paleo.step.settings import (
     BATCH_SIZE,
     DEFAULT_WORKERS,
-    SCHEMES,
     WORKERS,
-    ExchangeSettings,
-    NetworkSettings,
     OptimizerSettings,
-    OverlapSettings,
     PricingSettings,
     found_settings,
 )

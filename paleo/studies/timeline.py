@@ -7,11 +7,14 @@ from typing import Annotated, Unpack
 from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.net.load import ONE_NET
+from paleo.step.exchange_settings import ExchangeSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import no_time
 from paleo.step.results import Run
 from paleo.step.scenario import PARALLEL, Scenario, ScenarioLike, StepSettings, asked
-from paleo.step.settings import WORKERS, ExchangeSettings
+from paleo.step.settings import (
+    WORKERS,
+)
 from paleo.step.timeline.drawing import check_room
 from paleo.step.timeline.values import Timeline
 from paleo.studies.simulate import runs_of

@@ -13,7 +13,6 @@ from paleo.web.settings import DECLARED, PRICED, PageSettings
 #: The defaults of the commands' options, which need not be said; a training has to be.
 DEFAULTS: dict[str, Any] = {
     **{key: setting.default for key, setting in DECLARED.items() if key != "batch_size"},
-    "bucket": PageSettings.bucket,
     "num_workers": ",".join(map(str, DEFAULT_WORKERS)),
 }
 #: What times on a device depend on, without the device.

@@ -45,7 +45,8 @@ class PageSettings:
     both shares of peak are one's own. The curves have `num_workers` too. A training has `epochs`
     of a `dataset`, or of `dataset_size` samples. `price` is "" for that of the device's file.
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
-    the cost model takes by itself, `bucket` a text as of the option.
+    the cost model takes by itself, `bucket` a text as of the option,
+    "" for that of the framework.
     Beside it may stand another configuration, which is the same but for what begins with `other_`.
     """
 
@@ -60,7 +61,7 @@ class PageSettings:
     scaling: str = "weak"
     scheme: str = ""
     overlap: bool | None = None
-    bucket: str = "25MiB"
+    bucket: str = ""
     software: str = ""
     ppp_comp: float = 1.0
     ppp_comm: float = 1.0
@@ -365,10 +366,11 @@ class _Reader:
         return None if self.values.get("overlap") in (None, "") else self._flag("overlap")
 
     def _bucket(self) -> str:
-        value = self.values.get("bucket", _DEFAULTS.bucket)
+        value = self.values.get("bucket")
         text = str(value) if isinstance(value, int) else self._text("bucket").strip()
-        passed = self._check("bucket", DECLARED["bucket"].check, number(text)) is not None
-        return text if passed else _DEFAULTS.bucket
+        if text and self._check("bucket", DECLARED["bucket"].check, number(text)) is None:
+            return ""
+        return text
 
     def _software(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return the software and both shares of peak, which are the software's if there is one."""

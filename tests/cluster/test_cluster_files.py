@@ -36,6 +36,7 @@ SIZES = {
     "ethernet_cluster": (48, 16),
     "firecaffe": (128,),
     "gb200_nvl72": (72, 128),
+    "gce_k80": (2, 4),
     "hgx_b200": (8, 2048),
     "hgx_h200": (8, 2048),
     "l40s_pcie": (2, 2, 2),
@@ -85,6 +86,9 @@ BANDWIDTHS = {
     ("dgx_h100", 32): (450, 8 * 50),
     ("hgx_h200", 32): (450, 8 * 50),
     ("hgx_b200", 32): (900, 8 * 50),
+    # Two dies of a board have a way of their own, of which boards pass on one.
+    ("gce_k80", 2): (15.75,),
+    ("gce_k80", 8): (15.75, 15.75),
     ("gb200_nvl72", 72): (900,),
     ("gb200_nvl72", 144): (900, 72 * 50),
     # Two dies on a board, whose slot they share.

@@ -174,10 +174,10 @@ def net_rows(tmp_path: Path, **columns: Any) -> Any:
     return cases(tmp_path, {"network": "lenet5", "batch_per_device": 16, **columns})
 
 
-def simulated(tmp_path: Path, workers: int = 1, network: str = "nvlink3") -> Any:
+def simulated(tmp_path: Path) -> Any:
     result = paleo.simulate(
-        "lenet5", device=device_file(tmp_path), network=network, batch_size=16, workers=workers,
-        scaling="weak", cost_model="roofline", overlap=False,
+        "lenet5", device=device_file(tmp_path), batch_size=16, scaling="weak",
+        cost_model="roofline",
     )  # fmt: skip
     return result.runs[0].rows[0]
 
@@ -227,12 +227,6 @@ def test_a_rate_is_the_time_of_what_it_counts(tmp_path: Path) -> None:
 def test_times_are_in_the_unit_of_their_name(tmp_path: Path) -> None:
     for quantity, expected in (("step_ms", 3e-3), ("step_s", 3.0), ("step_us", 3e-6)):
         assert net_rows(tmp_path, quantity=quantity, value=3).measured == pytest.approx([expected])
-
-
-def test_several_devices_exchange_gradients_over_their_link(tmp_path: Path) -> None:
-    found = net_rows(tmp_path, quantity="step_ms", n_devices=4, interconnect="NVLink3")
-    row = simulated(tmp_path, workers=4)
-    assert predict(found, "roofline") == pytest.approx([row.total(row.best_scheme)])
 
 
 def test_sequences_have_the_length_of_the_row(tmp_path: Path) -> None:
@@ -393,35 +387,6 @@ def test_precisions_are_words(text: str, dtype: str, tmp_path: Path) -> None:
 def test_fp32_is_tf32_only_where_there_is_such_a_unit(tmp_path: Path) -> None:
     row = {"network": "op:gemm", "op_shape": json.dumps(GEMM), "precision": "fp32 (TF32 on A100)"}
     assert cases(tmp_path, row | {"device": "T4"}).labels["dtype"].tolist() == ["fp32"]
-
-
-@pytest.mark.parametrize(
-    ("text", "n_devices", "in_node", "network"),
-    [
-        ("PCIe3", 2, 2, "pcie3"),
-        ("NVLink2 (hybrid cube mesh)", 8, 8, "nvlink2"),
-        ("NVLink/NVSwitch", 8, 8, "nvlink3"),  # an A100's
-        ("NVLink2 intra; InfiniBand FDR inter", 8, 8, "nvlink2"),
-        ("intra: NVLink2; inter: InfiniBand FDR", 16, 8, "infiniband_fdr"),
-        ("ethernet20", 4, 1, "ethernet20"),
-        ("accelerator: NVLink Gen3 600GB/s; host: 8x HDR; topology: N/A", 8, 8, "nvlink3"),
-        ("accelerator: N/A; host: InfiniBand HDR", 8, 8, "nvlink3"),  # an SXM board's
-        ("accelerator: NVLINK 3.0; host: InfiniBand HDR", 16, 8, "infiniband_hdr"),
-        ("accelerator: PCIe, Gen5; host: N/A", 4, 4, "pcie5"),
-        ("PCIe (see system name)", 2, 2, "pcie4"),  # an A100's
-        ("NVLink bridge", 2, 2, "nvlink3"),
-        ("NVLink bridge", 4, 4, "pcie4"),  # a bridge joins two
-    ],
-)
-def test_an_interconnect_is_the_link_that_the_devices_need(
-    text: str, n_devices: int, in_node: int, network: str, tmp_path: Path
-) -> None:
-    row = {
-        "network": "lenet5", "quantity": "step_ms", "batch_per_device": 1, "interconnect": text,
-        "n_devices": n_devices, "devices_per_node": in_node, "device": "A100_SXM_80GB",
-    }  # fmt: skip
-    (part,) = cases(tmp_path, row).parts
-    assert part.case.link == network  # type: ignore[attr-defined]
 
 
 # Statistics.

@@ -37,7 +37,9 @@ def test_collectives_by_hand() -> None:
 
 
 def test_alone_a_worker_sends_nothing_except_when_mixing_in_2017() -> None:
-    for scheme in paleo.COLLECTIVES:
+    for scheme, collective in paleo.COLLECTIVES.items():
+        if not collective.can_exchange(paleo.find_cluster("dgx_a100").tiers):
+            continue
         for workers in (1, np.array([1])):
             newer, old = (
                 paleo.estimate_communication(

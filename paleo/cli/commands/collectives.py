@@ -27,7 +27,7 @@ def command(output: Output, **settings: Any) -> None:
     Examples:
       paleo collectives --cluster=dgx_h100 --num_workers=8,64
       paleo collectives --cluster=aws_p4d --collective=all_reduce --scheme=all
-      paleo collectives --cluster=dgx_a100 --num_workers=12 --scheme=ring --explain
+      paleo collectives --cluster=dgx_a100 --num_workers=12 --explain
       paleo collectives --device=K20X --network=infiniband --bytes=64MiB
     """  # noqa: D301 (click takes the control character, not the escape)
     found = collectives(**settings)

@@ -242,7 +242,7 @@ def join(several: Iterable[Cases]) -> Cases:
     )
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
     """A row that can be predicted: the seconds measured, and what it shares with others.
 
     Of an operator `what` are its name, the direction and the letters that rows priced together
@@ -277,7 +277,7 @@ class _Case(NamedTuple):
         return {key: found[key] if key in found else getattr(row, key) for key in KEYS}
 
 
-def _case(row: Measurement, on: Device | None) -> _Case:
+def case_of(row: Measurement, on: Device | None = None) -> Case:
     """Return what to predict for a row; raises UnmappedError or a PaleoError."""
     if row.quantity.kind == "unknown":
         raise UnmappedError(row.quantity.problem)
@@ -304,10 +304,10 @@ def _case(row: Measurement, on: Device | None) -> _Case:
         kind = f"net {'step' if 'update' in what.parts else passes}"
         dtype = dtype_of(precision, device, is_net=True, tf32=protocol.tf32)
     device.peak(find_precision(dtype).computing)  # says which types it has
-    return _Case(row, device, dtype, _stated(row), kind, seconds, what, letters)
+    return Case(row, device, dtype, _stated(row), kind, seconds, what, letters)
 
 
-def _group(places: Sequence[int], cases: Sequence[_Case]) -> CaseGroup:
+def _group(places: Sequence[int], cases: Sequence[Case]) -> CaseGroup:
     """Return cases that are priced together, which stand at these places."""
     first = cases[0]
     common = (np.array(places, np.int64), first.device, first.dtype, first.stated)
@@ -345,12 +345,12 @@ def cases_of(rows: Iterable[Measurement], on: Device | None = None) -> Cases:
 
     `on` is the device that all rows are of, whatever they call it.
     """
-    kept: list[_Case] = []
+    kept: list[Case] = []
     reasons: dict[tuple[str, str], list[str]] = {}
     groups: dict[Any, list[int]] = {}
     for row in rows:
         try:
-            case = _case(row, on)
+            case = case_of(row, on)
         except (UnmappedError, PaleoError) as error:
             reasons.setdefault((_reason(error), row.source_id), []).append(row.row_id)
             continue

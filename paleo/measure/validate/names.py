@@ -21,6 +21,10 @@ from paleo.net.importers.base import PACKAGES
 from paleo.net.load import load, net_names
 from paleo.net.spec import NetSpec
 
+#: The rounds of MLPerf Training.
+MLPERF_ROUNDS = (
+    "0.5", "0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1",
+)  # fmt: skip
 #: Which sources mean which version of ResNet by its plain names.
 _RESNETS = {
     "cnn_benchmarks": "v1_5",
@@ -53,6 +57,10 @@ NETS: dict[str, str] = {
     # Scores of the 20 of 128 words that are masked; NVIDIA's PyTorch of 2020 made those of all.
     "dlperf: bert-base": "bert_base_pretraining",
     "dlperf: bert-base by NVIDIA DLE PyTorch": "bert_base_pretraining_all",
+    **{
+        f"mlperf_training_v{version}: bert_large": "bert_large_pretraining"
+        for version in MLPERF_ROUNDS
+    },
     "nvidia_dle: bert-large pretrain": "bert_large_pretraining",
     "nvidia_dle: bert-large pretrain on 512": "bert_large_pretraining_512",
     # It trains what transformers calls BertForPreTraining.

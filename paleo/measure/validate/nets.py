@@ -9,14 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.collectives import AUTO, COLLECTIVES
+from paleo.cluster.exchange import EXCHANGES
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
-from paleo.core.quantity import Quantity, minimum, product, total
+from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
+from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
 from paleo.measure.validate.protocols import Copied, Protocol
@@ -28,11 +29,12 @@ from paleo.measure.validate.spellings import (
     memory_format_of,
     pytorch_of,
 )
+from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.net.graph import Graph, build
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
-from paleo.step.estimates import estimate_communication
 from paleo.step.optimizers import OPTIMIZERS, Rule
+from paleo.step.parallelism.jitter import TYPICAL, expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
     BACKWARD,
@@ -52,7 +54,8 @@ class NetCase:
     """What is predicted for a row of a net.
 
     `parts` are of "forward", "backward", "update", "exchange"; the passes are done `passes` times
-    over `batch` samples each. The network `link`, a name or "" for none, connects the `workers`;
+    over `batch` samples each. The network `link`, a name or "" for none, connects the `workers`,
+    or `wiring` does, over which they exchange gradients as `exchange`, one of EXCHANGES, says;
     `copied` says what passes between the host and each. `image` is the height and width of images,
     None for the net's own. `memory_format` is that of image tensors, "contiguous" or
     "channels_last", "" where nothing is said; `compiled` tells whether the framework, one of
@@ -85,6 +88,8 @@ class NetCase:
     trains: bool = True
     image_gradient: bool = False
     convolutions: ConvolutionChoice = DEFAULT
+    wiring: Wiring | None = None
+    exchange: str = ""
 
     @property
     def samples(self) -> int:
@@ -97,9 +102,12 @@ class NetCase:
         dtype: str,
         remembering: Remembering,
         constants: Mapping[str, Quantity],
+        factor: float = 1.0,
     ) -> Quantity:
-        """Return the predicted seconds."""
+        """Return the predicted seconds, with computation that takes `factor` times as long."""
         model = remembering.model
+        if "exchange" in self.parts and not model.conventions.exchanges_after_all:
+            factor *= float(expected_slowest(self.workers, TYPICAL))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
         graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
@@ -129,16 +137,18 @@ class NetCase:
                     ahead=ahead,
                 )
                 ahead = passed.ahead
-                times.append(self.passes * passed.upper)
+                times.append(factor * self.passes * passed.upper)
         if "update" in self.parts:
             unscaled = self.scales_loss and graph.precision.is_mixed
             rule = Rule(OPTIMIZERS[self.optimizer], software, self.clips, unscaled)
             how = (updated_in(software, dtype), rule)
-            times.append(
-                update_time(graph.num_params, target, model, *how, graph.num_tensors).total
-            )
+            updated = update_time(graph.num_params, target, model, *how, graph.num_tensors)
+            times.append(factor * updated.total)
         if "exchange" in self.parts:
-            times.append(self._exchange(graph, model))
+            assert self.wiring
+            by = EXCHANGES[self.exchange] if self.exchange else software.exchange
+            exchanging = Exchanging(device, self.workers, self.wiring, by, model)
+            times.append(exchanging.added(passed, factor))
         if self.copied.network:
             bandwidth = find_network(self.copied.network).bandwidth
             copies = self.passes * (self.workers if self.one_process else 1)
@@ -157,21 +167,6 @@ class NetCase:
     def software(self) -> Framework:
         """What runs the net."""
         return running(FRAMEWORKS[self.framework] if self.framework else None, self.compiled)
-
-    def _exchange(self, graph: Graph, model: CostModel) -> Quantity:
-        """Return the seconds of what a library chooses; in 2017, of the best exact scheme."""
-        num_bytes = graph.precision.parameter_size * graph.num_params
-        exact: Iterable[str] = [AUTO]
-        if model.conventions.exchanges_after_all:
-            every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
-            exact = (each.name for each in every if each.is_of_2017 and each.exact)
-        times = (
-            estimate_communication(
-                num_bytes, self.workers, self.link, scheme=name, cost_model=model
-            )
-            for name in exact
-        )
-        return functools.reduce(minimum, times)
 
 
 class Remembering(CostModel):
@@ -262,9 +257,13 @@ def net_case(row: Measurement, protocol: Protocol, device: Device) -> tuple[NetC
     if not protocol.updates and row.quantity.kind == "time":
         parts = tuple(part for part in parts if part != "update")
     batch, passes = _batch(row)
-    link = ""
+    link, wiring = "", None
     if row.n_devices > 1:
-        link = _link(row, device)
+        _check_parallel(row)
+        if _is_one_process(row):
+            link = link_of(row.interconnect, device, row.n_devices, row.devices_per_node).name
+        else:
+            wiring = wiring_of(row, device)
         if "update" in parts and not _is_one_process(row):
             parts = (*parts, "exchange")
         elif not _is_one_process(row) and row.quantity.kind == "time":
@@ -276,7 +275,7 @@ def net_case(row: Measurement, protocol: Protocol, device: Device) -> tuple[NetC
         _is_one_process(row), row.optimizer or protocol.optimizer, protocol.clips,
         protocol.scales_loss and not _STATIC.search(row.notes),
         parts != ("forward",) or (protocol.trains and not is_inference),
-        protocol.image_gradient, protocol.convolutions,
+        protocol.image_gradient, protocol.convolutions, wiring, protocol.exchange,
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale
@@ -366,10 +365,10 @@ def _is_one_process(row: Measurement) -> bool:
     return row.n_devices > 1 and "nn.DataParallel" in row.framework
 
 
-def _link(row: Measurement, device: Device) -> str:
+def _check_parallel(row: Measurement) -> None:
+    """Raise UnmappedError unless several devices train copies of the net, or one process does."""
     if row.parallelism.casefold() not in _DATA_PARALLEL:
         raise UnmappedError(f"parallelism {row.parallelism!r}")
     is_pass = row.quantity.part != "step" and row.direction.casefold() in (*_FORWARD, *_BOTH)
     if is_pass and not _is_one_process(row):
         raise UnmappedError(f"{row.direction} on several devices")
-    return link_of(row.interconnect, device, row.n_devices, row.devices_per_node).name

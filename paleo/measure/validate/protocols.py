@@ -14,6 +14,7 @@ from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice
 from paleo.costs.convolutions import DEFAULT
 from paleo.measure.validate.measured import Measurement
+from paleo.measure.validate.names import MLPERF_ROUNDS
 
 
 class Copied(NamedTuple):
@@ -33,8 +34,8 @@ class Script:
     """What a part of a source's programs did otherwise than the rest, or than its rows say.
 
     It made the rows that have all of this, where "" and None are any: words of their `source`,
-    framework and net in those, the others as they are. What it `says` are values by the names of
-    Protocol and of Measurement.
+    notes, framework and net in those, the others as they are. What it `says` are values by the
+    names of Protocol and of Measurement.
     """
 
     says: Mapping[str, Any]
@@ -45,6 +46,7 @@ class Script:
     direction: str = ""
     device: str = ""
     quantity: str = ""
+    notes: str = ""
     seq_len: int | None = None
 
     def made(self, row: Measurement) -> bool:
@@ -57,6 +59,7 @@ class Script:
             and self.direction in ("", row.direction)
             and self.device in ("", row.device)
             and self.quantity in ("", row.quantity.name)
+            and self.notes in row.notes
             and self.seq_len in (None, row.seq_len)
         )
 
@@ -87,6 +90,9 @@ class Protocol:
     mixed: bool = False
     library: str = ""
     is_tuned: bool = False
+    #: How workers exchange gradients, one of paleo.cluster.exchange, where that is not as the
+    #: framework does it by itself.
+    exchange: str = ""
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
     inference: str = ""
     #: The versions of PyTorch and of TensorFlow in rows that name none.
@@ -141,22 +147,22 @@ _TOLD = {column.name for column in fields(Measurement)} - {one.name for one in f
 
 
 PLAIN = Protocol()
-#: The rounds of MLPerf Training.
-_MLPERF = [
-    "0.5",
-    "0.6",
-    "0.7",
-    "1.0",
-    "1.1",
-    "2.0",
-    "2.1",
-    "3.0",
-    "3.1",
-    "4.0",
-    "4.1",
-    "5.0",
-    "5.1",
-]
+#: BERT is trained by LAMB. More than half of the tokens of its sequences of 512 are padding (M.
+#: Krell et al., "Efficient sequence packing without cross-contamination", 2021), which NVIDIA's
+#: code removes (--unpad) and others fill with second sequences: half is left. Products of the
+#: Transformer Engine are of fp8, the rest of halves.
+_UNPADDED = {"seq_len": 256.0}
+_MLPERF_SCRIPTS = (
+    Script(network="bert", says={"optimizer": "lamb"}),
+    # NVIDIA's code, which others submit, too.
+    Script(network="bert", framework="pytorch", says={**_UNPADDED, "exchange": "distributed_lamb"}),
+    Script(network="bert", notes="--unpad", says=_UNPADDED),
+    Script(network="bert", notes="PACKED", says=_UNPADDED),
+    Script(
+        precision="fp16+fp8 (Transformer Engine; per-row use not confirmed)",
+        says={"precision": "fp16"},
+    ),
+)
 _MIXED = "mixed(fp16)"
 _LAST = {"memory_format": "channels_last"}
 #: Samples on a device in fp32 and in mixed precision that scripts of DeepLearningExamples train
@@ -219,6 +225,9 @@ _DLE_SCRIPTS = (
     ),
     # Where its folder is not TensorFlow2.
     Script(source="TensorFlow/", says={"tensorflow": 1}),
+    # All of its scripts for TensorFlow 2 and MXNet start by horovodrun or mpirun, with hvd.init().
+    Script(source="TensorFlow2/", says={"exchange": "horovod"}),
+    Script(source="MxNet/", says={"exchange": "horovod"}),
     # Its READMEs, under "Default configuration" or "Optimizer".
     Script(network="transformer-big", says={"optimizer": "fused_adam"}),
     Script(network="transformer-xl", says={"optimizer": "lamb"}),
@@ -365,6 +374,8 @@ PROTOCOLS: dict[str, Protocol] = {
                 precision="fp16 (see heading)",
                 says={**_LAST, "framework": "MXNet, tuned"},
             ),
+            # MxNet/BERT and RN50v1b: horovod; as NVIDIA's.
+            Script(framework="mxnet", says={"exchange": "horovod"}),
         ),
     ),
     # vLLM's kernels of 2023 move one element of two bytes at a time. Its profiler adds up what
@@ -392,8 +403,10 @@ PROTOCOLS: dict[str, Protocol] = {
             unstated="fp16",
             mixed=True,
             is_tuned=True,
+            optimizer="momentum",
+            scripts=_MLPERF_SCRIPTS,
         )
-        for version in _MLPERF
+        for version in MLPERF_ROUNDS
     },
     # What normalizes in halves shows in nets of group normalizations, which take half the time
     # that normalizations in fp32 and their casts would.
@@ -413,6 +426,16 @@ PROTOCOLS: dict[str, Protocol] = {
         tf32=True,
         library="NGC pytorch-22.09",
         optimizer="momentum",  # of NVIDIA's DeepLearningExamples
+    ),
+    # docs_src/performance/benchmarks.md says of each net how variables are updated.
+    "tf_cnn_benchmarks": Protocol(
+        "variables of the host, or of each device with sums by NCCL, as its notes say",
+        tensorflow=1,
+        scripts=(
+            Script(notes="update=parameter_server", says={"exchange": "host_server"}),
+            Script(notes="update=replicated", says={"exchange": "replicated"}),
+            Script(notes="update=distributed_replicated", says={"exchange": "replicated"}),
+        ),
     ),
     "mxnet_perf": Protocol(
         "times of MXNet's example/image-classification",

@@ -273,7 +273,7 @@ def _link_of(text: str, architecture: str, n_devices: int, nodes: bool) -> Netwo
         words = re.sub(r"\b(intra|inter|node|between|inside|the)\b-?:?", " ", part.casefold())
         if name := known.get(plain(words)) or known.get(_letters(words)):
             return find_network(name)
-        if match := re.search(r"\b(nvlink|nvswitch|pcie)[ ,-]*(?:gen ?)?(\d)?", words):
+        if match := re.search(r"\b(nvlink|nvswitch|pcie)[ ,-]*(?:gen ?)?(\d(?!\d))?", words):
             # A bridge joins two cards; more of them exchange over PCIe.
             bridged = "bridge" in words and n_devices > 2
             kind = "pcie" if match[1] == "pcie" or bridged else "nvlink"

@@ -5,6 +5,7 @@ Kinds of parallelism are in the files of this folder. Importing this registers a
 
 from __future__ import annotations
 
+from paleo.step.exchange_settings import SCALINGS
 from paleo.step.parallelism.base import PARALLELISMS, Asked, Parallelism, Prediction
 from paleo.step.parallelism.computations import Computations, divided
 from paleo.step.parallelism.data import DataParallel, data_parallel
@@ -12,7 +13,6 @@ from paleo.step.parallelism.hybrid import hybrid_parallel
 from paleo.step.parallelism.model import model_parallel
 from paleo.step.parallelism.single_process import single_process
 from paleo.step.plan import Plan
-from paleo.step.settings import SCALINGS
 
 __all__ = [
     "PARALLELISMS",

@@ -76,14 +76,15 @@ class Computations:
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
         update = plan.update_time(num_params, graph.num_tensors)
+        size = plan.gradient_size(graph.precision)
         found = Computation(
             (
                 Piece("forward", "forward", forward.upper, time=forward.time),
                 Piece("backward", "backward", backward.upper, time=backward.time),
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
-            graph.precision.parameter_size * num_params,
-            _made(backward, graph.precision.parameter_size) if plan.overlaps else (),
+            size * num_params,
+            made_by(backward, size) if plan.overlaps else (),
         )
         if isinstance(batch, int):
             self._keep(batch, found)
@@ -130,7 +131,7 @@ class Computations:
         self._known[batch] = found
 
 
-def _made(backward: PassTime, size: int) -> tuple[Made, ...]:
+def made_by(backward: PassTime, size: int) -> tuple[Made, ...]:
     """Return the gradients of a backward pass in its order, of parameters of `size` bytes.
 
     Those of parameters that layers share are whole once the first of these layers is done.

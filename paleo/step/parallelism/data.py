@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from paleo.core.errors import SettingError
-from paleo.core.quantity import Quantity, np
+from paleo.core.quantity import Quantity, is_array, np
 from paleo.net.graph import checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
+from paleo.step.exchange_settings import SCALINGS
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
@@ -27,10 +28,10 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computations, divided
-from paleo.step.parallelism.overlap import Bucket, Overlapped, buckets, overlapped
+from paleo.step.parallelism.exchanges import exchanged
+from paleo.step.parallelism.overlap import Overlapped
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
-from paleo.step.settings import SCALINGS
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
 
@@ -130,25 +131,27 @@ class DataParallel:
         Where it overlaps, its seconds are those by which it makes the step longer.
         """
         name = f"exchange by {scheme}"
-        if not self.plan.overlaps:
-            num_bytes = self.computations.num_bytes
-            return Piece(name, TRANSFER, self.plan.communication(num_bytes, workers, scheme))
+        plan, num_bytes = self.plan, self.computations.num_bytes
+        copied = plan.copying_time(num_bytes, workers)
+        if not plan.overlaps:
+            seconds = plan.communication(num_bytes, workers, scheme)
+            return Piece(name, TRANSFER, copied + seconds)
         found = self.overlapped(workers, own_batch, scheme, factor)
-        return Piece(name, TRANSFER, found.exposed, busy=found.busy)
-
-    def parts(self, own_batch: Quantity) -> tuple[Bucket, ...]:
-        """Return the buckets of the backward pass of so many samples."""
-        return buckets(self.computations.of(own_batch).made, self.plan.bucket)
+        return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
 
     def overlapped(
         self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
     ) -> Overlapped:
         """Return the backward pass of so many samples with the exchanges beside it."""
-        return overlapped(
-            self.parts(own_batch),
-            functools.cache(lambda num_bytes: self.plan.communication(num_bytes, workers, scheme)),
-            factor=factor,
+        plan = self.plan
+
+        seconds: Callable[[Quantity], Quantity] = functools.partial(
+            plan.communication, workers=workers, scheme=scheme
         )
+        if not is_array(workers) and not is_array(own_batch):
+            seconds = cast(Callable[[Quantity], Quantity], functools.cache(seconds))
+        made = self.computations.of(own_batch).made
+        return exchanged(plan.exchange, made, seconds, plan.device, workers, factor)
 
 
 def data_parallel(
@@ -198,7 +201,11 @@ class DataParallelism(Parallelism):
         )
         update = update_piece(plan, graph.num_params, tensors=graph.num_tensors)
         first, second, last = step.pieces
-        exchanged = step.exchanges[scheme]
+        whole = step.exchanges[scheme]
+        num_bytes = plan.gradient_size(graph.precision) * graph.num_params
+        copied = float(plan.copying_time(num_bytes, step.workers))
+        arguments = {"bytes": num_bytes, "seconds": copied, "bound": "memory"}
+        copies = Piece("copy gradients into buckets and out", TRANSFER, copied, arguments)
 
         def computing(pieces: Sequence[Piece]) -> Callable[[Drawing, float], None]:
             return lambda drawing, start: drawing.add_to_all(
@@ -206,8 +213,8 @@ class DataParallelism(Parallelism):
             )
 
         def communicate(drawing: Drawing, start: float) -> None:
-            num_bytes = graph.precision.parameter_size * graph.num_params
-            exchange(drawing, plan, num_bytes, workers, scheme, start)
+            drawing.add_to_all(range(step.workers), chain([copies], start))
+            exchange(drawing, plan, num_bytes, workers, scheme, start + copied)
 
         def overlap(drawing: Drawing, start: float) -> None:
             data = DataParallel(net, plan)
@@ -218,21 +225,21 @@ class DataParallelism(Parallelism):
                 for begin in [found.when(float(piece.start))]
             ]
             drawing.add_to_all(range(step.workers), beside)
-            sizes = (part.num_bytes for part in data.parts(step.worker_batch_size))
-            for num_bytes, (begin, _) in zip(filter(None, sizes), found.spans, strict=True):
-                at = float(start + begin)
-                exchange(drawing, plan, num_bytes, workers, scheme, at, beside=True)
+            for sent in found.spans:
+                at = float(start + sent.start)
+                exchange(drawing, plan, int(sent.num_bytes), workers, scheme, at, beside=True)
+            drawing.add_to_all(range(step.workers), chain([copies], start + float(found.total)))
 
         if plan.overlaps:
             spans = [
                 Span([first], computing(ahead)),
-                Span([second, exchanged], overlap),
+                Span([second, whole], overlap),
                 Span([last], computing([update])),
             ]
         else:
             spans = [
                 Span(step.pieces, computing([*ahead, *back, update])),
-                Span([exchanged], communicate),
+                Span([whole], communicate),
             ]
         return Schedule(workers, spans, {"workers": step.workers, "scheme": scheme})
 

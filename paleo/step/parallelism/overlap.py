@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, maximum, minimum, total
+from paleo.core.quantity import Quantity, maximum, minimum, some, total, where_positive
 from paleo.core.units import MIB
 from paleo.step.pieces import spread
 
@@ -42,17 +42,25 @@ class Bucket:
     num_bytes: int
 
 
+class Sent(NamedTuple):
+    """An exchange of so many bytes, from when to when."""
+
+    start: Quantity
+    end: Quantity
+    num_bytes: Quantity
+
+
 @dataclass(frozen=True)
 class Overlapped:
     """A backward pass with its exchanges, in seconds from its start.
 
-    `computed` is when the pass ends, `alone` what it takes without exchanges; `spans` are from when
-    to when each bucket is exchanged, `reached` says of points of the pass alone when they are.
+    `computed` is when the pass ends, `alone` what it takes without exchanges; `spans` say
+    when each bucket is exchanged, `reached` says of points of the pass alone when they are.
     """
 
     computed: Quantity
     alone: Quantity
-    spans: tuple[tuple[Quantity, Quantity], ...]
+    spans: tuple[Sent, ...]
     reached: tuple[tuple[Quantity, Quantity], ...]
 
     def when(self, seconds: float) -> float:
@@ -65,7 +73,7 @@ class Overlapped:
     @property
     def total(self) -> Quantity:
         """Seconds until both are done."""
-        return maximum(self.computed, self.spans[-1][1]) if self.spans else self.computed
+        return maximum(self.computed, self.spans[-1].end) if self.spans else self.computed
 
     @property
     def exposed(self) -> Quantity:
@@ -75,7 +83,7 @@ class Overlapped:
     @property
     def busy(self) -> Quantity:
         """Seconds of all exchanges."""
-        return total(end - start for start, end in self.spans)
+        return total(sent.end - sent.start for sent in self.spans)
 
 
 def buckets(made: Iterable[Made], size: int, first: int = FIRST_BUCKET) -> tuple[Bucket, ...]:
@@ -122,5 +130,44 @@ def overlapped(
         if part.num_bytes:
             start = maximum(now, free)
             free = start + exchange(part.num_bytes)
-            spans.append((start, free))
+            spans.append(Sent(start, free, part.num_bytes))
+    return Overlapped(now, alone, tuple(spans), tuple(reached))
+
+
+def sent_in_cycles(
+    made: Iterable[Made],
+    exchange: Callable[[Quantity], Quantity],
+    cycle: float,
+    slowdown: Quantity = 1.0,
+    factor: float = 1.0,
+) -> Overlapped:
+    """Return a backward pass of which all gradients so far are sent when the links are free.
+
+    So does Horovod (docs/tensor-fusion.rst): each `cycle` seconds, at the earliest when the last
+    exchange has come to its end, it looks for gradients and sends them as one message. What comes
+    last waits for half a cycle on average. Other parameters are those of `overlapped`.
+    """
+    now: Quantity = 0.0
+    free: Quantity = 0.0
+    alone: Quantity = 0.0
+    waiting: Quantity = 0
+    spans: list[Sent] = []
+    reached: list[tuple[Quantity, Quantity]] = [(0.0, 0.0)]
+    for one in made:
+        seconds = factor * one.seconds
+        beside = minimum(seconds, maximum(free - now, 0) / slowdown)
+        reached.append((alone + beside, now + beside * slowdown))
+        now = now + beside * slowdown + (seconds - beside)
+        alone = alone + seconds
+        reached.append((alone, now))
+        waiting = waiting + one.num_bytes
+        leaving = where_positive(now - free - cycle, waiting)
+        if some(leaving > 0):
+            end = where_positive(leaving, now + exchange(leaving))
+            spans.append(Sent(where_positive(leaving, now), end, leaving))
+            free, waiting = maximum(free, end), waiting - leaving
+    if some(waiting > 0):
+        start = maximum(now, free) + where_positive(waiting, cycle / 2)
+        end = start + where_positive(waiting, exchange(waiting))
+        spans.append(Sent(start, end, waiting))
     return Overlapped(now, alone, tuple(spans), tuple(reached))

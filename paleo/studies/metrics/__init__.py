@@ -16,9 +16,13 @@ from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import Setting, choice
+from paleo.step.exchange_settings import ExchangeSettings
 from paleo.step.parallelism import PARALLELISMS as _KINDS
 from paleo.step.scenario import HYBRID_WORKERS, PARALLEL, ScenarioLike, asked
-from paleo.step.settings import WORKERS, ExchangeSettings, GridSettings
+from paleo.step.settings import (
+    WORKERS,
+    GridSettings,
+)
 from paleo.studies.metrics.cases import Case
 from paleo.studies.metrics.values import Metrics, Storage
 from paleo.studies.simulate import runs_of

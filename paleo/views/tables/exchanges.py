@@ -153,6 +153,9 @@ def _buckets_table(each: ExplainedStep) -> Table:
         for number, bucket in enumerate(each.buckets, 1)
     ]
     hidden = f"{duration(each.hidden, 3)} of {duration(each.communication, 3)} is hidden"
+    copies = each.communication - sum(bucket.seconds for bucket in each.buckets)
+    if copies > _LIKE * each.communication:
+        hidden += f"; {duration(copies, 3)} of it copies gradients into buckets and out of them"
     end = duration(each.computed, 3)
     note = f"Times are from the start of the backward pass, which ends at {end}"
     is_one = len(each.algorithms) == 1

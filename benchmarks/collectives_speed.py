@@ -1,7 +1,7 @@
 """How fast collectives are predicted, beside a baseline measured in the same run.
 
-    python benchmarks/collectives.py            print the table
-    python benchmarks/collectives.py --check    exit with status 1 if a bound is missed
+    python benchmarks/collectives_speed.py            print the table
+    python benchmarks/collectives_speed.py --check    exit with status 1 if a bound is missed
 
 A setting is a cluster, a number of workers, a size and a scheme. Wall-clock times differ between
 machines; the ratios are what counts.
@@ -30,7 +30,7 @@ def pairs() -> Iterator[tuple[Cluster, Collective]]:
     """Yield every predefined cluster with every scheme that sums up gradients on it."""
     for cluster in map(paleo.find_cluster, paleo.cluster_names()):
         for scheme in map(COLLECTIVES.__getitem__, COLLECTIVES.built_in):
-            if scheme.can_exchange(cluster):
+            if scheme.can_exchange(cluster.tiers):
                 yield cluster, scheme
 
 

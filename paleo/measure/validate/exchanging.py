@@ -1,0 +1,89 @@
+"""What exchanges add to a measured step of several devices, by the software that ran it."""
+
+from __future__ import annotations
+
+import functools
+import operator
+
+from paleo.cluster import Device, find_network
+from paleo.cluster.collectives import AUTO, COLLECTIVES
+from paleo.cluster.exchange import Exchange
+from paleo.cluster.topology import Group
+from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity, maximum, minimum
+from paleo.costs import CostModel
+from paleo.measure.validate.wiring import Wiring
+from paleo.step.parallelism.computations import made_by
+from paleo.step.parallelism.exchanges import exchanged
+from paleo.step.passes import PassTime, exchange_time
+
+#: How gradients come to the host, and how many devices share that way (DGX-1: two behind a switch;
+#: K80: two dies behind one slot).
+_TO_HOST, _SHARING = "pcie3", 2
+
+
+@dataclass(frozen=True)
+class Exchanging:
+    """So many devices of a kind that exchange gradients over some wiring, as software does it."""
+
+    device: Device
+    workers: int
+    wiring: Wiring
+    exchange: Exchange
+    model: CostModel
+
+    @functools.cached_property
+    def group(self) -> Group:
+        """The workers, and the links between them."""
+        cluster = self.wiring.cluster(self.device)
+        if self.model.uses_2017_figures:
+            cluster = cluster.with_networks(operator.attrgetter("of_2017"))
+        return cluster.group(self.workers)
+
+    def seconds(self, num_bytes: Quantity) -> Quantity:
+        """Return the seconds of gradients of so many bytes by themselves."""
+        if self.exchange.on_host and not self.model.conventions.exchanges_after_all:
+            return self._to_hosts(num_bytes)
+        found = (
+            exchange_time(num_bytes, self.group, COLLECTIVES[name], self.model)
+            for name in self._schemes
+        )
+        return functools.reduce(minimum, found)
+
+    @property
+    def _schemes(self) -> tuple[str, ...]:
+        """The schemes of which the quickest counts: in 2017, all after which sums are exact."""
+        if not self.model.conventions.exchanges_after_all:
+            return (AUTO,)
+        every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
+        return tuple(each.name for each in every if each.is_of_2017 and each.exact)
+
+    def _to_hosts(self, num_bytes: Quantity) -> Quantity:
+        """Return the seconds in which each device sends gradients to hosts, which share them out.
+
+        Of several hosts each has a part of the variables. Ways to hosts and ways back are used at
+        the same time, by gradients of one layer and parameters of another.
+        """
+        inside, outer = self.wiring.inside, self.wiring.outer
+        sharing = min(inside, _SHARING)
+        seconds = sharing * num_bytes / find_network(_TO_HOST).bandwidth
+        if not outer:
+            return seconds
+        away = 1 - inside / self.workers
+        bandwidth = self.wiring.cards * find_network(outer).bandwidth
+        return maximum(seconds, away * inside * num_bytes / bandwidth)
+
+    def added(self, backward: PassTime, factor: float = 1.0) -> Quantity:
+        """Return the seconds by which exchanges make a step longer.
+
+        Its backward pass takes `factor` times as long as said.
+        """
+        precision = backward.graph.precision
+        in_halves = self.exchange.in_halves and precision.is_mixed
+        size = precision.element_size if in_halves else precision.parameter_size
+        made = made_by(backward, size)
+        num_bytes = sum(one.num_bytes for one in made)
+        if self.model.conventions.exchanges_after_all:
+            return self.seconds(num_bytes)
+        found = exchanged(self.exchange, made, self.seconds, self.device, self.workers, factor)
+        return self.exchange.copying(num_bytes, self.device) + found.exposed

@@ -1,0 +1,166 @@
+"""Settings of what connects workers, how they share a batch, and how they exchange gradients.
+
+Declared as those of paleo.step.settings, which has the kinds that these are parts of.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import replace
+from typing import Annotated, Any, TypedDict
+
+from paleo.cluster import (
+    Cluster,
+    Network,
+    cluster_names,
+    find_cluster,
+    find_network,
+    network_names,
+)
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.checks import checked_bytes, shown
+from paleo.core.errors import SettingError
+from paleo.core.quantity import Quantity
+from paleo.step.declarations import (
+    Setting,
+    checked_share,
+    choice,
+    described,
+    name_in,
+    several,
+)
+
+NetworkLike = str | os.PathLike[str] | Network
+ClusterLike = str | os.PathLike[str] | Cluster
+
+#: Weak scaling gives every worker the batch; strong scaling divides it among them.
+SCALINGS = ("weak", "strong")
+
+NETWORK = Setting(
+    default="ethernet",
+    check=find_network,
+    help="The network: a name from `paleo networks`, or your own TOML file.",
+    label="Network",
+    options=("--network_name", "--network"),
+    choices=network_names,
+    may_be_file=True,
+)
+CLUSTER = Setting(
+    default=None,
+    check=lambda value: None if value is None else find_cluster(value),
+    help="The cluster: a name from `paleo clusters`, or your own TOML file. It has its devices and "
+    "networks: without it, there is one device behind one network for each worker.",
+    label="Cluster",
+    choices=cluster_names,
+    metavar="NAME",
+    shown_default="--device behind --network",
+    may_be_file=True,
+)
+PPP_COMM = Setting(
+    default=1.0,
+    check=functools.partial(checked_share, name="ppp_comm"),
+    help="Share of the network's bandwidth that is reached, above 0, up to 1.",
+    label="Share of peak, network",
+    is_number=True,
+)
+SCALING = Setting(
+    default="weak",
+    check=several("scaling", choice("scaling", SCALINGS)),
+    help="weak: every worker gets a batch; strong: the workers divide one batch.",
+    choices=lambda: SCALINGS,
+    metavar="SCALING,...",
+)
+ONE_SCALING = replace(
+    SCALING, check=lambda value: (choice("scaling", SCALINGS)(value),), metavar=""
+)
+#: Stands for every scheme that workers can exchange gradients by.
+ALL_SCHEMES = ("all",)
+SCHEMES = Setting(
+    default=None,
+    check=lambda value: (
+        value
+        if value in (None, ALL_SCHEMES)
+        else ALL_SCHEMES
+        if value in ("all", ["all"])
+        else several("schemes", name_in(COLLECTIVES))(value)
+    ),
+    help="How workers exchange gradients: one scheme, several to compare, or all. "
+    + described(COLLECTIVES),
+    options=("--scheme",),
+    choices=lambda: COLLECTIVES,
+    metavar="NAME,...",
+    shown_default="auto; the best of four with paleo2017",
+)
+
+
+def _checked_scheme(value: Any) -> str | None:
+    if not isinstance(value, str | None):
+        raise SettingError(f"scheme: expected one, got {shown(value)}")
+    return value if value is None else str(name_in(COLLECTIVES)(value))
+
+
+SCHEME = Setting(
+    default=None,
+    check=_checked_scheme,
+    help="How workers exchange gradients. " + described(COLLECTIVES),
+    choices=lambda: COLLECTIVES,
+    metavar="NAME",
+    shown_default="auto; the best of four with paleo2017",
+)
+
+
+def _checked_overlap(value: Any) -> bool | None:
+    return value if value is None else bool(value)
+
+
+OVERLAP = Setting(
+    default=None,
+    check=_checked_overlap,
+    help="Exchange gradients while the backward pass goes on, bucket by bucket.",
+    label="Overlapped",
+    options=("--overlap/--no_overlap",),
+    shown_default="overlap, but with paleo2017",
+)
+
+
+def _checked_bucket(value: Any) -> int | None:
+    if value is None:
+        return None
+    size = checked_bytes(value, "bucket")
+    if size < 1:
+        raise SettingError(f"bucket: expected one byte or more, got {shown(value)}")
+    return size
+
+
+BUCKET = Setting(
+    default=None,
+    check=_checked_bucket,
+    help="How many bytes of gradients are exchanged together, such as 100MiB. Every framework has "
+    "its own; PyTorch's are 25 MiB, of which the first bucket has 1 MiB.",
+    label="Bucket",
+    metavar="SIZE",
+    shown_default="the framework's, else PyTorch's",
+)
+
+
+class NetworkSettings(TypedDict, total=False):
+    """What connects devices, and how well it is used."""
+
+    cluster: Annotated[ClusterLike | None, CLUSTER]
+    network: Annotated[NetworkLike, NETWORK]
+    ppp_comm: Annotated[Quantity, PPP_COMM]
+
+
+class OverlapSettings(TypedDict, total=False):
+    """When gradients are exchanged."""
+
+    overlap: Annotated[bool | None, OVERLAP]
+    bucket: Annotated[int | str | None, BUCKET]
+
+
+class ExchangeSettings(TypedDict, total=False):
+    """How the workers of one step share a batch, and exchange gradients."""
+
+    scaling: Annotated[str, ONE_SCALING]
+    scheme: Annotated[str | None, SCHEME]
