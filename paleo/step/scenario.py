@@ -11,6 +11,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Annotated, Any, Unpack
 
+from paleo.cluster import Cluster
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.core.frozen import dataclass
@@ -154,11 +155,16 @@ def asked(
             values, plans = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
         for varied, plan in plans if spec else ():
             assert spec
-            if varied["workers"] == DEFAULT_WORKERS:  # as far as there are so many
-                varied |= {"workers": tuple(n for n in DEFAULT_WORKERS if n <= plan.topology.size)}
+            varied |= {"workers": workers_of(plan.topology, varied["workers"])}
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             found.append(Scenario(spec, plan, *parts))
     return found, values
+
+
+def workers_of(cluster: Cluster, counts: Sequence[int]) -> tuple[int, ...]:
+    """Return numbers of workers, those that are by default only as far as a cluster has as many."""
+    is_default = tuple(counts) == DEFAULT_WORKERS
+    return tuple(count for count in counts if count <= cluster.size or not is_default)
 
 
 def _planned(

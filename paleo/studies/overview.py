@@ -16,16 +16,14 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import check_names, checked_number, declared, several
-from paleo.step.exchange_settings import ExchangeSettings, NetworkSettings
-from paleo.step.exchange_settings import SCHEMES, OverlapSettings
+from paleo.step.exchange_settings import SCHEMES, ExchangeSettings, NetworkSettings, OverlapSettings
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Run
-from paleo.step.scenario import Scenario, ScenarioLike, asked
+from paleo.step.scenario import Scenario, ScenarioLike, asked, workers_of
 from paleo.step.settings import (
     BATCH_SIZE,
-    DEFAULT_WORKERS,
     WORKERS,
     OptimizerSettings,
     PricingSettings,
@@ -117,8 +115,8 @@ class Study:
         if cluster is None or "network" in settings:  # to be refused beside a cluster
             of_step["network"] = found["network"]
         counts = found["counts"]
-        if cluster is not None and counts == DEFAULT_WORKERS:
-            counts = tuple(count for count in counts if count <= cluster.size)
+        if cluster is not None:
+            counts = workers_of(cluster, counts)
         of_step["workers"] = tuple(sorted({*counts, workers}))
         scenario = self.scenario.changed(**of_step)
         if found["scheme"] is not None:

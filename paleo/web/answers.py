@@ -186,7 +186,7 @@ def overview_of(study: Study, settings: PageSettings, **known: Any) -> Overview:
     `known` are those of `Study.overview` that are at hand: the cluster or the network that settings
     name, and what the page does not ask for. Raises a PaleoError with every mistake.
     """
-    plan = {**settings.given(*PLANNED), **known}
+    plan = {**settings.given(*PLANNED), "schemes": settings.schemes or None, **known}
     if settings.price:
         plan["price"] = number(settings.price)
     if plan["cluster"] is not None:  # which has networks of its own

@@ -41,8 +41,8 @@ def choices() -> dict[str, Any]:
         "attentions": _named(ATTENTION_FAMILIES),
         "schemes": _named(COLLECTIVES),
         "overlaps": [
-            {"name": "true", "title": "while the backward pass goes on"},
-            {"name": "false", "title": "after it"},
+            {"name": "true", "title": "beside the backward pass"},
+            {"name": "false", "title": "after the backward pass"},
         ],
         "optimizers": _named(OPTIMIZERS),
         "datasets": [

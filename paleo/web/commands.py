@@ -37,15 +37,18 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
         "num_workers": counts,
         **settings.given("ppp_comm", *_PRICED, "optimizer", "overlap", "bucket"),
     }
-    looked_at = settings.given("scaling", "scheme")
+    chosen = (settings.scheme,) if settings.scheme else settings.schemes
+    looked_at = {**settings.given("scaling"), "scheme": ",".join(chosen) or None}
     training = settings.given("dataset", "dataset_size", "epochs", "price")
     yield "the table", _line(settings, "simulate", **cluster, **looked_at)
-    yield (
-        "time and cost of the training",
-        # One worker, where it is not said.
-        _line(settings, "metrics", said=("num_workers",), **cluster, **looked_at, **training),
-    )
-    report = _line(settings, "report", **cluster, **training)
+    if len(chosen) < 2:  # metrics are of one scheme
+        yield (
+            "time and cost of the training",
+            # One worker, where it is not said.
+            _line(settings, "metrics", said=("num_workers",), **cluster, **looked_at, **training),
+        )
+    schemes = ",".join(dict.fromkeys((*settings.schemes, *chosen))) or None
+    report = _line(settings, "report", **cluster, scheme=schemes, **training)
     yield "a page like this in one file", f"{report} -o {_REPORT}"
 
 

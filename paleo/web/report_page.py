@@ -19,6 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
+from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices
 from paleo.views.tables.compared import configuration_names
@@ -52,7 +53,7 @@ class _Pool:
 
 def studies_of(
     nets: Iterable[str | NetSpec],
-    device: str,
+    device: DeviceLike,
     make: Callable[..., Study],
     mistakes: Mistakes,
     prices: Mapping[str, tuple[Price, ...]] | None = None,

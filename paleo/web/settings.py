@@ -41,8 +41,8 @@ class PageSettings:
     """What the page shows. The defaults are those of a page without an address.
 
     `net` is a predefined one, or the file of an uploaded one if `is_uploaded`, which commands read
-    with `options`. `workers` are those looked at, `scheme` is "" for the best, `software` is "" if
-    both shares of peak are one's own. The curves have `num_workers` too. A training has `epochs`
+    with `options`. `workers` are those looked at, `scheme` is "" for the best of `schemes`,
+    `software` is "" if both shares of peak are one's own. The curves have `num_workers` too. A training has `epochs`
     of a `dataset`, or of `dataset_size` samples. `price` is "" for that of the device's file.
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
     the cost model takes by itself, `bucket` a text as of the option,
@@ -79,6 +79,7 @@ class PageSettings:
     is_uploaded: bool = False
     options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
+    schemes: tuple[str, ...] = ()
     other_net: str = ""
     other_device: str = ""
     other_network: str = ""
@@ -141,7 +142,7 @@ COMPARED = ("net", "cluster", "device", "network", "dtype", "batch_size")
 KEYS = tuple(
     field.name
     for field in dataclasses.fields(PageSettings)
-    if field.name not in ("is_uploaded", "options", "num_workers")
+    if field.name not in ("is_uploaded", "options", "num_workers", "schemes")
 )
 _DEFAULTS = PageSettings()
 _ALL = declared(StudySettings) | declared(OverviewSettings)

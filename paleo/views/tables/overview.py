@@ -135,15 +135,15 @@ def tiers(found: Overview) -> list[dict[str, str]]:
     for i, level in enumerate(group.levels):
         tier, network = level.tier, level.tier.network
         member = cluster.tiers[i - 1].name if i else cluster.device.name
-        of = "" if found.run.plan.cluster is None else f" of {tier.size:,}"
+        of = "" if found.run.plan.cluster is None else f" (of {tier.size:,})"
         rate = in_unit(float(level.bandwidth), "bytes/s", 3)
         links = f"{float(level.links):g} x " if level.links != 1 else ""
         latency = f", {duration(float(network.latency), 3)}" if network.latency else ""
         drawn.append(
             {
                 "name": tier.name,
-                "members": f"{int(level.members):,}{of} x {member}",
-                "links": f"{links}{network.name} each: {rate}{latency}",
+                "members": f"{int(level.members):,} x {member}{of}",
+                "links": f"each by {links}{network.name}: {rate}{latency}",
                 "bound": "holds exchanges back" if tier.name == bound else "",
             }
         )
