@@ -123,7 +123,7 @@ def report_page(
     }
     return _page(
         {
-            "title": f"{', '.join(nets)} on {', '.join(names)}",
+            "title": f"{', '.join(nets)} on {first.cluster or ', '.join(names)}",
             "version": __version__,
             "settings": first.to_dict(),
             "said": _said(first, [key for key, values in several.items() if len(values) > 1]),
@@ -199,6 +199,8 @@ def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, st
     """
     values = settings.to_dict()
     price = checked_price(number(settings.price)) if settings.price else None
+    if settings.cluster:  # which has networks of its own
+        values["network"] = ""
     if price:
         values["price"] = f"{price.amount:g} {price.currency} a device-hour"
     return [
