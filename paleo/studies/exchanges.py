@@ -117,6 +117,16 @@ class ExplainedStep:
         return max(0.0, self.communication - self.exposed)
 
     @property
+    def copies(self) -> float:
+        """Seconds of copies into buckets and out of them, which is communication, too."""
+        return max(0.0, self.communication - sum(bucket.seconds for bucket in self.buckets))
+
+    @property
+    def slowed(self) -> float:
+        """Seconds by which computation is slower beside exchanges; they count as exposed."""
+        return max(0.0, self.exposed - self.copies - sum(each.exposed for each in self.buckets))
+
+    @property
     def exchange_bound(self) -> str:
         """What of the exchange takes longest: "latency", or a tier; of what is exposed, if any."""
         spent: dict[str, float] = {}
@@ -158,6 +168,7 @@ class ExplainedStep:
             "step_s": float(self.step.total(self.scheme)),
             "compute_s": float(self.step.compute),
             **attributes(self, "communication", "hidden", "exposed", unit="s"),
+            **attributes(self, "copies", "slowed", unit="s"),
             "algorithms": list(self.algorithms),
             "buckets": [bucket.to_dict() for bucket in self.buckets],
             "tiers": [tier.to_dict() for tier in self.tiers],

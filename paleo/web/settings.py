@@ -43,7 +43,8 @@ class PageSettings:
     `net` is a predefined one, or the file of an uploaded one if `is_uploaded`, which commands read
     with `options`. `workers` are those looked at, `scheme` is "" for the best of `schemes`,
     `software` is "" if both shares of peak are one's own. The curves have `num_workers` too. A
-    training has `epochs` of a `dataset`, or of `dataset_size` samples. `price` is "" for that of the device's file.
+    training has `epochs` of a `dataset`, or of `dataset_size` samples. `price` is "" for that of
+    the device's file.
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
     the cost model takes by itself, `bucket` a text as of the option,
     "" for that of the framework.

@@ -153,9 +153,15 @@ def _buckets_table(each: ExplainedStep) -> Table:
         for number, bucket in enumerate(each.buckets, 1)
     ]
     hidden = f"{duration(each.hidden, 3)} of {duration(each.communication, 3)} is hidden"
-    copies = each.communication - sum(bucket.seconds for bucket in each.buckets)
-    if copies > _LIKE * each.communication:
-        hidden += f"; {duration(copies, 3)} of it copies gradients into buckets and out of them"
+    of_exposed = {
+        "computation that is slower beside exchanges": each.slowed,
+        "copies into buckets and out of them": each.copies,
+    }
+    more = [
+        f"{duration(seconds, 3)} of what is exposed are {what}"
+        for what, seconds in of_exposed.items()
+        if seconds > _LIKE * each.communication
+    ]
     end = duration(each.computed, 3)
     note = f"Times are from the start of the backward pass, which ends at {end}"
     is_one = len(each.algorithms) == 1
@@ -166,7 +172,7 @@ def _buckets_table(each: ExplainedStep) -> Table:
         title,
         [column for column in _BUCKETS if not (column.key == "algorithm" and is_one)],
         rows,
-        footnotes=[f"{note}: {hidden if each.hidden else 'nothing is hidden'}."],
+        footnotes=[f"{note}: {hidden if each.hidden else 'nothing is hidden'}.", *more],
     )
 
 
