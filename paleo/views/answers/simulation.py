@@ -188,7 +188,8 @@ def links_said(level: Level, cluster: Cluster) -> str:
     if len(cluster.tiers) == 1:
         return f"the links of the network ({rate}) are the bottleneck"
     if not i:
-        return f"the links inside a {tier.name} ({rate}) are the bottleneck"
+        a = "an" if tier.name[0] in "aeiou" else "a"
+        return f"the links inside {a} {tier.name} ({rate}) are the bottleneck"
     return f"the links from one {member} to another ({rate}) are the bottleneck"
 
 
