@@ -12,6 +12,7 @@ import paleo
 from paleo.cli import cli
 from paleo.step.results import Run
 from paleo.studies.exchanges import explain_run
+from paleo.studies.metrics import Metrics
 from paleo.studies.timeline import timeline
 from paleo.views.answers.base import duration
 from paleo.views.answers.simulation import exchange_said, run_answer
@@ -168,7 +169,7 @@ def test_plans_in_clusters_are_told_apart_by_these() -> None:
     assert "alex_v2" in charts[0].title
 
 
-def metrics_on(device: str) -> paleo.Metrics:
+def metrics_on(device: str) -> Metrics:
     (found,) = paleo.metrics("alex_v2", device=device)
     return found
 
