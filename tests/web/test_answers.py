@@ -246,7 +246,7 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "ppp_comm": "0.5", "use_pipeline": "true", "fuse": "true", "dataset": "mnist",
         "dataset_size": "1000", "epochs": "3", "price": "2", "optimizer": "adam", "dtype": "fp64",
         "device": "K40", "framework": "timm", "memory_format": "channels_last", "compile": "true",
-        "attention": "fa2",
+        "attention": "fa2", "cluster": "firecaffe", "overlap": "false", "bucket": "1GiB",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)
@@ -293,6 +293,7 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     answer = answered(client, "scaling", settings).get_json()
     assert set(answer) == {
         "settings", "answer", "takes_images", "headlines", "table", "charts", "commands", "hints",
+        "tiers",
     }  # fmt: skip
     assert set(answer["charts"]) == {"speedup", "step", "efficiency", "parts", "time", "cost"}
     assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
@@ -318,7 +319,7 @@ def test_the_answer_is_the_figures_of_the_command_with_their_bands(client: Any) 
     run = json.loads(printed(found["commands"][0]["text"], "--format=json"))["runs"][0]
     (row,) = (row for row in run["rows"] if row["workers"] == 16)
     scheme = row["best_scheme"]
-    speed, _, training = found["answer"]
+    speed, *_, training = found["answer"]
     assert speed.startswith("16 x A100 SXM 80GB train resnet50_v1_5 at about ")
 
     def numbers(text: str) -> list[float]:

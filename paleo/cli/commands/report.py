@@ -26,6 +26,7 @@ from paleo.net.importers import ImportOptions
 from paleo.step.declarations import declared
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings, workers_of
+from paleo.step.settings import OF_CLUSTER
 from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
 from paleo.studies.training import TrainingSettings, checked_prices
 
@@ -104,8 +105,8 @@ def command(
             mistakes.add(f"{name}: one is given twice")
     devices: list[Any] = list(device)
     if found := mistakes.check(find_cluster, settings["cluster"]) if settings["cluster"] else None:
-        if is_given("device"):
-            mistakes.add("device: a cluster has its own: leave out device, or cluster")
+        for name in filter(is_given, OF_CLUSTER):
+            mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
         devices, workers = [found.device], list(workers_of(found, workers))
         mistakes.check(group_of, found, max(workers, default=1))
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
