@@ -34,6 +34,8 @@ _SAID = {key: setting.label for key, setting in DECLARED.items() if setting.labe
 #: What can be taken from a report: by scheme, and by the number of workers that is looked at.
 _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
+#: Those that the page has as a text, "" where there is none.
+_MAYBE = ("price", "dataset", "framework", "cluster", "bucket")
 
 
 class _Pool:
@@ -49,6 +51,20 @@ class _Pool:
             self._places[key] = len(self.values)
             self.values.append(make())
         return self._places[key]
+
+
+def shown_first(
+    settings: Mapping[str, Any], workers: Sequence[int], schemes: Sequence[str] | None
+) -> PageSettings:
+    """Return what a report shows first, of settings of its command."""
+    # As many workers are looked at as the demo begins with, if there are so many.
+    few = [count for count in workers if count <= PageSettings.workers]
+    return PageSettings(
+        workers=max(few, default=min(workers)),
+        num_workers=tuple(workers),
+        schemes=tuple(schemes or ()),
+        **{**settings, **{key: settings[key] or "" for key in _MAYBE}},
+    )
 
 
 def studies_of(

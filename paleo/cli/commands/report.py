@@ -11,22 +11,19 @@ import click
 from paleo.cli.edits import NetEdits, net_options
 from paleo.cli.files import check_file, write_text
 from paleo.cli.options import (
-    is_given,
     message_options,
     nets_argument,
     setting_option,
     setting_options,
     verbose,
 )
-from paleo.cli.plan import KERNELS, OVERLAP, SCHEDULE, say_what_is_used
-from paleo.cluster import find_cluster, group_of
+from paleo.cli.plan import KERNELS, OVERLAP, SCHEDULE, devices_and_workers, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import declared
 from paleo.step.plan import SHARES
-from paleo.step.scenario import SimulateSettings, workers_of
-from paleo.step.settings import OF_CLUSTER
+from paleo.step.scenario import SimulateSettings
 from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
 from paleo.studies.training import TrainingSettings, checked_prices
 
@@ -38,8 +35,6 @@ class _OnePlan(StudySettings, OverviewSettings, total=False):
 #: The settings that a study has, and a plan has none of.
 _OF_STUDY = declared(StudySettings)
 _OF_TRAINING = declared(TrainingSettings)
-#: Those that the page has as a text, "" where there is none.
-_MAYBE = ("price", "dataset", "framework", "cluster", "bucket")
 
 
 @click.command("report", short_help="All about a net on a cluster in one HTML file.")
@@ -90,8 +85,7 @@ def command(
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
     """  # noqa: D301 (click takes the control character, not the escape)
     # Imported here, where the page is needed: the server's modules take their time.
-    from paleo.web.report_page import report_page, studies_of
-    from paleo.web.settings import PageSettings
+    from paleo.web.report_page import report_page, shown_first, studies_of
 
     if output != "-":
         check_file(output)
@@ -103,37 +97,20 @@ def command(
             mistakes.add(f"{name}: expected one or more, got none")
         elif name in once and len(set(values)) < len(values):
             mistakes.add(f"{name}: one is given twice")
-    devices: list[Any] = list(device)
-    if found := mistakes.check(find_cluster, settings["cluster"]) if settings["cluster"] else None:
-        for name in filter(is_given, OF_CLUSTER):
-            mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
-        devices, workers = [found.device], list(workers_of(found, workers))
-        mistakes.check(group_of, found, max(workers, default=1))
+    devices, workers = devices_and_workers(settings["cluster"], device, workers, mistakes)
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
     of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
     price = of_plan["price"]
-    of_plan |= {
-        "price": None if price is None else number(price),
-        "counts": workers,
-        "schemes": schemes,
-    }
+    asked = None if price is None else number(price)
+    of_plan |= {"price": asked, "counts": workers, "schemes": schemes}
     for name, size in itertools.product(scaling, batch_size) if workers else ():
         mistakes.check(functools.partial(checked_plan, scaling=name, batch_size=size, **of_plan))
     make = functools.partial(Study, importing=importing, **of_study)
     own = mistakes.check(checked_prices, prices)
-    studies = {
-        getattr(one, "name", one): studies_of(edited, one, make, mistakes, own) for one in devices
-    }
+    studies = {name: studies_of(edited, one, make, mistakes, own) for name, one in devices.items()}
     mistakes.raise_as(PaleoError)
     say_what_is_used(nets, settings | {"device": device})
-    # As many workers are looked at as the demo begins with, if there are so many.
-    few = [count for count in workers if count <= PageSettings.workers]
-    shown = PageSettings(
-        workers=max(few, default=min(workers)),
-        num_workers=tuple(workers),
-        schemes=tuple(schemes or ()),
-        **{**settings, **{key: settings[key] or "" for key in _MAYBE}},
-    )
+    shown = shown_first(settings, workers, schemes)
     plain = not edits and prices is None  # commands know neither what was edited nor other prices
     page = report_page(studies, shown, scaling, batch_size, importing, with_commands=plain)
     write_text(page, output)
