@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.cluster import ARCHITECTURES, BOARDS, Device
-from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.collectives import COLLECTIVES, Operation
 from paleo.cluster.frameworks import FRAMEWORKS, SOFTWARE
 from paleo.core.tensor import PRECISIONS
 from paleo.core.version import __version__
@@ -39,7 +39,13 @@ def choices() -> dict[str, Any]:
         "frameworks": _named(FRAMEWORKS),
         "memory_formats": [{"name": name} for name in MEMORY_FORMATS],
         "attentions": _named(ATTENTION_FAMILIES),
-        "schemes": _named(COLLECTIVES),
+        "schemes": _named(
+            {
+                name: each
+                for name, each in COLLECTIVES.items()
+                if Operation.ALL_REDUCE in each.operations
+            }
+        ),
         "overlaps": [
             {"name": "true", "title": "beside the backward pass"},
             {"name": "false", "title": "after the backward pass"},

@@ -93,6 +93,11 @@ def random_settings(count: int) -> list[dict[str, Any]]:
             ]
         )
         found |= draw.choice([{}, {"price": "0.9"}, {"price": "2.5 EUR/h"}])
+        if draw.random() < 0.3:
+            found["cluster"] = draw.choice(paleo.cluster_names())
+            size = paleo.find_cluster(found["cluster"]).size
+            found["workers"] = min(found["workers"], size)
+        found |= draw.choice([{}, {"overlap": "false"}, {"bucket": "100MiB"}])
         return found
 
     dealers = (nets, paleo.device_names(), paleo.network_names())
@@ -108,7 +113,9 @@ def test_the_numbers_are_those_of_the_command_line_for_200_random_settings(clien
         if response.status_code == 400:
             # What the page refuses the commands refuse in the same words.
             (line,) = response.get_json()["errors"]
-            words = {key: settings[key] for key in ("net", "device", "cost_model", "dtype")}
+            place = ("cluster",) if settings.get("cluster") else ("device", "network")
+            words = {key: settings[key] for key in ("net", *place, "cost_model", "dtype", "scheme")}
+            words = {key: value for key, value in words.items() if value}
             done = CliRunner().invoke(
                 cli, ["simulate", words.pop("net"), *(f"--{k}={v}" for k, v in words.items())]
             )
