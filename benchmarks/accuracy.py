@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import collectives as exchanged
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
 
@@ -540,6 +541,37 @@ def scaling(data: Data) -> Iterator[Table | Bound]:
     )  # fmt: skip
 
 
+def collectives(data: Data) -> Iterator[Table | Bound]:
+    """NCCL's collectives and kernels of serving frameworks, in tables and in published files."""
+    tables = data.operators or exchanged.PACKAGE
+    rows = []
+    for system, most in exchanged.SYSTEMS.items():
+        cases = exchanged.table(tables, system, "nccl")
+        yield _bound(f"NCCL, {system}", error(cases), (most, None, None))
+        rows.append((system, "all", *errors(error(cases))))
+        for kind in _values(cases, "network"):
+            own = cases.where(network=kind)
+            rows.append((system, kind.removeprefix("op:"), *errors(error(own))))
+    for system in exchanged.SYSTEMS:
+        cases = exchanged.short(exchanged.table(tables, system, "custom_allreduce"))
+        name = f"kernels of one's own, {system}"
+        yield _bound(name, error(cases), (exchanged.OF_KERNELS, None, None))
+        rows.append((system, "kernels of serving frameworks", *errors(error(cases))))
+    files = [name for name in exchanged.FILES if (data.measured / f"{name}.csv").is_file()]
+    for name in files:
+        cases = exchanged.rows_of(data.measured, name)
+        yield _bound(f"collectives, {name}", error(cases), (exchanged.OF_FILES, None, None))
+        rows.append((name, "all", *errors(error(cases))))
+    yield Table(
+        "Collectives",
+        ("system or file", "collective", *ERRORS),
+        rows,
+        "Constants are fitted to A100 and H100, and on PCIe to L40S and RTX PRO 6000; the others "
+        "are predicted ([how](collectives.md)). Kernels are those in a CUDA graph, of messages "
+        "below 8 MiB.",
+    )
+
+
 def given_errors(found: Sequence[Scaled]) -> Statistics:
     """Return the errors of those that have a base, given it."""
     given = [each for each in found if each.given is not None]
@@ -762,14 +794,15 @@ def unpredicted(data: Data) -> Table:
 
 Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
-TABLES: tuple[Section, ...] = (products, serving)
+TABLES: tuple[Section, ...] = (products, serving, collectives)
 PUBLISHED: tuple[Section, ...] = (
     operators, held_out, precisions, nets, timm, mlperf, scaling, peers, models,
 )  # fmt: skip
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
-    "bf16 products, B200", "bf16 products, L40S",
+    "bf16 products, B200", "bf16 products, L40S", "kernels of one's own",
+    "collectives, llmcompass",
 )  # fmt: skip
 
 
@@ -790,6 +823,9 @@ ASKED = (
     ("steps on several GPUs", "scaling, nothing"),
     ("steps on clusters of MLPerf, given a smaller one", "MLPerf, given"),
     ("steps on clusters of MLPerf", "MLPerf, nothing"),
+    ("collectives of NCCL", "NCCL, "),
+    ("all-reduces of serving frameworks", "kernels of one's own"),
+    ("collectives of other publications", "collectives, "),
 )
 
 

@@ -16,12 +16,14 @@
 
 A tier's `shape` is "switch" if the file does not say; "mesh" needs `wires`, a list of two members
 and how many links there are between them, "torus" needs `dims`, how many members each of its
-dimensions has.
+dimensions has. `reached` is the bandwidth that collectives were measured to reach over a
+member's links, a text or a table with `value`, `source` and `note`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +38,7 @@ from paleo.core.quantity import product
 _KEYS = ("name", "title", "device", "aliases", "note", "sources", "tiers")
 _TIER_KEYS = (
     *("name", "network", "size", "links", "shape", "wires", "dims", "sums"),
-    *("source", "note"),
+    *("source", "note", "reached"),
 )
 
 
@@ -100,7 +102,12 @@ def _tier(table: Table, path: Path, find_network: Callable[[str], Network]) -> T
         table.note("name", "missing")
     if network is None:
         return None
-    return Tier(name, network, size, links, shape, wires, dims, sums, source, table.text("note"))
+    tier = Tier(name, network, size, links, shape, wires, dims, sums, source, table.text("note"))
+    if "reached" not in table.values:
+        return tier
+    reached = table.figure("reached", "bytes/s")
+    share = reached.value / (links * network.bandwidth)
+    return replace(tier, reached=share, reached_source=reached.source)
 
 
 def _count(table: Table, key: str) -> int:

@@ -45,6 +45,9 @@ class Tier:
     sums: bool = False
     source: str = ""
     note: str = ""
+    #: The share of its links' bandwidth that collectives reach, where somebody measured it.
+    reached: Quantity | None = None
+    reached_source: str = ""
 
     def links_of(self, members: Quantity) -> Quantity:
         """Return how many links each of so many members, the first ones, has to the others."""
@@ -102,6 +105,14 @@ class Level:
     def bandwidth(self) -> Quantity:
         """Bytes/s in one direction of all links of one member together."""
         return self.links * self.tier.network.bandwidth
+
+    @property
+    def nccl_bandwidth(self) -> Quantity:
+        """Bytes/s of all links of one member that NCCL's collectives reach."""
+        network = self.tier.network
+        if self.tier.reached is not None:
+            return self.tier.reached * self.bandwidth
+        return self.links * (network.nccl.bandwidth if network.nccl else network.bandwidth)
 
     @property
     def link_bandwidth(self) -> Quantity:

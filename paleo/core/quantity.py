@@ -122,6 +122,13 @@ def some(condition: Any) -> bool:
     return bool(condition.any() if is_array(condition) else condition)
 
 
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """Return `yes` where a condition holds, else `no`; a text may stand for either."""
+    if is_array(condition):
+        return np.where(condition, yes, no)
+    return yes if condition else no
+
+
 def where_positive(condition: Quantity, value: Quantity) -> Quantity:
     """Return `value` where `condition` > 0, else 0."""
     if is_array(condition):

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from paleo.core.errors import near
 
 #: Bytes of one GiB.
+KIB = 2**10
 MIB = 2**20
 GIB = 2**30
 #: What the 2017 model's reading of "GB" as GiB multiplies a decimal figure by.

@@ -8,6 +8,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.cluster import Cluster, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice, Collective, Operation
+from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.collectives.phases import Phases
 from paleo.cluster.flows import Placement
 from paleo.cluster.topology import Group
@@ -269,7 +270,7 @@ def _row(
     explain: bool,
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
-    chosen = COLLECTIVES.get(choice.algorithm, scheme)
+    chosen = COLLECTIVES.get(SCHEMES.get(choice.algorithm, choice.algorithm), scheme)
     note = unfilled(group)
     return CollectiveTime(
         cluster.name,

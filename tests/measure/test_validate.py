@@ -263,7 +263,7 @@ UNMAPPED: list[tuple[dict[str, Any], str]] = [
     ({"device": "V100-PCIe"}, "device 'V100-PCIe' may be any of"),
     ({"precision": "Q4_K_M"}, "unknown precision 'Q4_K_M'"),
     ({"precision": "bf16"}, "has no peak for bf16; it has: fp32, fp16"),
-    ({"network": "op:allreduce"}, "operator 'allreduce' is not modelled"),
+    ({"network": "op:allgather"}, "operator 'allgather' is not modelled"),
     ({"network": "op:gem"}, "operator 'gem' is not modelled (did you mean 'gemm'?)"),
     ({"quantity": "images_per_s"}, "images_per_s of an operator"),
     ({"direction": "comm"}, "comm of operator 'gemm'"),

@@ -1,22 +1,26 @@
-"""The scheme that a library of collectives chooses by itself."""
+"""The scheme that a library chooses by itself."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
 
-from paleo.cluster.collectives.base import COLLECTIVES, Collective, Operation, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Operation, Round
+from paleo.cluster.collectives.nccl import OfNccl
 from paleo.cluster.collectives.phases import Phases
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, minimum
 
-#: What it chooses among.
+#: What it chooses among where NCCL's constants are not known of the links.
 _CHOICES = ("ring", "tree", "in_network", "pairwise")
 
 
-class Auto(Collective):
-    """The quickest of a ring, two trees, and switches that sum, for the size of the message."""
+class Auto(OfNccl):
+    """What NCCL takes: a ring, two trees, or switches that sum, in one of three protocols.
+
+    Where its constants are not known of the links it is the quickest of these in the textbook.
+    """
 
     name = "auto"
     summary = "the quickest of a ring, two trees and switches that sum, as NCCL chooses"
@@ -25,6 +29,8 @@ class Auto(Collective):
     def seconds_on(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Quantity:
+        if self.of_nccl(group, operation):
+            return super().seconds_on(group, num_bytes, operation)
         times = []
         for name in _CHOICES:
             if operation in COLLECTIVES[name].operations:

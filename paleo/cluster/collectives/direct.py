@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.nccl import OfNccl
 from paleo.cluster.collectives.phases import Move, Phase, Phases
 from paleo.cluster.collectives.rounds import of_parts
 from paleo.cluster.topology import Group, beyond_one
@@ -48,7 +49,7 @@ class ShardedServer(Collective):
                 yield _distant(workers, distance, carried)
 
 
-class Pairwise(Collective):
+class Pairwise(OfNccl):
     """All pairs of workers at once, each with a K-th of the message (all-to-all).
 
     R. Thakur, R. Rabenseifner, W. Gropp, IJHPCA 19, 2005, section 4.3, for long messages; libraries
@@ -56,6 +57,7 @@ class Pairwise(Collective):
     """
 
     name = "pairwise"
+    algorithm = "p2p"
     summary = "every worker sends a part of the message of its own to every other"
     operations = (Operation.ALL_TO_ALL, Operation.POINT_TO_POINT)
     exact = False

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Operation, Round
+from paleo.cluster.collectives.nccl import OfNccl
 from paleo.cluster.collectives.phases import Move, Phase, Phases
 from paleo.cluster.collectives.rounds import of_parts
 from paleo.cluster.topology import Group, beyond_one
 from paleo.core.quantity import Quantity, ceil_log2, maximum, minimum
 
 
-class DoubleTree(Collective):
+class DoubleTree(OfNccl):
     """2 ceil(log2 K) hops, and twice the message over every link.
 
     P. Sanders, J. Speck, J. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
@@ -22,7 +23,7 @@ class DoubleTree(Collective):
     of each, whose roots stand in trees again.
     """
 
-    name = "tree"
+    name = algorithm = "tree"
     summary = "two binary trees at once, each for half of the message"
     operations = (Operation.ALL_REDUCE,)
     pipelined = (Operation.ALL_REDUCE,)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Operation, Round
+from paleo.cluster.collectives.nccl import OfNccl
 from paleo.cluster.collectives.phases import Phase, Phases, across
 from paleo.cluster.collectives.rounds import SWITCH, of_parts
 from paleo.cluster.topology import Group, Tier, beyond_one
@@ -13,7 +14,7 @@ from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, some
 
 
-class InNetwork(Collective):
+class InNetwork(OfNccl):
     """Two hops at each tier whose switches sum: up with all parts, down with the sum.
 
     R. Graham et al., "Scalable Hierarchical Aggregation Protocol (SHArP)", COM-HPC 2016; B. Klenk
@@ -24,6 +25,7 @@ class InNetwork(Collective):
     """
 
     name = "in_network"
+    algorithm = "nvls"
     summary = "switches that sum up what passes through them (NVLink SHARP, InfiniBand SHARP)"
     operations = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
     pipelined = operations
@@ -34,6 +36,12 @@ class InNetwork(Collective):
     def check(self, tiers: Sequence[Tier]) -> None:
         super().check(tiers)
         _check(tiers)
+
+    def of_nccl(self, group: Group, operation: Operation) -> bool:
+        """Tell whether it is NCCL's: an all-reduce, where switches inside of nodes alone sum."""
+        summing = [level.tier.sums for level in group.levels]
+        is_inside = summing[0] and not any(summing[1:])
+        return is_inside and operation is Operation.ALL_REDUCE and super().of_nccl(group, operation)
 
     def phases(self, group: Group, operation: Operation = Operation.ALL_REDUCE) -> Phases:
         """Return the phases; raises SettingError where no switch of the group sums."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from paleo.cluster.collectives.base import COLLECTIVES, Carried, Collective, Operation, Round
+from paleo.cluster.collectives.base import COLLECTIVES, Carried, Operation, Round
+from paleo.cluster.collectives.nccl import OfNccl
 from paleo.cluster.collectives.phases import Move, Phase, Phases, chain
 from paleo.cluster.collectives.rounds import ring_rounds
 from paleo.cluster.topology import Group, beyond_one
 from paleo.core.quantity import Quantity
 
 
-class Ring(Collective):
+class Ring(OfNccl):
     """2 (K - 1) hops of 1 / K of the message; K - 1 where one half of it is asked for.
 
     P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
@@ -19,7 +20,7 @@ class Ring(Collective):
     are as many rings side by side as all links of a member can carry.
     """
 
-    name = "ring"
+    name = algorithm = "ring"
     summary = "a ring through all workers, each handing on a share of the message"
     operations = (
         Operation.ALL_REDUCE,

@@ -33,7 +33,8 @@ from paleo.core.tensor import element_size
 from paleo.costs.error_bands import INFERENCE, NET, TRAINING, UNKNOWN, Band, Like
 from paleo.costs.tiled.constants import find_family
 from paleo.measure.validate.bands import pooled, weights_of
-from paleo.measure.validate.cases import CaseGroup, Cases, NetGroup
+from paleo.measure.validate.cases import Cases, NetGroup
+from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.protocols import protocol_of
 
 #: A band has at least so many rows if they are of two groups, or else more.

@@ -6,7 +6,6 @@ an operator of other shape, once however many rows are of it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
@@ -15,15 +14,17 @@ from paleo.cluster import Device
 from paleo.core.attributes import attributes
 from paleo.core.errors import PaleoError, near
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Array, Quantity, is_array, np, total
+from paleo.core.quantity import Array, Quantity, identity, is_array, np, total
 from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, find_cost_model
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.tiled.constants import CONSTANTS
+from paleo.measure.validate.collectives import CollectiveGroup, Exchange, exchange_of
+from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.nets import NetCase, Remembering, net_case
 from paleo.measure.validate.protocols import protocol_of
-from paleo.measure.validate.shapes import OPERATORS, Operator
+from paleo.measure.validate.shapes import COLLECTIVE_OPERATORS, OPERATORS, Operator
 from paleo.measure.validate.spellings import (
     UnmappedError,
     as_seen,
@@ -69,32 +70,6 @@ def unpredicted_rows(
         Unpredicted(reason, source, len(ids), tuple(ids), cost_model)
         for reason, ids in reasons.items()
     )
-
-
-@dataclass(frozen=True, eq=False)
-class CaseGroup(ABC):
-    """Some of the cases, priced together: `index` are their places among all."""
-
-    index: Array
-    device: Device
-    dtype: str
-    #: Constants of `tiled` that the rows say: the generation of the library.
-    stated: tuple[tuple[str, float], ...]
-
-    @abstractmethod
-    def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
-        """Return the seconds of each; raises UnmappedError or a PaleoError where it cannot.
-
-        `constants` are those of the cost model, with those stated.
-        """
-
-    def at(self, keep: Array, index: Array) -> Self:
-        """Return those of the cases that `keep` marks, at other places."""
-        return replace(self, index=index)
-
-    @abstractmethod
-    def describe(self, place: int) -> str:
-        """Return the shape of one of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +230,7 @@ class Case(NamedTuple):
     stated: tuple[tuple[str, float], ...]
     kind: str
     seconds: float
-    what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]
+    what: NetCase | Exchange | tuple[str, str, tuple[tuple[str, int], ...]]
     letters: Mapping[str, int]
 
     @property
@@ -288,7 +263,11 @@ def case_of(row: Measurement, on: Device | None = None) -> Case:
     if protocol.mixed and not name:
         precision += " mixed"
     letters: Mapping[str, int] = {}
-    what: NetCase | tuple[str, str, tuple[tuple[str, int], ...]]
+    what: NetCase | Exchange | tuple[str, str, tuple[tuple[str, int], ...]]
+    if name in COLLECTIVE_OPERATORS:
+        what, seconds = exchange_of(row)
+        kind, dtype = f"collective {what.operation.value}", ""
+        return Case(row, device, dtype, (), kind, seconds, what, row.shape)
     if name:
         direction, operator = _operator_direction(row), OPERATORS[name]
         dtype = dtype_of(precision, device, is_net=False, tf32=protocol.tf32)
@@ -311,6 +290,10 @@ def _group(places: Sequence[int], cases: Sequence[Case]) -> CaseGroup:
     """Return cases that are priced together, which stand at these places."""
     first = cases[0]
     common = (np.array(places, np.int64), first.device, first.dtype, first.stated)
+    if isinstance(first.what, Exchange):
+        workers = np.array([case.row.n_devices for case in cases], np.int64)
+        num_bytes = np.array([case.letters["bytes"] for case in cases], np.int64)
+        return CollectiveGroup(*common, first.what, workers, num_bytes)
     if isinstance(first.what, NetCase):
         return NetGroup(*common, first.what)
     name, direction, fixed = first.what
@@ -355,7 +338,7 @@ def cases_of(rows: Iterable[Measurement], on: Device | None = None) -> Cases:
             reasons.setdefault((_reason(error), row.source_id), []).append(row.row_id)
             continue
         handed_over = protocol_of(row.source_id).handed_over
-        key = (case.what, case.device.name, case.dtype, case.stated, handed_over)
+        key = (identity(case.what), case.device.name, case.dtype, case.stated, handed_over)
         groups.setdefault(key, []).append(len(kept))
         kept.append(case)
     labels = [case.labels for case in kept]

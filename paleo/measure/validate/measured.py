@@ -21,7 +21,12 @@ from paleo.core.errors import MeasurementError, Mistakes, near
 from paleo.core.files import read_bytes
 from paleo.core.frozen import dataclass
 from paleo.measure.validate.quantities import Measured, find_quantity, unit_problem
-from paleo.measure.validate.shapes import OPERATORS, read_shape
+from paleo.measure.validate.shapes import (
+    COLLECTIVE_OPERATORS,
+    OPERATORS,
+    read_message,
+    read_shape,
+)
 from paleo.measure.validate.spellings import memory_format_of
 from paleo.step.optimizers import OPTIMIZERS
 
@@ -174,7 +179,11 @@ def _shape(operator: str, text: str) -> tuple[dict[str, int], tuple[str, ...]]:
     if wrong:
         return {}, wrong
     complaints: list[str] = []
-    letters = read_shape(operator, found, complaints) if operator in OPERATORS else {}
+    letters = {}
+    if operator in OPERATORS:
+        letters = read_shape(operator, found, complaints)
+    elif operator in COLLECTIVE_OPERATORS:
+        letters = read_message(found, complaints)
     return letters, tuple(complaints)
 
 

@@ -58,6 +58,8 @@ _COLLECTIVES = (
     "allreduce|all_reduce|allgather|all_gather|reduce_scatter|reducescatter|alltoall|all_to_all"
     "|broadcast|reduce|send_recv|sendrecv|p2p|scatter|gather"
 )
+#: Those of collectives; bus bandwidths are GB/s, as nccl-tests count them.
+_EXCHANGES = re.compile(rf"({_COLLECTIVES})_(?P<unit>ms|us|s|busbw)")
 #: Quantities that are known and that nothing is predicted for.
 _OTHERS = re.compile(
     rf"({_COLLECTIVES})_(ms|us|s|busbw|algbw)"
@@ -82,6 +84,11 @@ def find_quantity(name: str) -> Measured | None:
     """Return a quantity by name, of kind "unknown" where nothing is called so; None for ""."""
     if name in QUANTITIES:
         return QUANTITIES[name]
+    if match := _EXCHANGES.fullmatch(name):
+        unit = match["unit"]
+        if unit == "busbw":
+            return Measured(name, "bus bandwidth", scale=1e9)
+        return Measured(name, "exchange", scale=_SECONDS[unit])
     if _OTHERS.fullmatch(name):
         return Measured(name, "other")
     if not name:
@@ -92,7 +99,7 @@ def find_quantity(name: str) -> Measured | None:
 
 def unit_problem(quantity: Measured, unit: str) -> str:
     """Return what is wrong with the unit of a row, "" if nothing is. It may be left out."""
-    if not unit or quantity.kind in ("other", "unknown"):
+    if not unit or quantity.kind in ("other", "unknown", "exchange", "bus bandwidth"):
         return ""
     if quantity.kind == "time":
         own = quantity.name.rpartition("_")[2]

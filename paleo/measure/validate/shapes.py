@@ -395,6 +395,24 @@ OPERATORS["attention_decode"] = replace(
 )
 
 
+#: Collectives that are predicted: of their shape, `bytes` is the message of each device.
+COLLECTIVE_OPERATORS = (
+    "allreduce", "all_reduce", "all_gather", "reduce_scatter", "alltoall", "all_to_all",
+    "broadcast", "send_recv",
+)  # fmt: skip
+#: Nobody sends more in one message.
+_MOST_BYTES = 2**50
+
+
+def read_message(shape: Mapping[str, Any], complaints: list[str]) -> dict[str, int]:
+    """Return the bytes of a collective's message; what is wrong is added to `complaints`."""
+    value = shape.get("bytes")
+    if not (is_number(value) and 1 <= value <= _MOST_BYTES and value == int(value)):
+        complaints.append(f"bytes: expected a whole number above 0, got {shown(value)}")
+        return {}
+    return {"bytes": int(value)}
+
+
 def read_shape(name: str, shape: Mapping[str, Any], complaints: list[str]) -> dict[str, int]:
     """Return the letters of one shape of the operator `name`, defaults filled in.
 

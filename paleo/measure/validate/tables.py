@@ -10,20 +10,21 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from paleo.cluster import Device
-from paleo.core.checks import MAX_SIZE
 from paleo.core.errors import HardwareError, MeasurementError, Mistakes, SettingError, near_or_known
 from paleo.core.frozen import dataclass
 from paleo.core.optional import extra, package_folders
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
-from paleo.measure.validate.cases import KEYS, CaseGroup, Cases, OperatorGroup, Unpredicted, join
+from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted, join
+from paleo.measure.validate.collective_tables import TABLES, collective_cases
+from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.spellings import UnmappedError, device_of
+from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
 from paleo.measure.validate.table_kernels import (
     KERNEL,
     kernels_of,
@@ -55,24 +56,6 @@ class Selection:
     dtypes: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Table:
-    """One file: where it lies says what it is of."""
-
-    path: Path
-    system: str
-    framework: str
-    version: str
-
-    @property
-    def operator(self) -> str:
-        return self.path.stem.removesuffix("_perf")
-
-    @property
-    def where(self) -> str:
-        return "/".join(part for part in (self.system, self.framework, self.version) if part)
 
 
 @dataclass(frozen=True)
@@ -177,8 +160,6 @@ OPERATORS: dict[str, _Family] = {
         "attn_dtype", _encoder,
     ),
 }  # fmt: skip
-#: Columns of numbers that may be 0.
-_FROM_ZERO = ("step", "window_size")
 
 
 def operator_cases(place: str | os.PathLike[str], selection: Selection | None = None) -> Cases:
@@ -195,7 +176,7 @@ def operator_cases(place: str | os.PathLike[str], selection: Selection | None = 
     return join(found)
 
 
-def _found(place: str | os.PathLike[str]) -> list[_Table]:
+def _found(place: str | os.PathLike[str]) -> list[Table]:
     """Return all tables in a place."""
     name = os.fspath(place)
     root = Path(name)
@@ -215,15 +196,15 @@ def _found(place: str | os.PathLike[str]) -> list[_Table]:
     return [_table(path) for path in paths]
 
 
-def _table(path: Path) -> _Table:
+def _table(path: Path) -> Table:
     parts = path.absolute().parts[:-1]
     if len(parts) >= 5 and parts[-5] == "data":
         system, _, framework, version = parts[-4:]
-        return _Table(path, system, framework, version)
-    return _Table(path, "", "", "")
+        return Table(path, system, framework, version)
+    return Table(path, "", "", "")
 
 
-def _chosen(tables: list[_Table], selection: Selection) -> list[_Table]:
+def _chosen(tables: list[Table], selection: Selection) -> list[Table]:
     """Return the tables that are selected, of each the newest version unless some are named."""
     mistakes = Mistakes()
     wanted = {
@@ -251,7 +232,7 @@ def _chosen(tables: list[_Table], selection: Selection) -> list[_Table]:
         if all(not chosen or getattr(table, option) in chosen for option, chosen in wanted.items())
     ]
     if not selection.versions:
-        newest: dict[tuple[str, ...], _Table] = {}
+        newest: dict[tuple[str, ...], Table] = {}
         for table in kept:
             path = "" if table.system else os.fspath(table.path)
             key = (table.system, table.framework, table.operator, path)
@@ -271,24 +252,26 @@ def _order(version: str) -> list[tuple[int, str]]:
     ]
 
 
-def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
+def _read(table: Table, dtypes: Sequence[str]) -> Cases:
     """Return the cases of one table."""
     parquet = extra("pyarrow.parquet", "reading operator tables", "pyarrow")
     arrow = extra("pyarrow", "reading operator tables", "pyarrow")
     family = OPERATORS.get(table.operator)
     try:
         file = parquet.ParquetFile(table.path)
+        if table.operator in TABLES:
+            return collective_cases(table, file)
         if family is None:
             reason = f"operator table {table.operator!r} is not modelled"
             source = table.system or table.path.stem
-            return _none([Unpredicted(reason, source, file.metadata.num_rows)])
+            return none_of([Unpredicted(reason, source, file.metadata.num_rows)])
         columns = _columns(table, family, file)
     except (OSError, arrow.ArrowException) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise MeasurementError(f"{table.path}: not a Parquet file: {text}") from None
-    _check(table, family, columns)
+    check(table, (family.dtype,), (*family.columns, *family.also), columns)
     system = table.system or _one(columns, "device")
-    rows = _Rows(len(columns["latency"]), system)
+    rows = Rows(len(columns["latency"]), system)
     words = columns[family.dtype]
     for word in sorted(set(words.tolist())):
         dtype = word if word in _BLOCKS else _DTYPES.get(word)
@@ -309,33 +292,18 @@ def _read(table: _Table, dtypes: Sequence[str]) -> Cases:
         device = device_of(system)
     except UnmappedError as error:
         rows.leave_out(str(error), rows.left)
-        return _none(rows.reasons)
+        return none_of(rows.reasons)
     for word in sorted(set(words[rows.left].tolist())):
         try:
             device.peak(_dtype(word))  # says which types it has
         except HardwareError as error:
             rows.leave_out(str(error.mistakes[0]), words == word)
     if not rows.left.any():
-        return _none(rows.reasons)
+        return none_of(rows.reasons)
     return _cases(table, family, columns, rows, device)
 
 
-class _Rows:
-    """Which rows of a table are predicted, and why the others are not."""
-
-    def __init__(self, count: int, system: str) -> None:
-        self.system = system
-        self.left: Array = np.ones(count, bool)
-        self.reasons: list[Unpredicted] = []
-
-    def leave_out(self, reason: str, rows: Array) -> None:
-        count = int((rows & self.left).sum())
-        if count:
-            self.reasons.append(Unpredicted(reason, self.system, count))
-            self.left = self.left & ~rows
-
-
-def _columns(table: _Table, family: _Family, file: Any) -> dict[str, Array]:
+def _columns(table: Table, family: _Family, file: Any) -> dict[str, Array]:
     names = file.schema_arrow.names
     needed = [*family.columns, family.dtype, "latency"]
     needed += [family.cache_dtype] if family.cache_dtype else []
@@ -343,10 +311,10 @@ def _columns(table: _Table, family: _Family, file: Any) -> dict[str, Array]:
         raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
     wanted = [*needed, *family.also, "device", "framework", "version", KERNEL]
     read = file.read([name for name in wanted if name in names])
-    return {name: _column(read.column(name)) for name in read.column_names}
+    return {name: column(read.column(name)) for name in read.column_names}
 
 
-def _cases(table: _Table, family: _Family, columns: _Columns, rows: _Rows, device: Device) -> Cases:
+def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device: Device) -> Cases:
     kept = rows.left.nonzero()[0]
     own = {name: values[kept] for name, values in columns.items()}
     sizes = own[family.cache_dtype or family.dtype]
@@ -420,7 +388,7 @@ def _dtype(word: str) -> str:
     return _BLOCKS[word][0] if word in _BLOCKS else _DTYPES[word]
 
 
-def _leave_out_blocks(table: _Table, columns: _Columns, rows: _Rows, word: str) -> None:
+def _leave_out_blocks(table: Table, columns: _Columns, rows: Rows, word: str) -> None:
     """Leave out the rows whose scales are of blocks but for those of the kernel that is known."""
     _, kernel = _BLOCKS[word]
     texts = columns.get(KERNEL, np.full(len(rows.left), "", object)).tolist()
@@ -434,42 +402,3 @@ def _leave_out_blocks(table: _Table, columns: _Columns, rows: _Rows, word: str) 
 def _one(columns: _Columns, name: str) -> str:
     values = columns.get(name)
     return "" if values is None or not len(values) else str(values[0])
-
-
-def _none(reasons: list[Unpredicted]) -> Cases:
-    return replace(join([]), unpredicted=tuple(reasons))
-
-
-def _check(table: _Table, family: _Family, columns: _Columns) -> None:
-    """Raise MeasurementError for times and sizes that nothing can have."""
-    mistakes = Mistakes(os.fspath(table.path))
-    for name in (*family.columns, *family.also, "latency"):
-        if name not in columns:
-            continue
-        values = columns[name]
-        if values.dtype.kind not in "iuf":
-            mistakes.add(f"column {name}: expected numbers")
-            continue
-        least = 0 if name in _FROM_ZERO else np.nextafter(0, 1)
-        wrong = ~((values >= least) & np.isfinite(values))
-        if name != "latency":
-            wrong |= (values > MAX_SIZE) | (values != np.floor(values))
-        if wrong.any():
-            row = int(wrong.nonzero()[0][0])
-            what = "a number above 0" if name == "latency" else "a whole number above 0"
-            what = "a whole number" if name in _FROM_ZERO else what
-            mistakes.add(
-                f"column {name}: expected {what} in {int(wrong.sum())} rows, the first of them "
-                f"row {row}: {values[row]}"
-            )
-    if columns[family.dtype].dtype.kind != "O":
-        mistakes.add(f"column {family.dtype}: expected texts")
-    mistakes.raise_as(MeasurementError)
-
-
-def _column(column: Any) -> Array:
-    """Return a column as an array: of objects where it has texts."""
-    values: Array = column.to_numpy()
-    if values.dtype.kind == "O":
-        return np.array(["" if value is None else str(value) for value in values], object)
-    return values

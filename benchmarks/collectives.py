@@ -1,0 +1,331 @@
+"""Collectives beside published measurements, and the fit of the constants of links.
+
+    python benchmarks/collectives.py          print errors by system, operation and algorithm
+    python benchmarks/collectives.py --fit    fit the constants on A100 and H100, and print them
+
+The measurements are the tables of the package aiconfigurator-core 0.12.0 (`--operators`; the
+installed package unless told) and files of a folder (`--measured`, ../shared/measured unless told):
+pip install -e ".[validate]". Constants are fitted within bounds to the A100's and the H100's tables
+alone, but for those of PCIe; what is printed is rounded and written into paleo/cluster/networks/ by
+hand. All that is fitted is in LINKS, SHARED and KERNELS: of each link these three and `kernel`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paleo.cluster import Cluster
+from paleo.cluster.collectives import custom, nccl
+from paleo.cluster.network import Network
+from paleo.measure.validate import (
+    Cases,
+    Selection,
+    cases_of,
+    operator_cases,
+    predict,
+    read_measurements,
+)
+from paleo.measure.validate.collectives import CollectiveGroup
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ROOT.parent / "shared" / "measured"
+PACKAGE = "aiconfigurator_core"
+
+#: Constants of a link, with their bounds in SI units.
+LINKS: Mapping[str, tuple[float, float]] = {
+    "launch": (1e-6, 2e-5),
+    "hop": (2e-7, 4e-6),
+    "ramp": (1e-7, 4e-4),
+}
+#: Cycles a second of the multiprocessors of the devices, by which channels copy.
+CLOCKS = {"nvlink3": 1.41e9, "nvlink4": 1.98e9}
+#: Constants that are the same for all links, with their bounds.
+SHARED: Mapping[str, tuple[float, float]] = {
+    "bytes_a_cycle": (3, 30),
+    "fill": (0, 0.6),
+    "start": (1.5, 6),
+    "message_start": (1, 4),
+    "blend": (1, 4),
+    "tail": (0.1, 2),
+    "unpack": (0.1, 1),
+    "sums": (0.6, 1),
+    "message_share": (0.7, 1),
+}
+#: Constants of kernels, by the kind of kernel.
+KERNELS: Mapping[str, Mapping[str, tuple[float, float]]] = {
+    "barriers": {
+        "waits": (1, 3), "hops": (0, 9), "one_share": (0.4, 1), "per_doubling": (0, 0.4),
+        "round_trip": (0.5, 4), "ends": (1, 3),
+    },
+    "pushed": {"hops": (0, 9), "one_share": (0.4, 1), "two_share": (0.3, 1)},
+}  # fmt: skip
+#: Systems of the tables, with the most that their median error may be, in percent.
+SYSTEMS = {
+    "a100_sxm": 6, "h100_sxm": 6, "h200_sxm": 10, "b200_sxm": 10, "gb200": 10, "b300_sxm": 10,
+    "gb300": 10, "l40s": 15, "rtx_pro_6000_server": 15,
+}  # fmt: skip
+#: The same of kernels of serving frameworks, and of published files.
+OF_KERNELS = OF_FILES = 12
+FILES = ("vidur_collectives", "deepbench", "stas_mlengineering", "llmcompass")
+#: Systems that constants are fitted to, and the networks whose constants they are.
+FITTED = {"a100_sxm": "nvlink3", "h100_sxm": "nvlink4"}
+ON_PCIE = {"l40s": "pcie4", "rtx_pro_6000_server": "pcie5"}
+
+
+def table(operators: str, system: str, operator: str) -> Cases:
+    """Return the cases of a system's tables of an operator, of all versions."""
+    folder = _folder(operators) / "data" / system / "comm"
+    found = sorted(folder.glob(f"*/*/{operator}_perf.parquet"))
+    return operator_cases(
+        operators,
+        Selection(
+            systems=(system,),
+            operators=(operator,),
+            frameworks=tuple(sorted({path.parts[-3] for path in found})),
+            versions=tuple(sorted({path.parts[-2] for path in found})),
+        ),
+    )
+
+
+def _folder(operators: str) -> Path:
+    if Path(operators).is_dir():
+        return Path(operators)
+    from paleo.core.optional import package_folders
+
+    return package_folders(operators)[0] / "systems"
+
+
+def short(cases: Cases) -> Cases:
+    """Return the cases whose message is short enough for a kernel of one's own."""
+    lengths = np.empty(len(cases))
+    for part in cases.parts:
+        assert isinstance(part, CollectiveGroup)
+        lengths[part.index] = part.num_bytes
+    return cases.select(lengths < custom.BARRIERS.limit)
+
+
+def rows_of(measured: Path, file: str) -> Cases:
+    """Return the cases of a file's rows of collectives."""
+    rows = read_measurements(measured / f"{file}.csv")
+    return cases_of(row for row in rows if row.operator in ("allreduce", "send_recv"))
+
+
+def error_line(title: str, cases: Cases, predicted: Any = None) -> str:
+    """Return count, median, mean and 90th percentile of the error, and the bias, in percent."""
+    seconds = predict(cases, "tiled") if predicted is None else predicted
+    ratios = seconds / cases.measured - 1
+    known = np.isfinite(ratios)
+    if not known.any():
+        return f"{title:44} none of {len(cases)}\n"
+    errors = 100 * np.abs(ratios[known])
+    return (
+        f"{title:44} {len(errors):6} {np.median(errors):6.1f} {errors.mean():6.1f} "
+        f"{np.quantile(errors, 0.9):6.1f} {100 * np.median(ratios[known]):+6.1f}\n"
+    )
+
+
+def report(operators: str, measured: Path) -> Iterator[str]:
+    """Yield lines of errors."""
+    yield f"{'':44} {'cases':>6} {'median':>6} {'mean':>6} {'90th':>6} {'bias':>6}\n"
+    for system in SYSTEMS:
+        cases = table(operators, system, "nccl")
+        yield error_line(f"NCCL, {system}", cases)
+        strata = cases.labels["network"].astype(str)
+        for operation in sorted(set(strata.tolist())):
+            yield error_line(
+                f"    {operation.removeprefix('op:')}", cases.select(strata == operation)
+            )
+    for system in SYSTEMS:
+        yield error_line(
+            f"custom_allreduce, {system}", short(table(operators, system, "custom_allreduce"))
+        )
+    for file in FILES:
+        if (measured / f"{file}.csv").is_file():
+            yield error_line(file, rows_of(measured, file))
+
+
+# The fit
+
+
+def with_link(cluster: Cluster, network: str, values: Mapping[str, float]) -> Cluster:
+    """Return a cluster in which a network has other constants."""
+
+    def changed(found: Network) -> Network:
+        if found.name != network or found.nccl is None:
+            return found
+        figures = dict(found.nccl.figures)
+        for name, value in values.items():
+            figures[name] = replace(figures[name], value=value)
+        return replace(found, nccl=replace(found.nccl, figures=figures))
+
+    return cluster.with_networks(changed)
+
+
+def predicted(
+    cases: Cases, network: str, values: Mapping[str, float], shared: Mapping[str, float]
+) -> Any:
+    """Return the seconds of cases of NCCL by these constants."""
+    found = np.empty(len(cases))
+    shared = dict(shared)
+    copied = shared.pop("bytes_a_cycle")
+    if network in CLOCKS:
+        values = {**values, "channel": copied * CLOCKS[network]}
+    for part in cases.parts:
+        assert isinstance(part, CollectiveGroup)
+        cluster, operation, library, _ = part.exchange
+        software = replace(nccl.Nccl(library or nccl.CURRENT.version), **shared)
+        group = with_link(cluster, network, values).group(part.workers)
+        found[part.index] = nccl.seconds(group, part.num_bytes, operation, software)
+    return found
+
+
+def predicted_kernels(
+    cases: Cases, network: str, kernel: float, kinds: Mapping[str, Mapping[str, float]]
+) -> Any:
+    """Return the seconds of cases of kernels by these constants."""
+    found = np.empty(len(cases))
+    for part in cases.parts:
+        assert isinstance(part, CollectiveGroup)
+        kind = part.exchange.kernels
+        base = custom.PUSHED if kind == "pushed" else custom.BARRIERS
+        kernels = replace(base, **kinds[kind])
+        group = with_link(part.exchange.cluster, network, {"kernel": kernel}).group(part.workers)
+        found[part.index] = custom.seconds(group, part.num_bytes, kernels)
+    return found
+
+
+def solved(
+    start: Sequence[float], bounds: Sequence[tuple[float, float]], residuals: Any
+) -> list[float]:
+    """Return the values within bounds that make a robust sum of logarithmic errors small."""
+    from scipy.optimize import least_squares
+
+    low, high = np.array(bounds).T
+    places = np.clip((np.array(start) - low) / (high - low), 0.01, 0.99)
+    best = least_squares(
+        lambda place: residuals(low + place * (high - low)),
+        places, bounds=(0, 1), loss="soft_l1", f_scale=0.05, diff_step=1e-4, xtol=1e-5, ftol=1e-5,
+    )  # fmt: skip
+    return [float(value) for value in low + best.x * (high - low)]
+
+
+def fit(operators: str) -> Iterator[str]:
+    """Fit what all links share together with the constants of two, then kernels, then PCIe."""
+    tables = {system: table(operators, system, "nccl") for system in FITTED}
+    now = nccl.CURRENT
+    links = [_now(tables[system], network) for system, network in FITTED.items()]
+    start = [value for values in links for value in values] + [9.5]
+    start += [getattr(now, name) for name in SHARED if name != "bytes_a_cycle"]
+    count = len(LINKS)
+
+    def split(values: Any) -> tuple[list[dict[str, float]], dict[str, float]]:
+        parts = [values[i * count : (i + 1) * count] for i in range(len(FITTED))]
+        shared = dict(zip(SHARED, values[len(FITTED) * count :], strict=True))
+        return [dict(zip(LINKS, part, strict=True)) for part in parts], shared
+
+    def residuals(values: Any) -> Any:
+        parts, shared = split(values)
+        errors = []
+        for (system, network), constants in zip(FITTED.items(), parts, strict=True):
+            cases = tables[system]
+            seconds = predicted(cases, network, constants, shared)
+            errors.append(np.log(seconds / cases.measured) / np.sqrt(len(cases) / 1000))
+        return np.concatenate(errors)
+
+    bounds = [*LINKS.values()] * len(FITTED) + [*SHARED.values()]
+    parts, shared = split(solved(start, bounds, residuals))
+    yield _values("shared", shared)
+    for (system, network), constants in zip(FITTED.items(), parts, strict=True):
+        yield _values(network, constants)
+        seconds = predicted(tables[system], network, constants, shared)
+        yield error_line(f"    {system}", tables[system], seconds)
+    yield from fit_kernels(operators)
+    names = ("launch", "hop")
+    for system, network in ON_PCIE.items():
+        cases = table(operators, system, "nccl")
+        own = dict(zip(LINKS, _now(cases, network), strict=True))
+
+        def on_pcie(values: Any, cases: Cases = cases, network: str = network) -> Any:
+            found = predicted(cases, network, dict(zip(names, values, strict=True)), shared)
+            return np.log(found / cases.measured)
+
+        found = solved([own[name] for name in names], [LINKS[name] for name in names], on_pcie)
+        constants = dict(zip(names, found, strict=True))
+        yield _values(network, constants)
+        yield error_line(f"    {system}", cases, predicted(cases, network, constants, shared))
+
+
+def fit_kernels(operators: str) -> Iterator[str]:
+    """Fit the constants of kernels of one's own, and the shortest kernel over each link."""
+    tables = {system: short(table(operators, system, "custom_allreduce")) for system in FITTED}
+    names = [(kind, name) for kind, constants in KERNELS.items() for name in constants]
+    bounds = [(1e-6, 1e-5)] * len(FITTED) + [KERNELS[kind][name] for kind, name in names]
+    kinds = {"barriers": custom.BARRIERS, "pushed": custom.PUSHED}
+    start = [3.5e-6] * len(FITTED) + [getattr(kinds[kind], name) for kind, name in names]
+
+    def split(values: Any) -> tuple[Any, dict[str, dict[str, float]]]:
+        found: dict[str, dict[str, float]] = {kind: {} for kind in KERNELS}
+        for (kind, name), value in zip(names, values[len(FITTED) :], strict=True):
+            found[kind][name] = value
+        found["pushed"]["per_doubling"] = found["barriers"]["per_doubling"]
+        return values[: len(FITTED)], found
+
+    def residuals(values: Any) -> Any:
+        kernels, found = split(values)
+        errors = []
+        for (system, network), kernel in zip(FITTED.items(), kernels, strict=True):
+            seconds = predicted_kernels(tables[system], network, kernel, found)
+            errors.append(np.log(seconds / tables[system].measured))
+        return np.concatenate(errors)
+
+    kernels, found = split(solved(start, bounds, residuals))
+    for kind, values in found.items():
+        yield _values(kind, values)
+    for (system, network), kernel in zip(FITTED.items(), kernels, strict=True):
+        yield _values(network, {"kernel": kernel})
+        seconds = predicted_kernels(tables[system], network, kernel, found)
+        yield error_line(f"    {system}", tables[system], seconds)
+
+
+def _now(cases: Cases, network: str) -> list[float]:
+    """Return the constants that a network has."""
+    part = cases.parts[0]
+    assert isinstance(part, CollectiveGroup)
+    for tier in part.exchange.cluster.tiers:
+        if tier.network.name == network and tier.network.nccl:
+            return [float(tier.network.nccl.value(name)) for name in LINKS]
+    raise SystemExit(f"{network} has no constants of NCCL")
+
+
+def _values(title: str, values: Mapping[str, float]) -> str:
+    return f"{title}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items()) + "\n"
+
+
+def main() -> None:
+    """Print; see the module."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--fit", action="store_true", help="fit the constants, and print them")
+    parser.add_argument("--operators", default=PACKAGE, help="a folder of operator tables")
+    parser.add_argument("--measured", type=Path, default=MEASURED, help="a folder of CSV files")
+    arguments = parser.parse_args()
+    lines = (
+        fit(arguments.operators)
+        if arguments.fit
+        else report(arguments.operators, arguments.measured)
+    )
+    for line in lines:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
