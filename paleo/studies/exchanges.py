@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from paleo.cluster.collectives import COLLECTIVES, Choice
+from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.topology import Group, Level
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
@@ -246,7 +247,8 @@ def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iter
     sums: dict[tuple[str, str], list[float]] = {}
     bandwidths: dict[str, float] = {}
     for bucket in buckets:
-        chosen = COLLECTIVES.get(str(bucket.choice.algorithm), COLLECTIVES[scheme])
+        algorithm = str(bucket.choice.algorithm)
+        chosen = COLLECTIVES.get(SCHEMES.get(algorithm, algorithm), COLLECTIVES[scheme])
         for phase in chosen.phases(group):
             slowest = float(phase.carrying(bucket.num_bytes))
             for move in phase.moves:

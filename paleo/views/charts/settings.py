@@ -22,8 +22,10 @@ def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] =
     scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
     workers = (predicted.division, scaling)
     where: dict[Any, str] = {"device": plan.device.name, "network": plan.network.name}
-    if plan.cluster or "cluster" in varied:
-        where = {"cluster": plan.topology.name, "device": plan.device.name}
+    if "cluster" in varied:  # each has its own device
+        where = {}
+    elif plan.cluster:
+        where = {"cluster": plan.cluster.name, "device": plan.device.name}
     said = {
         **where,
         **dict(enumerate([*workers, *what])),
