@@ -485,7 +485,7 @@ def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
     cluster = parts["cluster"]
     if cluster is not None:
         for name, setting in zip(OF_CLUSTER, (DEVICE, NETWORK), strict=True):
-            if parts[name] != found_setting(setting, setting.default):
+            if parts[name] not in (None, found_setting(setting, setting.default)):
                 mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
         parts |= {"device": cluster.device, "network": cluster.tiers[-1].network}
     return mistakes.check(lambda: Plan(**parts))

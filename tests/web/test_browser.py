@@ -294,6 +294,7 @@ def test_back_and_forward_go_through_what_was_looked_at(view: View) -> None:
 def test_a_drag_is_answered_on_the_way_and_is_one_step_back(view: View) -> None:
     view.open(LENET).shows(LENET)
     before = view.page.evaluate("history.length")
+    view.page.locator("#batch_size-slider").scroll_into_view_if_needed()
     box = view.page.locator("#batch_size-slider").bounding_box()
     middle = box["y"] + box["height"] / 2
     view.page.mouse.move(box["x"] + box["width"] * 8 / 13, middle)
