@@ -17,6 +17,7 @@ from paleo.core.kinds import Fusion
 from paleo.core.operations import Pass, Stream
 from paleo.core.quantity import Quantity, is_array, largest
 from paleo.core.tensor import find_precision
+from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
@@ -270,7 +271,7 @@ class Plan(ExchangePlan):
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
             "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
-            "bucket": "" if self.bucket is None else f"buckets of {self.bucket:,} bytes",
+            "bucket": "" if self.bucket is None else f"buckets of {self.bucket / MIB:g} MiB",
             "accumulate": f"{self.accumulate} batches a step" if self.accumulate > 1 else "",
             "gradient_dtype": f"gradients in {self.gradient_dtype}" if self.gradient_dtype else "",
             "compress": f"gradients by {self.compress}" if self.compress else "",
@@ -442,7 +443,7 @@ def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
     cluster = parts["cluster"]
     if cluster is not None:
         for name, setting in zip(OF_CLUSTER, (DEVICE, NETWORK), strict=True):
-            if parts[name] != found_setting(setting, setting.default):
+            if parts[name] not in (None, found_setting(setting, setting.default)):
                 mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
         parts |= {"device": cluster.device, "network": cluster.tiers[-1].network}
     return mistakes.check(lambda: Plan(**parts))

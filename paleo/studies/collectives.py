@@ -271,7 +271,7 @@ def _row(
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
     chosen = COLLECTIVES.get(SCHEMES.get(choice.algorithm, choice.algorithm), scheme)
-    unfilled = _unfilled(group)
+    note = unfilled(group)
     return CollectiveTime(
         cluster.name,
         operation,
@@ -279,13 +279,13 @@ def _row(
         int(group.workers),
         size,
         choice,
-        unfilled,
+        note,
         chosen.phases(group, operation) if explain else (),
-        _flows(cluster, chosen, group, size, operation) if explain and unfilled else None,
+        _flows(cluster, chosen, group, size, operation) if explain and note else None,
     )
 
 
-def _unfilled(group: Group) -> str:
+def unfilled(group: Group) -> str:
     """Return the sentence that workers do not fill their nodes; "" if they do."""
     for level, inner in zip(group.levels[1:], group.levels, strict=False):
         inside = int(level.inside)
