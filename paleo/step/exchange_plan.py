@@ -38,6 +38,7 @@ class ExchangePlan:
     gradient_dtype: str | None
     compress: Compression | None
     num_servers: int | None
+    jitter: Quantity | None
 
     @property
     def software(self) -> Framework:
@@ -101,6 +102,13 @@ class ExchangePlan:
         if self.bucket is None:
             return by
         return replace(by, bucket=self.bucket, first=min(by.first, self.bucket))
+
+    @property
+    def deviation(self) -> Quantity:
+        """The standard deviation of a worker's computation over its mean."""
+        if self.jitter is not None:
+            return self.jitter
+        return 0.0 if self.cost_model.conventions.exchanges_after_all else self.software.jitter
 
     @functools.cached_property
     def topology(self) -> Cluster:

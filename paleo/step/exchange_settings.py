@@ -202,12 +202,13 @@ NUM_SERVERS = Setting(
     shown_default="1 with that scheme",
 )
 JITTER = Setting(
-    default=0.0,
-    check=checked_jitter,
+    default=None,
+    check=lambda value: None if value is None else checked_jitter(value),
     help="How much the computation of a worker varies from step to step: the standard deviation "
     "over the mean, such as 0.03. A step waits for the slowest worker.",
     label="Jitter",
     metavar="SHARE",
+    shown_default="the framework's; without one 0",
     is_number=True,
 )
 
@@ -234,7 +235,7 @@ class SynchronousSettings(OverlapSettings, total=False):
     gradient_dtype: Annotated[str | None, GRADIENT_DTYPE]
     compress: Annotated[str | Compression | None, COMPRESS]
     num_servers: Annotated[int | None, NUM_SERVERS]
-    jitter: Annotated[Quantity, JITTER]
+    jitter: Annotated[Quantity | None, JITTER]
 
 
 class ExchangeSettings(TypedDict, total=False):

@@ -79,7 +79,7 @@ OF_DATA_PARALLEL = {
     "gradient_dtype": None,
     "compress": None,
     "num_servers": None,
-    "jitter": 0.0,
+    "jitter": None,
 }
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
@@ -120,7 +120,7 @@ class Plan(ExchangePlan):
     gradient_dtype: str | None = None
     compress: Compression | None = None
     num_servers: int | None = None
-    jitter: Quantity = 0.0
+    jitter: Quantity | None = None
     other_devices: tuple[tuple[Device, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -307,7 +307,7 @@ class Plan(ExchangePlan):
             "gradient_dtype": self.encoding.sent,
             "compress": str(self.compress) if self.compress else None,
             "num_servers": self.num_servers,
-            "jitter": _plain(self.jitter),
+            "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),

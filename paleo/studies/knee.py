@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.core.quantity import ceil_div
+from paleo.core.quantity import ceil_div, some
 from paleo.step.parallelism import DataParallel, divided
 
 #: Workers are counted up to here: a power of 2, so that a binary tree of them is complete.
@@ -76,7 +76,7 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
         scaling=scaling,
         grows=plan.cost_model.grows,
         # Tiers have a step where they are full, and what overlaps hides more of it in some places.
-        steady=not (plan.overlaps or plan.cluster or plan.jitter)
+        steady=not (plan.overlaps or plan.cluster or some(plan.deviation > 0))
         and COLLECTIVES[scheme].is_of_2017,
         most=min(LIMIT, plan.topology.size),
         slowest=lambda workers: float(data.slowest(workers)),

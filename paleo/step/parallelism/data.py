@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, is_array, np, total
+from paleo.core.quantity import Quantity, is_array, np, some, total
 from paleo.costs import Time
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
@@ -77,7 +77,7 @@ def _fields_with(**titles: str) -> tuple[Field, ...]:
 def _fields(plan: Plan) -> tuple[Field, ...]:
     """Return the fields of steps: people see what is exposed, and waits where there are any."""
     exposed = {"exposed_communication_s": "exposed"} if plan.overlaps else {}
-    waiting = {"wait_s": "waiting"} if plan.jitter else {}
+    waiting = {"wait_s": "waiting"} if some(plan.deviation > 0) else {}
     return _fields_with(**exposed, **waiting)
 
 
@@ -154,15 +154,15 @@ class DataParallel:
                 piece.longer(added[piece.name]) if piece.name in added else piece
                 for piece in pieces
             )
-        if self.plan.jitter:
+        if some(self.plan.deviation > 0):
             computed = total(piece.seconds for piece in pieces)
             pieces += (Piece("wait", WAIT, (self.slowest(workers) - 1) * computed),)
         return pieces
 
     def slowest(self, workers: Quantity) -> Quantity:
         """Return what the slowest of so many workers takes over what one takes on average."""
-        jitter = self.plan.jitter
-        return expected_slowest(workers, jitter) if jitter else 1
+        jitter = self.plan.deviation
+        return expected_slowest(workers, jitter) if some(jitter > 0) else 1
 
     def handling(self, workers: Quantity, own_batch: Quantity) -> tuple[Time, Time]:
         """Return what takes the time to pack all gradients, and to unpack what comes.

@@ -174,7 +174,7 @@ def _parts_by_workers(run: Run, scheme: str) -> Chart:
         parts[_HIDING].append(hidden)
         parts[EXPOSED].append(exposed)
         parts["update"].append(float(update))
-        if run.plan.jitter:
+        if run.plan.deviation:
             parts.setdefault("waiting", []).append(float(row.waiting))
     steps = [row.whole_step(scheme) for row in run.rows]
     is_choice = len(schemes_shown(run)) > 1
