@@ -71,10 +71,9 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
     if row.workers > 1:
         label = "scheme" if found.scheme or len(row.exchanges) == 1 else f"{best_said(row)} scheme"
         texts["scheme"] = (label, scheme, "")
-        explained = explain_step(found.run, row, scheme)
-        if explained:
-            all_of = f"of {duration(explained.communication, 3)} in all"
-            texts["exposed"] = (_EXPOSED, duration(explained.exposed, 3), all_of)
+        all_of = f"of {duration(float(row.communication[scheme]), 3)} in all"
+        exposed = float(row.exposed_communication(scheme))
+        texts["exposed"] = (_EXPOSED, duration(exposed, 3), all_of)
     if training.seconds is not None:
         like = training.seconds
         whole = durations(at_ends(trainings, lambda end: end.seconds or 0.0), digits, like)
