@@ -148,7 +148,8 @@ def cli(ctx: click.Context, verbose: bool, debug: bool) -> None:
     torchvision:NAME for a net of these packages, or python:package.module:name for a PyTorch module
     or a function that returns one. Only python: and packages run code; files are just read.
 
-    Devices and networks are names (`paleo devices`, `paleo networks`) or your own TOML files.
+    Devices, networks and clusters are names (`paleo devices`, `paleo networks`, `paleo clusters`)
+    or your own TOML files.
     Options may be written with hyphens or underscores.
     """
     ctx.obj = verbose

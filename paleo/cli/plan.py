@@ -6,16 +6,20 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from paleo.cli.options import is_verbose, say_no_effect, verbose
-from paleo.cluster import find_cluster, find_device, find_network
+from paleo.cli.options import is_given, is_verbose, say_no_effect, verbose
+from paleo.cluster import find_cluster, find_device, find_network, group_of
+from paleo.core.errors import Mistakes
 from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import OverlapSettings, SynchronousSettings
+from paleo.step.exchange_settings import ClusterLike, OverlapSettings, SynchronousSettings
 from paleo.step.parallelism import PARALLELISMS
+from paleo.step.scenario import workers_of
 from paleo.step.settings import (
+    OF_CLUSTER,
     ConvolutionSettings,
+    DeviceLike,
     GradientSettings,
     KernelSettings,
     OptimizerSettings,
@@ -37,6 +41,23 @@ SYNCHRONOUS = tuple(declared(SynchronousSettings))
 UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
 #: How long a net is trained.
 SCHEDULE = ("epochs", "dataset", "dataset_size")
+
+
+def devices_and_workers(
+    cluster: ClusterLike | None, devices: list[str], workers: list[Any], mistakes: Mistakes
+) -> tuple[dict[str, DeviceLike], list[Any]]:
+    """Return devices by name, and numbers of workers, of a report: a cluster has its own device.
+
+    It is an error to give a device or a network as well, or more workers than there are.
+    """
+    found = mistakes.check(find_cluster, cluster) if cluster is not None else None
+    if found is None:
+        return {name: name for name in devices}, workers
+    for name in filter(is_given, OF_CLUSTER):
+        mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
+    counts = list(workers_of(found, workers))
+    mistakes.check(group_of, found, max(counts, default=1))
+    return {found.device.name: found.device}, counts
 
 
 def say_what_is_used(nets: Sequence[str], settings: Mapping[str, Any] | None = None) -> None:
@@ -90,6 +111,7 @@ _ONLY_FOR = {
     "num_workers": ("data", "single_process"),
     "scaling": ("data",),
     "scheme": ("data",),
+    "explain": ("data",),
     "hybrid_workers": ("hybrid",),
 }
 

@@ -14,6 +14,7 @@
     size = 140
     links = 8
 
+A `size` beside `device`, the devices in all, has to be what the sizes of the tiers multiply up to.
 A tier's `shape` is "switch" if the file does not say; "mesh" needs `wires`, a list of two members
 and how many links there are between them, "torus" needs `dims`, how many members each of its
 dimensions has. `reached` is the bandwidth that collectives were measured to reach over a
@@ -35,7 +36,7 @@ from paleo.core.checks import MAX_SIZE, is_whole, shown
 from paleo.core.errors import PaleoError
 from paleo.core.quantity import product
 
-_KEYS = ("name", "title", "device", "aliases", "note", "sources", "tiers")
+_KEYS = ("name", "title", "device", "size", "aliases", "note", "sources", "tiers")
 _TIER_KEYS = (
     *("name", "network", "size", "links", "shape", "wires", "dims", "sums"),
     *("source", "note", "reached"),
@@ -59,12 +60,23 @@ def read_cluster(
     names = [tier.name for tier in tiers if tier]
     for twice in sorted({name for name in names if names.count(name) > 1}):
         root.note("tiers", f"two tiers have the name {twice!r}")
+    if "size" in root.values:
+        _check_size(root, tiers)
     title, aliases, note = root.text("title", name), root.names("aliases"), root.text("note")
     root.finish()
     assert device
     return Cluster(
         name, title, device, tuple(tier for tier in tiers if tier), aliases, root.sources, note
     )
+
+
+def _check_size(root: FileReader, tiers: list[Tier | None]) -> None:
+    """Note it if the tiers, each of them known, do not multiply up to the devices in all."""
+    size = _count(root, "size")
+    sizes = [tier.size for tier in tiers if tier]
+    if not root.mistakes and product(sizes) != size:
+        said = " x ".join(map(str, sizes))
+        root.note("size", f"{size} devices, but the tiers have {said} = {product(sizes)}")
 
 
 def _found(table: Table, key: str, path: Path, find: Callable[[str], Any]) -> Any:

@@ -91,8 +91,8 @@ class Tier:
 class Level:
     """A tier as a group uses it: so many `members` of it, each with `inside` devices of the group.
 
-    The devices of one member have `links` for this group, of which one alone uses `nearest`. Where
-    the last member has fewer devices than the others, it is the links of that.
+    The devices of one member have `links` for this group, of which one alone uses `nearest`.
+    `last_links` are those of the last member where it may have fewer devices than the others.
     """
 
     tier: Tier
@@ -100,6 +100,12 @@ class Level:
     inside: Quantity
     links: Quantity
     nearest: Quantity
+    last_links: Quantity | None = None
+
+    @property
+    def narrowing(self) -> Quantity:
+        """By how much less the links of the last member are than those of the others."""
+        return 1 if self.last_links is None else self.links / self.last_links
 
     @property
     def bandwidth(self) -> Quantity:
@@ -192,13 +198,13 @@ class Cluster:
             members = minimum(ceil_div(workers, inside), most)
             sharing = inner // inside
             devices = minimum(workers, inside)
-            # The last member may have fewer, and the links of these alone.
-            fewest = workers - (members - 1) * inside
+            fewest = workers - (members - 1) * inside  # devices of the last member
             links = tier.links_of(members)
             # A device of a node with several cards uses the one that is nearest to it.
             nearest = maximum(links / inner, 1) if inner > 1 else links
-            links = minimum(links / sharing, fewest * nearest)
-            levels.append(Level(tier, members, devices, links, nearest))
+            links = links / sharing
+            own, last = (minimum(links, count * nearest) for count in (devices, fewest))
+            levels.append(Level(tier, members, devices, own, nearest, last))
             inner = outer
         return Group(workers, tuple(levels))
 

@@ -6,14 +6,14 @@ import functools
 import operator
 from dataclasses import replace
 
-from paleo.cluster import Cluster, Device, Network
-from paleo.cluster.collectives import AUTO, COLLECTIVES, SERVERS, Collective
+from paleo.cluster import Cluster, Device, Network, group_of
+from paleo.cluster.collectives import AUTO, COLLECTIVES, SERVERS, Choice, Collective
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.exchange import Exchange
 from paleo.cluster.frameworks import Framework, running
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
-from paleo.core.quantity import Quantity, where_positive
+from paleo.core.quantity import Quantity, largest, some, where_positive
 from paleo.core.tensor import find_precision
 from paleo.costs import CostModel
 from paleo.step.exchange_settings import ALL_SCHEMES
@@ -121,14 +121,14 @@ class ExchangePlan:
 
     def link_bandwidth(self, workers: Quantity) -> Quantity:
         """Return the bytes/s by which one of so many workers reaches any other, at its peak."""
-        return self._known.group(workers).link_bandwidth
+        return group_of(self._known, workers).link_bandwidth
 
     def group(self, workers: Quantity) -> Group:
         """Return so many workers and the links between them, as far as they are reached.
 
         Raises SettingError if the cluster has not so many devices.
         """
-        return self._reached.group(workers)
+        return group_of(self._reached, workers)
 
     def copying_time(self, num_bytes: Quantity, workers: Quantity) -> Quantity:
         """Return the seconds in which gradients are copied into buckets and out of them.
@@ -154,6 +154,25 @@ class ExchangePlan:
         # Without the checks of estimate_communication: a curve asks hundreds of times.
         group, collective = self.group(workers), self.collective(scheme)
         return exchange_time(num_bytes, group, collective, self.cost_model, operation)
+
+    def choice(
+        self,
+        num_bytes: Quantity,
+        workers: Quantity,
+        scheme: str,
+        operation: Collecting = Collecting.ALL_REDUCE,
+    ) -> Choice:
+        """Return by which algorithm a scheme exchanges so many bytes, and what bounds that.
+
+        Where the cost model knows one link alone, it is the slowest that is used.
+        """
+        group = self.group(workers)
+        if not self.cost_model.conventions.exchanges_after_all:
+            return self.collective(scheme).choice(group, num_bytes, operation)
+        used = [level for level in group.levels if some(level.members > 1)] or group.levels[:1]
+        slowest = min(used, key=lambda level: largest(level.link_bandwidth))
+        seconds = self.communication(num_bytes, workers, scheme)
+        return Choice(scheme, "", slowest.tier.name, seconds)
 
     @functools.cached_property
     def encoding(self) -> Encoding:

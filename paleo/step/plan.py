@@ -17,6 +17,7 @@ from paleo.core.kinds import Fusion
 from paleo.core.operations import Pass, Stream
 from paleo.core.quantity import Quantity, is_array, largest
 from paleo.core.tensor import find_precision
+from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
@@ -67,10 +68,12 @@ HOW = (
 UPDATED = ("optimizer", "clip_gradients", "scale_loss")
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
-#: Those that say when gradients are exchanged, and how.
+#: Those that say when gradients are exchanged.
+OVERLAPPED = ("overlap", "bucket_bytes")
+#: The same, and what of them is sent, to whom, and who waits.
 EXCHANGED = (
-    *("overlap", "bucket_bytes", "accumulate", "gradient_dtype", "compress", "num_servers"),
-    "jitter",
+    *OVERLAPPED,
+    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter"),
 )
 #: Settings that data parallelism alone has, and what they are where nothing is said.
 OF_DATA_PARALLEL = {
@@ -270,7 +273,7 @@ class Plan(ExchangePlan):
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
             "overlap": {None: "", True: "overlapped", False: "not overlapped"}[self.overlap],
-            "bucket": "" if self.bucket is None else f"buckets of {self.bucket:,} bytes",
+            "bucket": "" if self.bucket is None else f"buckets of {self.bucket / MIB:g} MiB",
             "accumulate": f"{self.accumulate} batches a step" if self.accumulate > 1 else "",
             "gradient_dtype": f"gradients in {self.gradient_dtype}" if self.gradient_dtype else "",
             "compress": f"gradients by {self.compress}" if self.compress else "",
@@ -442,7 +445,7 @@ def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
     cluster = parts["cluster"]
     if cluster is not None:
         for name, setting in zip(OF_CLUSTER, (DEVICE, NETWORK), strict=True):
-            if parts[name] != found_setting(setting, setting.default):
+            if parts[name] not in (None, found_setting(setting, setting.default)):
                 mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
         parts |= {"device": cluster.device, "network": cluster.tiers[-1].network}
     return mistakes.check(lambda: Plan(**parts))

@@ -17,7 +17,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.results import Result
 from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
-from paleo.step.parallelism import PARALLELISMS
+from paleo.step.parallelism import PARALLELISMS, DataParallel
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
@@ -70,6 +70,11 @@ class Predicted:
         return self.plan.network.name
 
     @property
+    def cluster(self) -> str:
+        """The cluster's name, "" where there is but a device behind a network."""
+        return self.plan.cluster.name if self.plan.cluster else ""
+
+    @property
     def cost_model(self) -> str:
         """The cost model's name."""
         return self.plan.cost_model.name
@@ -97,7 +102,8 @@ class Run(Predicted, Result):
     `not_counted` names the operations that the cost model leaves out; `notes` say what a
     reader of the rows should know; `step` is the sum of the rows under hybrid parallelism.
 
-    `find_worth` finds what `worth` is, when somebody asks: not every run is asked.
+    `find_worth` finds what `worth` is, when somebody asks: not every run is asked. `data` gives the
+    steps again where they are of data parallelism.
     """
 
     scenario: Scenario
@@ -109,6 +115,7 @@ class Run(Predicted, Result):
     find_worth: Callable[[], Recommendation] = field(
         default=Recommendation, compare=False, repr=False
     )
+    data: DataParallel | None = field(default=None, compare=False, repr=False)
 
     @property
     def batch_size(self) -> int:

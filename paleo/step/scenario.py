@@ -11,6 +11,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Annotated, Any, Unpack
 
+from paleo.cluster import Cluster
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
@@ -31,6 +32,7 @@ from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
     BATCH_SIZE,
+    DEFAULT_WORKERS,
     OF_CLUSTER,
     OTHER_DEVICES,
     VARIED,
@@ -156,11 +158,18 @@ def asked(
             values, plans = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
         for varied, plan in plans if spec else ():
             assert spec
+            varied |= {"workers": workers_of(plan.topology, varied["workers"])}
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             one = Scenario(spec, plan, *parts)
             mistakes.check(_check_parallel, one)
             found.append(one)
     return found, values
+
+
+def workers_of(cluster: Cluster, counts: Sequence[int]) -> tuple[int, ...]:
+    """Return numbers of workers, those that are by default only as far as a cluster has as many."""
+    is_default = tuple(counts) == DEFAULT_WORKERS
+    return tuple(count for count in counts if count <= cluster.size or not is_default)
 
 
 def _planned(

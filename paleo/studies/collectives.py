@@ -271,7 +271,7 @@ def _row(
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
     chosen = COLLECTIVES.get(SCHEMES.get(choice.algorithm, choice.algorithm), scheme)
-    unfilled = _unfilled(group)
+    note = unfilled(group)
     return CollectiveTime(
         cluster.name,
         operation,
@@ -279,13 +279,13 @@ def _row(
         int(group.workers),
         size,
         choice,
-        unfilled,
+        note,
         chosen.phases(group, operation) if explain else (),
-        _flows(cluster, chosen, group, size, operation) if explain and unfilled else None,
+        _flows(cluster, chosen, group, size, operation) if explain and note else None,
     )
 
 
-def _unfilled(group: Group) -> str:
+def unfilled(group: Group) -> str:
     """Return the sentence that workers do not fill their nodes; "" if they do."""
     for level, inner in zip(group.levels[1:], group.levels, strict=False):
         inside = int(level.inside)
@@ -303,10 +303,12 @@ def _flows(
 ) -> float | None:
     """Return the seconds of messages that share links fairly, one round after another.
 
-    None where no rounds of the scheme are known on such tiers, or they are too many messages.
+    None where no rounds of the scheme are known on such tiers, where pieces of the message do not
+    wait for a round's end, or where it is too many messages.
     """
     workers = int(group.workers)
-    if workers * int(group.levels[-1].inside) > _MOST_FLOWS:
+    is_known = operation not in scheme.pipelined and scheme.name != AUTO
+    if not is_known or workers * int(group.levels[-1].inside) > _MOST_FLOWS:
         return None
     try:
         rounds = scheme.rounds_on(group, operation)

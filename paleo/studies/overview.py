@@ -11,17 +11,17 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Annotated, Any, Unpack
 
-from paleo.cluster import Price
-from paleo.core.errors import Mistakes, PaleoError
+from paleo.cluster import Cluster, Price, find_cluster
+from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import check_names, checked_number, declared, several
-from paleo.step.exchange_settings import ExchangeSettings, NetworkSettings
+from paleo.step.exchange_settings import SCHEMES, ExchangeSettings, NetworkSettings, OverlapSettings
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Run
-from paleo.step.scenario import Scenario, ScenarioLike, asked
+from paleo.step.scenario import Scenario, ScenarioLike, asked, workers_of
 from paleo.step.settings import (
     BATCH_SIZE,
     WORKERS,
@@ -45,9 +45,16 @@ class StudySettings(PricingSettings, total=False):
 
 
 class OverviewSettings(
-    TrainingSettings, NetworkSettings, ExchangeSettings, OptimizerSettings, total=False
+    TrainingSettings,
+    NetworkSettings,
+    ExchangeSettings,
+    OverlapSettings,
+    OptimizerSettings,
+    total=False,
 ):
-    """Of data-parallel training in a cluster."""
+    """Of data-parallel training in a cluster. `schemes` are those to have, beside `scheme`."""
+
+    schemes: Annotated[str | Sequence[str] | None, SCHEMES]
 
     batch_size: Annotated[int, BATCH_SIZE]
     workers: Annotated[int, replace(WORKERS, default=1, check=checked_number("workers"))]
@@ -85,9 +92,10 @@ class Study:
     def overview(self, **settings: Unpack[OverviewSettings]) -> Overview:
         """Return what there is to see of data-parallel training.
 
-        `workers` is the number to look at; the curves have it and `counts`. `scheme` is the
-        communication scheme to look at, beside those that the cost model takes by itself; None is
-        the best of these. The others are those of `paleo.metrics`.
+        `workers` is the number to look at; the curves have it and `counts`, by default as far as
+        a `cluster` has devices, which are to be the study's. `scheme` is the communication scheme
+        to look at, beside `schemes`, or those that the cost model takes by itself; None is the best
+        of these. The others are those of `paleo.metrics`.
         Raises a PaleoError with every mistake.
         """
         mistakes = Mistakes()
@@ -95,14 +103,27 @@ class Study:
         workers = found["workers"]
         of_step = {
             name: found[name]
-            for name in ("network", "ppp_comm", "batch_size", "scaling", "optimizer")
+            for name in (
+                *("ppp_comm", "batch_size", "scaling", "optimizer"),
+                *("schemes", "overlap", "bucket"),
+            )
         }
+        own = None if "network" in settings else self.scenario.plan.cluster
+        cluster = self._cluster(found["cluster"] or own)
+        if cluster is not None:
+            of_step["cluster"] = cluster
+        if cluster is None or "network" in settings:  # to be refused beside a cluster
+            of_step["network"] = found["network"]
+        counts = found["counts"]
+        if cluster is not None:
+            counts = workers_of(cluster, counts)
+        of_step["workers"] = tuple(sorted({*counts, workers}))
+        scenario = self.scenario.changed(**of_step)
         if found["scheme"] is not None:
-            by_itself = self.scenario.plan.exchange_schemes
-            of_step["schemes"] = tuple(dict.fromkeys((*by_itself, found["scheme"])))
-        counts = tuple(sorted({*found["counts"], workers}))
-        scenario = self.scenario.changed(workers=counts, **of_step)
-        runs = list(runs_of(scenario, mistakes, self._computations(found["optimizer"])))
+            schemes = (*scenario.plan.exchange_schemes, found["scheme"])
+            scenario = scenario.changed(schemes=tuple(dict.fromkeys(schemes)))
+        computations = self._computations(found["optimizer"], found["overlap"])
+        runs = list(runs_of(scenario, mistakes, computations))
         mistakes.raise_as(PaleoError)
         return Overview(
             run=runs[0],
@@ -113,6 +134,18 @@ class Study:
             optimizer=found["optimizer"],
             study=self,
         )
+
+    def _cluster(self, wanted: Cluster | None) -> Cluster | None:
+        """Return the cluster that is wanted with the study's device, which may have own prices.
+
+        Raises SettingError if the cluster has another.
+        """
+        if wanted is not None and wanted.device.name != self.device.name:
+            raise SettingError(
+                f"cluster: {wanted.name} has devices {wanted.device.name}, and this study is of "
+                f"{self.device.name}"
+            )
+        return wanted and replace(wanted, device=self.device)
 
     def summary(self, batch_size: int) -> NetSummary:
         """Return the layers of the net with their times at this batch of one worker."""
@@ -177,9 +210,13 @@ class Overview:
         return self.study.fit(self.worker_batch_size, self.optimizer)
 
 
-def _computations(scenario: Scenario, optimizer: str) -> Computations:
-    """Return what a worker computes of the net, updated by this optimizer."""
-    return Computations(scenario.net, replace(scenario.plan, optimizer=optimizer))
+def _computations(scenario: Scenario, optimizer: str, overlap: bool | None) -> Computations:
+    """Return what a worker computes of the net, updated by this optimizer.
+
+    Exchanges that `overlap` want to know when gradients are there.
+    """
+    plan = replace(scenario.plan, optimizer=optimizer, overlap=overlap)
+    return Computations(scenario.net, plan)
 
 
 def checked_plan(**settings: Unpack[OverviewSettings]) -> tuple[dict[str, Any], Schedule]:
@@ -204,8 +241,13 @@ def checked_plan(**settings: Unpack[OverviewSettings]) -> tuple[dict[str, Any], 
 
 
 def overview(net: ScenarioLike, **settings: Unpack[_AllSettings]) -> Overview:
-    """Return what there is to see of a net on a cluster; see `Study` and `Study.overview`."""
+    """Return what there is to see of a net on a cluster; see `Study` and `Study.overview`.
+
+    A `cluster` has its own device and networks.
+    """
     known, given = declared(StudySettings), dict(settings)
     of_study: Any = {name: given.pop(name) for name in (*known, "importing") if name in given}
+    if given.get("cluster") is not None and "device" not in of_study:
+        of_study["device"] = find_cluster(settings["cluster"] or "").device
     of_plan: Any = given
     return Study(net, **of_study).overview(**of_plan)

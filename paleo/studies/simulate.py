@@ -22,6 +22,7 @@ from paleo.step.parallelism import (
 from paleo.step.plan import check_together
 from paleo.step.results import Recommendation, Run, Simulation
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, asked
+from paleo.studies.exchanges import unfilled_notes
 from paleo.studies.knee import Curve, balance, curve, knee, own_batches
 
 #: Layers that differ, times batch sizes, from which arrays are quicker, NumPy's import and all.
@@ -133,6 +134,8 @@ class _Case:
         if plan.convolution_note and scenario.has_convolutions:
             notes = [plan.convolution_note, *notes]
         notes += plan.notes_on(scenario.net)
+        if kind.scales:
+            notes += unfilled_notes(plan, workers)
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(
@@ -143,6 +146,7 @@ class _Case:
             notes=tuple(notes),
             step=found.whole,
             find_worth=functools.partial(self.worth, scaling if kind.scales else None),
+            data=self._data if kind.scales else None,
         )
 
     def _prepare(self, own_batches: Iterable[int]) -> None:

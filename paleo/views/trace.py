@@ -52,9 +52,13 @@ def _events(timeline: Timeline) -> Iterator[str]:
     yield from _named("thread", _STEP, "parts of the step")
     threads: dict[tuple[int, int], int] = {}
     lanes = sorted({(event.worker, event.lane) for event in timeline.events})
+    others = {
+        (event.worker, event.lane) for event in timeline.events if "scheme" not in event.arguments
+    }
     for thread, (worker, lane) in enumerate(lanes, _STEP + 1):
         threads[worker, lane] = thread
-        beside = ", at the same time" + f" ({lane})" * (lane > 1) if lane else ""
+        what = "at the same time" if (worker, lane) in others else "exchange of gradients"
+        beside = f", {what}" + f" ({lane})" * (lane > 1) if lane else ""
         yield from _named("thread", thread, timeline.workers[worker] + beside)
     for part in timeline.parts:
         span = (_nanoseconds(part.start), _nanoseconds(part.start + part.seconds))

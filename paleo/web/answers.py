@@ -16,7 +16,6 @@ from typing import Any
 from paleo.core.checks import number
 from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
-from paleo.step.exchange_settings import NetworkLike
 from paleo.step.results import Simulation
 from paleo.studies.datasets import takes_images
 from paleo.studies.overview import Overview, Study
@@ -38,6 +37,7 @@ from paleo.views.tables.overview import (
     largest_batch,
     memory_headline,
     overview_table,
+    tiers,
 )
 from paleo.views.tables.summary import summary_table
 from paleo.web import predefined
@@ -66,7 +66,7 @@ class _Net:
         self.lock = threading.Lock()
         #: What `overview_of` says of settings.
         self.overview = functools.lru_cache(_MOST_OVERVIEWS)(
-            lambda settings: overview_of(study, settings, predefined.network(settings.network))
+            lambda settings: overview_of(study, settings, **_placed(settings))
         )
 
 
@@ -131,7 +131,8 @@ class Answers:
     def _net(self, key: Hashable, settings: PageSettings, uploaded: Uploaded | None) -> _Net:
         plan = settings.given(*PRICED)
         spec: NetSpec = uploaded.net if uploaded else predefined.net(settings.net)
-        device = predefined.device(settings.device)
+        plan["device"] = settings.runs_on
+        device = predefined.device(settings.runs_on)
         return self._nets.get(
             (key, *plan.values()),
             lambda: _Net(Study(spec, **{**plan, "device": device})),
@@ -172,19 +173,25 @@ def _json(value: Any) -> str:
     return json.dumps(value, allow_nan=False, separators=(",", ":"))
 
 
-def overview_of(
-    study: Study, settings: PageSettings, network: NetworkLike | None = None
-) -> Overview:
+def _placed(settings: PageSettings) -> dict[str, Any]:
+    """Return the cluster or the network that settings name."""
+    if settings.cluster:
+        return {"cluster": predefined.cluster(settings.cluster)}
+    return {"network": predefined.network(settings.network)}
+
+
+def overview_of(study: Study, settings: PageSettings, **known: Any) -> Overview:
     """Return what there is to see of a study under these settings.
 
-    `network` is the one that they name, if it is at hand. Raises a PaleoError with every mistake.
+    `known` are those of `Study.overview` that are at hand: the cluster or the network that settings
+    name, and what the page does not ask for. Raises a PaleoError with every mistake.
     """
-    plan = settings.given(*PLANNED)
+    plan = {**settings.given(*PLANNED), "schemes": settings.schemes or None, **known}
     if settings.price:
         plan["price"] = number(settings.price)
-    if network is not None:
-        plan["network"] = network
-    return study.overview(counts=settings.num_workers, **plan)
+    if plan["cluster"] is not None:  # which has networks of its own
+        del plan["network"]
+    return study.overview(counts=settings.counts, **plan)
 
 
 def answer(kind: str, settings: PageSettings, overview: Overview, part: str | None = None) -> str:
@@ -210,6 +217,7 @@ def _scaling(overview: Overview) -> dict[str, Any]:
         "takes_images": takes_images(overview.study.net),
         "headlines": headlines(overview),
         "table": to_cells(overview_table(overview)),
+        "tiers": tiers(overview),
         # A chart of nothing is none: `hints` say what to give for it.
         "charts": {each.key: None if each.is_empty else each.to_dict() for each in charts},
         "hints": hints(overview),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.cluster import ARCHITECTURES, BOARDS, Device
-from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.collectives import COLLECTIVES, Operation
 from paleo.cluster.frameworks import FRAMEWORKS, SOFTWARE
 from paleo.core.tensor import PRECISIONS
 from paleo.core.version import __version__
@@ -33,12 +33,23 @@ def choices() -> dict[str, Any]:
         "nets": [{"name": name} for name in predefined.net_names()],
         "devices": _devices(),
         "networks": [_network(name) for name in predefined.network_names()],
+        "clusters": [_cluster(name) for name in predefined.cluster_names()],
         "cost_models": _named(COST_MODELS),
         "dtypes": [{"name": name} for name in PRECISIONS],
         "frameworks": _named(FRAMEWORKS),
         "memory_formats": [{"name": name} for name in MEMORY_FORMATS],
         "attentions": _named(ATTENTION_FAMILIES),
-        "schemes": _named(COLLECTIVES),
+        "schemes": _named(
+            {
+                name: each
+                for name, each in COLLECTIVES.items()
+                if Operation.ALL_REDUCE in each.operations
+            }
+        ),
+        "overlaps": [
+            {"name": "true", "title": "beside the backward pass"},
+            {"name": "false", "title": "after the backward pass"},
+        ],
         "optimizers": _named(OPTIMIZERS),
         "datasets": [
             {"name": each.name, "note": f"{each.num_samples:,} samples"}
@@ -97,3 +108,10 @@ def _device(device: Device) -> Choice:
 def _network(name: str) -> Choice:
     network = predefined.network(name)
     return {"name": name, "note": f"{network.title}, {in_unit(network.bandwidth, 'bytes/s')}"}
+
+
+def _cluster(name: str) -> Choice:
+    cluster = predefined.cluster(name)
+    sizes = " x ".join(f"{tier.size:,}" for tier in cluster.tiers)
+    note = f"{cluster.title}: {sizes} {cluster.device.name}"
+    return {"name": name, "device": cluster.device.name, "note": note}

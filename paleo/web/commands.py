@@ -32,31 +32,35 @@ def command_lines(settings: PageSettings, kind: str, own_batch: int) -> list[dic
 def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
     counts = ",".join(map(str, settings.counts))
     cluster = {
-        **settings.given("device", "network", "batch_size"),
+        **settings.placed,
+        **settings.given("batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED, "optimizer"),
+        **settings.given("ppp_comm", *_PRICED, "optimizer", "overlap", "bucket"),
     }
-    looked_at = settings.given("scaling", "scheme")
+    chosen = (settings.scheme,) if settings.scheme else settings.schemes
+    looked_at = {**settings.given("scaling"), "scheme": ",".join(chosen) or None}
     training = settings.given("dataset", "dataset_size", "epochs", "price")
     yield "the table", _line(settings, "simulate", **cluster, **looked_at)
-    yield (
-        "time and cost of the training",
-        # One worker, where it is not said.
-        _line(settings, "metrics", said=("num_workers",), **cluster, **looked_at, **training),
-    )
-    report = _line(settings, "report", **cluster, **training)
+    if len(chosen) < 2:  # metrics are of one scheme
+        yield (
+            "time and cost of the training",
+            # One worker, where it is not said.
+            _line(settings, "metrics", said=("num_workers",), **cluster, **looked_at, **training),
+        )
+    schemes = ",".join(dict.fromkeys((*settings.schemes, *chosen))) or None
+    report = _line(settings, "report", **cluster, scheme=schemes, **training)
     yield "a page like this in one file", f"{report} -o {_REPORT}"
 
 
 def _layers(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
-    options = {"device": settings.device, "batch_size": own_batch, **settings.given(*_PRICED)}
+    options = {"device": settings.runs_on, "batch_size": own_batch, **settings.given(*_PRICED)}
     # Without a device, there is none in a summary.
     yield "the layers", _line(settings, "summary", said=("device",), **options)
 
 
 def _memory(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
     options = {
-        "device": settings.device,
+        "device": settings.runs_on,
         "batch_size": own_batch,
         **settings.given("dtype", "optimizer"),
     }
@@ -69,7 +73,10 @@ def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **op
     for key, value in options.items():
         if value is None or (key not in said and DEFAULTS.get(key) == value):
             continue
-        words.append(f"--{key}" if value is True else f"--{key}={_text(value)}")
+        if isinstance(value, bool):
+            words.append(f"--{key}" if value else f"--no_{key}")
+        else:
+            words.append(f"--{key}={_text(value)}")
     return shlex.join(words)
 
 

@@ -1,4 +1,4 @@
-"""The predefined nets, devices and networks by name, each read once and then kept.
+"""The predefined nets, devices, networks and clusters by name, each read once and then kept.
 
 They are part of the package, so that none changes while a server runs.
 """
@@ -17,11 +17,13 @@ from paleo.studies import datasets
 net = lru_cache(256)(load)
 device = lru_cache(256)(hardware.find_device)
 network = lru_cache(64)(hardware.find_network)
+cluster = lru_cache(64)(hardware.find_cluster)
 net_names = cache(_net_names)
 #: Whether images go into the net of a name.
 takes_images = cache(lambda name: datasets.takes_images(net(name)))
 device_names = cache(hardware.device_names)
 network_names = cache(hardware.network_names)
+cluster_names = cache(hardware.cluster_names)
 
 
 def _aliases(names: Iterable[str], find: Callable[[str], Any]) -> Mapping[str, str]:
@@ -31,3 +33,4 @@ def _aliases(names: Iterable[str], find: Callable[[str], Any]) -> Mapping[str, s
 
 device_aliases = cache(lambda: _aliases(device_names(), device))
 network_aliases = cache(lambda: _aliases(network_names(), network))
+cluster_aliases = cache(lambda: _aliases(cluster_names(), cluster))

@@ -19,6 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
+from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices
 from paleo.views.tables.compared import configuration_names
@@ -33,6 +34,8 @@ _SAID = {key: setting.label for key, setting in DECLARED.items() if setting.labe
 #: What can be taken from a report: by scheme, and by the number of workers that is looked at.
 _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
+#: Those that the page has as a text, "" where there is none.
+_MAYBE = ("price", "dataset", "framework", "cluster", "bucket")
 
 
 class _Pool:
@@ -50,9 +53,23 @@ class _Pool:
         return self._places[key]
 
 
+def shown_first(
+    settings: Mapping[str, Any], workers: Sequence[int], schemes: Sequence[str] | None
+) -> PageSettings:
+    """Return what a report shows first, of settings of its command."""
+    # As many workers are looked at as the demo begins with, if there are so many.
+    few = [count for count in workers if count <= PageSettings.workers]
+    return PageSettings(
+        workers=max(few, default=min(workers)),
+        num_workers=tuple(workers),
+        schemes=tuple(schemes or ()),
+        **{**settings, **{key: settings[key] or "" for key in _MAYBE}},
+    )
+
+
 def studies_of(
     nets: Iterable[str | NetSpec],
-    device: str,
+    device: DeviceLike,
     make: Callable[..., Study],
     mistakes: Mistakes,
     prices: Mapping[str, tuple[Price, ...]] | None = None,
@@ -122,7 +139,7 @@ def report_page(
     }
     return _page(
         {
-            "title": f"{', '.join(nets)} on {', '.join(names)}",
+            "title": f"{', '.join(nets)} on {first.cluster or ', '.join(names)}",
             "version": __version__,
             "settings": first.to_dict(),
             "said": _said(first, [key for key, values in several.items() if len(values) > 1]),
@@ -198,6 +215,8 @@ def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, st
     """
     values = settings.to_dict()
     price = checked_price(number(settings.price)) if settings.price else None
+    if settings.cluster:  # which has networks of its own
+        values["network"] = ""
     if price:
         values["price"] = f"{price.amount:g} {price.currency} a device-hour"
     return [

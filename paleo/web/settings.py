@@ -1,8 +1,8 @@
 """The settings of a request: what the controls of the page say, checked.
 
 They come as the query of an address or as a JSON object, under the names of the command line's
-options, and may be anything. No name of a net, a device or a network goes on that is not one of
-the predefined: elsewhere such a name may be a file, or code to import.
+options, and may be anything. No name of a net, a device, a network or a cluster goes on that is not
+one of the predefined: elsewhere such a name may be a file, or code to import.
 """
 
 from __future__ import annotations
@@ -41,21 +41,28 @@ class PageSettings:
     """What the page shows. The defaults are those of a page without an address.
 
     `net` is a predefined one, or the file of an uploaded one if `is_uploaded`, which commands read
-    with `options`. `workers` are those looked at, `scheme` is "" for the best, `software` is "" if
-    both shares of peak are one's own. The curves have `num_workers` too. A training has `epochs`
-    of a `dataset`, or of `dataset_size` samples. `price` is "" for that of the device's file.
+    with `options`. `workers` are those looked at, `scheme` is "" for the best of `schemes`,
+    `software` is "" if both shares of peak are one's own. The curves have `num_workers` too. A
+    training has `epochs` of a `dataset`, or of `dataset_size` samples. `price` is "" for that of
+    the device's file.
+    A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
+    the cost model takes by itself, `bucket` a text as of the option,
+    "" for that of the framework.
     Beside it may stand another configuration, which is the same but for what begins with `other_`.
     """
 
     net: str = "resnet50_v1_5"
     device: str = "A100_SXM_80GB"
     network: str = "nvlink3"
+    cluster: str = ""
     cost_model: str = DEFAULT_COST_MODEL
     dtype: str = "mixed_fp16"
     batch_size: int = 256
     workers: int = 8
     scaling: str = "weak"
     scheme: str = ""
+    overlap: bool | None = None
+    bucket: str = ""
     software: str = ""
     ppp_comp: float = 1.0
     ppp_comm: float = 1.0
@@ -73,9 +80,11 @@ class PageSettings:
     is_uploaded: bool = False
     options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
+    schemes: tuple[str, ...] = ()
     other_net: str = ""
     other_device: str = ""
     other_network: str = ""
+    other_cluster: str = ""
     other_dtype: str = ""
     other_batch_size: int | None = None
 
@@ -89,9 +98,24 @@ class PageSettings:
         return {key: None if value == "" else value for key, value in values.items()}
 
     @property
+    def runs_on(self) -> str:
+        """The name of the device: the cluster's, where there is one."""
+        return predefined.cluster(self.cluster).device.name if self.cluster else self.device
+
+    @property
+    def placed(self) -> dict[str, Any]:
+        """The settings that say on what it runs: a cluster, or a device and a network."""
+        return self.given("cluster") if self.cluster else self.given("device", "network")
+
+    @property
     def counts(self) -> tuple[int, ...]:
-        """The numbers of workers of the curves: `num_workers`, and the one looked at."""
-        return tuple(sorted({*self.num_workers, self.workers}))
+        """The numbers of workers of the curves: `num_workers`, and the one looked at.
+
+        Those are left out of which a predefined cluster has not so many devices.
+        """
+        most = predefined.cluster(self.cluster).size if self.cluster else self.workers
+        counts = (count for count in self.num_workers if count <= most or not self.cluster)
+        return tuple(sorted({*counts, self.workers}))
 
     @property
     def other(self) -> PageSettings | None:
@@ -104,20 +128,22 @@ class PageSettings:
             changes |= {"is_uploaded": False, "options": ""}
             if not predefined.takes_images(changes["net"]):
                 changes["dataset"] = ""
-        if changes.get("device", self.device) != self.device:
-            changes["price"] = ""  # another device has one of its own
+        if "cluster" not in changes and not {"device", "network"}.isdisjoint(changes):
+            changes = {"device": self.runs_on, **changes, "cluster": ""}
         none: dict[str, Any] = {f"other_{key}": "" for key in COMPARED} | {"other_batch_size": None}
         found = dataclasses.replace(self, **none, **changes)
+        if found.runs_on != self.runs_on:  # another device has a price of its own
+            found = dataclasses.replace(found, price="")
         return found if "dtype" in changes else dataclasses.replace(found, dtype=_dtype(found))
 
 
 #: In what a configuration beside it may differ.
-COMPARED = ("net", "device", "network", "dtype", "batch_size")
+COMPARED = ("net", "cluster", "device", "network", "dtype", "batch_size")
 #: The keys of settings.
 KEYS = tuple(
     field.name
     for field in dataclasses.fields(PageSettings)
-    if field.name not in ("is_uploaded", "options", "num_workers")
+    if field.name not in ("is_uploaded", "options", "num_workers", "schemes")
 )
 _DEFAULTS = PageSettings()
 _ALL = declared(StudySettings) | declared(OverviewSettings)
@@ -129,7 +155,10 @@ PRICED = tuple(key for key in KEYS if key in declared(StudySettings))
 PLANNED = tuple(key for key in KEYS if key in declared(OverviewSettings))
 _SCHEDULE = ("dataset", "dataset_size", "epochs")
 #: What an answer depends on besides the net and a worker's batch, where that is not everything.
-DEPENDS = {"layers": PRICED, "memory": ("device", "dtype", "optimizer")}
+DEPENDS = {
+    "layers": ("cluster", *PRICED),
+    "memory": ("cluster", "device", "dtype", "optimizer"),
+}
 
 
 def parse_query(query: bytes) -> dict[str, str]:
@@ -188,7 +217,7 @@ def read_settings(
 def _dtype(settings: PageSettings) -> str:
     """Return the type of settings, fp32 where the cost model or the device does not know that."""
     known = COST_MODELS[settings.cost_model].dtypes
-    peaks = predefined.device(settings.device).peaks
+    peaks = predefined.device(settings.runs_on).peaks
     is_known = known is None or settings.dtype in known
     return settings.dtype if is_known and PRECISIONS[settings.dtype].computing in peaks else "fp32"
 
@@ -208,11 +237,13 @@ class _Reader:
     def read(self, file: str | None) -> PageSettings:
         self._check_keys()
         found: dict[str, Any] = {"net": self._net(file), "is_uploaded": file is not None}
-        found |= {key: self._named(key) for key in ("device", "network")}
+        found |= {key: self._named(key) for key in ("device", "network", "cluster")}
+        found |= {"overlap": self._overlap(), "bucket": self._bucket()}
         others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]
         found |= {key: self._value(key) for key in others}
         self._batch_size("batch_size", found["batch_size"])
         found |= self._software(found)
+        self._room(found)
         found |= {f"other_{key}": self._other(key) for key in COMPARED}
         return PageSettings(**found, **self._schedule(), price=self._price())
 
@@ -260,7 +291,7 @@ class _Reader:
         other, default = f"other_{key}", getattr(_DEFAULTS, f"other_{key}")
         if self.values.get(other) in (None, ""):
             return default
-        if key in ("net", "device", "network"):
+        if key in ("net", "device", "network", "cluster"):
             return self._named(other, key)
         try:
             value = DECLARED[key].check(_as_number(self.values[other]))
@@ -269,6 +300,15 @@ class _Reader:
                 self.mistakes.add(f"{other}: {str(each).removeprefix(f'{key}: ')}")
             return default
         return self._batch_size(other, value) if key == "batch_size" else str(value)
+
+    def _room(self, found: Mapping[str, Any]) -> None:
+        """Note where there are more workers than the cluster has devices."""
+        most = predefined.cluster(found["cluster"]).size if found["cluster"] else found["workers"]
+        if found["workers"] > most:
+            self.mistakes.add(
+                f"workers: {found['workers']:,}, but cluster {found['cluster']} has {most:,} "
+                "devices"
+            )
 
     def _batch_size(self, key: str, size: int) -> int:
         if size > _MOST_SAMPLES:
@@ -283,14 +323,19 @@ class _Reader:
         The kind is the key where none is said.
         """
         kind = kind or key
-        aliases = {"device": predefined.device_aliases, "network": predefined.network_aliases}
+        aliases = {
+            "device": predefined.device_aliases,
+            "network": predefined.network_aliases,
+            "cluster": predefined.cluster_aliases,
+        }
         names = {
             "net": predefined.net_names,
             "device": predefined.device_names,
             "network": predefined.network_names,
+            "cluster": predefined.cluster_names,
         }[kind]()
         text = self._text(key)
-        if text in names:
+        if text in names or text == getattr(_DEFAULTS, key):
             return text
         known = aliases[kind]() if kind in aliases else {}
         if text in known:
@@ -318,6 +363,16 @@ class _Reader:
         if not isinstance(value, bool):
             self.mistakes.add(f"{key}: expected true or false, got {_shown(value)}")
         return value is True
+
+    def _overlap(self) -> bool | None:
+        return None if self.values.get("overlap") in (None, "") else self._flag("overlap")
+
+    def _bucket(self) -> str:
+        value = self.values.get("bucket")
+        text = str(value) if isinstance(value, int) else self._text("bucket").strip()
+        if text and self._check("bucket", DECLARED["bucket"].check, number(text)) is None:
+            return ""
+        return text
 
     def _software(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return the software and both shares of peak, which are the software's if there is one."""

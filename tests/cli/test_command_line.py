@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import click
 import click.testing
 import pytest
 
@@ -553,3 +554,33 @@ def test_the_collector_leaves_what_the_modules_of_a_command_made_and_goes_on() -
         "assert gc.get_freeze_count() == frozen\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_asks_for_a_network_takes_a_cluster_in_its_place() -> None:
+    context = click.Context(cli)
+    commands = {name: cli.get_command(context, name) for name in cli.list_commands(context)}
+    names = {
+        name: {parameter.name for parameter in command.params}
+        for name, command in commands.items()
+        if command
+    }
+    asking = {name for name, own in names.items() if "network" in own}
+    assert asking == {"simulate", "metrics", "compare", "report", "collectives"}
+    assert asking == {name for name, own in names.items() if "cluster" in own}
+
+
+@pytest.mark.parametrize("command", ["simulate", "metrics"])
+def test_a_cluster_goes_with_no_device_or_network(command: str) -> None:
+    for option in ("--device=K40", "--network=aws"):
+        said = call(command, "lenet5", "--cluster=aws_g3", option, status=1).stderr
+        key = option[2:].partition("=")[0]
+        assert said == f"paleo: {key}: a cluster has its own: leave out {key}, or cluster\n"
+
+
+def test_compare_puts_clusters_beside_each_other() -> None:
+    asked = ("compare", "alex_v2", "--cluster=aws_p3dn,dgx1_v100", "--num_workers=16", "--totals")
+    text = " ".join(call(*asked, "--batch_size=32").stdout.split())
+    assert "A step of alex_v2, dgx1_v100 takes" in text
+    assert "the update and what is exposed of the exchange" in text
+    found = call(*asked, "--batch_size=32", "--format=json").stdout
+    assert found.index('"cluster": "aws_p3dn"') < found.index('"cluster": "dgx1_v100"')

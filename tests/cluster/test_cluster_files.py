@@ -247,6 +247,10 @@ def test_an_own_file_has_its_name_and_may_have_no_sources(tmp_path: Path) -> Non
     assert (cable.links, cable.note) == (2, "two cards each")
 
 
+def test_a_file_may_say_how_many_devices_the_tiers_multiply_up_to(tmp_path: Path) -> None:
+    assert read(tmp_path, OWN.replace("[sources]", "size = 8\n[sources]")).size == 8
+
+
 def test_files_beside_it_are_named_by_their_paths(tmp_path: Path) -> None:
     (tmp_path / "slow.toml").write_text('[figures]\nbandwidth = "1 GB/s"\nlatency = "3 us"\n')
     found = read(tmp_path, OWN.replace('"pcie3"', '"slow.toml"'))
@@ -266,6 +270,8 @@ WIRE = "expected two members, 0 to 3, and a count, got "
         ('"K40"', '"K4000"', "device: unknown device 'K4000'"),
         ('device = "K40"', "", "device: missing"),
         ("[sources]", "colour = 3\n[sources]", "colour: unknown key"),
+        ("[sources]", "size = 9\n[sources]", "size: 9 devices, but the tiers have 4 x 2 = 8"),
+        ("[sources]", "size = 0\n[sources]", "size: expected a whole number of 1 or more, got 0"),
         ('"pcie3"', '"pcie33"', "tiers[0].network: unknown network 'pcie33'"),
         ('network = "pcie3"', "", "tiers[0].network: missing"),
         ('"pcie3"', '"none.toml"', "tiers[0].network: "),

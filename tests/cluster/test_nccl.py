@@ -215,7 +215,9 @@ def test_where_nothing_is_known_of_the_links_the_textbook_stays() -> None:
 def test_a_group_on_nodes_has_what_is_inside_and_between() -> None:
     links = Links(group("dgx_a100", 20))
     assert (links.nodes, links.on_node, links.inside) == (3, 8, 240e9)
-    assert links.between == 8 * figure("infiniband_hdr", "bandwidth")
+    # The last node has four of the twenty, and their four cards.
+    assert links.between == 4 * figure("infiniband_hdr", "bandwidth")
+    assert Links(group("dgx_a100", 24)).between == 8 * figure("infiniband_hdr", "bandwidth")
     assert Links(group("dgx_a100", 8)).between == float("inf")
 
 
@@ -253,13 +255,14 @@ def test_longer_messages_and_those_between_nodes_are_left_to_nccl() -> None:
         assert many[i] == pytest.approx(one, rel=1e-12)  # type: ignore[index]
 
 
-def test_where_the_kernel_is_not_known_an_error_says_so() -> None:
+def test_where_the_kernel_is_not_known_it_is_the_textbooks() -> None:
+    pair = group("l40s_pcie", 2)
     with pytest.raises(SettingError, match="custom_all_reduce is not known for pcie4, tier switch"):
-        COLLECTIVES["custom_all_reduce"].seconds_on(group("l40s_pcie", 2), 1024)
-    assert not COLLECTIVES["custom_all_reduce"].can_exchange(find_cluster("l40s_pcie").tiers)
-    assert COLLECTIVES["custom_all_reduce"].can_exchange(find_cluster("dgx_h100").tiers)
-    with pytest.raises(SettingError, match="custom_all_reduce cannot do all_gather"):
-        COLLECTIVES["custom_all_reduce"].seconds_on(group("dgx_h100"), 1024, ALL_GATHER)
+        custom.seconds(pair, 1024)
+    scheme, textbook = COLLECTIVES["custom_all_reduce"], COLLECTIVES["sharded_server"]
+    assert scheme.seconds_on(pair, 1024) == textbook.seconds_on(pair, 1024)
+    with pytest.raises(SettingError, match="custom_all_reduce does not do all_gather"):
+        scheme.seconds_on(group("dgx_h100"), 1024, ALL_GATHER)
 
 
 # The figures and their files.

@@ -166,6 +166,7 @@ def test_every_metric_of_a_net_by_hand(
         "net": "net",
         "device": "own",
         "network": "link",
+        "cluster": None,
         "cost_model": "roofline",
         "dtype": "fp32",
         "fuse": False,
@@ -195,6 +196,7 @@ def test_every_metric_of_a_net_by_hand(
         "peak_throughput_per_s": 2500,  # 1 MFLOP/s over 400 FLOPs
         "compute_s": 0.02044,  # forward, weights' gradient, and 2 * 220 FLOPs of the update
         "communication_s": 0.04,  # 2 * log2(4) transfers
+        "exposed_communication_s": 0.04,  # after the backward pass
         "step_s": 0.06044,
         "computation_communication_ratio": 0.511,
         # 3 workers: 4 transfers, 0.04 s, and 34 * 800 FLOPs + 440: 0.02764 s.
@@ -288,6 +290,7 @@ def test_what_is_not_known_is_none() -> None:
         *("price_date", "training_cost", "memory_capacity_bytes", "largest_batch_size"),
         *("inference_cost_per_million", "training_cost_per_million"),
         "computation_communication_ratio",  # a worker alone
+        "cluster",  # devices behind one network
         "balance_workers",  # in weak scaling, its exchange never takes as long
         *(
             "conv_library",

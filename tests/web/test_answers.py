@@ -93,6 +93,11 @@ def random_settings(count: int) -> list[dict[str, Any]]:
             ]
         )
         found |= draw.choice([{}, {"price": "0.9"}, {"price": "2.5 EUR/h"}])
+        if draw.random() < 0.3:
+            found["cluster"] = draw.choice(paleo.cluster_names())
+            size = paleo.find_cluster(found["cluster"]).size
+            found["workers"] = min(found["workers"], size)
+        found |= draw.choice([{}, {"overlap": "false"}, {"bucket": "100MiB"}])
         return found
 
     dealers = (nets, paleo.device_names(), paleo.network_names())
@@ -108,7 +113,9 @@ def test_the_numbers_are_those_of_the_command_line_for_200_random_settings(clien
         if response.status_code == 400:
             # What the page refuses the commands refuse in the same words.
             (line,) = response.get_json()["errors"]
-            words = {key: settings[key] for key in ("net", "device", "cost_model", "dtype")}
+            place = ("cluster",) if settings.get("cluster") else ("device", "network")
+            words = {key: settings[key] for key in ("net", *place, "cost_model", "dtype", "scheme")}
+            words = {key: value for key, value in words.items() if value}
             done = CliRunner().invoke(
                 cli, ["simulate", words.pop("net"), *(f"--{k}={v}" for k, v in words.items())]
             )
@@ -246,7 +253,7 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "ppp_comm": "0.5", "use_pipeline": "true", "fuse": "true", "dataset": "mnist",
         "dataset_size": "1000", "epochs": "3", "price": "2", "optimizer": "adam", "dtype": "fp64",
         "device": "K40", "framework": "timm", "memory_format": "channels_last", "compile": "true",
-        "attention": "fa2",
+        "attention": "fa2", "cluster": "firecaffe", "overlap": "false", "bucket": "1GiB",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)
@@ -293,6 +300,7 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     answer = answered(client, "scaling", settings).get_json()
     assert set(answer) == {
         "settings", "answer", "takes_images", "headlines", "table", "charts", "commands", "hints",
+        "tiers",
     }  # fmt: skip
     assert set(answer["charts"]) == {"speedup", "step", "efficiency", "parts", "time", "cost"}
     assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
@@ -318,7 +326,7 @@ def test_the_answer_is_the_figures_of_the_command_with_their_bands(client: Any) 
     run = json.loads(printed(found["commands"][0]["text"], "--format=json"))["runs"][0]
     (row,) = (row for row in run["rows"] if row["workers"] == 16)
     scheme = row["best_scheme"]
-    speed, _, training = found["answer"]
+    speed, *_, training = found["answer"]
     assert speed.startswith("16 x A100 SXM 80GB train resnet50_v1_5 at about ")
 
     def numbers(text: str) -> list[float]:

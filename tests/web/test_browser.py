@@ -87,6 +87,9 @@ def slide(name: str, *keys: str) -> Callable[[Any], None]:
 CONTROLS: dict[str, tuple[Callable[[Any], None], tuple[str, ...]]] = {
     "device": (pick("device", "k20x", "Enter"), ("device=K20X",)),
     "network": (pick("network", "infiniband", "ArrowDown", "Enter"), ("network=infiniband",)),
+    "cluster": (choose("cluster", "dgx_a100"), ("cluster=dgx_a100",)),
+    "exchange": (choose("overlap", "false"), ("overlap=false",)),
+    "bucket": (write("bucket", "1MiB"), ("bucket=1MiB",)),
     "number of workers": (write("workers", "24"), ("workers=24",)),
     "slider of workers": (slide("workers", "ArrowRight"), ("workers=16",)),
     "strong scaling": (tick("[name=scaling][value=strong]"), ("scaling=strong",)),
@@ -291,6 +294,7 @@ def test_back_and_forward_go_through_what_was_looked_at(view: View) -> None:
 def test_a_drag_is_answered_on_the_way_and_is_one_step_back(view: View) -> None:
     view.open(LENET).shows(LENET)
     before = view.page.evaluate("history.length")
+    view.page.locator("#batch_size-slider").scroll_into_view_if_needed()
     box = view.page.locator("#batch_size-slider").bounding_box()
     middle = box["y"] + box["height"] / 2
     view.page.mouse.move(box["x"] + box["width"] * 8 / 13, middle)
@@ -306,16 +310,17 @@ def test_a_drag_is_answered_on_the_way_and_is_one_step_back(view: View) -> None:
 
 
 def test_the_heading_says_the_number_of_workers_and_the_thick_line_why(view: View) -> None:
-    view.open(LENET).shows(LENET)
-    title = answer("scaling", LENET)["table"]["title"]
+    several = (LENET, "cost_model=paleo2017")  # which has four schemes by itself
+    view.open("&".join(several)).shows(*several)
+    title = answer("scaling", "&".join(several))["table"]["title"]
     assert view.text("#heading") == f"{title}, 8\u00a0workers"
     best = ".of-group:has(+ #workers-charts) .legend .chosen"
     assert view.text(best).endswith("(the best exact on 128 workers)")
     write("workers", "1")(view.page)
-    view.shows(LENET, "workers=1")
+    view.shows(*several, "workers=1")
     assert view.text("#heading") == f"{title}, 1\u00a0worker"
     choose("scheme", "OneToAll")(view.page)
-    view.shows(LENET, "workers=1", "scheme=OneToAll")
+    view.shows(*several, "workers=1", "scheme=OneToAll")
     assert view.text(best) == "OneToAll (chosen)"
 
 

@@ -87,7 +87,7 @@ def test_what_stands_beside_it_changes_no_answer_but_its_own() -> None:
     base = {"net": "lenet5"}
     changed = base | {
         "other_net": "nin", "other_device": "K80", "other_network": "aws", "other_dtype": "fp32",
-        "other_batch_size": "3",
+        "other_batch_size": "3", "other_cluster": "aws_g3",
     }  # fmt: skip
     assert {key for key in KEYS if key.startswith("other_")} == set(changed) - set(base)
     for kind in KINDS:

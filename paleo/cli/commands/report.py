@@ -17,7 +17,7 @@ from paleo.cli.options import (
     setting_options,
     verbose,
 )
-from paleo.cli.plan import KERNELS, SCHEDULE, say_what_is_used
+from paleo.cli.plan import KERNELS, OVERLAP, SCHEDULE, devices_and_workers, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
@@ -47,10 +47,10 @@ _OF_TRAINING = declared(TrainingSettings)
 )
 @nets_argument
 @setting_options(SimulateSettings, "device")
-@setting_options(_OnePlan, "network")
+@setting_options(_OnePlan, "cluster", "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(_OnePlan, *SCHEDULE, "optimizer")
+@setting_options(_OnePlan, "schemes", *OVERLAP, *SCHEDULE, "optimizer")
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options
@@ -65,25 +65,27 @@ def command(
     edits: NetEdits,
     importing: ImportOptions,
     prices: str | None,
+    schemes: list[str] | None,
     **settings: Any,
 ) -> None:
     """Write all about each NET on a cluster into one HTML file.
 
     It has the views of `paleo serve`: how a training step scales, time and cost of a training,
     the layers with their times, and the memory. Several nets, devices or batch sizes are first
-    compared in a table. It opens in any browser, without a server or a network.
+    compared in a table, and of several schemes there is a choice. A --cluster has a device of its
+    own. It opens in any browser, without a server or a network.
 
     \b
     Examples:
       paleo report nin --device=K20X --network=infiniband -o report.html
       paleo report resnet50 vgg16 --device=V100_SXM2_16GB --dtype=mixed_fp16 \\
         --epochs=90 --dataset=imagenet --price=2.5 -o report.html
+      paleo report resnet50 --cluster=dgx_a100 --scheme=auto,ring,hierarchical -o cluster.html
       paleo report resnet50 --device=T4,A100 --batch_size=32,128 -o compared.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
     """  # noqa: D301 (click takes the control character, not the escape)
     # Imported here, where the page is needed: the server's modules take their time.
-    from paleo.web.report_page import report_page, studies_of
-    from paleo.web.settings import PageSettings
+    from paleo.web.report_page import report_page, shown_first, studies_of
 
     if output != "-":
         check_file(output)
@@ -95,26 +97,22 @@ def command(
             mistakes.add(f"{name}: expected one or more, got none")
         elif name in once and len(set(values)) < len(values):
             mistakes.add(f"{name}: one is given twice")
+    devices, workers = devices_and_workers(settings["cluster"], device, workers, mistakes)
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
     of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
     price = of_plan["price"]
-    of_plan |= {"price": None if price is None else number(price), "counts": workers}
+    asked = None if price is None else number(price)
+    of_plan |= {"price": asked, "counts": workers, "schemes": schemes}
     for name, size in itertools.product(scaling, batch_size) if workers else ():
         mistakes.check(functools.partial(checked_plan, scaling=name, batch_size=size, **of_plan))
     make = functools.partial(Study, importing=importing, **of_study)
     own = mistakes.check(checked_prices, prices)
-    studies = {one: studies_of(edited, one, make, mistakes, own) for one in device}
+    studies = {name: studies_of(edited, one, make, mistakes, own) for name, one in devices.items()}
     mistakes.raise_as(PaleoError)
     say_what_is_used(nets, settings | {"device": device})
-    # As many workers are looked at as the demo begins with, if there are so many.
-    few = [count for count in workers if count <= PageSettings.workers]
-    shown = PageSettings(
-        workers=max(few, default=min(workers)),
-        num_workers=tuple(workers),
-        **{**settings, **{key: settings[key] or "" for key in ("price", "dataset", "framework")}},
-    )
+    shown = shown_first(settings, workers, schemes)
     plain = not edits and prices is None  # commands know neither what was edited nor other prices
     page = report_page(studies, shown, scaling, batch_size, importing, with_commands=plain)
     write_text(page, output)
     if output != "-":
-        verbose(f"{output}: {', '.join(studies[device[0]])}")
+        verbose(f"{output}: {', '.join(next(iter(studies.values())))}")

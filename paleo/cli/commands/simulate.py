@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import click
@@ -22,8 +23,10 @@ from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
+from paleo.studies.exchanges import explained_values
 from paleo.studies.simulate import simulate
 from paleo.views.answers.simulation import simulation_answer
+from paleo.views.tables.exchanges import explained_tables
 from paleo.views.tables.simulation import simulation_tables
 
 
@@ -34,10 +37,17 @@ from paleo.views.tables.simulation import simulation_tables
 @setting_options(
     SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, "schemes", *SYNCHRONOUS
 )
+@click.option(
+    "--explain",
+    is_flag=True,
+    help="Show instead what bounds each step, and the exchange of gradients on most workers: its "
+    "phases on each tier of links, and its buckets.",
+)
 @result_options
 @trace_option
 def command(
     nets: tuple[str, ...],
+    explain: bool,
     edits: NetEdits,
     output: Output,
     plot: Plot,
@@ -46,10 +56,10 @@ def command(
 ) -> None:
     """Predict the training step of each NET on a number of workers.
 
-    A step is the forward pass, backward pass and update on each worker, then the exchange of
-    gradients. Unless --scheme names others, the exchange is by the scheme that is quickest and
-    exact: after it all workers have the sum of all gradients. (Butterfly mixing is not exact.)
-    Speedup is over one worker.
+    A step is the forward pass, backward pass and update on each worker, and the exchange of
+    gradients, which goes on beside the backward pass unless --no_overlap is given. Of several
+    schemes the one counts that is quickest and exact: after it all workers have the sum of all
+    gradients. (Butterfly mixing is not exact.) Speedup is over one worker.
 
     The knee is the number of workers, up to 65,536, with the largest speedup^2 / workers. More
     workers than that cost more than they gain.
@@ -63,6 +73,7 @@ def command(
       paleo simulate squeezenet --vary=squeezenet.sr=0.125,0.5,1 --num_workers=1
       paleo simulate inception_v3 --plot=scaling.svg
       paleo simulate nin --scaling=weak --num_workers=4 --trace=step.json
+      paleo simulate resnet50_v1_5 --cluster=dgx_a100 --num_workers=8,64 --explain
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()
     trace.check(edited)
@@ -72,10 +83,13 @@ def command(
     if trace.write(result.runs[0]):
         return
     several = settings["schemes"] == ["all"] or len(settings["schemes"] or ()) > 1
+    is_explained = explain and settings["parallel"] == "data"
     plot.write(
         output,
-        simulation_tables(result, all_schemes=several),
-        result.to_dict,
+        explained_tables(result.runs, for_people=output.for_people)
+        if is_explained
+        else simulation_tables(result, all_schemes=several),
+        functools.partial(explained_values, result) if is_explained else result.to_dict,
         lambda charts: charts.of_simulation(result),
         answer=lambda: simulation_answer(result),
     )

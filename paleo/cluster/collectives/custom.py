@@ -8,14 +8,14 @@ left to NCCL.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from paleo.cluster.collectives import nccl
 from paleo.cluster.collectives.base import COLLECTIVES, Collective, Operation, Round
 from paleo.cluster.collectives.direct import ShardedServer
-from paleo.cluster.collectives.paths import Path, is_measured
+from paleo.cluster.collectives.paths import Path, is_modelled
 from paleo.cluster.collectives.phases import Phases
-from paleo.cluster.topology import Group, Tier, beyond_one
+from paleo.cluster.topology import Group, beyond_one
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, ceil_log2, maximum, minimum, where
@@ -58,7 +58,11 @@ PUSHED = Kernels("pushed", 8 * MIB, 1.0, 5.9, 0.79, 0.62)
 
 def seconds(group: Group, num_bytes: Quantity, kernels: Kernels = BARRIERS) -> Quantity:
     """Return the seconds of an all-reduce; raises SettingError where `kernel` is not known."""
-    _check([level.tier for level in group.levels])
+    if not is_known(group):
+        tier = group.levels[0].tier
+        raise SettingError(
+            f"scheme: custom_all_reduce is not known for {tier.network.name}, tier {tier.name}"
+        )
     path = Path(group)
     workers, doublings = path.workers, ceil_log2(path.workers)
     base = path.links.value("kernel") * (1 + kernels.per_doubling * (doublings - 1))
@@ -83,19 +87,17 @@ def seconds(group: Group, num_bytes: Quantity, kernels: Kernels = BARRIERS) -> Q
     return found * beyond_one(workers)
 
 
-def _check(tiers: Sequence[Tier]) -> None:
-    links = tiers[0].network.nccl
-    if not is_measured(tiers) or not (links and "kernel" in links.figures):
-        raise SettingError(
-            f"scheme: custom_all_reduce is not known for {tiers[0].network.name}, "
-            f"tier {tiers[0].name}"
-        )
+def is_known(group: Group) -> bool:
+    """Tell whether the seconds of such a kernel are known on the links inside of nodes."""
+    links = group.levels[0].tier.network.nccl
+    return links is not None and is_modelled(group) and "kernel" in links.figures
 
 
 class CustomAllReduce(Collective):
     """Kernels with barriers, one shot or two by the size of the message (vLLM, SGLang).
 
-    Its phases are the textbook's: everyone sends to everyone at once.
+    Its phases are the textbook's, everyone sends to everyone at once, and its seconds, too, where
+    none are known of the kernel.
     """
 
     name = "custom_all_reduce"
@@ -104,13 +106,9 @@ class CustomAllReduce(Collective):
     def seconds_on(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Quantity:
-        self.check_operation(operation)
-        return seconds(group, num_bytes)
-
-    def check(self, tiers: Sequence[Tier]) -> None:
-        super().check(tiers)
-        if tiers:
-            _check(tiers)
+        if operation in self.operations and is_known(group):
+            return seconds(group, num_bytes)
+        return super().seconds_on(group, num_bytes, operation)
 
     def transfers(self, workers: Quantity) -> Quantity:
         return 2 * (workers - 1) / workers

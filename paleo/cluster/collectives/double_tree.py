@@ -37,7 +37,7 @@ class DoubleTree(OfNccl):
         for level in reversed(group.levels):
             hops = 2 * ceil_log2(level.members)
             sent = maximum(self.transfers(level.members), passing * level.inside)
-            moves.insert(0, Move(level, hops, sent))
+            moves.insert(0, Move(level, hops, sent * level.narrowing))
             passing = sent / level.inside
         return (Phase("two trees", tuple(moves)),)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from paleo.cluster.network import NcclLink
-from paleo.cluster.topology import Group, Level, Tier
+from paleo.cluster.topology import Group, Level
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, all_of, maximum, minimum, product, where
 
@@ -131,12 +131,7 @@ class Path:
 
 def is_modelled(group: Group) -> bool:
     """Tell whether NCCL's constants are known of the links inside of a group's nodes."""
-    return is_measured([level.tier for level in group.levels])
-
-
-def is_measured(tiers: Sequence[Tier]) -> bool:
-    """Tell the same of tiers, innermost first."""
-    nccl = tiers[0].network.nccl
+    nccl = group.levels[0].tier.network.nccl
     return nccl is not None and nccl.is_measured
 
 
@@ -149,7 +144,9 @@ def slowest(levels: Iterable[Level]) -> Quantity:
 
 
 def _used(level: Level) -> Quantity:
-    bandwidth: Quantity = where(level.members > 1, level.nccl_bandwidth, _NEVER)
+    """Return the bytes/s of the last member, which may have fewer links than the others."""
+    reached = level.nccl_bandwidth / level.narrowing
+    bandwidth: Quantity = where(level.members > 1, reached, _NEVER)
     return bandwidth
 
 

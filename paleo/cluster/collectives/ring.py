@@ -17,7 +17,8 @@ class Ring(OfNccl):
 
     P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
     JPDC 69, 2009. On tiers the ring visits all workers of a member before it leaves it, and there
-    are as many rings side by side as all links of a member can carry.
+    are as many rings side by side as all links of a member can carry; of members that are not full,
+    fewer.
     """
 
     name = algorithm = "ring"
@@ -44,7 +45,8 @@ class Ring(OfNccl):
             further = further + hops
             # What leaves a member passes the links of those inside, too.
             used = beyond_one(further + 1)
-            moves.insert(0, Move(level, times * hops, times * share * used))
+            sent = times * share * used * level.narrowing
+            moves.insert(0, Move(level, times * hops, sent))
         return (Phase("ring", tuple(moves)),)
 
     def rounds(self, workers: int) -> Iterator[Round]:

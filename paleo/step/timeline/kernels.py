@@ -155,11 +155,27 @@ def exchange(
         )
         return
     once = float(seconds / crossings)
-    said = {"network": plan.network.name, "bandwidth_bytes_per_s": float(num_bytes / once)}
+    said = _chosen(plan, num_bytes, workers, scheme, operation)
+    said["bandwidth_bytes_per_s"] = float(num_bytes / once)
     between = collective.between
     draw_rounds(
         drawing, rounds, num_bytes, once, workers, start, beside=beside, between=between, **said
     )
+
+
+def _chosen(
+    plan: Plan, num_bytes: int, workers: Sequence[str], scheme: str, operation: Collecting
+) -> dict[str, Any]:
+    """Return by which algorithm a scheme exchanges so many bytes, and what bounds that."""
+    choice = plan.choice(num_bytes, len(workers), scheme, operation)
+    network = plan.cluster.name if plan.cluster else plan.network.name
+    said = {
+        "algorithm": str(choice.algorithm),
+        "protocol": str(choice.protocol),
+        "bound": str(choice.bound_by),
+        "network": network,
+    }
+    return {key: value for key, value in said.items() if value}
 
 
 def _exchange_at_once(
@@ -180,8 +196,7 @@ def _exchange_at_once(
         "scheme": scheme,
         "bytes": num_bytes,
         "seconds": seconds,
-        "bound": "network",
-        "network": plan.network.name,
+        **_chosen(plan, num_bytes, workers, scheme, operation),
         "bus_bandwidth_bytes_per_s": bus_bytes / seconds,
     }
     piece = Piece(operation.value.replace("_", "-"), TRANSFER, seconds, arguments, start=start)

@@ -38,6 +38,7 @@ class _Step(NamedTuple):
     step: WholeStep
     compute: float
     communication: float
+    exposed_communication: float
 
 
 class _Memory(NamedTuple):
@@ -133,7 +134,15 @@ class Case:
     def _step(whole: WholeStep, parts: Sequence[Step], scheme: str | None = None) -> _Step:
         compute = float(total(part.compute for part in parts))
         exposed = float(total(part.exposed_communication(scheme) for part in parts))
-        return _Step(scheme, parts[0].worker_batch_size, whole, compute, exposed)
+        hidden = float(
+            total(
+                part.communication[scheme] - part.exposed_exchanges[scheme]
+                for part in parts
+                if scheme is not None and scheme in part.exchanges
+            )
+        )
+        own = parts[0].worker_batch_size
+        return _Step(scheme, own, whole, compute, exposed + hidden, exposed)
 
     def _memories(self, scenario: Scenario, batches: list[int], apart: bool) -> dict[int, _Memory]:
         """Return the memory of one device; with slices `apart`, it is not known in training."""

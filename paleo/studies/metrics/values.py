@@ -88,6 +88,7 @@ class Metrics(Predicted, Result):
     step: WholeStep
     compute: float
     communication: float
+    exposed_communication: float
     balance_workers: int | None
     schedule: Schedule
     power: float | None
@@ -226,7 +227,7 @@ class Metrics(Predicted, Result):
         price, memory = self.price, self.training_memory
         return {
             "net": self.net,
-            **self.plan.to_dict("device", "network", "cost_model", "dtype", *HOW[1:]),
+            **self.plan.to_dict("device", "network", "cluster", "cost_model", "dtype", *HOW[1:]),
             **attributes(self, "parallel", "scaling", "scheme"),
             **attributes(self, "workers", "batch_size", "worker_batch_size"),
             **attributes(self, "inference_flops_per_sample", "training_flops_per_sample"),
@@ -235,7 +236,7 @@ class Metrics(Predicted, Result):
             "inference_s": self.inference,
             **attributes(self, "inference_throughput", "peak_throughput", unit="per_s"),
             "step_s": self.step.seconds,
-            **attributes(self, "compute", "communication", unit="s"),
+            **attributes(self, "compute", "communication", "exposed_communication", unit="s"),
             **attributes(self, "computation_communication_ratio", "balance_workers"),
             "training_throughput_per_s": self.step.throughput,
             "speedup": self.step.speedup,

@@ -123,7 +123,10 @@ def device_named(name: str) -> str:
 
 def which(one: Any, every: Sequence[Any], *names: str) -> str:
     """Return the values in which one of several differs under these names, in brackets."""
-    values = [getattr(one, name) for name in names if len({getattr(x, name) for x in every}) > 1]
+    differing = [name for name in names if len({getattr(each, name) for each in every}) > 1]
+    if "cluster" in differing:  # which has networks of its own
+        differing = [name for name in differing if name != "network"]
+    values = [getattr(one, name) for name in differing]
     said = (f"batches of {value:,}" if isinstance(value, int) else str(value) for value in values)
     return f" ({', '.join(said)})" if values else ""
 

@@ -109,7 +109,11 @@ def _best(found: Sequence[Metrics], purpose: Purpose) -> list[str]:
     if not fitting:
         return sentences
     quickest = max(fitting, key=lambda each: purpose.rate(each) or 0.0)
-    names = ("dtype", "cost_model", *(() if purpose is INFERENCE else ("network", "batch_size")))
+    names = (
+        "dtype",
+        "cost_model",
+        *(() if purpose is INFERENCE else ("cluster", "network", "batch_size")),
+    )
     name = which(quickest, fitting, *names)
     best = f"The quickest of {len(fitting):,}{name}" if len(fitting) > 1 else "The one that fits"
     sentences.append(f"{best}: {purpose.said(quickest)}")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from paleo.cluster import Cluster
+from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Predicted, Run, Simulation
+from paleo.studies.exchanges import ExplainedStep, explain_step
 from paleo.views.answers.base import (
     amounts,
     device_named,
@@ -20,7 +23,9 @@ from paleo.views.answers.base import (
 from paleo.views.table import in_unit
 
 #: The settings of a run that sentences do not say, but where there are several.
-_DIFFERING = ("network", "dtype", "cost_model", "scaling", "batch_size")
+_DIFFERING = ("cluster", "network", "dtype", "cost_model", "scaling", "batch_size")
+#: From this share of a step on it matters what is exposed of communication.
+_MATTERS = 0.05
 
 
 def simulation_answer(simulation: Simulation) -> list[str]:
@@ -65,7 +70,7 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     whole = row.whole_step(scheme or row.best_scheme)
     said = [
         speed_said(run, whole, _memory(run, row)),
-        *_limits(run, row, whole),
+        *_limits(run, row, whole, scheme or row.best_scheme),
         *_scaling(run, row),
     ]
     return [*_misfit(run, row), *said]
@@ -78,9 +83,11 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     others = run.plan.other_devices
     kinds = [(run.device, whole.workers - sum(count for _, count in others))]
     kinds += [(device.name, count) for device, count in others]
-    devices = " and ".join(f"{count:,} x {device_named(name)}" for name, count in kinds) + " train"
+    of = f" of {run.plan.cluster.name}" if run.plan.cluster else ""
+    devices = " and ".join(f"{count:,} x {device_named(name)}" for name, count in kinds)
+    devices = f"{devices}{of} train"
     if whole.workers == 1:
-        devices = f"One {device_named(run.device)} trains"
+        devices = f"One {device_named(run.device)}{of} trains"
     about = "about " if band else ""
     slow, quick = amounts(at_ends(whole.ends, lambda end: end.throughput), digits)[::-1]
     sentence = (
@@ -117,19 +124,77 @@ def _misfit(run: Run, row: Step) -> list[str]:
     return [f"It does not fit: {needed}; {batch}; {smaller}. If it did fit:"]
 
 
-def _limits(run: Run, row: Step, whole: WholeStep) -> list[str]:
-    """Return what most of a step is."""
-    share, waiting = row.compute / whole.seconds, row.waiting / whole.seconds
+def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:
+    """Return how much of communication is hidden, and what most of a step is."""
+    share, waiting = float(row.compute) / whole.seconds, float(row.waiting) / whole.seconds
+    explained = explain_step(run, row, scheme)
+    said = exchange_said(explained, run.plan.digits) if explained else []
     if row.workers > 1 and share + waiting < 0.5:
-        said = f"{percent(1 - share - waiting)} of the step is communication by {run.network}"
-        return [f"{said}: a quicker network or a larger batch would help."]
+        what = f"{percent(1 - share - waiting)} of the step is communication by {run.network}"
+        return said or [f"{what}: a quicker network or a larger batch would help."]
     kind, most = next(iter(run.time_by_type(row).items()), ("", 0.0))
     if not most:
-        return []
+        return said
     of_passes = f"{kind} layers are {percent(most / row.compute)} of"
     if row.workers == 1:
         return [f"{of_passes} the step."]
-    return [f"{percent(share)} of the step is computation; {of_passes} that."]
+    return [*said, f"{percent(share)} of the step is computation; {of_passes} that."]
+
+
+def exchange_said(explained: ExplainedStep, digits: int = 2) -> list[str]:
+    """Return how much of communication is hidden, and what bounds it where that matters."""
+    said = [_hidden_said(explained, digits)]
+    share = explained.exposed / float(explained.step.total(explained.scheme))
+    if share >= _MATTERS:
+        said[0] = f"{said[0].removesuffix('.')}; the rest is {percent(share)} of the step."
+        if not explained.hidden:
+            said[0] = (
+                f"{duration(explained.communication, digits)} of communication, "
+                f"{percent(share)} of the step, come after the backward pass."
+            )
+        said.append(_bottleneck(explained))
+    return said
+
+
+def _hidden_said(explained: ExplainedStep, digits: int) -> str:
+    whole, exposed = explained.communication, explained.exposed
+    said = f"{duration(whole, digits)} of communication"
+    behind = "hidden behind the backward pass"
+    if not explained.hidden:
+        return f"{said} come after the backward pass."
+    if exposed <= 0:
+        return f"All of {said} is {behind}."
+    if explained.hidden < exposed:
+        return f"Of {said} {duration(explained.hidden, digits)} are {behind}."
+    last = ", of the last gradients," if explained.buckets[-1].exposed >= exposed else ""
+    return f"Of {said} all but {duration(exposed, digits)}{last} is {behind}."
+
+
+def _bottleneck(explained: ExplainedStep) -> str:
+    level = explained.bounding_level
+    if level is None:
+        more = "larger buckets or a larger batch" if explained.hidden else "a larger batch"
+        return f"Latency, of many messages in turn, is the bottleneck: {more} would help."
+    links = links_said(level, explained.plan.topology)
+    return f"{links[0].upper()}{links[1:]}: quicker ones or a larger batch would help."
+
+
+def links_said(level: Level, cluster: Cluster) -> str:
+    """Return that the links of a tier are the bottleneck, with what they connect and how quickly.
+
+    A cluster of one tier has a network.
+    """
+    tier, links = level.tier, float(level.links)
+    i = [each.name for each in cluster.tiers].index(tier.name)
+    member = cluster.tiers[i - 1].name if i else "device"
+    count = f"{links:g} x " if links != 1 else ""
+    rate = f"{count}{tier.network.name}, {in_unit(level.bandwidth, 'bytes/s', 3)} per {member}"
+    if len(cluster.tiers) == 1:
+        return f"the links of the network ({rate}) are the bottleneck"
+    if not i:
+        a = "an" if tier.name[0] in "aeiou" else "a"
+        return f"the links inside {a} {tier.name} ({rate}) are the bottleneck"
+    return f"the links from one {member} to another ({rate}) are the bottleneck"
 
 
 def _scaling(run: Run, row: Step) -> list[str]:

@@ -171,6 +171,7 @@ class Chart:
 _KNOWN = {
     "forward": 0,
     "computation": 0,
+    "computation that hides communication": 5,
     "backward": 1,
     "update": 2,
     "exchange": 3,

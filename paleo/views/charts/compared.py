@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from paleo.core.attributes import at_ends
 from paleo.core.units import Scale
 from paleo.step.pieces import WholeStep
+from paleo.step.settings import OF_CLUSTER
 from paleo.studies.overview import Overview
 from paleo.views.charts.base import Chart, in_one_unit
 from paleo.views.charts.scaling import Line, in_its_unit, line_of, over_workers
@@ -69,7 +70,11 @@ def _unit(lines: Sequence[Line], dimension: str) -> Scale:
 
 def _setting(overviews: Sequence[Overview]) -> str:
     """Return what the configurations have in common."""
-    first, *others = ({**each.run.settings(), "scheme": each.scheme or ""} for each in overviews)
-    keys = ("net", "device", "network", "dtype", "cost_model", "scheme")
+    first, *others = (
+        {**each.run.settings(), "cluster": each.run.cluster, "scheme": each.scheme or ""}
+        for each in overviews
+    )
+    where = ("cluster", "device") if any(each.run.cluster for each in overviews) else OF_CLUSTER
+    keys = ("net", *where, "dtype", "cost_model", "scheme")
     same = [key for key in keys if all(first[key] == other[key] for other in others)]
-    return joined([*(str(first[key]) for key in same), f"{first['scaling']} scaling"])
+    return joined([*(str(first[key]) for key in same if first[key]), f"{first['scaling']} scaling"])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from paleo.studies.compare import Comparison, Conditions, Difference, LayerFigures, Variant
 from paleo.views.charts.base import Chart, Series, in_one_unit, summed
 from paleo.views.charts.numbers import NOTHING, counted, left_out
-from paleo.views.charts.settings import joined
+from paleo.views.charts.settings import joined, places
 
 #: What is compared by layer: its key, the title, the label, the dimension, and the figure.
 _BY_LAYER = (
@@ -32,7 +32,11 @@ _IN_TOTAL = {
 def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
     """Return a name for each variant, with the settings that differ, and what all have."""
     is_many = any(variant.settings.workers > 1 for variant in variants)
-    texts = [_setting_texts(variant.settings, is_many) for variant in variants]
+    where = places([variant.settings.plan for variant in variants])
+    texts = [
+        _setting_texts(variant.settings, place, is_many)
+        for variant, place in zip(variants, where, strict=True)
+    ]
     differing = [name for name in texts[0] if len({each[name] for each in texts}) > 1]
     labels = [
         ", ".join([variant.net, *(each[name] for name in differing)])
@@ -41,14 +45,13 @@ def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
     return labels, joined(text for name, text in texts[0].items() if name not in differing)
 
 
-def _setting_texts(settings: Conditions, is_many: bool) -> dict[str, str]:
+def _setting_texts(settings: Conditions, place: Mapping[str, str], is_many: bool) -> dict[str, str]:
     """Return the settings in words, in the order in which they are said.
 
     Where no variant has many workers, nothing is said of them, or of their network.
     """
     return {
-        "device": settings.plan.device.name,
-        "network": settings.plan.network.name if is_many else "",
+        **{key: text for key, text in place.items() if is_many or key != "network"},
         "workers": counted(settings.workers, "worker") if is_many else "",
         "batch_size": f"batch {settings.batch_size}",
         "dtype": settings.plan.dtype,

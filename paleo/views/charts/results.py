@@ -25,7 +25,7 @@ from paleo.views.charts.measuring import of_profiles as of_profiles
 from paleo.views.charts.memory import memory_chart
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.roofline import roofline
-from paleo.views.charts.scaling import WHOLE, band_notes, columns, line_of, scaling_charts
+from paleo.views.charts.scaling import EXPOSED, WHOLE, band_notes, columns, line_of, scaling_charts
 from paleo.views.charts.training import metrics_charts, metrics_names
 from paleo.views.charts.validation import validation_chart
 
@@ -82,7 +82,7 @@ def steps_chart(metrics: Sequence[Metrics]) -> Chart:
     """
     parts: dict[str, Sequence[float | None]] = {
         "computation": [each.compute for each in metrics],
-        "communication": [each.communication for each in metrics],
+        EXPOSED: [each.exposed_communication for each in metrics],
     }
     parts = {name: own for name, own in parts.items() if any(own)}
     nets = list(dict.fromkeys(each.net for each in metrics))

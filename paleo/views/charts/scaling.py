@@ -23,8 +23,9 @@ _ALL_THE_SAME = "any scheme: one worker exchanges nothing"
 _BOTH = "step: one after the other"
 #: So many numbers of workers there are at least on a logarithmic axis, so many times the first.
 _LEAST_LOG = 3
-#: What nothing hides; and what all parts are.
-_EXPOSED = "exposed communication"
+#: What nothing hides, what hides the rest, and what all parts are.
+EXPOSED = "exposed communication"
+_HIDING = "computation that hides communication"
 WHOLE = "step"
 #: What a timeline calls it, too.
 _SAID = {"sync": "exchange"}
@@ -163,11 +164,15 @@ def _by_scheme(run: Run, chosen: Mapping[str, str]) -> tuple[Chart, ...]:
 
 def _parts_by_workers(run: Run, scheme: str) -> Chart:
     """Return what a step under this scheme consists of, for each number of workers."""
-    parts: dict[str, list[float | None]] = {"computation": [], _EXPOSED: [], "update": []}
+    parts: dict[str, list[float | None]]
+    parts = {name: [] for name in ("computation", _HIDING, EXPOSED, "update")}
     for row in run.rows:
         update = total(piece.seconds for piece in row.pieces if piece.category == "update")
-        parts["computation"].append(float(row.compute - update))
-        parts[_EXPOSED].append(float(row.exposed_communication(scheme)))
+        exposed = float(row.exposed_communication(scheme))
+        hidden = max(0.0, float(row.communication[scheme]) - exposed)
+        parts["computation"].append(float(row.compute - update) - hidden)
+        parts[_HIDING].append(hidden)
+        parts[EXPOSED].append(exposed)
         parts["update"].append(float(update))
         if run.plan.jitter:
             parts.setdefault("waiting", []).append(float(row.waiting))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paleo.step.pieces import Step
+from paleo.step.plan import Plan
 from paleo.step.results import Run
 
 if TYPE_CHECKING:  # a simulation has no metrics
@@ -21,7 +22,9 @@ def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] =
     scaling = f"{predicted.scaling} scaling" if predicted.scaling else ""
     workers = (predicted.division, scaling)
     where: dict[Any, str] = {"device": plan.device.name, "network": plan.network.name}
-    if plan.cluster:
+    if "cluster" in varied:  # each has its own device
+        where = {}
+    elif plan.cluster:
         where = {"cluster": plan.cluster.name, "device": plan.device.name}
     said = {
         **where,
@@ -30,6 +33,16 @@ def plan_setting(predicted: Run | Metrics, *what: str, varied: Collection[str] =
         **plan.said(),
     }
     return joined(text for key, text in said.items() if key not in varied)
+
+
+def places(plans: Sequence[Plan]) -> list[dict[str, str]]:
+    """Return by setting where each plan is: on a device behind a network, or in a cluster.
+
+    Where one is in a cluster, the cluster tells them apart, which has its device and networks.
+    """
+    if any(plan.cluster for plan in plans):
+        return [{"cluster": plan.topology.name} for plan in plans]
+    return [{"device": plan.device.name, "network": plan.network.name} for plan in plans]
 
 
 def best_said(row: Step) -> str:

@@ -19,7 +19,7 @@ from paleo.views.charts.scaling import (
     over_workers,
     schemes_shown,
 )
-from paleo.views.charts.settings import plan_setting, run_setting
+from paleo.views.charts.settings import places, plan_setting, run_setting
 
 
 def training_charts(found: Overview) -> tuple[Chart, Chart]:
@@ -41,7 +41,13 @@ def metrics_names(found: Sequence[Metrics]) -> tuple[list[str], str]:
 
     Those that share a name are one line over workers.
     """
-    first, settings = found[0], [_settings(each) for each in found]
+    first, settings = (
+        found[0],
+        [
+            {**_settings(each), **place}
+            for each, place in zip(found, places([each.plan for each in found]), strict=True)
+        ],
+    )
     varied = [key for key in settings[0] if len({own[key] for own in settings}) > 1]
     scheme = first.scheme or ""
     common = scheme if len({each.scheme for each in found}) == 1 else ""
@@ -53,7 +59,7 @@ def metrics_names(found: Sequence[Metrics]) -> tuple[list[str], str]:
 
 def _settings(each: Metrics) -> dict[str, str]:
     asked = each.batch_size if each.scaling == "strong" else each.worker_batch_size
-    named = {key: getattr(each, key) for key in ("net", "device", "network", "dtype")}
+    named = {key: getattr(each, key) for key in ("net", "dtype")}
     return {**named, "cost_model": each.cost_model, "batch_size": f"batch {asked}"}
 
 

@@ -9,15 +9,18 @@ from paleo.core.attributes import at_ends
 from paleo.studies.overview import Overview
 from paleo.views.answers.base import amounts, band_said, duration, rounded, spread
 from paleo.views.charts.numbers import counted
+from paleo.views.charts.settings import places
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.metrics import money
 from paleo.views.tables.overview import largest_batch
 
 #: In what configurations differ, and how that is named.
-_NAMED = ("net", "device", "network", "dtype", "batch_size")
+_NAMED = ("net", "dtype", "batch_size")
+#: The keys of it for programs.
+_PLACED = ("net", "device", "network", "cluster", "dtype")
 _COLUMNS = (
     Column("name", "configuration"),
-    *plain("net", "device", "network", "dtype"),
+    *plain(*_PLACED),
     Column("workers", "workers"),
     Column("batch_size", "batch"),
     Column("memory", "memory", for_people=True),
@@ -35,12 +38,17 @@ _COLUMNS = (
 
 def configuration_names(overviews: Sequence[Overview]) -> list[str]:
     """Return what tells overviews apart, in a few words each, or the device where nothing does."""
-    settings = [each.run.settings() for each in overviews]
-    differing = [key for key in _NAMED if len({each[key] for each in settings}) > 1]
+    where = places([each.run.plan for each in overviews])
+    settings = [
+        {**{key: each.run.settings()[key] for key in _NAMED}, **place}
+        for each, place in zip(overviews, where, strict=True)
+    ]
+    named = ("net", *where[0], *_NAMED[1:])
+    differing = [key for key in named if len({each[key] for each in settings}) > 1]
     names = [
         ", ".join(
             f"batch {each[key]:,}" if key == "batch_size" else str(each[key])
-            for key in differing or ["device"]
+            for key in differing or [next(iter(where[0]))]
         )
         for each in settings
     ]
@@ -71,7 +79,7 @@ def _row(found: Overview) -> dict[str, Any]:
     price, cost, seconds = training.price, training.cost, training.seconds
     slow, quick = amounts(at_ends(step.ends, lambda end: end.throughput), digits)[::-1]
     return {
-        **{key: found.run.settings()[key] for key in ("net", "device", "network", "dtype")},
+        **{key: found.run.settings()[key] for key in _PLACED},
         "workers": row.workers,
         "batch_size": int(row.batch_size),
         "memory": _memory(found, most),

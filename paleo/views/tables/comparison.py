@@ -130,9 +130,11 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
         ),
     )
     notes = _notes(*variants) if with_notes else ()
+    is_many = any(variant.settings.workers > 1 for variant in variants)
+    exchange = " and what is exposed of the exchange" * is_many
     footnote = (
         "forward: FLOPs of a forward pass; time: a training step on one device, in total with "
-        "the update; memory: what training keeps of a layer, in total the peak"
+        f"the update{exchange}; memory: what training keeps of a layer, in total the peak"
     )
     return Table(f"totals: {common}", columns, rows, footnotes=[footnote], notes=notes)
 

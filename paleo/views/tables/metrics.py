@@ -26,7 +26,7 @@ def columns_of_metrics(optimizer: str) -> tuple[Column, ...]:
     whole: dict[str, Any] = {"group": "whole training"}
     return (
         Column("plan", "net", **people),
-        *plain("net", "device", "network", "cost_model", "dtype", *HOW[1:]),
+        *plain("net", "device", "network", "cluster", "cost_model", "dtype", *HOW[1:]),
         *plain("parallel", "scaling"),
         Column("workers", "workers"),
         Column("scheme", "scheme"),
@@ -50,6 +50,7 @@ def columns_of_metrics(optimizer: str) -> tuple[Column, ...]:
         Column("step_s", "step", "s", **training),
         Column("compute_s", "to compute", "s", **training),
         Column("communication_s", "to communicate", "s", **training),
+        Column("exposed_communication_s", "of that exposed", "s", **training),
         Column("computation_communication_ratio", "ratio of the two", **training),
         Column("balance_workers"),
         Column("balance", "workers where they equal", **people, **training),

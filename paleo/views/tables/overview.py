@@ -9,15 +9,19 @@ from paleo.core.errors import PaleoError
 from paleo.core.units import scale_for
 from paleo.step.pieces import Step
 from paleo.studies.datasets import takes_images
+from paleo.studies.exchanges import explain_step
 from paleo.studies.overview import Overview
 from paleo.views.answers.base import amounts, duration, durations, percent, rounded, spread
-from paleo.views.answers.simulation import speed_said
+from paleo.views.answers.simulation import exchange_said, speed_said
 from paleo.views.answers.training import training_said
 from paleo.views.charts.base import unit_shown
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said
 from paleo.views.table import Table, in_unit
 from paleo.views.tables.simulation import simulation_table
+
+#: From this share of a step on, exposed communication holds it back.
+_HOLDS_BACK = 0.05
 
 
 def overview_table(found: Overview) -> Table:
@@ -66,6 +70,10 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
     if row.workers > 1:
         label = "scheme" if found.scheme or len(row.exchanges) == 1 else f"{best_said(row)} scheme"
         texts["scheme"] = (label, scheme, "")
+        explained = explain_step(found.run, row, scheme)
+        if explained:
+            all_of = f"of {duration(explained.communication, 3)} in all"
+            texts["exposed"] = ("exposed communication", duration(explained.exposed, 3), all_of)
     if training.seconds is not None:
         like = training.seconds
         whole = durations(at_ends(trainings, lambda end: end.seconds or 0.0), digits, like)
@@ -112,6 +120,36 @@ def memory_headline(found: Overview) -> list[dict[str, Any]]:
     ]
 
 
+def tiers(found: Overview) -> list[dict[str, str]]:
+    """Return the tiers between devices as the workers looked at use them, from the outside in.
+
+    `bound` of one is not "" where its links hold the step back.
+    """
+    cluster, row = found.run.plan.topology, found.row
+    group = found.run.plan.group(row.workers)
+    explained = explain_step(found.run, row, found.scheme_of(row))
+    bound = ""
+    if explained and explained.exposed > _HOLDS_BACK * float(row.total(explained.scheme)):
+        bound = explained.exchange_bound
+    drawn = []
+    for i, level in enumerate(group.levels):
+        tier, network = level.tier, level.tier.network
+        member = cluster.tiers[i - 1].name if i else cluster.device.name
+        of = "" if found.run.plan.cluster is None else f" (of {tier.size:,})"
+        rate = in_unit(float(level.bandwidth), "bytes/s", 3)
+        links = f"{float(level.links):g} x " if level.links != 1 else ""
+        latency = f", {duration(float(network.latency), 3)}" if network.latency else ""
+        drawn.append(
+            {
+                "name": tier.name,
+                "members": f"{int(level.members):,} x {member}{of}",
+                "links": f"each by {links}{network.name}: {rate}{latency}",
+                "bound": "holds exchanges back" if tier.name == bound else "",
+            }
+        )
+    return drawn[::-1]
+
+
 def hints(found: Overview) -> list[str]:
     """Return what to give for the figures that are missing, or cannot be meant."""
     dataset = found.schedule.dataset
@@ -129,6 +167,8 @@ def answered(found: Overview) -> list[str]:
         said.append(speed_said(found.run, step))
         share = float(row.compute) / step.seconds
         if row.workers > 1:
+            explained = explain_step(found.run, row, scheme)
+            said += exchange_said(explained, found.run.plan.digits) if explained else []
             said.append(f"{percent(share)} of the step is computation.")
         training = found.training(row, scheme)
         if training.seconds is not None:

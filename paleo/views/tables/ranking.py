@@ -19,6 +19,7 @@ _VARIED = {
     "net": "net",
     "device": "device",
     "network": "network",
+    "cluster": "cluster",
     "cost_model": "cost model",
     "dtype": "type",
     "workers": "workers",
@@ -27,7 +28,7 @@ _VARIED = {
 #: So many stand beside each other on a screen.
 _BESIDE = 2
 #: Those that play no part in inference, which is on one device.
-_OF_CLUSTER = ("network", "workers")
+_OF_CLUSTER = ("network", "cluster", "workers")
 
 
 def is_ranking(found: Sequence[Metrics]) -> bool:
@@ -45,6 +46,11 @@ def is_ranking(found: Sequence[Metrics]) -> bool:
 def ranking_table(found: Sequence[Metrics], purpose: Purpose) -> Table:
     """Return the table of plans for a purpose, with a column for each setting that differs."""
     values = [_settings(each, purpose) for each in found]
+    if any(own["cluster"] for own in values):  # which has devices and networks of its own
+        values = [
+            own | {"network": "", "cluster": each.plan.topology.name}
+            for own, each in zip(values, found, strict=True)
+        ]
     varied = [key for key in _VARIED if len({each[key] for each in values}) > 1]
     same = [_said(key, values[0][key]) for key in _VARIED if key not in varied and values[0][key]]
     programs = columns_of_metrics(found[0].optimizer)

@@ -39,6 +39,8 @@ _EXACT = " that gives all workers the whole sum"
 #: The parts of computation, which stand in the sum of them.
 _PARTS = ("forward_s", "backward_s", "update_s")
 _EXCHANGE = Column("exchange_s", "communi-\ncation", "s", for_people=True, digits=3)
+#: A part of it, to as many digits.
+_EXPOSED = "exposed_communication_s"
 _BAND = Column("band", "80 % of cases", for_people=True, right=True)
 
 
@@ -100,6 +102,8 @@ def _columns(run: Run, row: Step, *, all_schemes: bool) -> tuple[Column, ...]:
             columns.append(replace(_EXCHANGE, wide=all_schemes))
             continue
         column = Column(entry.key, entry.title, entry.dimension)
+        if entry.key == _EXPOSED:
+            column = replace(column, digits=3)
         if entry.banded:
             column = replace(column, digits=digits, least_is_best=entry.banded == "time")
         if run.band and column.dimension == "percent":
@@ -192,7 +196,7 @@ def _worth(run: Run, *, all_schemes: bool) -> list[str]:
     knees = run.worth.knee.items() if all_schemes or not is_alone else ()
     schemes = [scheme for scheme, _ in knees if all_schemes or scheme == run.best_scheme]
     if schemes:
-        none = f"none up to {LIMIT:,}"
+        none = f"none up to {min(LIMIT, run.plan.topology.size):,}"
         counts = (f"{run.worth.knee[name] or none} by {name}" for name in schemes)
         what = "knee, beyond which more workers waste more than they gain"
         lines.append(f"{what}: {', '.join(counts)}")

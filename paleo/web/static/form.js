@@ -89,7 +89,17 @@
       for (const slider of this.form.querySelectorAll("[data-for]")) {
         slide(slider, shown[slider.dataset.for]);
       }
-      this._price(shown.device);
+      this._behind(shown.cluster);
+      const cluster = (this.choices.clusters || []).find(({ name }) => name === shown.cluster);
+      this._price(cluster ? cluster.device : shown.device);
+    }
+
+    /** Show device and network where no cluster takes their place. */
+    _behind(cluster) {
+      for (const key of ["device", "network"]) {
+        const field = this.form.querySelector(`[data-key="${key}"]`);
+        if (field) field.hidden = Boolean(cluster);
+      }
     }
 
     /** Say beside the price which one is taken where none is given. */
@@ -192,8 +202,8 @@
   function fill(select, list) {
     const empty = select.dataset.empty;
     const options = empty === undefined ? [] : [new Option(empty, "")];
-    for (const { name } of list) {
-      if (name !== "") options.push(new Option(name, name));
+    for (const { name, title } of list) {
+      if (name !== "") options.push(new Option(title || name, name));
     }
     select.replaceChildren(...options);
     if (!select.dataset.emptyNote && !list.some(({ note }) => note)) return;

@@ -100,6 +100,7 @@
       const unfit = answer.headlines.map(({ fits }) => fits === false);
       this.tables.scaling.show(answer.table, { marked: row, unfit });
       this._headlines("scaling", items);
+      Paleo.by("tiers").replaceChildren(...tiers(answer.tiers || []));
       this.nothing(false);
       Paleo.list(Paleo.by("hints"), answer.hints || []);
       document.title = `${settings.net} - Paleo`;
@@ -206,6 +207,18 @@
       this.root.setAttribute("aria-busy", is ? "true" : "false");
       Paleo.by("busy").hidden = !is;
     }
+  }
+
+  /** Return tiers, given from the outside in, as boxes in each other. */
+  function tiers([outer, ...inner]) {
+    if (!outer) return [];
+    const { name, members, links, bound } = outer;
+    const said = Paleo.el(
+      "p", {},
+      Paleo.el("strong", {}, name), ` ${members}, ${links}`,
+      bound ? Paleo.el("span", { class: "bound" }, ` ${bound}`) : null,
+    );
+    return [Paleo.el("div", { class: bound ? "tier bounds" : "tier", role: "group", "aria-label": `tier ${name}` }, said, ...tiers(inner))];
   }
 
   function counted(workers) {
