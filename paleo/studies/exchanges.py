@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from paleo.cluster.collectives import COLLECTIVES, Choice
+from paleo.cluster.collectives import COLLECTIVES, Choice, Operation
 from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.topology import Group, Level
 from paleo.core.attributes import attributes
@@ -22,12 +23,20 @@ COMPUTATION = "computation"
 _MOST_NAMED = 2
 
 
+class Message(NamedTuple):
+    """What a collective moves of a bucket: so many bytes, in the type in which they are sent."""
+
+    operation: Operation
+    num_bytes: int
+    choice: Choice
+
+
 @dataclass(frozen=True)
 class BucketExchange:
     """Gradients that are exchanged together, in seconds from the start of the backward pass.
 
     They are there at `filled`, and on their way from `start` to `end`; `exposed` is how long of
-    that nothing is computed.
+    that nothing is computed. `messages` move them: one all-reduce, unless they are compressed.
     """
 
     num_bytes: int
@@ -35,7 +44,12 @@ class BucketExchange:
     start: float
     end: float
     exposed: float
-    choice: Choice
+    messages: tuple[Message, ...]
+
+    @property
+    def choice(self) -> Choice:
+        """The choice of the message that takes longest."""
+        return max((one.choice for one in self.messages), key=lambda choice: float(choice.seconds))
 
     @property
     def seconds(self) -> float:
@@ -46,6 +60,7 @@ class BucketExchange:
         """Return the values under the keys of the JSON output."""
         return {
             "bytes": self.num_bytes,
+            "sent_bytes": sum(message.num_bytes for message in self.messages),
             **attributes(self, "filled", "start", "end", "seconds", "exposed", unit="s"),
             "algorithm": str(self.choice.algorithm),
             "protocol": str(self.choice.protocol) or None,
@@ -217,8 +232,8 @@ def _after_all(
     num_bytes = data.computations.num_bytes
     if not num_bytes:
         return (), end
-    choice = data.plan.choice(num_bytes, group.workers, scheme)
-    return (BucketExchange(num_bytes, end, end, end + seconds, seconds, choice),), end
+    messages = _messages(data.plan, num_bytes, row.workers, scheme)
+    return (BucketExchange(num_bytes, end, end, end + seconds, seconds, messages),), end
 
 
 def _overlapped(
@@ -236,28 +251,39 @@ def _overlapped(
             seconds, more = next(gradients)
             alone, there = alone + float(seconds), there + more
         exposed = max(0.0, float(end) - max(float(start), computed))
-        choice = data.plan.choice(size, group.workers, scheme)
+        messages = _messages(data.plan, size, row.workers, scheme)
         filled = found.when(alone)
-        buckets.append(BucketExchange(size, filled, float(start), float(end), exposed, choice))
+        buckets.append(BucketExchange(size, filled, float(start), float(end), exposed, messages))
     return tuple(buckets), computed
+
+
+def _messages(plan: Plan, num_bytes: int, workers: int, scheme: str) -> tuple[Message, ...]:
+    """Return what collectives move of gradients of so many bytes, as they are sent."""
+    encoding = plan.encoding
+    elements, found = num_bytes // encoding.size, []
+    for operation in encoding.operations:
+        size = int(encoding.message(operation, elements, workers))
+        choice = plan.choice(size, workers, scheme, operation)
+        found.append(Message(operation, size, choice))
+    return tuple(found)
 
 
 def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iterator[TierExchange]:
     """Yield what all buckets together have in each phase on each tier."""
     sums: dict[tuple[str, str], list[float]] = {}
     bandwidths: dict[str, float] = {}
-    for bucket in buckets:
-        algorithm = str(bucket.choice.algorithm)
+    for message in itertools.chain(*(bucket.messages for bucket in buckets)):
+        algorithm = str(message.choice.algorithm)
         chosen = COLLECTIVES.get(SCHEMES.get(algorithm, algorithm), COLLECTIVES[scheme])
-        for phase in chosen.phases(group):
-            slowest = float(phase.carrying(bucket.num_bytes))
+        for phase in chosen.phases(group, message.operation):
+            slowest = float(phase.carrying(message.num_bytes))
             for move in phase.moves:
-                transfer, tier = float(move.seconds_for(bucket.num_bytes)), move.level.tier.name
+                transfer, tier = float(move.seconds_for(message.num_bytes)), move.level.tier.name
                 if not (transfer or move.steps):
                     continue
                 counted = transfer if transfer == slowest else 0.0
                 slowest -= counted  # of those that take as long the first counts
-                sent = float(move.sent * bucket.num_bytes)
+                sent = float(move.sent * message.num_bytes)
                 before = sums.get((phase.name, tier), [0.0] * 4)
                 more = (float(move.waiting), transfer, counted, sent)
                 sums[phase.name, tier] = [x + y for x, y in zip(before, more, strict=True)]

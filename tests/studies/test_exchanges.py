@@ -146,3 +146,19 @@ def test_numbers_of_workers_that_nobody_gave_stop_where_the_cluster_ends() -> No
     assert [row.workers for row in rows] == [1, 2, 4]
     with pytest.raises(SettingError, match="num_workers: 8 devices, but cluster aws_g3 has 4"):
         paleo.simulate("lenet5", cluster="aws_g3", workers=(1, 8))
+
+
+def test_what_is_sent_of_a_bucket_is_what_collectives_move() -> None:
+    plain, halves = explained(workers=64), explained(workers=64, gradient_dtype="fp16")
+    sizes = [bucket.num_bytes for bucket in plain.buckets]
+    assert [bucket.to_dict()["sent_bytes"] for bucket in plain.buckets] == sizes
+    # Gradients of fp32 in two bytes each.
+    assert [bucket.num_bytes for bucket in halves.buckets] == sizes
+    assert [bucket.to_dict()["sent_bytes"] for bucket in halves.buckets] == [
+        size // 2 for size in sizes
+    ]
+    # A bit of each gradient, and two floats of each message: an all-to-all, then an all-gather.
+    bits = explained(workers=64, compress="onebit").buckets[0]
+    first, second = bits.messages
+    assert (first.operation.value, second.operation.value) == ("all_to_all", "all_gather")
+    assert first.num_bytes == pytest.approx(bits.num_bytes / 32, rel=1e-3)

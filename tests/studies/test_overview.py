@@ -206,9 +206,7 @@ def test_a_run_of_one_scheme_is_as_if_it_alone_had_been_asked_for() -> None:
 def test_charts_of_scaling_hold_what_the_rows_say() -> None:
     run = paleo.simulate("nin", scaling="strong", schemes="all", **ON).runs[0]
     speedup, step, efficiency, _ = scaling_charts(run, "OneToAll")
-    number = list(run.rows[0].exchanges).index("OneToAll")
-    one = speedup.series[number]
-    assert one.name == "OneToAll"
+    (one,) = (each for each in speedup.series if each.name == "OneToAll")
     assert one.chosen
     assert [each.chosen for each in speedup.series if each.chosen] == ["chosen"]
     assert one.x == (1, 2, 4, 8, 16, 32, 64, 128)
@@ -369,3 +367,31 @@ def test_notes_of_several_say_of_whom_they_are() -> None:
     # "a" is of both, "b" of the first alone, though twice; "c" is of one that has no name.
     assert common_notes([("x", ["a", "b", "b"]), ("y", ["a"])]) == ("a", "x: b")
     assert common_notes([("x", ["a"]), ("", ["c"])]) == ("x: a", "c")
+
+
+def test_an_overview_of_a_cluster_is_of_its_device_and_networks() -> None:
+    asked: dict[str, Any] = {"cluster": "aws_p3_16xlarge", "batch_size": 32}
+    found = overview("alex_v2", workers=16, **asked)
+    assert (found.run.cluster, found.run.device) == ("aws_p3_16xlarge", "V100_SXM2_16GB")
+    counts = [1, 2, 4, 8, 16, 32, 64]  # of those by default as many as there are
+    assert [row.workers for row in found.rows] == counts
+    expected = paleo.simulate("alex_v2", workers=counts, **asked).runs[0]
+    assert [row.total("auto") for row in found.rows] == [row.total("auto") for row in expected.rows]
+    device = paleo.find_cluster("aws_p3_16xlarge").device
+    assert found.price == overview("alex_v2", device=device).price
+    more = overview("alex_v2", workers=16, overlap=False, schemes=["ring", "tree"], **asked)
+    assert list(more.row.exchanges) == ["ring", "tree"]
+    assert more.row.exposed_exchanges == more.row.communication
+
+
+def test_a_study_refuses_a_cluster_of_another_device_and_keeps_its_scenarios() -> None:
+    study = Study("alex_v2", device="V100_SXM2_32GB")
+    assert study.overview(cluster="dgx1_v100").run.cluster == "dgx1_v100"
+    assert study.overview(network="infiniband").run.cluster == ""
+    with pytest.raises(SettingError, match="cluster: dgx_a100 has devices A100_SXM_80GB, and this"):
+        study.overview(cluster="dgx_a100")
+    with pytest.raises(SettingError, match="network: a cluster has its own"):
+        study.overview(cluster="dgx1_v100", network="infiniband")
+    own = Study(paleo.scenario("alex_v2", cluster="dgx1_v100"))
+    assert own.overview().run.cluster == "dgx1_v100"
+    assert own.overview(network="infiniband").run.network == "infiniband"

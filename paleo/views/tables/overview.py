@@ -20,6 +20,7 @@ from paleo.views.charts.settings import best_said
 from paleo.views.table import Table, in_unit
 from paleo.views.tables.simulation import simulation_table
 
+_EXPOSED = "exposed communication"
 #: From this share of a step on, exposed communication holds it back.
 _HOLDS_BACK = 0.05
 
@@ -73,7 +74,7 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
         explained = explain_step(found.run, row, scheme)
         if explained:
             all_of = f"of {duration(explained.communication, 3)} in all"
-            texts["exposed"] = ("exposed communication", duration(explained.exposed, 3), all_of)
+            texts["exposed"] = (_EXPOSED, duration(explained.exposed, 3), all_of)
     if training.seconds is not None:
         like = training.seconds
         whole = durations(at_ends(trainings, lambda end: end.seconds or 0.0), digits, like)
@@ -86,8 +87,9 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
         price = f"{training.price.amount:g} {currency}"
         texts["price"] = ("price of a device-hour", price, "")
     return [
-        {"key": key, "label": label, "value": value} | ({"band": band} if band else {})
-        for key, (label, value, band) in texts.items()
+        {"key": key, "label": label, "value": value}
+        | ({"note" if label == _EXPOSED else "band": more} if more else {})
+        for key, (label, value, more) in texts.items()
     ]
 
 

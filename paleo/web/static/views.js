@@ -116,11 +116,12 @@
       this._mini(all);
       this.said = [...(this.sentences || []), figures].join(" ");
       Paleo.by("headlines").replaceChildren(
-        ...all.map(({ key, label, value, band, is_warning: warns }) =>
+        ...all.map(({ key, label, value, band, note, is_warning: warns }) =>
           Paleo.el(
             "div", { "data-key": key, class: warns ? "warns" : null },
             Paleo.el("dt", {}, label), Paleo.el("dd", {}, value),
             band ? Paleo.el("dd", { class: "band", title: "80 % of measured cases" }, band) : null,
+            note ? Paleo.el("dd", { class: "band" }, note) : null,
           ),
         ),
       );
