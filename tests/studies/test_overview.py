@@ -206,7 +206,9 @@ def test_a_run_of_one_scheme_is_as_if_it_alone_had_been_asked_for() -> None:
 def test_charts_of_scaling_hold_what_the_rows_say() -> None:
     run = paleo.simulate("nin", scaling="strong", schemes="all", **ON).runs[0]
     speedup, step, efficiency, _ = scaling_charts(run, "OneToAll")
-    (one,) = (each for each in speedup.series if each.name == "OneToAll")
+    number = list(run.rows[0].exchanges).index("OneToAll")
+    one = speedup.series[number]
+    assert one.name == "OneToAll"
     assert one.chosen
     assert [each.chosen for each in speedup.series if each.chosen] == ["chosen"]
     assert one.x == (1, 2, 4, 8, 16, 32, 64, 128)
