@@ -68,10 +68,12 @@ HOW = (
 UPDATED = ("optimizer", "clip_gradients", "scale_loss")
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
-#: Those that say when gradients are exchanged, and how.
+#: Those that say when gradients are exchanged.
+OVERLAPPED = ("overlap", "bucket_bytes")
+#: The same, and what of them is sent, to whom, and who waits.
 EXCHANGED = (
-    *("overlap", "bucket_bytes", "accumulate", "gradient_dtype", "compress", "num_servers"),
-    "jitter",
+    *OVERLAPPED,
+    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter"),
 )
 #: Settings that data parallelism alone has, and what they are where nothing is said.
 OF_DATA_PARALLEL = {

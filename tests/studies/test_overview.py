@@ -206,8 +206,9 @@ def test_a_run_of_one_scheme_is_as_if_it_alone_had_been_asked_for() -> None:
 def test_charts_of_scaling_hold_what_the_rows_say() -> None:
     run = paleo.simulate("nin", scaling="strong", schemes="all", **ON).runs[0]
     speedup, step, efficiency, _ = scaling_charts(run, "OneToAll")
-    place = [series.name for series in speedup.series].index("OneToAll")
-    one = speedup.series[place]
+    number = list(run.rows[0].exchanges).index("OneToAll")
+    one = speedup.series[number]
+    assert one.name == "OneToAll"
     assert one.chosen
     assert [each.chosen for each in speedup.series if each.chosen] == ["chosen"]
     assert one.x == (1, 2, 4, 8, 16, 32, 64, 128)
@@ -216,8 +217,8 @@ def test_charts_of_scaling_hold_what_the_rows_say() -> None:
     assert speedup.series[-1].is_reference
     assert speedup.series[-1].y == one.x
     assert step.y_label == "time of a step (ms)"
-    assert step.series[place].y == tuple(row.total("OneToAll") / 1e-3 for row in rows)
-    assert efficiency.series[place].y == tuple(
+    assert step.series[number].y == tuple(row.total("OneToAll") / 1e-3 for row in rows)
+    assert efficiency.series[number].y == tuple(
         100 * row.whole_step("OneToAll").efficiency for row in rows
     )
     assert "K80, infiniband, data-parallel, strong scaling, batch 256" in speedup.setting

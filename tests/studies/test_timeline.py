@@ -486,7 +486,10 @@ def test_timelines_are_values() -> None:
         ({"scheme": "OneToAl"}, "unknown communication scheme 'OneToAl' (did you mean"),
         (
             {"parallel": "all"},
-            "parallel: expected data or model or hybrid or single_process or heterogeneous, got",
+            (
+                "parallel: expected data or model or hybrid or single_process or heterogeneous, "
+                "got 'all'"
+            ),
         ),
     ],
 )

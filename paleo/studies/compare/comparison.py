@@ -20,7 +20,7 @@ from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
-from paleo.step.plan import EXCHANGED, HOW, RATED, Plan, plan_of
+from paleo.step.plan import HOW, OVERLAPPED, RATED, Plan, plan_of
 from paleo.step.scenario import scenario
 from paleo.step.settings import OPTIMIZER, ComparedSettings, found_settings
 from paleo.studies.compare.change import Change, change_of
@@ -49,7 +49,7 @@ class Conditions:
 KEYS = (
     *(RATED[0], "batch_size", *RATED[1:], "optimizer", HOW[0], "dtype"),
     *(key for key in HOW[1:] if key != "convolution_algorithm"),
-    *("network", "cluster", "workers", *EXCHANGED),
+    *("network", "cluster", "workers", *OVERLAPPED),
 )
 
 
