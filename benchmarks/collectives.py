@@ -24,6 +24,7 @@ import numpy as np
 from paleo.cluster import Cluster
 from paleo.cluster.collectives import custom, nccl
 from paleo.cluster.network import Network
+from paleo.core.optional import extra
 from paleo.measure.validate import (
     Cases,
     Selection,
@@ -173,14 +174,14 @@ def predicted(
 ) -> Any:
     """Return the seconds of cases of NCCL by these constants."""
     found = np.empty(len(cases))
-    shared = dict(shared)
-    copied = shared.pop("bytes_a_cycle")
+    facts: dict[str, Any] = dict(shared)
+    copied = facts.pop("bytes_a_cycle")
     if network in CLOCKS:
         values = {**values, "channel": copied * CLOCKS[network]}
     for part in cases.parts:
         assert isinstance(part, CollectiveGroup)
         cluster, operation, library, _ = part.exchange
-        software = replace(nccl.Nccl(library or nccl.CURRENT.version), **shared)
+        software = replace(nccl.Nccl(library or nccl.CURRENT.version), **facts)
         group = with_link(cluster, network, values).group(part.workers)
         found[part.index] = nccl.seconds(group, part.num_bytes, operation, software)
     return found
@@ -195,7 +196,8 @@ def predicted_kernels(
         assert isinstance(part, CollectiveGroup)
         kind = part.exchange.kernels
         base = custom.PUSHED if kind == "pushed" else custom.BARRIERS
-        kernels = replace(base, **kinds[kind])
+        facts: dict[str, Any] = dict(kinds[kind])
+        kernels = replace(base, **facts)
         group = with_link(part.exchange.cluster, network, {"kernel": kernel}).group(part.workers)
         found[part.index] = custom.seconds(group, part.num_bytes, kernels)
     return found
@@ -205,7 +207,7 @@ def solved(
     start: Sequence[float], bounds: Sequence[tuple[float, float]], residuals: Any
 ) -> list[float]:
     """Return the values within bounds that make a robust sum of logarithmic errors small."""
-    from scipy.optimize import least_squares
+    least_squares = extra("scipy.optimize", "fitting", "SciPy").least_squares
 
     low, high = np.array(bounds).T
     places = np.clip((np.array(start) - low) / (high - low), 0.01, 0.99)

@@ -265,8 +265,10 @@ def test_the_json_of_summary_has_layers_and_totals() -> None:
 
 
 def test_the_json_of_data_parallel_runs() -> None:
-    settings = ("--batch_size=8", "--num_workers=1,4", "--ppp_comm=0.5", "--scaling=weak,strong")
-    settings = (*settings, "--cost_model=paleo2017")
+    settings = (
+        *("--batch_size=8", "--num_workers=1,4", "--ppp_comm=0.5", "--scaling=weak,strong"),
+        "--cost_model=paleo2017",
+    )
     runs = as_json("simulate", "nin", *settings)
     keys = {"workers": int, "batch_size": int, "iterations": int, "compute_s": float} | PARTS
     keys |= {
@@ -309,8 +311,10 @@ def test_the_json_of_hybrid_parallel_runs() -> None:
     [("format=csv", ","), ("format=tsv", "\t"), ("separator=;", ";"), ("separator=tab", "\t")],
 )
 def test_separated_values_are_those_of_the_json(option: str, separator: str) -> None:
-    data = ("simulate", "nin", "vgg16", "--num_workers=1,3,128", "--scaling=weak,strong")
-    data = (*data, "--cost_model=paleo2017")
+    data = (
+        *("simulate", "nin", "vgg16", "--num_workers=1,3,128", "--scaling=weak,strong"),
+        "--cost_model=paleo2017",
+    )
     rows = separated(call(*data, f"--{option}").stdout, separator)
     runs = as_json(*data)["runs"]
     expected = [{**run, **row} for run in runs for row in run["rows"]]

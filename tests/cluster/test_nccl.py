@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def group(cluster: str, workers: object = 8) -> Group:
 def figure(network: str, name: str) -> float:
     link = find_network(network).nccl
     assert link
-    return float(link.value(name))  # type: ignore[arg-type]
+    return float(link.value(name))
 
 
 # The choice: NCCL's tuner.
@@ -174,7 +175,7 @@ def test_arrays_have_what_each_number_has(cluster: str, operation: Operation) ->
     workers = random.integers(1, most + 1, 200)
     workers[:20] = np.minimum(np.arange(1, 21), most)
     sizes = np.exp(random.uniform(0, np.log(2**33), 200)).astype(np.int64)
-    many = choice(group(cluster, workers), sizes, operation)
+    many: Any = choice(group(cluster, workers), sizes, operation)
     assert np.array_equal(many.seconds, seconds(group(cluster, workers), sizes, operation))
     for i in range(200):
         one = choice(group(cluster, int(workers[i])), int(sizes[i]), operation)
@@ -248,11 +249,11 @@ def test_longer_messages_and_those_between_nodes_are_left_to_nccl() -> None:
         links = group("dgx_h100", workers)
         assert scheme.seconds_on(links, size) == seconds(links, size)
     assert scheme.seconds_on(group("dgx_h100", 8), 1024) < seconds(group("dgx_h100", 8), 1024)
-    sizes, workers = np.array([1024, 1024, 8 * MIB, MIB]), np.array([2, 16, 8, 1])
-    many = scheme.seconds_on(group("dgx_h100", workers), sizes)
+    sizes, counts = np.array([1024, 1024, 8 * MIB, MIB]), np.array([2, 16, 8, 1])
+    many: Any = scheme.seconds_on(group("dgx_h100", counts), sizes)
     for i in range(4):
-        one = scheme.seconds_on(group("dgx_h100", int(workers[i])), int(sizes[i]))
-        assert many[i] == pytest.approx(one, rel=1e-12)  # type: ignore[index]
+        one = scheme.seconds_on(group("dgx_h100", int(counts[i])), int(sizes[i]))
+        assert many[i] == pytest.approx(one, rel=1e-12)
 
 
 def test_where_the_kernel_is_not_known_it_is_the_textbooks() -> None:

@@ -29,7 +29,8 @@ def test_software_sends_in_its_buckets() -> None:
         software = Exchange("mine", "a test", **facts)
         found = exchanged(software, made, byte_by_byte, CPU, 4)
         assert found.alone == pytest.approx(12e-3)
-        return [tuple(round(1e3 * at, 9) for at in sent[:2]) for sent in found.spans]  # type: ignore[misc]
+        ends = ((float(sent.start), float(sent.end)) for sent in found.spans)
+        return [(round(1e3 * start, 9), round(1e3 * end, 9)) for start, end in ends]
 
     # Each by itself, one after the other; two together and the third; all at the end.
     assert spans(bucket=0) == [(4, 14), (14, 24), (24, 34)]
@@ -94,16 +95,16 @@ def test_gradients_are_sent_when_links_are_free() -> None:
 
 def test_gradients_that_are_arrays_are_sent_as_single_ones() -> None:
     times = np.array([4e-3, 1e-3, 30e-3])
-    made = [Made(times, 10), Made(2 * times, 5), Made(times, 0), Made(times, 7)]
+    made: list[Any] = [Made(times, 10), Made(2 * times, 5), Made(times, 0), Made(times, 7)]
 
     def exchange(num_bytes: Any) -> Any:
         return 1e-4 + 1e-3 * num_bytes
 
-    found = sent_in_cycles(made, exchange, 2e-3, 1.25)
+    found: Any = sent_in_cycles(made, exchange, 2e-3, 1.25)
     for place, seconds in enumerate(times.tolist()):
         one = [made_one._replace(seconds=made_one.seconds[place]) for made_one in made]
         alone = sent_in_cycles(one, exchange, 2e-3, 1.25)
-        assert found.total[place] == pytest.approx(alone.total, rel=1e-12)  # type: ignore[index]
+        assert found.total[place] == pytest.approx(alone.total, rel=1e-12)
         assert seconds * 5 == pytest.approx(alone.alone)
 
 

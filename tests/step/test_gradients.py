@@ -238,7 +238,7 @@ def test_the_links_of_servers_or_of_workers_are_what_takes_longest() -> None:
         (3, 4, 8 / 3),
     ):
         assert scheme.with_servers(servers).transfers(workers) == pytest.approx(crossed)
-    many = scheme.with_servers(2).transfers(np.array([1, 2, 4, 6]))
+    many: Any = scheme.with_servers(2).transfers(np.array([1, 2, 4, 6]))
     assert list(many) == [0, 2, 4, 6]
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import paleo
@@ -59,12 +61,12 @@ def test_seconds_may_be_arrays() -> None:
     seconds = np.array([1.0, 3.0])
     parts = [Bucket(seconds, 10), Bucket(1.0, 10)]
     found = overlapped(parts, lambda size: np.array([4.0, 0.5]), 1.5)
-    alone = [
-        overlapped([Bucket(one, 10), Bucket(1.0, 10)], lambda _, s=s: s, 1.5)
-        for one, s in ((1.0, 4.0), (3.0, 0.5))
-    ]
-    assert list(found.exposed) == [each.exposed for each in alone]
-    assert list(found.busy) == [each.busy for each in alone]
+    exposed: Any = found.exposed
+    busy: Any = found.busy
+    first = overlapped([Bucket(1.0, 10), Bucket(1.0, 10)], lambda size: 4.0, 1.5)
+    second = overlapped([Bucket(3.0, 10), Bucket(1.0, 10)], lambda size: 0.5, 1.5)
+    assert list(exposed) == [first.exposed, second.exposed]
+    assert list(busy) == [first.busy, second.busy]
 
 
 # Exchanges of a step.

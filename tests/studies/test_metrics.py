@@ -243,8 +243,9 @@ def test_every_metric_of_a_net_by_hand(
     assert values.keys() == expected.keys()
     for key, value in expected.items():
         if isinstance(value, int | float):
-            value = pytest.approx(value, rel=1e-6)
-        assert values[key] == value, key
+            assert values[key] == pytest.approx(value, rel=1e-6), key
+        else:
+            assert values[key] == value, key
     for key in ("inference_flops_per_sample", "training_flops", "model_bytes", "params"):
         assert isinstance(values[key], int)
 

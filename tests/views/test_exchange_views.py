@@ -147,7 +147,7 @@ def test_a_knee_is_looked_for_as_far_as_the_cluster_goes() -> None:
 def test_the_parts_of_a_step_show_what_computation_hides() -> None:
     found = run(workers=(1, 8, 32))
     (chart,) = (each for each in scaling_charts(found) if each.key == "parts")
-    parts = {series.name: series.y for series in chart.series}
+    parts: dict[str, Any] = {series.name: series.y for series in chart.series}
     hiding, exposed = parts["computation that hides communication"], parts["exposed communication"]
     assert (hiding[0], exposed[0]) == (0, 0)
     step = [found.rows[i].total("ring") for i in range(3)]
@@ -189,7 +189,7 @@ def test_metrics_have_what_is_exposed_beside_all_communication() -> None:
 
 
 def test_a_trace_names_the_lane_of_exchanges_and_says_what_bounds_them() -> None:
-    asked = {"cluster": "aws_p3dn", "batch_size": 32, "workers": 16}
+    asked: dict[str, Any] = {"cluster": "aws_p3dn", "batch_size": 32, "workers": 16}
     trace = json.loads(dumps(timeline("alex_v2", **asked)))["traceEvents"]
     names = [each["args"]["name"] for each in trace if each["name"] == "thread_name"]
     assert names[1:3] == ["worker 0", "worker 0, exchange of gradients"]
