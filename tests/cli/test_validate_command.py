@@ -34,7 +34,7 @@ def measured(tmp_path: Path) -> Path:
         }
         for m, value, stratum in ((100, 4, "small"), (200, 4, "small"), (300, 3, "large"))
     ]
-    rows.append({"quantity": "allreduce_us", "value": 9, "network": "op:allreduce", "device": "T4"})
+    rows.append({"quantity": "op_us", "value": 9, "network": "op:barrier", "device": "T4"})
     return write(tmp_path, rows)
 
 
@@ -55,7 +55,7 @@ def test_a_table_has_a_line_for_each_group(measured: Path) -> None:
     )
     assert lines[10:] == [
         "1 row is not predicted (--unpredicted lists them):",
-        "  1  operator 'allreduce' is not modelled",
+        "  1  operator 'barrier' is not modelled",
     ]
 
 
@@ -88,7 +88,7 @@ def test_json_has_groups_totals_and_reasons(measured: Path) -> None:
     assert found["totals"][0]["p90_error"] == pytest.approx(0.9)
     assert found["unpredicted"] == [
         {
-            "reason": "operator 'allreduce' is not modelled", "source": "mine", "cost_model": None,
+            "reason": "operator 'barrier' is not modelled", "source": "mine", "cost_model": None,
             "count": 1, "ids": ["mine:5"],
         }
     ]  # fmt: skip
@@ -114,7 +114,7 @@ def test_rows_without_a_prediction_are_listed_on_request(measured: Path) -> None
     assert lines[0] == "1 row not predicted"
     assert lines[4].split("  ")[-1] == "mine:5"
     text = call(measured, "--unpredicted", "--format=csv").stdout
-    assert text.splitlines()[1] == "mine,1,operator 'allreduce' is not modelled,,mine:5"
+    assert text.splitlines()[1] == "mine,1,operator 'barrier' is not modelled,,mine:5"
 
 
 def test_many_reasons_are_summed_up(tmp_path: Path) -> None:
