@@ -39,6 +39,7 @@ class ExchangePlan:
     compress: Compression | None
     num_servers: int | None
     jitter: Quantity | None
+    nccl: str | None
 
     @property
     def software(self) -> Framework:
@@ -148,8 +149,9 @@ class ExchangePlan:
         return where_positive(workers - 1, self.exchange.copying(num_bytes, self.device))
 
     def collective(self, scheme: str) -> Collective:
-        """Return the scheme of this name, with as many servers as there are."""
-        return COLLECTIVES[scheme].with_servers(self.num_servers or 1)
+        """Return the scheme of this name, with as many servers and the NCCL that there are."""
+        found = COLLECTIVES[scheme].with_servers(self.num_servers or 1)
+        return found.with_nccl(self.nccl) if self.nccl else found
 
     def communication(
         self,

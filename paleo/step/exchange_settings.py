@@ -20,6 +20,7 @@ from paleo.cluster import (
     network_names,
 )
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.collectives.nccl import CURRENT, find_nccl
 from paleo.core.checks import MAX_SIZE, checked_bytes, is_whole, shown
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity
@@ -213,6 +214,17 @@ JITTER = Setting(
 )
 
 
+NCCL = Setting(
+    default=None,
+    check=lambda value: None if value is None else find_nccl(str(value)).version,
+    help="Version of NCCL, such as 2.18, which decides by which algorithm and protocol auto, ring "
+    "and others of its schemes send.",
+    label="NCCL",
+    metavar="VERSION",
+    shown_default=CURRENT.version,
+)
+
+
 class NetworkSettings(TypedDict, total=False):
     """What connects devices, and how well it is used."""
 
@@ -236,6 +248,7 @@ class SynchronousSettings(OverlapSettings, total=False):
     compress: Annotated[str | Compression | None, COMPRESS]
     num_servers: Annotated[int | None, NUM_SERVERS]
     jitter: Annotated[Quantity | None, JITTER]
+    nccl: Annotated[str | None, NCCL]
 
 
 class ExchangeSettings(TypedDict, total=False):

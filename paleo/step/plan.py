@@ -73,7 +73,7 @@ OVERLAPPED = ("overlap", "bucket_bytes")
 #: The same, and what of them is sent, to whom, and who waits.
 EXCHANGED = (
     *OVERLAPPED,
-    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter"),
+    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter", "nccl"),
 )
 #: Settings that data parallelism alone has, and what they are where nothing is said.
 OF_DATA_PARALLEL = {
@@ -82,6 +82,7 @@ OF_DATA_PARALLEL = {
     "compress": None,
     "num_servers": None,
     "jitter": None,
+    "nccl": None,
 }
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
@@ -123,6 +124,7 @@ class Plan(ExchangePlan):
     compress: Compression | None = None
     num_servers: int | None = None
     jitter: Quantity | None = None
+    nccl: str | None = None
     other_devices: tuple[tuple[Device, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -282,6 +284,7 @@ class Plan(ExchangePlan):
                 f"{count} {device.name}" for device, count in self.other_devices
             ),
             "jitter": f"jitter {self.jitter:g}" if self.jitter else "",
+            "nccl": f"NCCL {self.nccl}" if self.nccl else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
         }
@@ -309,6 +312,7 @@ class Plan(ExchangePlan):
             "gradient_dtype": self.encoding.sent,
             "compress": str(self.compress) if self.compress else None,
             "num_servers": self.num_servers,
+            "nccl": self.nccl,
             "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
             "ppp_comp": _plain(self.ppp_comp),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.cluster import Cluster, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice, Collective, Operation
-from paleo.cluster.collectives.nccl import SCHEMES
+from paleo.cluster.collectives.nccl import CURRENT, SCHEMES
 from paleo.cluster.collectives.phases import Phases
 from paleo.cluster.flows import Placement
 from paleo.cluster.topology import Group
@@ -25,7 +25,14 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
-from paleo.step.exchange_settings import ALL_SCHEMES, NETWORK, PPP_COMM, ClusterLike, NetworkLike
+from paleo.step.exchange_settings import (
+    ALL_SCHEMES,
+    NCCL,
+    NETWORK,
+    PPP_COMM,
+    ClusterLike,
+    NetworkLike,
+)
 from paleo.step.settings import (
     DEVICE,
     DeviceLike,
@@ -123,6 +130,7 @@ class CollectiveSettings(TypedDict, total=False):
             metavar="NAME,...",
         ),
     ]
+    nccl: Annotated[str | None, NCCL]
     explain: Annotated[
         bool,
         Setting(
@@ -249,7 +257,7 @@ def _on(cluster: Cluster, found: dict[str, Any], mistakes: Mistakes) -> Iterator
     everything = found["schemes"] == ALL_SCHEMES
     names = COLLECTIVES.built_in if everything else found["schemes"]
     for operation, name in itertools.product(found["collective"] or tuple(Operation), names):
-        scheme = COLLECTIVES[name]
+        scheme = COLLECTIVES[name].with_nccl(found["nccl"] or CURRENT.version)
         is_asked = found["collective"] is not None and not everything
         if not is_asked and operation not in scheme.operations:
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,3 +254,21 @@ def test_larger_clusters_are_named_those_of_the_device_first() -> None:
         paleo.collectives(cluster="dgx_h100", workers=16_385)
     with pytest.raises(SettingError, match=r"there are more in dgx1_v100 \(5,280\), mi300x_plat"):
         paleo.collectives(cluster="dgx_a100", workers=5_000)
+
+
+def test_a_version_of_nccl_has_what_it_brought() -> None:
+    asked: Any = {"cluster": "dgx_h100", "workers": 8, "num_bytes": "1 GiB"}
+    asked["collective"] = "all_reduce"
+    # Switches that sum came with 2.17.
+    for version, algorithm in (("2.16", "ring"), ("2.17", "nvls"), (None, "nvls")):
+        [found] = paleo.collectives(**asked, nccl=version)
+        assert found.choice.algorithm == algorithm
+    for wrong in ("2", "two", ""):
+        with pytest.raises(SettingError, match=r"^nccl: expected a version such as 2.27"):
+            paleo.collectives(**asked, nccl=wrong)
+    steps = [
+        paleo.simulate("vgg16", cluster="dgx_h100", workers=8, nccl=version).runs[0].rows[0]
+        for version in ("2.16", None)
+    ]
+    old, new = (step.communication["auto"] for step in steps)
+    assert old > new

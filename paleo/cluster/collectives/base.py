@@ -89,6 +89,13 @@ class Collective(ABC):
         """Return the scheme with so many servers, if it has servers on hosts of their own."""
         return self
 
+    def with_nccl(self, version: str) -> Collective:
+        """Return the scheme as a version of NCCL has it, such as 2.18, if it is one of NCCL's.
+
+        Raises SettingError for what is no version.
+        """
+        return self
+
     def transfers(self, workers: Quantity) -> Quantity:
         """Return how many times the whole message crosses a link, one after another.
 

@@ -13,6 +13,7 @@ of data beside 4 of a flag, LL128 120 beside 8; Simple sends whole chunks and sy
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -87,6 +88,13 @@ class Nccl:
 
 #: The version that is taken unless told otherwise.
 CURRENT = Nccl()
+
+
+def find_nccl(version: str) -> Nccl:
+    """Return a version of NCCL, such as 2.18; raises SettingError for what is none."""
+    found = Nccl(version)
+    _ = found.tuner  # says what is no version
+    return found
 
 
 class Times(NamedTuple):
@@ -339,6 +347,12 @@ class OfNccl(Collective):
     """
 
     algorithm: str = ""
+    library: Nccl = CURRENT
+
+    def with_nccl(self, version: str) -> Collective:
+        other = copy.copy(self)
+        other.library = find_nccl(version)
+        return other
 
     def of_nccl(self, group: Group, operation: Operation) -> bool:
         """Tell whether NCCL does this on these links, and what is known of them."""
@@ -348,12 +362,12 @@ class OfNccl(Collective):
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Quantity:
         if self.of_nccl(group, operation):
-            return seconds(group, num_bytes, operation, algorithm=self.algorithm)
+            return seconds(group, num_bytes, operation, self.library, self.algorithm)
         return super().seconds_on(group, num_bytes, operation)
 
     def choice(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Choice:
         if self.of_nccl(group, operation):
-            return choice(group, num_bytes, operation, algorithm=self.algorithm)
+            return choice(group, num_bytes, operation, self.library, self.algorithm)
         return super().choice(group, num_bytes, operation)

@@ -19,7 +19,7 @@ from paleo.step.plan import Plan
 #: What of a plan is of the exchange alone.
 _OF_EXCHANGES = (
     *("network", "cluster", "ppp_comm", "schemes", "bucket", "gradient_dtype", "compress"),
-    *("num_servers", "jitter"),
+    *("num_servers", "jitter", "nccl"),
 )
 
 
