@@ -148,7 +148,7 @@ BUCKET = Setting(
 )
 
 
-def _checked_count(name: str) -> Callable[[Any], int]:
+def checked_count(name: str) -> Callable[[Any], int]:
     """Return the check of a setting that counts something: one or more."""
 
     def check(value: Any) -> int:
@@ -163,7 +163,7 @@ def _checked_count(name: str) -> Callable[[Any], int]:
 
 ACCUMULATE = Setting(
     default=1,
-    check=_checked_count("accumulate"),
+    check=checked_count("accumulate"),
     help="Sum up the gradients of so many batches in turn, then exchange them once and update "
     "(gradient accumulation). Weak scaling gives a worker so many batches of --batch_size; strong "
     "scaling divides --batch_size among workers and turns.",
@@ -194,7 +194,7 @@ COMPRESS = Setting(
 )
 NUM_SERVERS = Setting(
     default=None,
-    check=lambda value: None if value is None else _checked_count("num_servers")(value),
+    check=lambda value: None if value is None else checked_count("num_servers")(value),
     help="Hosts that are parameter servers, each with a share of the parameters and one link of "
     "the network; with --scheme=parameter_server, which this chooses.",
     label="Servers",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.cluster import Cluster, group_of
@@ -32,6 +33,7 @@ from paleo.step.exchange_settings import (
     PPP_COMM,
     ClusterLike,
     NetworkLike,
+    checked_count,
 )
 from paleo.step.settings import (
     DEVICE,
@@ -131,6 +133,18 @@ class CollectiveSettings(TypedDict, total=False):
         ),
     ]
     nccl: Annotated[str | None, NCCL]
+    stride: Annotated[
+        int,
+        Setting(
+            default=1,
+            check=checked_count("stride"),
+            help="Of devices in their order, node by node, a group has each N-th: N groups go on "
+            "at the same time and share the links, as groups of data parallelism do beside "
+            "tensor parallelism on N devices.",
+            metavar="N",
+            is_number=True,
+        ),
+    ]
     explain: Annotated[
         bool,
         Setting(
@@ -147,7 +161,8 @@ class CollectiveTime:
     """What a collective of a message takes, and which algorithm was chosen for it.
 
     `phases` and `flows_s` are there where it was asked to explain: the seconds that a simulation of
-    messages sharing links gives, of a group that does not fill its nodes.
+    messages sharing links gives, of a group that does not fill its nodes. With a `stride` there are
+    as many such groups at the same time.
     """
 
     cluster: str
@@ -159,6 +174,7 @@ class CollectiveTime:
     unfilled: str = ""
     phases: Phases = ()
     flows_s: float | None = None
+    stride: int = 1
 
     @property
     def seconds(self) -> float:
@@ -191,6 +207,7 @@ class CollectiveTime:
             "algorithm": self.choice.algorithm,
             "protocol": self.choice.protocol or None,
             "workers": self.workers,
+            "stride": self.stride,
             "bytes": self.num_bytes,
             "seconds": self.seconds,
             "algorithm_bandwidth": self.algorithm_bandwidth,
@@ -250,10 +267,11 @@ def collectives(**settings: Unpack[CollectiveSettings]) -> tuple[CollectiveTime,
 
 def _on(cluster: Cluster, found: dict[str, Any], mistakes: Mistakes) -> Iterator[CollectiveTime]:
     """Yield the rows of a cluster, and note what is wrong."""
-    counts = found["workers"]
+    counts, stride = found["workers"], found["stride"]
     if counts is None:
-        counts = [count for count in _WORKERS if count <= cluster.size] or [cluster.size]
-    groups = mistakes.check_all(lambda count: group_of(cluster, count), counts)
+        most = max(1, cluster.size // stride)
+        counts = [count for count in _WORKERS if count <= most] or [most]
+    groups = mistakes.check_all(lambda count: group_of(cluster, count, stride), counts)
     everything = found["schemes"] == ALL_SCHEMES
     names = COLLECTIVES.built_in if everything else found["schemes"]
     for operation, name in itertools.product(found["collective"] or tuple(Operation), names):
@@ -263,7 +281,8 @@ def _on(cluster: Cluster, found: dict[str, Any], mistakes: Mistakes) -> Iterator
             continue
         try:
             for group, size in itertools.product(groups, found["num_bytes"]):
-                yield _row(cluster, scheme, group, size, operation, found["explain"])
+                row = _row(cluster, scheme, group, size, operation, found["explain"])
+                yield replace(row, stride=stride, flows_s=row.flows_s if stride == 1 else None)
         except SettingError as error:
             if not everything:
                 mistakes.include(error)

@@ -272,3 +272,20 @@ def test_a_version_of_nccl_has_what_it_brought() -> None:
     ]
     old, new = (step.communication["auto"] for step in steps)
     assert old > new
+
+
+def test_groups_with_a_stride_share_the_links_between_nodes() -> None:
+    # Eight groups of eight devices, one on each of eight nodes: each has one of eight cards.
+    asked: Any = {"cluster": "dgx_a100", "workers": 8, "num_bytes": "1 GiB"}
+    asked |= {"collective": "all_reduce", "schemes": "hierarchical"}
+    [alone] = paleo.collectives(**asked)
+    [among] = paleo.collectives(**asked, stride=8)
+    # 2 * 7 / 8 of 1 GiB over 25 GB/s, and 14 latencies of 1.2 us.
+    assert among.seconds == pytest.approx(1.75 * 2**30 / 25e9 + 14 * 1.2e-6, rel=1e-3)
+    assert among.choice.bound_by == "fabric"
+    assert alone.seconds < 0.2 * among.seconds
+    assert among.to_dict()["stride"] == 8
+    with pytest.raises(SettingError, match="1600 devices, but cluster dgx_a100 has 1120"):
+        paleo.collectives(**{**asked, "workers": 200}, stride=8)
+    with pytest.raises(SettingError, match=r"^stride: expected a whole number from 1"):
+        paleo.collectives(**asked, stride=0)

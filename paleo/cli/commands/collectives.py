@@ -14,7 +14,7 @@ from paleo.views.tables.collectives import collectives_table, phases_tables
 
 @click.command("collectives", short_help="Time of all-reduces and the like on a cluster.")
 @setting_options(CollectiveSettings, "cluster", "workers", "num_bytes", "collective", "schemes")
-@setting_options(CollectiveSettings, "device", "network", "ppp_comm", "nccl", "explain")
+@setting_options(CollectiveSettings, "device", "network", "ppp_comm", "nccl", "stride", "explain")
 @output_options
 def command(output: Output, **settings: Any) -> None:
     """Show how long workers of a cluster take for an all-reduce and other collectives.

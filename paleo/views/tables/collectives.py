@@ -28,7 +28,7 @@ _TIMES = (
     Column("algorithm_bandwidth"),
     Column("bus_bandwidth", "bus bandwidth", "bytes/s", digits=3),
     Column("bounded_by", "bounded by", for_people=True),
-    *plain("bound", "note"),
+    *plain("stride", "bound", "note"),
 )
 _NOTES = (
     "Bus bandwidth: bytes/s that have to cross each worker's link, as nccl-tests count them.",
@@ -60,7 +60,13 @@ def collectives_table(found: Sequence[CollectiveTime], *, for_people: bool = Tru
     if for_people and all(row["algorithm"] == row["scheme"] for row in rows):
         times = [column for column in times if column.key != "algorithm"]
     title = ", ".join(str(rows[0][key]) for key in same) if for_people else ""
-    return Table(title, [*heads, *times], rows, footnotes=_NOTES, notes=_unfilled(found))
+    footnotes = [*_NOTES]
+    if (stride := found[0].stride) > 1:
+        footnotes.append(
+            f"{stride} such groups go on at the same time and share links: a group has each "
+            f"{stride}th device."
+        )
+    return Table(title, [*heads, *times], rows, footnotes=footnotes, notes=_unfilled(found))
 
 
 def _unfilled(found: Sequence[CollectiveTime]) -> list[str]:
