@@ -6,11 +6,13 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from paleo.cluster import Network, cluster_names, find_cluster
 from paleo.cluster.collectives import COLLECTIVES, Choice, Operation
 from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.topology import Group, Level
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
+from paleo.core.quantity import product
 from paleo.step.parallelism import DataParallel
 from paleo.step.pieces import Step
 from paleo.step.plan import Plan
@@ -21,6 +23,8 @@ from paleo.studies.collectives import unfilled
 COMPUTATION = "computation"
 #: Of more numbers of workers that do not fill nodes one is named.
 _MOST_NAMED = 2
+#: Devices of a node, where no cluster is known that has such links.
+_IN_NODE = 8
 
 
 class Message(NamedTuple):
@@ -299,3 +303,32 @@ def unfilled_notes(plan: Plan, counts: Sequence[int]) -> list[str]:
     if len(said) <= _MOST_NAMED:
         return said
     return [f"{said[0]}; so it is with {len(said) - 1} other numbers of workers"]
+
+
+def _is_inside(network: Network) -> bool:
+    return network.nccl is not None and network.nccl.kind != "network"
+
+
+def crowded_notes(plan: Plan, most: int) -> list[str]:
+    """Return what a reader should know of so many workers behind a link of the inside of nodes.
+
+    No known cluster has as many of them in one node.
+    """
+    is_of_2017 = plan.cost_model.conventions.exchanges_after_all
+    if plan.cluster or is_of_2017 or not _is_inside(plan.network):
+        return []
+    known = [
+        (cluster.device == plan.device, product(tier.size for tier in node), cluster)
+        for cluster in map(find_cluster, cluster_names())
+        for node in [[tier for tier in cluster.tiers if _is_inside(tier.network)]]
+        if any(tier.network.name == plan.network.name for tier in node)
+    ]
+    room = max((size for _, size, _ in known), default=_IN_NODE)
+    if most <= room:
+        return []
+    said = f"{plan.network.name} connects {room} devices of a node at most, not {most:,}"
+    fitting = [each for each in known if each[2].size >= most]
+    if not fitting:
+        return [f"{said}: what connects nodes is left out"]
+    _, _, best = max(fitting, key=lambda each: each[:2])
+    return [f"{said}: --cluster={best.name} has what connects nodes, too"]

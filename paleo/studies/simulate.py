@@ -22,7 +22,7 @@ from paleo.step.parallelism import (
 from paleo.step.plan import check_together
 from paleo.step.results import Recommendation, Run, Simulation
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, asked
-from paleo.studies.exchanges import unfilled_notes
+from paleo.studies.exchanges import crowded_notes, unfilled_notes
 from paleo.studies.knee import Curve, balance, curve, knee, own_batches
 
 #: Layers that differ, times batch sizes, from which arrays are quicker, NumPy's import and all.
@@ -136,6 +136,7 @@ class _Case:
         notes += plan.notes_on(scenario.net)
         if kind.scales:
             notes += unfilled_notes(plan, workers)
+            notes += crowded_notes(plan, max(workers))
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(

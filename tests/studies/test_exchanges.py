@@ -162,3 +162,18 @@ def test_what_is_sent_of_a_bucket_is_what_collectives_move() -> None:
     first, second = bits.messages
     assert (first.operation.value, second.operation.value) == ("all_to_all", "all_gather")
     assert first.num_bytes == pytest.approx(bits.num_bytes / 32, rel=1e-3)
+
+
+def test_more_workers_than_a_node_has_behind_its_links_are_said() -> None:
+    def notes(workers: int, network: str, **settings: Any) -> list[str]:
+        found = paleo.simulate("lenet5", workers=workers, network=network, **settings)
+        return [note for note in found.runs[0].notes if "connects" in note]
+
+    h100: dict[str, Any] = {"device": "H100_SXM"}
+    assert notes(8, "nvlink4", **h100) == notes(512, "infiniband_ndr", **h100) == []
+    assert notes(512, "nvlink4", **h100, cost_model="paleo2017") == []
+    (said,) = notes(512, "nvlink4", **h100)
+    assert said.startswith("nvlink4 connects 8 devices of a node at most, not 512: --cluster=")
+    # Two L40S behind a switch, two switches at a socket, two sockets.
+    assert notes(8, "pcie4", device="L40S") == []
+    assert notes(16, "pcie4", device="L40S")
