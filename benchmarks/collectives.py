@@ -77,6 +77,8 @@ OF_KERNELS = OF_FILES = 12
 FILES = ("vidur_collectives", "deepbench", "stas_mlengineering", "llmcompass")
 #: Systems that constants are fitted to, and the networks whose constants they are.
 FITTED = {"a100_sxm": "nvlink3", "h100_sxm": "nvlink4"}
+#: The same of which the shortest kernel alone is fitted.
+KERNEL_ALONE = {"b200_sxm": "nvlink5"}
 ON_PCIE = {"l40s": "pcie4", "rtx_pro_6000_server": "pcie5"}
 
 
@@ -294,6 +296,17 @@ def fit_kernels(operators: str) -> Iterator[str]:
         yield _values(network, {"kernel": kernel})
         seconds = predicted_kernels(tables[system], network, kernel, found)
         yield error_line(f"    {system}", tables[system], seconds)
+    for system, network in KERNEL_ALONE.items():
+        cases = short(table(operators, system, "custom_allreduce"))
+
+        def alone(values: Any, cases: Cases = cases, network: str = network) -> Any:
+            seconds = predicted_kernels(cases, network, float(values[0]), found)
+            return np.log(seconds / cases.measured)
+
+        (kernel,) = solved(start[:1], bounds[:1], alone)
+        yield _values(network, {"kernel": kernel})
+        seconds = predicted_kernels(cases, network, kernel, found)
+        yield error_line(f"    {system}", cases, seconds)
 
 
 def _now(cases: Cases, network: str) -> list[float]:
