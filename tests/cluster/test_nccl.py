@@ -286,8 +286,6 @@ def test_nvlink_5_scales_from_what_was_published_and_from_nvlink_4() -> None:
     assert figure("nvlink5", "launch") == pytest.approx(launch, rel=0.01)
     scaled = figure("nvlink4", "ramp") * 370.8 / 721.8
     assert figure("nvlink5", "ramp") == pytest.approx(scaled, rel=0.01)
-    kernel = figure("nvlink4", "kernel") * 3 / 2.3
-    assert figure("nvlink5", "kernel") == pytest.approx(kernel, rel=0.01)
 
 
 def test_mistakes_of_a_network_file_are_said(tmp_path: Path) -> None:
