@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -317,18 +318,34 @@ def crowded_notes(plan: Plan, most: int) -> list[str]:
     is_of_2017 = plan.cost_model.conventions.exchanges_after_all
     if plan.cluster or is_of_2017 or not _is_inside(plan.network):
         return []
-    known = [
-        (cluster.device == plan.device, product(tier.size for tier in node), cluster)
-        for cluster in map(find_cluster, cluster_names())
-        for node in [[tier for tier in cluster.tiers if _is_inside(tier.network)]]
-        if any(tier.network.name == plan.network.name for tier in node)
-    ]
-    room = max((size for _, size, _ in known), default=_IN_NODE)
+    known = _clusters_with(plan.network.name)
+    room = max((each.node for each in known), default=_IN_NODE)
     if most <= room:
         return []
     said = f"{plan.network.name} connects {room} devices of a node at most, not {most:,}"
-    fitting = [each for each in known if each[2].size >= most]
+    fitting = [each for each in known if each.size >= most]
     if not fitting:
         return [f"{said}: what connects nodes is left out"]
-    _, _, best = max(fitting, key=lambda each: each[:2])
+    best = max(fitting, key=lambda each: (each.device == plan.device.name, each.node))
     return [f"{said}: --cluster={best.name} has what connects nodes, too"]
+
+
+class _Known(NamedTuple):
+    """A predefined cluster, its device, and how many of them are in a node and in all."""
+
+    name: str
+    device: str
+    node: int
+    size: int
+
+
+@functools.cache
+def _clusters_with(network: str) -> tuple[_Known, ...]:
+    """Return the predefined clusters that have a network inside of their nodes."""
+    found = []
+    for cluster in map(find_cluster, cluster_names()):
+        node = [tier for tier in cluster.tiers if _is_inside(tier.network)]
+        if any(tier.network.name == network for tier in node):
+            size = product(tier.size for tier in node)
+            found.append(_Known(cluster.name, cluster.device.name, size, cluster.size))
+    return tuple(found)
