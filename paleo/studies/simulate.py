@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Unpack
 
 from paleo.core.errors import Mistakes, PaleoError, SettingError
@@ -19,10 +19,9 @@ from paleo.step.parallelism import (
     Parallelism,
     divided,
 )
-from paleo.step.plan import check_together
+from paleo.step.plan import Plan, check_together
 from paleo.step.results import Recommendation, Run, Simulation
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, asked
-from paleo.studies.exchanges import crowded_notes, unfilled_notes
 from paleo.studies.knee import Curve, balance, curve, knee, own_batches
 
 #: Layers that differ, times batch sizes, from which arrays are quicker, NumPy's import and all.
@@ -135,8 +134,7 @@ class _Case:
             notes = [plan.convolution_note, *notes]
         notes += plan.notes_on(scenario.net)
         if kind.scales:
-            notes += unfilled_notes(plan, workers)
-            notes += crowded_notes(plan, max(workers))
+            notes += _notes_on_links(plan, workers)
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(
@@ -176,3 +174,13 @@ class _Case:
             {scheme: balance(found) for scheme, found in curves.items()},
             None if scaling is None and self.scenario.net.splits else self._largest_batch,
         )
+
+
+def _notes_on_links(plan: Plan, workers: Sequence[int]) -> list[str]:
+    """Return what a reader should know of the nodes and links that so many workers use."""
+    if plan.cluster is None and plan.cost_model.conventions.exchanges_after_all:
+        return []
+    # Here, since the model of 2017 knows no nodes, and starts sooner without.
+    from paleo.studies.exchanges import crowded_notes, unfilled_notes
+
+    return [*unfilled_notes(plan, workers), *crowded_notes(plan, max(workers))]

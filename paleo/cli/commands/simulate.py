@@ -23,10 +23,8 @@ from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
-from paleo.studies.exchanges import explained_values
 from paleo.studies.simulate import simulate
 from paleo.views.answers.simulation import simulation_answer
-from paleo.views.tables.exchanges import explained_tables
 from paleo.views.tables.simulation import simulation_tables
 
 
@@ -83,13 +81,20 @@ def command(
     if trace.write(result.runs[0]):
         return
     several = settings["schemes"] == ["all"] or len(settings["schemes"] or ()) > 1
-    is_explained = explain and settings["parallel"] == "data"
+    values = result.to_dict
+    if explain and settings["parallel"] == "data":
+        # Here, since most commands explain nothing.
+        from paleo.studies.exchanges import explained_values
+        from paleo.views.tables.exchanges import explained_tables
+
+        tables = explained_tables(result.runs, for_people=output.for_people)
+        values = functools.partial(explained_values, result)
+    else:
+        tables = simulation_tables(result, all_schemes=several)
     plot.write(
         output,
-        explained_tables(result.runs, for_people=output.for_people)
-        if is_explained
-        else simulation_tables(result, all_schemes=several),
-        functools.partial(explained_values, result) if is_explained else result.to_dict,
+        tables,
+        values,
         lambda charts: charts.of_simulation(result),
         answer=lambda: simulation_answer(result),
     )

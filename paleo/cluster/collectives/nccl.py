@@ -113,6 +113,11 @@ class Option(NamedTuple):
     counted: Quantity
     times: Callable[[], Times]
 
+    def is_of(self, algorithm: str) -> bool:
+        """Tell whether it is this algorithm; of arrays, NVLS and its tree begin alike."""
+        name = self.algorithm.flat[0] if is_array(self.algorithm) else self.algorithm
+        return str(name).startswith(algorithm)
+
 
 def choice(
     group: Group,
@@ -155,7 +160,7 @@ def _considered(
     path = Path(group)
     options = _options(path, num_bytes, operation, nccl, algorithm == "tree")
     if algorithm:
-        options = [option for option in options if option.algorithm.startswith(algorithm)]
+        options = [option for option in options if option.is_of(algorithm)]
         if not options:
             raise SettingError(f"scheme: {algorithm} cannot do {operation.value} here")
     return path, options, _least([option.counted for option in options])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Predicted, Run, Simulation
-from paleo.studies.exchanges import ExplainedStep, explain_step
 from paleo.views.answers.base import (
     amounts,
     device_named,
@@ -21,6 +22,9 @@ from paleo.views.answers.base import (
     which,
 )
 from paleo.views.table import in_unit
+
+if TYPE_CHECKING:
+    from paleo.studies.exchanges import ExplainedStep
 
 #: The settings of a run that sentences do not say, but where there are several.
 _DIFFERING = ("cluster", "network", "dtype", "cost_model", "scaling", "batch_size")
@@ -127,6 +131,8 @@ def _misfit(run: Run, row: Step) -> list[str]:
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:
     """Return how much of communication is hidden, and what most of a step is."""
     share, waiting = float(row.compute) / whole.seconds, float(row.waiting) / whole.seconds
+    from paleo.studies.exchanges import explain_step  # here: a step on one worker starts without
+
     explained = explain_step(run, row, scheme)
     said = exchange_said(explained, run.plan.digits) if explained else []
     if row.workers > 1 and share + waiting < 0.5:
