@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
@@ -90,6 +90,8 @@ class DataParallel:
     def __init__(self, net: NetSpec, plan: Plan, computations: Computations | None = None) -> None:
         self.plan = plan
         self.computations = computations or Computations(net, plan)
+        #: The seconds of messages by bytes, workers and scheme: both ends of a band ask again.
+        self._sent: dict[tuple[Quantity, Quantity, str], Quantity] = {}
 
     def step(self, batch_size: Quantity, workers: Quantity, scaling: str = "weak") -> Step:
         """Return the step; see `data_parallel`."""
@@ -198,14 +200,21 @@ class DataParallel:
 
     def _sending(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
         """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
+        key = (num_bytes, workers, scheme)
+        is_known = not (is_array(num_bytes) or is_array(workers))
+        if is_known and key in self._sent:
+            return self._sent[key]
         encoding = self.plan.encoding
         elements = num_bytes // encoding.size
-        return total(
+        seconds = total(
             self.plan.communication(
                 encoding.message(operation, elements, workers), workers, scheme, operation
             )
             for operation in encoding.operations
         )
+        if is_known:
+            self._sent[key] = seconds
+        return seconds
 
     def added(self, workers: int, own_batch: int, scheme: str) -> float:
         """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
@@ -239,12 +248,7 @@ class DataParallel:
         It is that of the slowest worker.
         """
         plan = self.plan
-
-        seconds: Callable[[Quantity], Quantity] = functools.partial(
-            self._sending, workers=workers, scheme=scheme
-        )
-        if not is_array(workers) and not is_array(own_batch):
-            seconds = cast(Callable[[Quantity], Quantity], functools.cache(seconds))
+        seconds = functools.partial(self._sending, workers=workers, scheme=scheme)
         made = self._packed(workers, own_batch)
         slowest = factor * self.slowest(workers)
         carried = functools.partial(plan.encoding.carried, workers=workers)
