@@ -330,3 +330,13 @@ def test_a_program_of_its_own_takes_other_constants() -> None:
 
     found = nccl.seconds(slower(find_cluster("dgx_a100")).group(2), 1)
     assert found == pytest.approx(1e-3 + 2 * figure("nvlink3", "hop"), rel=1e-3)
+
+
+def test_switches_that_sum_alone_are_asked_for_with_arrays_too() -> None:
+    # On one node they are NVLS, on two its tree: names that differ within an array.
+    scheme, size = COLLECTIVES["in_network"], 64 * MIB
+    many: Any = scheme.choice(group("dgx_h100", np.array([8, 16])), size)
+    assert list(many.algorithm) == ["nvls", "nvls_tree"]
+    for i, workers in enumerate((8, 16)):
+        one = scheme.choice(group("dgx_h100", workers), size)
+        assert (one.algorithm, one.seconds) == (many.algorithm[i], many.seconds[i])

@@ -142,3 +142,22 @@ def test_many_worker_counts_at_once_are_as_one_by_one() -> None:
 def test_buckets_of_nothing(bucket: object) -> None:
     with pytest.raises(SettingError, match=r"^bucket: expected"):
         step(bucket=bucket)
+
+
+def test_both_ends_of_a_band_ask_for_no_message_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    communication = paleo.Plan.communication
+
+    def counted(plan: paleo.Plan, *arguments: Any) -> Any:
+        asked.append(arguments)
+        return communication(plan, *arguments)
+
+    monkeypatch.setattr(paleo.Plan, "communication", counted)
+    row = step()
+    once = len(asked)
+    assert once == len(set(asked)) > 1
+    low, high = row.ends
+    assert low is not None
+    assert high is not None
+    assert low.exchanges != high.exchanges
+    assert len(asked) == once

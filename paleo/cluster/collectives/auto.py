@@ -23,7 +23,7 @@ class Auto(OfNccl):
     """
 
     name = "auto"
-    summary = "the quickest of a ring, two trees and switches that sum, as NCCL chooses"
+    summary = "what NCCL chooses of a ring, two trees and switches that sum"
     operations = tuple(Operation)
 
     def seconds_on(
