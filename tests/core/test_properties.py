@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from summing_schemes import EXCHANGES
 
 import paleo
 from paleo.core.operations import Pass, Work
@@ -18,12 +19,6 @@ from paleo.studies.summary import NetSummary
 
 ETHERNET = paleo.find_network("ethernet")
 MODELS = list(COST_MODELS)
-#: The schemes by which gradients are summed anywhere.
-EXCHANGES = [
-    name
-    for name, each in paleo.COLLECTIVES.items()
-    if each.can_exchange(paleo.find_cluster("dgx_a100").tiers)
-]
 FAST = settings(max_examples=60, deadline=None)
 
 

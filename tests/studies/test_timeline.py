@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from nets_of_tests import make_net
+from summing_schemes import EXCHANGES
 from timelines import hardware, nets, two_layers
 
 import paleo
@@ -229,13 +230,6 @@ def test_what_a_library_chooses_is_drawn_as_one() -> None:
         1.5 * first.arguments["bytes"] / first.seconds
     )
 
-
-#: The schemes by which gradients are summed.
-EXCHANGES = [
-    name
-    for name, each in paleo.COLLECTIVES.items()
-    if each.can_exchange(paleo.find_cluster("dgx_a100").tiers)
-]
 
 HOW = st.fixed_dictionaries(
     {

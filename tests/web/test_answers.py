@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import pytest
 from click.testing import CliRunner
+from summing_schemes import EXCHANGES
 
 import paleo
 from paleo.cli import cli
@@ -32,14 +33,6 @@ pytest.importorskip("flask", reason="needs Flask")
 
 #: Layers that a net of the random settings may have: the large ones take as long as all others.
 MOST_LAYERS = 80
-
-
-#: The schemes by which gradients are summed anywhere.
-EXCHANGES = [
-    name
-    for name, each in paleo.COLLECTIVES.items()
-    if each.can_exchange(paleo.find_cluster("dgx_a100").tiers)
-]
 
 
 @pytest.fixture(scope="module")
