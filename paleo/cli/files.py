@@ -127,7 +127,7 @@ def _write(name: str, data: bytes) -> None:
 
 
 #: What a file's name is made of; anything else becomes a "_".
-_ODD = re.compile(r"[^A-Za-z0-9.+=-]+")
+_ODD = r"[^A-Za-z0-9.+=-]+"
 #: File names are cut after so many characters: file systems take 255 bytes.
 _LONGEST = 200
 
@@ -142,7 +142,7 @@ def write_nets(nets: Sequence[NetSpec], folder: Path) -> None:
     files: dict[str, NetSpec] = {}
     taken: set[str] = set()
     for net in nets:
-        stem = _ODD.sub("_", net.name).lstrip(".")[:_LONGEST]
+        stem = re.sub(_ODD, "_", net.name).lstrip(".")[:_LONGEST]
         name, number = stem, 1
         while name.casefold() in taken:  # file systems may not tell letters' cases apart
             number += 1

@@ -6,6 +6,7 @@ a `source` (a key of the file's `[sources]`) and a `note`.
 
 from __future__ import annotations
 
+import codecs
 import math
 import os
 import tomllib
@@ -200,7 +201,7 @@ class FileReader(Table):
         except OSError as error:
             raise HardwareError(f"{name}: {error.strerror or error}") from None
         try:
-            values = tomllib.loads(data.decode("utf-8-sig"))
+            values = tomllib.loads(data.removeprefix(codecs.BOM_UTF8).decode())
         except UnicodeDecodeError:
             raise HardwareError(f"{name}: not a TOML file: not text in UTF-8") from None
         except tomllib.TOMLDecodeError as error:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 
 from paleo.cluster.collectives import SWITCH, Round
 from paleo.cluster.topology import Cluster
 from paleo.core.errors import SettingError
+from paleo.core.frozen import NamedTuple
 
 #: Shares of links that differ by less are the same one, rounded.
 _ALIKE = 1 + 1e-12

@@ -74,17 +74,15 @@ def is_whole(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-_WHOLE = re.compile(r"-?[0-9]{1,40}")
-_NUMBER = re.compile(
-    r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})(e[-+]?[0-9]{1,3})?", re.IGNORECASE
-)
+_WHOLE = r"-?[0-9]{1,40}"
+_NUMBER = r"-?([0-9]{1,20}\.?|[0-9]{0,20}\.[0-9]{1,20})([eE][-+]?[0-9]{1,3})?"
 
 
 def number(entry: str) -> Any:
     """Return a text as a number; one that is none as it is."""
-    if _WHOLE.fullmatch(entry):
+    if re.fullmatch(_WHOLE, entry):
         return int(entry)
-    return float(entry) if _NUMBER.fullmatch(entry) else entry
+    return float(entry) if re.fullmatch(_NUMBER, entry) else entry
 
 
 def python_int(value: Any) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity
 
 

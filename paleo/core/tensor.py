@@ -6,9 +6,10 @@ The batch dimension may be a NumPy array; everything computed from it then is on
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from paleo.core.errors import SettingError, near
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, product
 
 Shape: TypeAlias = tuple[Quantity, ...]

@@ -44,7 +44,7 @@ _EXAMPLES = {
     "W": '"10 W"',
     "s": '"10 us"',
 }
-_NUMBER = re.compile(r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*")
+_NUMBER = r"\s*([-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?)\s*(\S*)\s*"
 
 
 def parse(text: str | bytes, dimension: str) -> float:
@@ -60,7 +60,7 @@ def parse(text: str | bytes, dimension: str) -> float:
 
         string = ensure_str(text)
     units = _UNITS[dimension]
-    match = _NUMBER.fullmatch(string)
+    match = re.fullmatch(_NUMBER, string)
     if not match or match[2] not in units:
         guess = near(match[2], units) if match else ""
         example = _EXAMPLES[dimension]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.kinds import READ_WITH_WEIGHTS, Kind, Pass, Role
 from paleo.core.operation import Operation
 from paleo.core.quantity import Quantity, product

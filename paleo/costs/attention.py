@@ -7,10 +7,11 @@ for. What each does and how quick it is, a cost model says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from paleo.cluster import Device
 from paleo.core.errors import SettingError, near
+from paleo.core.frozen import NamedTuple
 from paleo.core.registry import Registry, unknown
 
 if TYPE_CHECKING:

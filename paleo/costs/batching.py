@@ -11,8 +11,9 @@ import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import (
     BatchMatMul,
     Convolution,

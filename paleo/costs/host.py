@@ -9,8 +9,8 @@ and not behind long ones, which give it a lead.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, maximum, where_positive
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, overload
+from typing import Any, overload
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, Quantity, is_array, np, total, where_positive
 
 

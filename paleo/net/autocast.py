@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.kinds import AUTOCAST, Autocast
 from paleo.core.operations import PRODUCTS, Kind, Operation, Pass, Stream
 from paleo.core.tensor import Shape, Shapes, num_elements

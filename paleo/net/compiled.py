@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import (
     PRODUCTS,
     Convolution,

@@ -7,8 +7,9 @@ of a byte for each element.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Kind, Pass, Role, Stream
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import Shapes, num_elements

@@ -30,8 +30,8 @@ from paleo.net.spec import LayerSpec, NetSpec
 #: The most nets that one series may have.
 MAX_SERIES = 1000
 
-_PLACE = re.compile(r"\[\s*(-?\d{1,9})?\s*(:)?\s*(-?\d{1,9})?\s*\]")
-_TARGET = re.compile(rf"(?P<layer>.+)\.(?P<key>\w+)(?P<places>({_PLACE.pattern})*)", re.DOTALL)
+_PLACE = r"\[\s*(-?\d{1,9})?\s*(:)?\s*(-?\d{1,9})?\s*\]"
+_TARGET = rf"(?s:(?P<layer>.+)\.(?P<key>\w+)(?P<places>({_PLACE})*))"
 
 
 @dataclass(frozen=True)
@@ -208,14 +208,14 @@ def _checked_scale(scale: Any, mistakes: Mistakes) -> float | None:
 def _parsed(text: str, mistakes: Mistakes) -> _Setting | None:
     """Return what an entry of `Edits.set` says; None, the mistake noted, if it is none."""
     target, equals, value = text.partition("=")
-    match = _TARGET.fullmatch(target.strip())
+    match = re.fullmatch(_TARGET, target.strip())
     if not match or not equals:
         mistakes.add(
             f'an edit: expected "LAYER.KEY=VALUE" or "LAYER.KEY[INDEX]=VALUE", got {shown(text)}'
         )
         return None
     found: list[int | slice] = []
-    for place in _PLACE.finditer(match["places"]):
+    for place in re.finditer(_PLACE, match["places"]):
         begin, end = (int(digits) if digits else None for digits in (place[1], place[3]))
         if place[2]:
             found.append(slice(begin, end))

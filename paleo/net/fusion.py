@@ -33,8 +33,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.kinds import Fusion
 from paleo.core.operations import PRODUCTS, Fused, Kind, MatMul, Operation, Pass, Stream
 from paleo.core.quantity import product

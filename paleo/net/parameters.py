@@ -6,8 +6,8 @@ Letters: a layer has P parameters in so many tensors, each of which takes a kern
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream
 
 #: What goes through a framework's loops over elements.

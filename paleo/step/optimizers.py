@@ -9,10 +9,10 @@ of a framework decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import Update
 from paleo.core.quantity import Quantity, ceil_div, maximum
 from paleo.core.registry import Registry

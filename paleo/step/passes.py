@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import Device
 from paleo.cluster.collectives import Collective
@@ -19,7 +19,7 @@ from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.kinds import Fusion
 from paleo.core.operations import Kind, Operation, Pass, Role, Stream, Unpriced, Update
 from paleo.core.quantity import (

@@ -11,12 +11,12 @@ import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.errors import SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, maximum, minimum, np, smallest, total
 from paleo.costs import Time
 from paleo.costs.error_bands import Band

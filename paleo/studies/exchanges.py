@@ -5,20 +5,19 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import Network, cluster_names, find_cluster
 from paleo.cluster.collectives import COLLECTIVES, Choice, Operation
 from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.topology import Group, Level
 from paleo.core.attributes import attributes
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import product
 from paleo.step.parallelism import DataParallel
 from paleo.step.pieces import Step
 from paleo.step.plan import Plan
 from paleo.step.results import Run, Simulation
-from paleo.studies.collectives import unfilled
 
 #: What bounds a step that is not held back by exchanges.
 COMPUTATION = "computation"
@@ -299,6 +298,8 @@ def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iter
 
 def unfilled_notes(plan: Plan, counts: Sequence[int]) -> list[str]:
     """Return what a reader should know of numbers of workers that do not fill nodes."""
+    from paleo.studies.collectives import unfilled  # here: a flat network starts without
+
     found = {count: unfilled(plan.group(count)) for count in counts} if plan.cluster else {}
     said = [text for text in found.values() if text]
     if len(said) <= _MOST_NAMED:

@@ -8,12 +8,13 @@ than it wastes, above it wastes more than it gains.
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import ceil_div, some
 from paleo.step.parallelism import DataParallel, divided
 
@@ -65,12 +66,18 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
     if scaling == "strong":
         batch_size = ceil_div(batch_size, plan.accumulate)
 
+    # A search asks for both ends of ranges, and so for many a number several times.
+    @functools.cache
+    def compute(own: int) -> float:
+        return float(data.computing(own))
+
+    @functools.cache
     def communicate(workers: int) -> float:
         own, _ = divided(batch_size, workers, scaling)
         return data.added(workers, own, scheme)
 
     return Curve(
-        compute=lambda own: float(data.computing(own)),
+        compute=compute,
         communicate=communicate,
         batch_size=batch_size,
         scaling=scaling,

@@ -12,7 +12,7 @@ from paleo.core.frozen import dataclass
 from paleo.views.table import Column, Table
 
 #: What keys of columns end with that names of them may leave out.
-_UNITS = re.compile(r"(_s|_per_s|_bytes|_j|_w|_flops)$")
+_UNITS = r"(_s|_per_s|_bytes|_j|_w|_flops)$"
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Arrangement:
 
 
 def _short(column: Column) -> str:
-    return _UNITS.sub("", column.key)
+    return re.sub(_UNITS, "", column.key)
 
 
 def _named(columns: Iterable[Column], name: str) -> list[Column]:

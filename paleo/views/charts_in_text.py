@@ -6,9 +6,9 @@ A bar is as long as its value, from 0, whatever the axis of the chart is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from paleo.core.errors import printable
+from paleo.core.frozen import NamedTuple
 from paleo.views.charts.base import Chart, Series
 from paleo.views.charts.numbers import plain, shown
 from paleo.views.table import columns_of, cut, wrapped

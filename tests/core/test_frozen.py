@@ -7,6 +7,8 @@ import dataclasses
 import pickle
 import subprocess
 import sys
+import typing
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, replace
 from typing import Any
 
@@ -73,7 +75,6 @@ def test_what_is_not_frozen_may_change_and_has_no_hash(slots: bool) -> None:
 
     Value: Any = frozen.dataclass(Plain, slots=slots)  # noqa: N806 (a class)
     value = Value(1)
-    assert "first" in Value.__init__.__code__.co_varnames
     value.first, value.several = 2, [3]
     assert value == Value(2, [3]) != Value(2)
     assert repr(value).endswith("Plain(first=2, several=[3])")
@@ -112,12 +113,113 @@ def test_a_single_array_is_compared_as_a_dataclass_does() -> None:
     assert Single(array) == Single(array)
 
 
-def test_an_initializer_is_compiled_when_it_is_needed() -> None:
+def test_an_initializer_is_compiled_when_there_are_several_instances() -> None:
     cls = made(frozen.dataclass)
-    before = cls.__init__
-    cls(1)
-    assert cls.__init__ is not before
+    first = cls(1, named=2.0)
+    assert "several" not in cls.__init__.__code__.co_varnames
+    others = [cls(1, named=2.0) for _ in range(8)]
     assert "several" in cls.__init__.__code__.co_varnames
+    assert all(one == first and vars(one) == vars(first) for one in others)
+
+
+def test_fields_are_looked_at_when_something_asks_for_them() -> None:
+    def fresh() -> Any:
+        @frozen.dataclass(frozen=True, kw_only=False)
+        class Value:
+            first: int
+            listed: list[int] = field(default_factory=list)
+
+        return Value
+
+    untouched = fresh()
+    assert isinstance(untouched.__dict__["listed"], dataclasses.Field)  # as it is written
+    asking: list[Callable[[Any], object]] = [
+        fields,
+        dataclasses.is_dataclass,
+        lambda cls: cls(1),
+        lambda cls: cls.__match_args__,
+        lambda cls: cls.__dataclass_params__,
+        of_a_child,
+        lambda cls: pickle_like(cls) == cls(1, [2]),
+    ]
+    for ask in asking:
+        asked: Any = fresh()
+        ask(asked)
+        assert "listed" not in asked.__dict__  # a default factory is no value of the class
+        assert asked.__match_args__ == ("first", "listed")
+        assert [each.name for each in fields(asked)] == ["first", "listed"]
+        assert asked(1) == asked(1, [])
+        assert hash(asked(1, ())) == hash(asked(1, ()))
+
+
+def pickle_like(cls: Any) -> Any:
+    """Return an instance as pickle makes it: no initializer is called."""
+    value = object.__new__(cls)
+    value.__dict__.update(first=1, listed=[2])
+    return value
+
+
+def of_a_child(base: Any) -> Any:
+    @frozen.dataclass(frozen=True)
+    class Child(base):
+        third: int = 3
+
+    return Child(1, [2])
+
+
+def test_a_class_that_compares_itself_is_hashed_as_a_dataclass_is() -> None:
+    def own(dataclass: Any, **options: bool) -> Any:
+        @dataclass(**options)
+        class Value:
+            first: int
+
+            def __eq__(self, other: object) -> bool:
+                return True
+
+        return Value
+
+    assert hash(own(frozen.dataclass, frozen=True)(1)) == hash(
+        own(dataclasses.dataclass, frozen=True)(1)
+    )
+    for dataclass in (frozen.dataclass, dataclasses.dataclass):
+        assert own(dataclass).__hash__ is None
+
+
+class Named(frozen.NamedTuple):
+    """Two values."""
+
+    first: int
+    second: str = "two"
+
+    @property
+    def both(self) -> str:
+        return f"{self.first} {self.second}"
+
+
+class Known(typing.NamedTuple):
+    """Two values."""
+
+    first: int
+    second: str = "two"
+
+
+def test_named_tuples_are_those_of_the_standard_library() -> None:
+    value = Named(1)
+    assert value == Known(1) == (1, "two")
+    assert isinstance(value, tuple)
+    assert repr(value) == repr(Known(1)).replace("Known", "Named")
+    assert value.both == "1 two"
+    assert value._replace(first=3).both == "3 two"
+    for name in ("_fields", "_field_defaults", "__match_args__", "__doc__", "__module__"):
+        assert getattr(Named, name) == getattr(Known, name)
+    assert typing.get_type_hints(Named) == typing.get_type_hints(Known)
+    assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
+    for arguments in ((), (1, "b", 3)):
+        with pytest.raises(TypeError):
+            Named(*arguments)
+    with pytest.raises(AttributeError):
+        value.first = 2  # type: ignore[misc]
+    assert not hasattr(value, "__dict__")
 
 
 def test_importing_compiles_nothing() -> None:
@@ -134,7 +236,7 @@ def test_importing_compiles_nothing() -> None:
         subprocess.run([sys.executable, "-c", code + more], stderr=subprocess.PIPE, check=False)
         for more in (
             "import paleo.core.operations",
-            "import paleo.core.operations as used; used.Work()",
+            "import paleo.core.operations as used; [used.Work() for _ in range(9)]",
             "dataclasses.dataclass(type('Plain', (), {'__annotations__': {'size': int}}))",
         )
     ]

@@ -9,12 +9,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from paleo.cluster.collectives.phases import Phases, bound_of, seconds_of
 from paleo.cluster.collectives.rounds import Carried, Round, busiest, phases_of_rounds
 from paleo.cluster.topology import Group, Tier
 from paleo.core.errors import SettingError
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, is_array, np, total
 from paleo.core.registry import Registry
 

@@ -16,14 +16,14 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster.collectives.base import Choice, Collective, Operation
 from paleo.cluster.collectives.paths import PROTOCOLS, Path, is_modelled
 from paleo.cluster.collectives.tuner import SUMS_SECONDS, Tuner
 from paleo.cluster.topology import Group, beyond_one
 from paleo.core.errors import SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import (
     Quantity,
     ceil_log2,

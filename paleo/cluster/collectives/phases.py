@@ -10,9 +10,10 @@ operations in MPICH", IJHPCA 19, 2005).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster.topology import Group, Level
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, np, total
 
 #: What bounds messages whose latencies take longer than their bytes.

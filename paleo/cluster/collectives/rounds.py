@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster.collectives.phases import Move, Phase, Phases
 from paleo.cluster.topology import Group
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import is_array, np
 
 #: In a pair, the switches between workers, which sum up what they get and copy what they send.

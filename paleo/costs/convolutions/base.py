@@ -10,8 +10,9 @@ Letters: N batch, H x W input, C channels in, R x S filter, K channels out, P x 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution, InOrder, Work
 from paleo.core.quantity import Quantity, product
 from paleo.core.registry import Registry

@@ -8,8 +8,9 @@ section 3). The members of the family differ in whether that matrix is ever in m
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import Quantity, all_of, ceil_div, maximum, product
 from paleo.core.window import Axis

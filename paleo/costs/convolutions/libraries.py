@@ -7,10 +7,11 @@ for a cost model to say. A matrix product without workspace is always among them
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import Device
 from paleo.core.errors import SettingError
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import LAYER_PASSES, Convolution
 from paleo.core.quantity import some
 from paleo.core.registry import Registry

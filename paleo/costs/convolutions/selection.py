@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution
 from paleo.core.quantity import Quantity, is_array, np, some
 from paleo.costs.convolutions.base import ALGORITHMS, Counts

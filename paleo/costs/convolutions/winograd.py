@@ -9,8 +9,9 @@ gradient of the filter sums over the tiles.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import all_of, ceil_div, product
 from paleo.costs.convolutions.base import ALGORITHMS, Counts, Kernel, Transform, Transforming

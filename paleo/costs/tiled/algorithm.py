@@ -7,8 +7,9 @@ g groups. A matrix product has M, N and K of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Convolution, Pass
 from paleo.core.quantity import Quantity, is_array, product
 from paleo.costs import model

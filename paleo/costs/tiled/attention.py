@@ -16,8 +16,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Attention, Pass
 from paleo.core.quantity import (
     Quantity,

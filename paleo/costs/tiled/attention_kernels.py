@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from paleo.cluster.figures import FileReader
 from paleo.core.errors import HardwareError, Mistakes, near_or_known
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
 

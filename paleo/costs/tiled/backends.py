@@ -7,8 +7,8 @@ own code, so a measured operator of it is these operations and no others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import MatMul, Operation
 from paleo.core.quantity import Quantity
 from paleo.core.quantization import Quantize

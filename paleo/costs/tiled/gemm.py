@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import MatMul
 from paleo.core.quantity import (
     Quantity,

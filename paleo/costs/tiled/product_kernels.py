@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import NamedTuple
 
 from paleo.core.errors import HardwareError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, ceil_div, is_array, maximum, np
 from paleo.core.registry import Registry
 from paleo.costs.tiled.machine import Machine

@@ -9,8 +9,8 @@ the other. A product behind such a kernel cannot start early, as it does behind 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, ceil_div, maximum
 from paleo.core.quantization import Quantize
 from paleo.core.registry import Registry

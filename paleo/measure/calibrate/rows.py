@@ -9,12 +9,11 @@ import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from paleo.cluster import Device, find_device
 from paleo.core.checks import shown
 from paleo.core.errors import MeasurementError, Mistakes, PaleoError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import (
     Attention,
     BatchMatMul,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from paleo.core.errors import ExecutorError, Mistake, SettingError
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import LAYER_PASSES, Convolution, Pass
 from paleo.costs.convolutions import ALGORITHMS
 from paleo.costs.convolutions.cudnn import pads

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from time import perf_counter
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from paleo.core.attributes import attributes
 from paleo.core.checks import check_choice
 from paleo.core.errors import ExecutorError, Mistakes, SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import PRODUCTS, Fused, Operation, Pass, Unpriced
 from paleo.costs import DEFAULT_COST_MODEL, Time, find_cost_model
 from paleo.measure.executors import Executor, LayerRun, Timing, measure

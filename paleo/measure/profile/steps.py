@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from time import perf_counter
-from typing import Any, NamedTuple, Unpack
+from typing import Any, Unpack
 
 from paleo.core.attributes import attributes
 from paleo.core.checks import listed
 from paleo.core.errors import ExecutorError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.costs import Time
 from paleo.costs.error_bands import Band
 from paleo.measure.executors import Executor, NetRun, Timing

@@ -24,10 +24,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import Device
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
 from paleo.costs.error_bands import INFERENCE, NET, TRAINING, UNKNOWN, Band, Like

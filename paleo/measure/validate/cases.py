@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from paleo.cluster import Device
 from paleo.core.attributes import attributes
 from paleo.core.errors import PaleoError, near
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Array, Quantity, identity, is_array, np, total
 from paleo.core.tensor import find_precision
 from paleo.costs import ConvolutionChoice, CostModel, find_cost_model

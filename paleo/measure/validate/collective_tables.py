@@ -11,11 +11,12 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import Cluster, Device, find_cluster
 from paleo.cluster.collectives import custom
 from paleo.core.errors import MeasurementError
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, np, product
 from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.collectives import OPERATIONS, CollectiveGroup, Exchange

@@ -6,13 +6,13 @@ import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import Self
 
 from paleo.cluster import Cluster, find_cluster, find_device, find_network
 from paleo.cluster.collectives import custom, nccl
 from paleo.cluster.collectives.base import Operation
 from paleo.cluster.topology import Tier
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Array, Quantity
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.measured import Measurement

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice
 from paleo.costs.convolutions import DEFAULT

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import NamedTuple
 
 from paleo.cluster import Cluster, Device, find_cluster, find_network
 from paleo.cluster.topology import Tier
 from paleo.core.errors import PaleoError
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import ceil_div
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.spellings import link_of

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar, dataclass_transform
+from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Kind, Operation, Pass, Stream
 from paleo.core.quantity import Quantity, is_array
 from paleo.core.registry import Registry

@@ -5,7 +5,6 @@ An einsum of two tensors is a batch of matrix products; of more, one after the o
 
 from __future__ import annotations
 
-import string
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -274,7 +273,7 @@ class _Equation(fields.Kind):
         left, arrow, right = text.partition("->")
         terms = left.split(",")
         letters = set(left) - {","}
-        if not arrow or not letters <= set(string.ascii_letters) or not all(terms):
+        if not arrow or not all(term.isascii() and term.isalpha() for term in terms):
             raise ValueError(f"expected {expected}, got {shown(value)}")
         if any(len(set(term)) < len(term) for term in (*terms, right)) or set(right) - letters:
             raise ValueError(

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+
+from paleo.core.frozen import NamedTuple
 
 
 class Gradient(Enum):

@@ -12,9 +12,9 @@ Of a sum's inputs, all have the gradient of the output, the same tensor.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, largest
 from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph, Node

@@ -9,9 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.registry import Registry
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism.computations import Computations

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, ceil_div, np, total
 from paleo.costs import Time
 from paleo.net.graph import typical

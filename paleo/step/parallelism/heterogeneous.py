@@ -12,9 +12,8 @@ import functools
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, total
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism.base import (

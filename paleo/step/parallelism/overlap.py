@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, maximum, minimum, some, total, where_positive
 from paleo.core.units import MIB
 from paleo.step.pieces import spread

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster.collectives import Round
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, ceil_div, maximum, product, where_positive
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec

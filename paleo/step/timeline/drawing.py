@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.core.errors import SettingError
+from paleo.core.frozen import NamedTuple
 from paleo.step.pieces import WAIT, Piece
 from paleo.step.timeline.values import Event, Flow, StepPart
 

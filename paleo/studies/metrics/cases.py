@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import Device, Price
 from paleo.core.errors import PaleoError, SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import Pass, total_work
 from paleo.core.quantity import Quantity, has_arrays, total
 from paleo.core.tensor import find_precision

@@ -11,11 +11,11 @@ import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.core.attributes import attributes
 from paleo.core.errors import SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.units import Scale, scale_for
 from paleo.views.charts.numbers import shown
 

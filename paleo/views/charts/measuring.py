@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Pass
 from paleo.core.units import Scale
 from paleo.views.charts.base import Chart, Series, against, bars, drawable, in_one_unit

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.core.attributes import at_ends
+from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import total
 from paleo.core.units import Scale
 from paleo.step.pieces import Step

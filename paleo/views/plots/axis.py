@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from paleo.core.frozen import NamedTuple
 from paleo.views.charts.numbers import plain
 from paleo.views.plots.texts import Ruler, apart
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.optional import extra
 from paleo.views.charts.base import looks_of
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from paleo.core.errors import printable
+from paleo.core.frozen import NamedTuple
 from paleo.views.plots.style import part
 
 #: Dots per inch of a picture made of dots.

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from paleo.cluster import ARCHITECTURES, Device, Figure
 from paleo.core.attributes import attributes
+from paleo.core.frozen import NamedTuple
 from paleo.core.tensor import DTYPES
 from paleo.core.units import scale_for
 from paleo.costs.tiled.constants import CONSTANTS, constants_of

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.tensor import format_shape
 from paleo.measure.executors.shapes import Sizes
 from paleo.net.layers import Layer

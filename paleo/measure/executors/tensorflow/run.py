@@ -11,8 +11,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
+from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Pass
 from paleo.core.tensor import format_shape
 from paleo.measure.executors.executor import PARTS, LayerRun, NetRun

@@ -14,9 +14,9 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.measure.executors.shapes import aligned
 from paleo.net.layers import Layer
 from paleo.net.layers.base import is_one
