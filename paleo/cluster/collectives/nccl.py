@@ -211,7 +211,12 @@ def _ring_times(
     nccl: Nccl,
     number: int,
 ) -> Times:
-    """Return the times of a ring; `sizes` are bytes of the message, of a link, of a last step."""
+    """Return the times of a ring; `sizes` are bytes of the message, of a link, of a last step.
+
+    Lines of LL carry their own flags, so that a device sends them on as they arrive, before the
+    rest of the chunk has: over PCIe, where the link is slower than the threads that copy, a step
+    is as long as its hop or as its bytes, whichever is longer. Between nodes chunks go as a whole.
+    """
     num_bytes, passed, copied = sizes
     launch = path.links.value("launch")
     waiting = (hops - between) * path.ring_hops[number] + between * path.net_ring_hops[number]
@@ -226,9 +231,13 @@ def _ring_times(
     if number == 1:
         carrying = carrying + copied / (PAYLOAD[1] * path.bandwidth)
         return Times(fixed, carrying, fixed + carrying)
-    carrying = carrying + copied / (nccl.unpack * channels)
     filled = nccl.fill * fixed * minimum(copied / _LL_LINES, 1)
-    return Times(fixed, carrying, fixed + maximum(filled, carrying))
+    unpacked = copied / (nccl.unpack * channels)
+    together = fixed + maximum(filled, carrying + unpacked)
+    if path.links.kind == "pci":
+        streamed = launch + maximum(waiting + filled, carrying) + unpacked
+        together = where(path.nodes == 1, streamed, together)
+    return Times(fixed, carrying + unpacked, together)
 
 
 def _tree(path: Path, num_bytes: Quantity, nccl: Nccl, number: int) -> Option:
