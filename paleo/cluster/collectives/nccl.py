@@ -275,7 +275,8 @@ def _sums(path: Path, num_bytes: Quantity, nccl: Nccl) -> Option:
 def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl) -> list[Option]:
     """Return messages between pairs: short ones in LL, others in Simple.
 
-    Of an all-to-all each worker sends a K-th to each other, and copies one for itself.
+    Of an all-to-all each worker sends a K-th to each other, and copies one for itself. The last
+    node, which may not be full, has fewer workers to send, and fewer cards to do it.
     """
     workers = path.workers
     launch, hop = path.links.value("launch"), path.ring_hops[0]
@@ -288,9 +289,11 @@ def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl)
             num_bytes / (_CHANNELS * path.links.value("channel")),
         )
         for level in path.outer:
-            leaving = level.inside * (workers - level.inside) / workers * num_bytes
-            leaving = leaving * beyond_one(level.members)
-            carrying = maximum(carrying, leaving / level.nccl_bandwidth)
+            last = minimum(workers - (level.members - 1) * level.inside, level.inside)
+            for devices, narrowing in ((level.inside, 1), (last, level.narrowing)):
+                leaving = devices * (workers - devices) / workers * num_bytes
+                leaving = leaving * narrowing * beyond_one(level.members)
+                carrying = maximum(carrying, leaving / level.nccl_bandwidth)
     else:
         length, partners = num_bytes, 2
         carrying = num_bytes / path.inside

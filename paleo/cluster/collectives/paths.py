@@ -181,4 +181,3 @@ def _is_network(level: Level) -> bool:
 def _kind(level: Level) -> str:
     nccl = level.tier.network.nccl
     return nccl.kind if nccl else "network"
-
