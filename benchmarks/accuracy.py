@@ -822,8 +822,7 @@ PUBLISHED: tuple[Section, ...] = (
 QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
-    "bf16 products, B200", "bf16 products, L40S", "kernels of one's own, l40s",
-    "kernels of one's own, rtx", "collectives, llmcompass",
+    "bf16 products, B200", "bf16 products, L40S", "collectives, llmcompass",
 )  # fmt: skip
 
 

@@ -59,6 +59,8 @@ SHARED: Mapping[str, tuple[float, float]] = {
     "sums": (0.6, 1),
     "message_share": (0.7, 1),
 }
+#: The bounds of the shortest kernel over a link, in seconds.
+KERNEL = (1e-6, 1e-5)
 #: Constants of kernels, by the kind of kernel.
 KERNELS: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "barriers": {
@@ -251,26 +253,58 @@ def fit(operators: str) -> Iterator[str]:
         seconds = predicted(tables[system], network, constants, shared)
         yield error_line(f"    {system}", tables[system], seconds)
     yield from fit_kernels(operators)
+    yield from fit_on_pcie(operators, shared)
+
+
+def fit_on_pcie(operators: str, shared: Mapping[str, float]) -> Iterator[str]:
+    """Fit what is of PCIe alone: NCCL's launch and hop, and the shortest kernel of two devices."""
     names = ("launch", "hop")
     for system, network in ON_PCIE.items():
         cases = table(operators, system, "nccl")
         own = dict(zip(LINKS, _now(cases, network), strict=True))
 
-        def on_pcie(values: Any, cases: Cases = cases, network: str = network) -> Any:
+        def of_nccl(values: Any, cases: Cases = cases, network: str = network) -> Any:
             found = predicted(cases, network, dict(zip(names, values, strict=True)), shared)
             return np.log(found / cases.measured)
 
-        found = solved([own[name] for name in names], [LINKS[name] for name in names], on_pcie)
+        found = solved([own[name] for name in names], [LINKS[name] for name in names], of_nccl)
         constants = dict(zip(names, found, strict=True))
         yield _values(network, constants)
         yield error_line(f"    {system}", cases, predicted(cases, network, constants, shared))
+        pairs = of_pairs(short(table(operators, system, "custom_allreduce")))
+
+        def of_kernel(values: Any, pairs: Cases = pairs, network: str = network) -> Any:
+            seconds = predicted_kernels(pairs, network, float(values[0]), {"barriers": {}})
+            return np.log(seconds / pairs.measured)
+
+        (kernel,) = solved([3.5e-6], [KERNEL], of_kernel)
+        yield _values(network, {"kernel": kernel})
+        seconds = predicted_kernels(pairs, network, kernel, {"barriers": {}})
+        yield error_line(f"    {system}, two devices", pairs, seconds)
+
+
+def of_pairs(cases: Cases) -> Cases:
+    """Return the cases of kernels of two devices, on hosts that have more of them.
+
+    Tables of two devices alone are of another host than the predefined cluster of eight.
+    """
+    stacks = np.char.add(
+        cases.labels["framework"].astype(str), cases.labels["library_version"].astype(str)
+    )
+    devices = cases.labels["n_devices"].astype(int)
+    keep = np.zeros(len(cases), bool)
+    for part in cases.parts:
+        assert isinstance(part, CollectiveGroup)
+        if part.exchange.kernels:
+            keep[part.index] = part.workers == 2
+    return cases.select(keep & np.isin(stacks, stacks[devices > 2]))
 
 
 def fit_kernels(operators: str) -> Iterator[str]:
     """Fit the constants of kernels of one's own, and the shortest kernel over each link."""
     tables = {system: short(table(operators, system, "custom_allreduce")) for system in FITTED}
     names = [(kind, name) for kind, constants in KERNELS.items() for name in constants]
-    bounds = [(1e-6, 1e-5)] * len(FITTED) + [KERNELS[kind][name] for kind, name in names]
+    bounds = [KERNEL] * len(FITTED) + [KERNELS[kind][name] for kind, name in names]
     kinds = {"barriers": custom.BARRIERS, "pushed": custom.PUSHED}
     start = [3.5e-6] * len(FITTED) + [getattr(kinds[kind], name) for kind, name in names]
 

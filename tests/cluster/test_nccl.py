@@ -85,9 +85,9 @@ def test_versions_have_what_their_releases_brought() -> None:
     eight = group("dgx_a100")
     assert choice(eight, 8 * MIB, ALL_GATHER, Nccl("2.4")).protocol != "LL128"
     assert choice(eight, 8 * MIB, ALL_GATHER, Nccl("2.5")).protocol == "LL128"
-    # Until 2.18 LL was counted with a quarter of 240 GB/s in an all-reduce, then with 87.7.
-    assert choice(eight, 1.5 * MIB, nccl=Nccl("2.18")).protocol == "LL128"
-    assert choice(eight, 1.5 * MIB, nccl=Nccl("2.19")).protocol == "LL"
+    # Until 2.20 LL was counted with a quarter of 240 GB/s in an all-reduce, then with 87.7.
+    assert choice(eight, 1.5 * MIB, nccl=Nccl("2.20.3")).protocol == "LL128"
+    assert choice(eight, 1.5 * MIB, nccl=Nccl("2.21.5")).protocol == "LL"
 
 
 @pytest.mark.parametrize("version", ["", "2", "two.one", "2.27-1"])
@@ -115,6 +115,29 @@ def test_a_ring_in_ll_has_lines_of_half_the_data_and_a_last_step_to_unpack() -> 
     assert seconds(group("dgx_a100", 2), MIB, ALL_GATHER) == pytest.approx(expected)
 
 
+def test_lines_of_ll_stream_over_pcie_where_a_hop_or_its_bytes_are_longer() -> None:
+    launch, hop = figure("pcie4", "launch"), figure("pcie4", "hop")
+    channels = 32 * figure("pcie4", "channel")
+    for workers, reached in ((2, 20e9), (4, 5e9)):
+        links, hops = group("l40s_pcie", workers), workers - 1
+        for size in (2048, 2**15):
+            share = size / workers
+            filled = CURRENT.fill * (launch + hops * hop) * min(share / 4096, 1)
+            sent = hops * share / (reached / 2)
+            streamed = max(hops * hop + filled, sent)
+            expected = launch + streamed + share / (CURRENT.unpack * channels)
+            assert choice(links, size, ALL_GATHER).protocol == "LL"
+            assert seconds(links, size, ALL_GATHER) == pytest.approx(expected)
+
+
+def test_devices_poll_over_their_own_links_in_all_tiers_of_their_kind() -> None:
+    # The uplinks of switches are PCIe 5, whose hop was measured between other devices.
+    launch, hop = figure("pcie4", "launch"), figure("pcie4", "hop")
+    for workers in (4, 8):
+        shortest = launch + 2 * (workers - 1) * hop
+        assert seconds(group("l40s_pcie", workers), 1) == pytest.approx(shortest, rel=1e-3)
+
+
 def test_a_long_ring_comes_near_to_the_bandwidth_that_nccl_counts_with() -> None:
     size = 2**36
     bus = 2 * 7 / 8 * size / seconds(group("dgx_a100"), size)
@@ -127,6 +150,16 @@ def test_switches_that_sum_take_the_whole_message_and_the_sums_of_a_share() -> N
     size = 2**36
     reached = 0.85 * CURRENT.sums * 370.8e9
     assert seconds(group("dgx_h100"), size) == pytest.approx(size * 1.125 / reached, rel=2e-3)
+
+
+def test_of_a_last_node_that_is_not_full_few_cards_bind_an_all_to_all() -> None:
+    # 8 + 4 workers: between the nodes go 8 x 4 twelfths, on one side over eight cards, on the other
+    # over four; of 8 + 8 it is 8 x 8 sixteenths over eight; of 8 + 8 + 4 the last 4 x 16 twentieths
+    # over four cards are less than 8 x 12 twentieths over eight.
+    size, card = 2**36, figure("infiniband_hdr", "bandwidth")
+    for workers, a_card in ((12, 32 / 12 / 4), (16, 4 / 8), (20, 64 / 20 / 4), (24, 128 / 24 / 8)):
+        found = seconds(group("dgx_a100", workers), size, Operation.ALL_TO_ALL)
+        assert found == pytest.approx(a_card * size / card, rel=2e-3)
 
 
 def test_messages_between_pairs_are_bound_by_the_links_or_by_what_channels_copy() -> None:
@@ -256,9 +289,23 @@ def test_longer_messages_and_those_between_nodes_are_left_to_nccl() -> None:
         assert many[i] == pytest.approx(one, rel=1e-12)
 
 
+def test_on_pcie_two_devices_alone_have_a_kernel_and_tensorrt_llm_has_none() -> None:
+    pair, short = group("l40s_pcie", 2), 64 * 1024
+    # Begins and ends with a barrier, and reads the other's message at a share of 24 GB/s.
+    base = custom.BARRIERS.waits * figure("pcie4", "kernel")
+    read = short / (custom.BARRIERS.one_share * 24e9)
+    assert custom.seconds(pair, short) == pytest.approx(base + read)
+    assert custom.seconds(pair, short, custom.PUSHED) == seconds(pair, short)
+    counts: Any = np.array([2, 4, 8])
+    many: Any = custom.seconds(group("l40s_pcie", counts), short)
+    assert many[0] == pytest.approx(base + read)
+    for i in (1, 2):
+        assert many[i] == pytest.approx(seconds(group("l40s_pcie", int(counts[i])), short))
+
+
 def test_where_the_kernel_is_not_known_it_is_the_textbooks() -> None:
-    pair = group("l40s_pcie", 2)
-    with pytest.raises(SettingError, match="custom_all_reduce is not known for pcie4, tier switch"):
+    pair = group("dgx1_v100", 2)
+    with pytest.raises(SettingError, match="custom_all_reduce is not known for nvlink2_link, tier"):
         custom.seconds(pair, 1024)
     scheme, textbook = COLLECTIVES["custom_all_reduce"], COLLECTIVES["sharded_server"]
     assert scheme.seconds_on(pair, 1024) == textbook.seconds_on(pair, 1024)

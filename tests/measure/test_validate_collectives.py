@@ -48,6 +48,22 @@ def test_bus_bandwidth_is_bytes_of_a_link_a_second(tmp_path: Path) -> None:
     assert found.measured == pytest.approx([1.75 * 8e5 / 70e9])
 
 
+def test_the_version_of_nccl_is_of_the_row_or_of_its_source(tmp_path: Path) -> None:
+    shape = json.dumps({"bytes": 2**20})
+    links = find_cluster("dgx_a100").group(4)
+    asked = {"op_shape": shape, "n_devices": "4", "devices_per_node": "4"}
+    for source, notes, version in (
+        ("llmcompass", "", "2.14"),
+        ("llmcompass", "NCCL 2.21", "2.21"),
+        ("another", "", nccl.CURRENT.version),
+    ):
+        found = cases(tmp_path, source_id=source, notes=notes, **asked)
+        expected = nccl.seconds(links, 2**20, nccl=nccl.Nccl(version))
+        assert predict(found, "tiled") == pytest.approx([expected])
+    older, current = (nccl.seconds(links, 2**20, nccl=nccl.Nccl(v)) for v in ("2.14", "2.27"))
+    assert older != current
+
+
 def test_a_message_to_one_other_is_read_too(tmp_path: Path) -> None:
     found = cases(
         tmp_path, quantity="send_recv_ms", network="op:send_recv", n_devices="2",
@@ -155,6 +171,27 @@ def test_kernels_of_frameworks_are_of_their_kind_and_eager_ones_are_left_out(
     on_pcie = every.where(source="l40s")
     left = nccl.seconds(find_cluster("l40s_pcie").group(4), 2048)
     assert predict(on_pcie, "tiled") == pytest.approx([left])
+
+
+def test_a_row_is_of_the_software_that_it_names_where_its_file_is_a_copy(tmp_path: Path) -> None:
+    columns = CUSTOM | {"num_gpus": [2, 2], "backend": ["", ""]}
+    named = columns | {"framework": ["TRTLLM", "vLLM"], "version": ["1.0.0", "0.14.0"]}
+    table(tmp_path, "h100_sxm/comm/sglang/0.5.9/custom_allreduce_perf.parquet", named)
+    table(tmp_path, "l40s/comm/sglang/0.5.9/custom_allreduce_perf.parquet", named)
+    table(tmp_path, "l40s/comm/sglang/0.5.12/custom_allreduce_perf.parquet", columns)
+    found = operator_cases(
+        tmp_path,
+        Selection(
+            operators=("custom_allreduce",), frameworks=("sglang",), versions=("0.5.9", "0.5.12")
+        ),
+    )
+    switched, pair = find_cluster("dgx_h100").group(2), find_cluster("l40s_pcie").group(2)
+    expected = [custom.seconds(switched, 2048, kind) for kind in (custom.PUSHED, custom.BARRIERS)]
+    own = found.where(source="h100_sxm")
+    assert predict(own, "tiled")[np.argsort(own.measured)].tolist() == pytest.approx(expected)
+    on_pcie = found.where(source="l40s")
+    kernel, left = custom.seconds(pair, 2048), nccl.seconds(pair, 2048)
+    assert sorted(predict(on_pcie, "tiled")) == pytest.approx(sorted([left, *3 * [kernel]]))
 
 
 def test_a_table_needs_its_columns_and_a_known_cluster(tmp_path: Path) -> None:

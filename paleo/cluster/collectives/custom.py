@@ -2,8 +2,8 @@
 
 In one shot every device reads the whole message of all others over their links and adds it up; in
 two it adds up a K-th, which all then gather. Either is one kernel, without NCCL's hops, for devices
-that reach each other's memory: inside of a node. Longer messages, and those between nodes, are
-left to NCCL.
+that reach each other's memory: inside of a node. Longer messages, those between nodes, and of more
+than two devices on PCIe, are left to NCCL.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Kernels:
     bytes, on two devices, and `per_doubling` what a doubling of them adds; a second shot adds
     `hops` hops a doubling. One shot reaches `one_share` of the bandwidth, two `two_share`. With
     barriers (`has_barriers`) reads wait for their answers, `round_trip` hops each, one shot is for
-    messages below the sizes that the source has, and two end as long as `ends` kernels.
+    messages below the sizes that the source has, and two end as long as `ends` kernels. On PCIe
+    they are for so many devices at the most (`most_on_pcie`).
     """
 
     name: str
@@ -46,13 +47,16 @@ class Kernels:
     has_barriers: bool = False
     round_trip: float = 1.42
     ends: float = 1.57
+    most_on_pcie: int = 0
 
 
 #: vLLM's, which SGLang had until 0.5.10: csrc/custom_all_reduce.cuh, one shot of two devices, of
-#: four below 512 KiB, of eight below 256 KiB; messages below 8 MiB.
-BARRIERS = Kernels("barriers", 8 * MIB, 1.42, 4.36, 0.79, has_barriers=True)
+#: four below 512 KiB, of eight below 256 KiB; messages below 8 MiB. Without NVLink for two devices
+#: alone (vllm/distributed/device_communicators/custom_all_reduce.py).
+BARRIERS = Kernels("barriers", 8 * MIB, 1.42, 4.36, 0.79, has_barriers=True, most_on_pcie=2)
 #: TensorRT-LLM's (Lamport's flags in the data, cpp/tensorrt_llm/kernels/communicationKernels) and
-#: SGLang's from 0.5.12 on: devices push their message to all others.
+#: SGLang's from 0.5.12 on: devices push their message to all others. Without NVLink TensorRT-LLM
+#: leaves all to NCCL (AllreduceOp::selectImplementation, cpp/tensorrt_llm/thop/allreduceOp.cpp).
 PUSHED = Kernels("pushed", 8 * MIB, 1.0, 5.9, 0.79, 0.62)
 
 
@@ -64,6 +68,7 @@ def seconds(group: Group, num_bytes: Quantity, kernels: Kernels = BARRIERS) -> Q
             f"scheme: custom_all_reduce is not known for {tier.network.name}, tier {tier.name}"
         )
     path = Path(group)
+    on_pcie = path.links.kind == "pci"
     workers, doublings = path.workers, ceil_log2(path.workers)
     base = path.links.value("kernel") * (1 + kernels.per_doubling * (doublings - 1))
     base = kernels.waits * base
@@ -73,7 +78,8 @@ def seconds(group: Group, num_bytes: Quantity, kernels: Kernels = BARRIERS) -> Q
     again = base + kernels.hops * doublings * hop
     if kernels.has_barriers:
         answered = _IN_FLIGHT / (kernels.round_trip * maximum(hop, 1e-9))
-        reached = minimum(kernels.one_share * path.inside, maximum(others, 1) * answered)
+        inside = path.counted if on_pcie else path.inside
+        reached = minimum(kernels.one_share * inside, maximum(others, 1) * answered)
         once = base + read / reached
         twice = maximum(again, kernels.ends * base + shared / answered)
         is_once = (workers == 2) | ((workers <= 4) & (num_bytes < 512 * KIB))
@@ -83,6 +89,8 @@ def seconds(group: Group, num_bytes: Quantity, kernels: Kernels = BARRIERS) -> Q
         once = base + read / (kernels.one_share * path.inside)
         own = minimum(once, again + shared / (kernels.two_share * path.inside))
     is_short = (num_bytes < kernels.limit) & (path.nodes == 1)
+    if on_pcie:
+        is_short = is_short & (workers <= kernels.most_on_pcie)
     found: Quantity = where(is_short, own, nccl.seconds(group, num_bytes))
     return found * beyond_one(workers)
 

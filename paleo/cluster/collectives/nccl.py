@@ -211,7 +211,12 @@ def _ring_times(
     nccl: Nccl,
     number: int,
 ) -> Times:
-    """Return the times of a ring; `sizes` are bytes of the message, of a link, of a last step."""
+    """Return the times of a ring; `sizes` are bytes of the message, of a link, of a last step.
+
+    Lines of LL carry their own flags, so that a device sends them on as they arrive, before the
+    rest of the chunk has: over PCIe, where the link is slower than the threads that copy, a step
+    is as long as its hop or as its bytes, whichever is longer. Between nodes chunks go as a whole.
+    """
     num_bytes, passed, copied = sizes
     launch = path.links.value("launch")
     waiting = (hops - between) * path.ring_hops[number] + between * path.net_ring_hops[number]
@@ -226,9 +231,13 @@ def _ring_times(
     if number == 1:
         carrying = carrying + copied / (PAYLOAD[1] * path.bandwidth)
         return Times(fixed, carrying, fixed + carrying)
-    carrying = carrying + copied / (nccl.unpack * channels)
     filled = nccl.fill * fixed * minimum(copied / _LL_LINES, 1)
-    return Times(fixed, carrying, fixed + maximum(filled, carrying))
+    unpacked = copied / (nccl.unpack * channels)
+    together = fixed + maximum(filled, carrying + unpacked)
+    if path.links.kind == "pci":
+        streamed = launch + maximum(waiting + filled, carrying) + unpacked
+        together = where(path.nodes == 1, streamed, together)
+    return Times(fixed, carrying + unpacked, together)
 
 
 def _tree(path: Path, num_bytes: Quantity, nccl: Nccl, number: int) -> Option:
@@ -266,7 +275,8 @@ def _sums(path: Path, num_bytes: Quantity, nccl: Nccl) -> Option:
 def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl) -> list[Option]:
     """Return messages between pairs: short ones in LL, others in Simple.
 
-    Of an all-to-all each worker sends a K-th to each other, and copies one for itself.
+    Of an all-to-all each worker sends a K-th to each other, and copies one for itself. The last
+    node, which may not be full, has fewer workers to send, and fewer cards to do it.
     """
     workers = path.workers
     launch, hop = path.links.value("launch"), path.ring_hops[0]
@@ -279,9 +289,11 @@ def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl)
             num_bytes / (_CHANNELS * path.links.value("channel")),
         )
         for level in path.outer:
-            leaving = level.inside * (workers - level.inside) / workers * num_bytes
-            leaving = leaving * beyond_one(level.members)
-            carrying = maximum(carrying, leaving / level.nccl_bandwidth)
+            last = minimum(workers - (level.members - 1) * level.inside, level.inside)
+            for devices, narrowing in ((level.inside, 1), (last, level.narrowing)):
+                leaving = devices * (workers - devices) / workers * num_bytes
+                leaving = leaving * narrowing * beyond_one(level.members)
+                carrying = maximum(carrying, leaving / level.nccl_bandwidth)
     else:
         length, partners = num_bytes, 2
         carrying = num_bytes / path.inside

@@ -58,12 +58,12 @@ class Path:
         Measured is that of LL in a ring; the others are as many times longer as NCCL counts them.
         All workers of a ring hop at once, so that the slowest tier that is used counts.
         """
-        return self._slowest_hop("ring", lambda level, count: _hop(level) / count)
+        return self._slowest_hop("ring", lambda level, count: self._hop(level) / count)
 
     @functools.cached_property
     def tree_hops(self) -> Protocols:
         """The same of a tree, which is a chain inside of a node."""
-        return self._slowest_hop("tree", lambda level, count: _hop(level) / count)
+        return self._slowest_hop("tree", lambda level, count: self._hop(level) / count)
 
     def counted_hops(self, algorithm: str) -> Protocols:
         """Return the seconds of a hop inside of a node as NCCL's tuner counts them."""
@@ -77,6 +77,17 @@ class Path:
     def _counted_tree(self) -> Protocols:
         return self._slowest_hop("tree", lambda level, count: 1.0)
 
+    def _hop(self, level: Level) -> Quantity:
+        """Return the seconds of a hop in LL that were measured, or that NCCL counts.
+
+        It is devices that write and poll flags, over their own links: what is measured of these
+        holds in tiers of the same kind, too.
+        """
+        kind = _kind(level)
+        nccl = self.links if kind == self.links.kind else level.tier.network.nccl
+        counted = HOPS[kind]["ring"][0]
+        return nccl.value("hop", counted) if nccl else counted
+
     def _slowest_hop(self, algorithm: str, scale: Callable[[Level, float], Quantity]) -> Protocols:
         hops: list[Quantity] = [0.0, 0.0, 0.0]
         for level in self.inner:
@@ -85,6 +96,11 @@ class Path:
             for number, seconds in enumerate(counted[algorithm]):
                 hops[number] = maximum(hops[number], where(level.members > 1, seconds * factor, 0))
         return hops[0], hops[1], hops[2]
+
+    @functools.cached_property
+    def counted(self) -> Quantity:
+        """Bytes/s of the slowest links inside of a node, whatever NCCL's rings reach of them."""
+        return _least(self.inner, lambda level: level.links * _counted(level))
 
     @functools.cached_property
     def has_ll128(self) -> Any:
@@ -123,7 +139,7 @@ class Path:
         name: Quantity | str = self.levels[0].tier.name
         bandwidth: Quantity = _NEVER
         for level in self.levels:
-            used = _used(level)
+            used = _used(level, level.nccl_bandwidth)
             name = where(used < bandwidth, level.tier.name, name)
             bandwidth = minimum(bandwidth, used)
         return name
@@ -137,17 +153,25 @@ def is_modelled(group: Group) -> bool:
 
 def slowest(levels: Iterable[Level]) -> Quantity:
     """Return the bytes/s of the slowest of the levels that are used, infinite if none is."""
+    return _least(levels, lambda level: level.nccl_bandwidth)
+
+
+def _least(levels: Iterable[Level], bytes_a_second: Callable[[Level], Quantity]) -> Quantity:
     bandwidth: Quantity = _NEVER
     for level in levels:
-        bandwidth = minimum(bandwidth, _used(level))
+        bandwidth = minimum(bandwidth, _used(level, bytes_a_second(level)))
     return bandwidth
 
 
-def _used(level: Level) -> Quantity:
+def _used(level: Level, bytes_a_second: Quantity) -> Quantity:
     """Return the bytes/s of the last member, which may have fewer links than the others."""
-    reached = level.nccl_bandwidth / level.narrowing
-    bandwidth: Quantity = where(level.members > 1, reached, _NEVER)
+    bandwidth: Quantity = where(level.members > 1, bytes_a_second / level.narrowing, _NEVER)
     return bandwidth
+
+
+def _counted(level: Level) -> Quantity:
+    network = level.tier.network
+    return network.nccl.bandwidth if network.nccl else network.bandwidth
 
 
 def _is_network(level: Level) -> bool:
@@ -157,10 +181,3 @@ def _is_network(level: Level) -> bool:
 def _kind(level: Level) -> str:
     nccl = level.tier.network.nccl
     return nccl.kind if nccl else "network"
-
-
-def _hop(level: Level) -> Quantity:
-    """Return the seconds of a hop in LL that were measured, or that NCCL counts."""
-    nccl = level.tier.network.nccl
-    counted = HOPS[_kind(level)]["ring"][0]
-    return nccl.value("hop", counted) if nccl else counted

@@ -2,7 +2,8 @@
 
 The constants and formulas are those of src/graph/tuning.cc of NVIDIA/nccl 2.27 and 2.28
 (`ncclTunerConstantsDefaults`, `ncclTopoTuneModel`, `ncclTopoGetAlgoTime`). They say what NCCL
-chooses, not how long it takes.
+chooses, not how long it takes. Of older versions, of which 2.17.1, 2.20.3, 2.21.5 and 2.22.3 were
+read, only what is asked of `release` differs here, not their seconds of algorithms and hops.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _RING, _TREE = (6.6e-6, 14e-6, 8.4e-6), (6.8e-6, 14e-6, 8.4e-6)
 SUMS_SECONDS = 25e-6
 #: What is left of the bandwidth: of rings (0.92 for 120 of 128 bytes), of trees.
 _RING_SHARES, _TREE_SHARES = (0.5, 0.92, 1.0), (1 / 3.8, 0.9375, 1.0)
-#: What LL was counted with before 2.19, in an all-reduce or on several nodes, and else.
+#: What LL was counted with before 2.21, in an all-reduce or on several nodes, and else.
 _LL_WHOLE, _LL_HALF = 1 / 4, 1 / 3
 _TREE_SHARE, _TREE_INSIDE = 0.92, 7 / 9
 #: Seconds of posting a message to a network, which hops inside of nodes take at the least.
@@ -76,7 +77,7 @@ class Tuner:
         """
         bandwidth = _RING_SHARES[number] * _searched(path)
         if number == 0:
-            if self.release < (2, 19):
+            if self.release < (2, 21):
                 share = where(is_whole | (path.nodes > 1), _LL_WHOLE, _LL_HALF)
                 bandwidth = bandwidth * share / _RING_SHARES[0]
             bandwidth = minimum(bandwidth, _ll_bandwidth(path))

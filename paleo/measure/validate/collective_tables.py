@@ -2,11 +2,13 @@
 
 They are those of the package `aiconfigurator-core` (read: 0.12.0). `nccl_perf` has what nccl-tests
 print (collector/collect_nccl.py: out of place, means of many), sizes in elements;
-`custom_allreduce_perf` what frameworks take for an all-reduce, in CUDA graphs or eagerly.
+`custom_allreduce_perf` what frameworks take for an all-reduce, in CUDA graphs or eagerly. Some of
+these files are copies of others: of which framework and version a row is, its own columns say.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Mapping
@@ -27,7 +29,7 @@ from paleo.measure.validate.table_kernels import KERNEL
 #: The tables, and their columns besides those of every table: of texts, of numbers.
 TABLES = {"nccl": "nccl_dtype", "custom_allreduce": "allreduce_dtype"}
 NUMBERS = ("num_gpus", "message_size")
-TEXTS = ("op_name", "backend", "implementation")
+TEXTS = ("op_name", "backend", "implementation", "framework", "version")
 _ELEMENTS = {"half": 2, "float16": 2, "bfloat16": 2, "int8": 1, "float": 4}
 #: NVLink's switches sum up no integers of one byte.
 _UNSUMMED = ("int8",)
@@ -84,7 +86,7 @@ def table_rows(
         leave_out(f"{operator} in {word} is not modelled", words == word)
     for name in sorted(set(operations.tolist()) - set(OPERATIONS)):
         leave_out(f"collective {name!r} is not modelled", operations == name)
-    kernels = ""
+    kernels = np.full(count, "", object)
     links = cluster.tiers[0].network.nccl
     if operator == "custom_allreduce":
         modes = columns.get("backend", np.full(count, "", object)).astype(str)
@@ -96,24 +98,39 @@ def table_rows(
             if tier.network.nccl and tier.network.nccl.kind != "network"
         )
         leave_out("custom_allreduce beyond one host is not modelled", workers > most)
-        since = _PUSHED.get(framework)
-        is_pushed = since is not None and _numbers(version) >= since
         if links and "kernel" in links.figures:  # else frameworks leave it to NCCL
-            kernels = custom.PUSHED.name if is_pushed else custom.BARRIERS.name
+            frameworks = columns.get("framework", np.full(count, framework, object))
+            versions = columns.get("version", np.full(count, version, object))
+            for software in set(zip(frameworks.tolist(), versions.tolist(), strict=True)):
+                rows = (frameworks == software[0]) & (versions == software[1])
+                kernels[rows] = _kernels(*software, is_on_pcie=links.kind == "pci")
     sizes = np.array([_ELEMENTS.get(word, 1) for word in words.tolist()])
     num_bytes = columns["message_size"].astype(np.int64) * sizes
     library = version if operator == "nccl" and framework == "nccl" else ""
     groups = []
     for name in sorted(set(operations[kept].tolist())):
-        for is_unsummed in (False, True):
-            rows = kept & (operations == name) & (np.isin(words, _UNSUMMED) == is_unsummed)
+        own = kept & (operations == name)
+        for is_unsummed, kind in itertools.product((False, True), sorted(set(kernels[own]))):
+            rows = own & (np.isin(words, _UNSUMMED) == is_unsummed) & (kernels == kind)
             if rows.any():
                 places = rows.nonzero()[0]
                 on = _unsummed(cluster) if is_unsummed else cluster
-                exchange = Exchange(on, OPERATIONS[name], library, kernels)
+                exchange = Exchange(on, OPERATIONS[name], library, kind)
                 groups.append((places, exchange, workers[places], num_bytes[places]))
     strata = operations + " x" + workers.astype(str).astype(object)
     return TableRows(groups, left_out, strata)
+
+
+def _kernels(framework: str, version: str, is_on_pcie: bool) -> str:
+    """Return the kernels that a version of a framework has, "" where it has NCCL's.
+
+    On PCIe TensorRT-LLM has none, and SGLang's of all versions are those with barriers.
+    """
+    since = _PUSHED.get(framework.casefold())
+    is_pushed = since is not None and _numbers(version) >= since
+    if is_on_pcie:
+        return "" if framework.casefold() == "trtllm" else custom.BARRIERS.name
+    return custom.PUSHED.name if is_pushed else custom.BARRIERS.name
 
 
 def _unsummed(cluster: Cluster) -> Cluster:

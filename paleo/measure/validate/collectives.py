@@ -17,6 +17,7 @@ from paleo.core.quantity import Array, Quantity
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.nets import Remembering
+from paleo.measure.validate.protocols import protocol_of
 from paleo.measure.validate.spellings import UnmappedError
 
 OPERATIONS = {
@@ -102,8 +103,9 @@ def exchange_of(row: Measurement) -> tuple[Exchange, float]:
 
 
 def _version(row: Measurement) -> str:
+    """Return the version of NCCL that a row says, or its source, "" for none."""
     found = re.search(r"NCCL (\d+\.\d+)", row.notes)
-    return found[1] if found else ""
+    return found[1] if found else protocol_of(row.source_id).nccl
 
 
 def _narrowed(cluster: Cluster, spread: int) -> Cluster:

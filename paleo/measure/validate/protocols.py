@@ -98,6 +98,8 @@ class Protocol:
     #: The versions of PyTorch and of TensorFlow in rows that name none.
     pytorch: tuple[int, int] = (2, 0)
     tensorflow: int = 2
+    #: The version of NCCL of rows that name none, "" for the current one.
+    nccl: str = ""
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
     #: The length of sequences in rows that say none, None for the net's own.
@@ -330,8 +332,13 @@ PROTOCOLS: dict[str, Protocol] = {
         convolutions=ConvolutionChoice(in_halves=True),
     ),
     # Its smallest products and gelus take 20 to 25 us more than their kernels, on A100 and MI210.
+    # The paper (ISCA 2024, III-C) names CUDA 11.7 and PyTorch 2.0, and nccl-tests for the
+    # all-reduce: NCCL 2.14.3 is what PyTorch 2.0 requires for CUDA 11.7 (nvidia-nccl-cu11).
     "llmcompass": Protocol(
-        "times from the host, with its launch and its wait", from_host=True, handed_over=20e-6
+        "times from the host, with its launch and its wait",
+        from_host=True,
+        handed_over=20e-6,
+        nccl="2.14",
     ),
     # Its README: results of a TITAN V of 2019 and of the RTX 2080 Ti of January 2020, with cuDNN
     # 7.6; NVIDIA's container 20.10 on A100 and RTX 3090.
