@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
 from paleo.core.errors import near
+from paleo.net.dims import MAX_LENGTH
 
 #: A JSON Schema.
 Schema: TypeAlias = dict[str, Any]
@@ -26,6 +27,10 @@ class Kind(ABC):
     def parse(self, value: Any) -> Any:
         """Return the value as the layer holds it; raises ValueError saying what is expected."""
 
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        """Return a file's value with numbers in the place of expressions, if it is of numbers."""
+        return value
+
     def written(self, value: Any) -> Any:
         """Return what `parse` turns into this value, as in a file."""
         return list(value) if isinstance(value, tuple) else value
@@ -34,6 +39,17 @@ class Kind(ABC):
     @abstractmethod
     def schema(self) -> Schema:
         """The JSON Schema of the values that `parse` takes."""
+
+
+class Numbers(Kind):
+    """A kind of whole numbers, or of lists of them, for each of which an expression may stand."""
+
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        if isinstance(value, str):
+            return evaluate(value)
+        if isinstance(value, list):
+            return [self.evaluated(entry, evaluate) for entry in value]
+        return value
 
 
 class Key:
@@ -63,7 +79,10 @@ def key(kind: Kind, doc: str, *, default: Any = _MISSING) -> Any:
 
 
 def _whole_schema(minimum: int) -> Schema:
-    return {"type": "integer", "minimum": minimum, "maximum": MAX_SIZE}
+    """Return the schema of a whole number, or of an expression in its place."""
+    expression = {"minLength": 1, "maxLength": MAX_LENGTH}
+    bounds = {"minimum": minimum, "maximum": MAX_SIZE}
+    return {"type": ["integer", "string"], **bounds, **expression}
 
 
 def _array_schema(items: Any, least: int, most: int | None = None, **more: Any) -> Schema:
@@ -101,7 +120,7 @@ def _pairs(entries: list[Any]) -> tuple[tuple[int, int], ...]:
 _PAIR = _array_schema(_whole_schema(0), 2, 2)
 
 
-class Whole(Kind):
+class Whole(Numbers):
     """A whole number of at least `minimum`; null too, if `optional`."""
 
     def __init__(self, minimum: int = 1, optional: bool = False) -> None:
@@ -114,10 +133,10 @@ class Whole(Kind):
     @property
     def schema(self) -> Schema:
         schema = _whole_schema(self.minimum)
-        return schema | {"type": ["integer", "null"]} if self.optional else schema
+        return schema | {"type": ["integer", "string", "null"]} if self.optional else schema
 
 
-class Sizes(Kind):
+class Sizes(Numbers):
     """A tensor's shape, such as [N, H, W, C]; -1 is taken at the positions in `derived`."""
 
     def __init__(
@@ -158,7 +177,7 @@ def _each_rank(prefix: Callable[[int], list[Any]]) -> Schema:
     return {"type": "array", "anyOf": choices}
 
 
-class FilterShape(Kind):
+class FilterShape(Numbers):
     """A filter [R, S, channels, channels], or with 1 or 3 spatial sizes.
 
     -1 is taken at the positions in `derived`, counted from the end.
@@ -183,7 +202,7 @@ class FilterShape(Kind):
 _ONE: Schema = {"const": 1}
 
 
-class Window(Kind):
+class Window(Numbers):
     """[1, height, width, 1], of a window or of strides; held as (height, width).
 
     With 1 or 3 spatial dimensions there are so many numbers between the ones.
@@ -203,11 +222,14 @@ class Window(Kind):
         return [1, *value, 1]
 
 
-class PaddingKind(Kind):
+class PaddingKind(Numbers):
     """One of "VALID", "SAME", [p_h, p_w] and [[top, bottom], [left, right]].
 
     Numbers are held as (before, after) of each dimension, of which there are 1 to 3.
     """
+
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        return value if isinstance(value, str) else super().evaluated(value, evaluate)
 
     def parse(self, value: Any) -> str | tuple[tuple[int, int], ...]:
         expected = '"VALID", "SAME", [p_h, p_w] or [[top, bottom], [left, right]]'
@@ -289,7 +311,7 @@ class Permutation(Kind):
         return tuple(entries)
 
 
-class Margins(Kind):
+class Margins(Numbers):
     """[before, after] of each dimension but the batch."""
 
     schema: ClassVar[Schema] = _array_schema(_PAIR, 1, _MAX_DIMENSION)
@@ -388,13 +410,16 @@ class Flag(Kind):
         return {"type": ["boolean", "null"] if self.optional else "boolean"}
 
 
-class Ignored(Kind):
+class Ignored(Numbers):
     """A list of whole numbers, true, false or null, that changes nothing."""
 
     schema: ClassVar[Schema] = {
         "type": ["array", "boolean", "null"],
         "items": _whole_schema(1),
     }
+
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        return value if isinstance(value, str) else super().evaluated(value, evaluate)
 
     def parse(self, value: Any) -> None:
         if value is None or isinstance(value, bool):
