@@ -191,7 +191,9 @@ class Attention(Operation):
     decoding. With a `window`, each query sees that many keys at most, up to its own place.
     `kv_size` is the bytes of an element of keys and values where they are kept in another type,
     `kernel` a name of the cost model `tiled` for the kernel that computes it, if one is asked for.
-    `mask` is the bytes of a tensor that is added to the scores, where there is one.
+    `mask` is the bytes of a tensor that is added to the scores, where there is one. With
+    `values_in_keys` the values are the first features of the keys, which are read once: the latent
+    of DeepSeek-V2's attention (arXiv:2405.04434, section 2.1).
     """
 
     direction: Pass = field()
@@ -208,6 +210,7 @@ class Attention(Operation):
     kernel: str = ""
     dtype: str = ""
     mask: Quantity = 0
+    values_in_keys: bool = False
     kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
@@ -250,7 +253,7 @@ class Attention(Operation):
         return (
             rows * self.depth,
             shared * self.depth,
-            shared * self.value_depth,
+            shared * self.value_depth * (not self.values_in_keys),
             rows * self.value_depth,
         )
 

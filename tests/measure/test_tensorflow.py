@@ -39,6 +39,11 @@ UNBUILT = {
     "RegionPooling size samples": "TensorFlow has no operator for it",
     "RegionPooling size mode": "TensorFlow has no operator for it",
     "RegionPooling size mode position_sensitive": "TensorFlow has no operator for it",
+    "Attention causal chunk": "TensorFlow has no operator for it",
+    "Attention sinks": "TensorFlow has no operator for it",
+    "Attention alibi softcap": "TensorFlow has no operator for it",
+    "RotaryEmbedding": "TensorFlow has no operator for it",
+    "RotaryEmbedding num_rotated": "TensorFlow has no operator for it",
 }
 #: Layers in which no element moves or changes.
 VIEWS = ("Input", "Parameter", "Reshape", "Flatten")

@@ -219,6 +219,8 @@ def _einsum(call: Call) -> Any:
 def _attention(call: Call) -> Any:
     """Two products and a softmax: TensorFlow has no kernel of its own for attention."""
     tf, layer, n, (q, k, _) = call.tf, call.layer, call.output[0], call.inputs[:3]
+    if not layer.is_plain:
+        raise UnbuildableError("TensorFlow has no operator for it")
     (*front, heads, queries, depth), shared, keys = q[1:], k[-3], k[-2]
     batch, group = (n, *front, shared), heads // shared
     # Products, scaled, with those that are not seen left out, and weights.

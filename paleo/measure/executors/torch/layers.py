@@ -372,6 +372,8 @@ def _similarity(context: BuildContext) -> Built:
 @builds(Attention)
 def _attention(context: BuildContext) -> Built:
     layer: Attention = context.layer
+    if not layer.is_plain:
+        raise CannotBuildError("PyTorch has no operator for chunks, sinks or biases of a kernel")
     order = plain(len(context.output))
     reads = [context.repeated(k, order) for k in range(len(context.inputs))]
     shares = context.inputs[0][-3] != context.inputs[1][-3]
