@@ -22,6 +22,8 @@ from paleo.core.quantity import ceil_div
 
 #: The longest expression, the longest number in one, and how deep it may be nested.
 MAX_LENGTH, _MAX_DIGITS, _MAX_DEPTH = 200, 30, 20
+#: What is in every expression that may stand for a number: a name or an operator.
+EXPRESSION = r"[A-Za-z_]|[0-9)]\s*[-+*/%]"
 #: What the name of a dimension is.
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 
@@ -175,8 +177,8 @@ class Dims:
 
     def evaluate(self, text: str) -> int:
         """Return what an expression comes to; raises ValueError if it is none, or _Faulty."""
-        if not self.written and not re.search(r"[0-9]", text):
-            raise ValueError(f"expected a whole number, got {shown(text)}; the net has no dims")
+        if not re.search(EXPRESSION, text):
+            raise ValueError(f"expected a whole number, got {shown(text)}")
         try:
             return _parsed(text)(self._asked)
         except ZeroDivisionError:

@@ -120,9 +120,8 @@ def load(
     """
     if dims:
         importing = replace(importing or ImportOptions(), dims=dims)
-    chosen = importing.dims if importing else {}
     if isinstance(net, NetSpec):
-        return net.with_dims(**chosen)
+        return net.with_dims(**(dims or {}))
     try:
         target = os.fspath(net)  # type: ignore[arg-type]
     except TypeError:
@@ -144,7 +143,7 @@ def load(
         raise NetSpecError(f"{target}: {error.strerror or error}") from None
     check_no_keras(text, target)
     found = loads(text, file=target)
-    return found.with_dims(**chosen)
+    return found.with_dims(**importing.dims) if importing else found
 
 
 def check_no_keras(text: bytes, file: str) -> None:

@@ -162,8 +162,8 @@ class _Reader:
         #: Layers without a mistake by their type and keys: most nets repeat a few.
         self.layers: dict[tuple[type[Layer], str], Layer] = {}
         self.dims = Dims({}, {}, mistakes)
-        #: The prefixes of repeated blocks, outer ones first.
-        self.repeats: list[str] = []
+        #: The prefixes of repeated blocks, outer ones first, and how many instances each has.
+        self.repeats: dict[str, int] = {}
 
     def read(self, root: Body, file: str | None, chosen: Mapping[str, int] | None) -> NetSpec:
         self._only(root, tuple(ROOT_KEYS), None)
@@ -184,7 +184,7 @@ class _Reader:
                 self.mistakes.add("no layer uses it", key=f"dims.{unused}")
         sizes = {name: size for name, size in self.dims.sizes.items() if size is not None}
         return NetSpec(
-            name or "", layers, file, source or "", notes, sizes, tuple(self.repeats)
+            name or "", layers, file, source or "", notes, sizes, self.repeats
         )
 
     def _dims(self, root: Body) -> Mapping[str, Any]:
@@ -404,7 +404,7 @@ class _Reader:
         except ValueError as error:
             self.mistakes.add(str(error), full, "repeat")
         scope.instances = scope.repeat
-        self.repeats.append(scope.prefix)
+        self.repeats[scope.prefix] = scope.repeat
         if scope.splits is not None:
             self.mistakes.add("a ModelParallel cannot hold a repeated block", full, "repeat")
         if "endpoint" not in body:

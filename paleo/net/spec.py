@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -68,6 +67,17 @@ class LayerSpec:
         return self.name if self.shard is None else self.name.rpartition("@")[0]
 
 
+def in_file(name: str, repeats: Mapping[str, int]) -> str:
+    """Return the name of a layer with "*" in the place of each index of these repeated blocks."""
+    for prefix in repeats:  # outer ones first
+        start = prefix[:-2]
+        if name.startswith(start):
+            index, _, behind = name[len(start) :].partition("/")
+            if index.isdecimal():
+                name = prefix + behind
+    return name
+
+
 class Description(ABC):
     """The file that a net was read from, where it can be read again with other dimensions."""
 
@@ -100,8 +110,8 @@ class NetSpec:
     notes: tuple[str, ...] = ()
     #: The sizes of its named dimensions.
     dims: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
-    #: Its repeated blocks, as "block/*/": their layers are named by an index in the place of "*".
-    repeats: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    #: How many instances its repeated blocks have, by "block/*/": layers have an index for the "*".
+    repeats: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
     #: What was read, and the layers that it gave.
     described: tuple[Description, tuple[LayerSpec, ...]] | None = field(
         default=None, compare=False, repr=False
@@ -139,11 +149,7 @@ class NetSpec:
 
     def in_file(self, name: str) -> str:
         """Return the name of a layer with "*" in the place of each index of a repeated block."""
-        for prefix in self.repeats:
-            pattern = re.escape(prefix[:-2]).replace(r"\*", r"(\d+|\*)") + r"\d+/"
-            if match := re.match(pattern, name):
-                name = prefix + name[match.end() :]
-        return name
+        return in_file(name, self.repeats)
 
     def without_dtypes(self, dtypes: Collection[str]) -> NetSpec:
         """Return this net with layers of these element types computed in the net's own."""

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
 from paleo.core.errors import near
-from paleo.net.dims import MAX_LENGTH
+from paleo.net.dims import EXPRESSION, MAX_LENGTH
 
 #: A JSON Schema.
 Schema: TypeAlias = dict[str, Any]
@@ -80,7 +80,7 @@ def key(kind: Kind, doc: str, *, default: Any = _MISSING) -> Any:
 
 def _whole_schema(minimum: int) -> Schema:
     """Return the schema of a whole number, or of an expression in its place."""
-    expression = {"minLength": 1, "maxLength": MAX_LENGTH}
+    expression = {"pattern": EXPRESSION, "maxLength": MAX_LENGTH}
     bounds = {"minimum": minimum, "maximum": MAX_SIZE}
     return {"type": ["integer", "string"], **bounds, **expression}
 
