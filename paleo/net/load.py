@@ -167,6 +167,8 @@ def _imported(importer: str, target: str, options: ImportOptions) -> NetSpec:
     from paleo.net.importers import cache  # here: nets of our own do without
 
     source = net_source(target)
+    if importer in TEXTS:
+        return loads(read(importer, source, options), file=target).with_dims(**options.dims)
     entry = cache.entry(importer, source, options)
     kept = entry.text() if entry else None
     # As its net file would be read: what the reader refuses, no command sees.

@@ -1,0 +1,164 @@
+"""A configuration to the text of a net file: which family it is of, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from paleo.core.checks import shown
+from paleo.core.errors import Mistake, Mistakes, NetSpecError
+from paleo.core.texts import json_text
+from paleo.net.importers.base import ImportOptions, file_content
+from paleo.net.importers.transformers.body import Block
+from paleo.net.importers.transformers.config import MODEL_TYPE, Config
+from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
+from paleo.net.importers.transformers.families import DECODERS, Family
+
+#: What a file of a configuration is called.
+NAME = "config.json"
+#: How each `model_type` is read.
+FAMILIES: Mapping[str, Family] = {**DECODERS}
+#: Sizes that a file must say, where its family has a default for them.
+_NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+
+
+def is_configuration(data: bytes) -> bool:
+    """Tell whether a JSON file is a configuration, not a net."""
+    if b'"model_type"' not in data and b'"architectures"' not in data:
+        return False
+    try:
+        root = json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(root, dict) and "layers" not in root
+
+
+def read(target: str, options: ImportOptions) -> str:
+    """Return the net file of a configuration, or of the one in a folder.
+
+    Raises NetSpecError with every mistake.
+    """
+    path = Path(target)
+    file = path / NAME if path.is_dir() else path
+    return read_bytes(file_content(str(file)), target, options)
+
+
+def read_bytes(data: bytes, target: str, options: ImportOptions) -> str:
+    """Return the net file of a configuration; `target` names it. Raises as `read`."""
+    values = _decoded(data, target)
+    mistakes = Mistakes(target)
+    root = Block()
+    family, c = _family(values, mistakes, options.unknown)
+    notes: list[str] = []
+    if family:
+        head = _head(family, c)
+        _check_needed(family, c)
+        family.form.write(c, root, head)
+    mistakes.raise_as(NetSpecError)
+    sizes = _dims(c, root)
+    notes += _notes(c, sizes)
+    return _written(_name(values, target), notes, sizes, root)
+
+
+def _decoded(data: bytes, target: str) -> Mapping[str, Any]:
+    try:
+        values = json.loads(data)
+    except RecursionError:
+        raise NetSpecError(Mistake("not a configuration: nested too deeply", target)) from None
+    except ValueError as error:
+        raise NetSpecError(Mistake(f"not JSON: {error}", target)) from None
+    if not isinstance(values, dict):
+        raise NetSpecError(Mistake("not a configuration: expected a JSON object", target))
+    return values
+
+
+def _family(
+    values: Mapping[str, Any], mistakes: Mistakes, unknown: str
+) -> tuple[Family | None, Config]:
+    """Return the family of a configuration, None, which is noted, if it is not known."""
+    kind = values.get(MODEL_TYPE)
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None:
+        if kind is None:
+            fault = "missing; it is the model's architecture, such as llama"
+        else:
+            hint = mistakes.near(str(kind), FAMILIES) or f"; there are: {', '.join(FAMILIES)}"
+            fault = f"unknown architecture {shown(kind)}{hint}"
+        mistakes.add(fault, key=MODEL_TYPE)
+        return None, Config(values, mistakes)
+    c = Config(values, mistakes, family.defaults, family.spellings, unknown=unknown)
+    return family, c
+
+
+def _check_needed(family: Family, c: Config) -> None:
+    """Note sizes that every published file says, and this one does not."""
+    for key in _NEEDED:
+        if key in family.defaults and not c.has(key):
+            c.wrong(key, f"missing; {shown(family.defaults[key])} is what transformers takes")
+
+
+def _head(family: Family, c: Config) -> str:
+    """Return the head of the architecture that a configuration names, else the usual one."""
+    named = c.get("architectures")
+    if not isinstance(named, list) or not named:
+        return str(family.form.usual_head)
+    heads: Mapping[str, str] = family.form.heads_of
+    for end, head in heads.items():
+        if isinstance(named[0], str) and named[0].endswith(end):
+            return head
+    ends = ", ".join(heads)
+    c.wrong("architectures", f"the head of {shown(named[0])} is not known; those that are: {ends}")
+    return ""
+
+
+def _dims(c: Config, root: Block) -> dict[str, int]:
+    """Return the dimensions that stay open, and their sizes."""
+    most = c.optional("max_position_embeddings")
+    return {SEQ: min(most or MOST_POSITIONS, MOST_POSITIONS)}
+
+
+def _notes(c: Config, sizes: Mapping[str, int]) -> list[str]:
+    most = c.optional("max_position_embeddings")
+    if SEQ not in sizes:
+        return []
+    of = f", of the {most:,} that the model has positions for" if most else ""
+    return [f"sequences of {sizes[SEQ]:,} tokens{of}: --seq_len sets it"]
+
+
+def _name(values: Mapping[str, Any], target: str) -> str:
+    """Return the net's name: the model's, that of the file, of its folder, or the architecture."""
+    named = values.get("_name_or_path")
+    if isinstance(named, str) and (last := named.rstrip("/").rpartition("/")[2]):
+        return last
+    path = Path(target)
+    if path.suffix == ".json" and path.name != NAME:
+        return path.stem
+    folder = path.parent.name if path.name == NAME else path.name
+    return folder or str(values.get(MODEL_TYPE))
+
+
+def _written(name: str, notes: list[str], dims: Mapping[str, int], root: Block) -> str:
+    """Return the text of a net file, a line for each layer."""
+    lines = ["{", f'  "name": {json_text(name)},', f'  "notes": {json_text(notes)},']
+    if dims:
+        lines.append(f'  "dims": {json_text(dict(dims))},')
+    lines.append('  "layers": {')
+    lines += _lines(root.layers, 2)
+    return "\n".join([*lines, "  }", "}", ""])
+
+
+def _lines(layers: Mapping[str, Any], depth: int) -> list[str]:
+    """Return the lines of layers and blocks."""
+    start, found = "  " * depth, []
+    for name, body in layers.items():
+        if "layers" in body:
+            head = {key: value for key, value in body.items() if key != "layers"}
+            opening = json_text(head)[:-1]
+            found.append(f'{start}{json_text(name)}: {opening}, "layers": {{')
+            found += [*_lines(body["layers"], depth + 1), f"{start}}}}},"]
+        else:
+            found.append(f"{start}{json_text(name)}: {json_text(body)},")
+    found[-1] = found[-1].removesuffix(",")
+    return found
