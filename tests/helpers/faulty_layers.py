@@ -151,6 +151,7 @@ LAYERS: list[tuple[Any, str]] = [
         ": a query sees a window of keys or those of its chunk, not both",
     ),
     (layer("Attention", parents=["data"] * 3, chunk=0), "chunk: expected 1 or more, got 0"),
+    (layer("Gated"), ": 3 elements are no gate and as many others"),
     (layer("RotaryEmbedding"), "num_rotated: 3 elements are no pairs"),
     (layer("RotaryEmbedding", num_rotated=4), "num_rotated: 2x8x8x3 has fewer than 4 elements to"),
     (layer("Experts", num_outputs=4), "num_experts: missing"),

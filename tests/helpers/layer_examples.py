@@ -144,6 +144,8 @@ EXAMPLES = [
     ),
     Example("Dropout", {"dropout_keep_prob": 0.5}),
     Example("Activation", {"function": "relu"}),
+    Example("Gated", {}, (SEQUENCE, SEQUENCE)),
+    Example("Gated", {"function": "gelu"}, (SEQUENCE,)),
     Example("PReLU", {}),
     Example("PReLU", {"shared": True}),
     Example("Sigmoid", {}),
