@@ -5,7 +5,7 @@ Defaults are those of transformers 5 for what a file may leave out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -92,7 +92,6 @@ _N_EMBD = {
     "max_position_embeddings": ("n_positions", "n_ctx"),
     "num_attention_heads": ("n_head",),
     "num_hidden_layers": ("n_layer",),
-    "intermediate_size": ("n_inner",),
 }
 _D_MODEL = {
     "hidden_size": ("d_model",),
@@ -102,8 +101,9 @@ _D_MODEL = {
 }
 
 
-def _four_times(c: Config) -> int:
-    return c.optional("intermediate_size") or 4 * c.whole("hidden_size")
+def _four_times(key: str = "") -> Callable[[Config], int]:
+    """Return what says the size of an MLP: a key or, where it has none, four times the width."""
+    return lambda c: (c.optional(key) if key else None) or 4 * c.whole("hidden_size")
 
 
 def _falcon_heads(c: Config) -> int:
@@ -204,11 +204,11 @@ _QWEN_WINDOW = {"sliding_window": 4096, "max_window_layers": 28}
 
 _GPT2 = Decoder(
     **_GPT2_NAMES, positions="wpe", attention="attn", fused="c_attn", out="c_proj", bias=True,
-    out_bias=True, rotary=0, size=_four_times, up="c_fc", down="c_proj", mlp_bias=True,
+    out_bias=True, rotary=0, size=_four_times("n_inner"), up="c_fc", down="c_proj", mlp_bias=True,
 )  # fmt: skip
 _GPTJ = Decoder(
     **{**_GPT2_NAMES, "before_feed": ""}, parallel=True, attention="attn", out="out_proj",
-    rotary="$rotary_dim", size=_four_times, up="fc_in", down="fc_out", mlp_bias=True,
+    rotary="$rotary_dim", size=_four_times("n_inner"), up="fc_in", down="fc_out", mlp_bias=True,
     head_bias=True,
 )  # fmt: skip
 _NEOX = replace(
@@ -219,12 +219,12 @@ _NEOX = replace(
 )  # fmt: skip
 _BLOOM = replace(
     Decoder(**_BLOOM_NAMES), embed_norm="word_embeddings_layernorm", kv_heads=None, bias=True,
-    out_bias=True, rotary=0, size=_four_times, act="gelu", mlp_bias=True,
+    out_bias=True, rotary=0, size=_four_times(), act="gelu", mlp_bias=True,
     keys=lambda c: {"alibi": True},
 )  # fmt: skip
 _FALCON = replace(
     Decoder(**_BLOOM_NAMES), kv_heads=_falcon_heads, bias="$bias", out_bias="$bias",
-    mlp_bias="$bias", size=_four_times, act="$activation", parallel=_falcon_parallel,
+    mlp_bias="$bias", size=_four_times("ffn_hidden_size"), act="$activation", parallel=_falcon_parallel,
     rotary=lambda c: 0 if c.flag("alibi") else None,
     keys=lambda c: {"alibi": True} if c.flag("alibi") else {},
     before=lambda c: (
@@ -239,7 +239,7 @@ _MPT = Decoder(
     base="transformer", embed="wte", layers="blocks", final="norm_f", norm="layer_no_bias",
     before="norm_1", before_feed="norm_2", attention="attn", fused="Wqkv", out="out_proj",
     kv_heads=None, rotary=0, mlp="ffn", gate="", act="gelu",
-    size=lambda c: 4 * c.whole("hidden_size"), keys=lambda c: {"alibi": True},
+    size=_four_times(), keys=lambda c: {"alibi": True},
 )  # fmt: skip
 _OPT = Decoder(
     base="model/decoder", positions="embed_positions", before_positions=2,
@@ -343,7 +343,7 @@ DECODERS: Mapping[str, Family] = {
             parallel_attn=True, tie_word_embeddings=True,
         ),
         {
-            "hidden_size": ("n_embed",), "intermediate_size": ("ffn_hidden_size",),
+            "hidden_size": ("n_embed",),
             "num_hidden_layers": ("n_layer",), "num_attention_heads": ("n_head",),
             "num_kv_heads": ("n_head_kv",),
         },
