@@ -24,6 +24,8 @@ from paleo.net.importers.transformers.parts import (
     add,
     linear,
     norm,
+    table,
+    tied,
 )
 from paleo.net.importers.transformers.stack import Layer, Part, stack
 
@@ -123,30 +125,37 @@ class Decoder:
     }  # fmt: skip
     usual_head: ClassVar[str] = "words"
 
-    def write(self, c: Config, root: Block, head: str) -> None:
-        """Write it at the root of a net, up to its head: "" for none, or as `heads_of` has it."""
+    def write(self, c: Config, root: Block, head: str) -> dict[str, Any]:
+        """Write it at the root of a net, up to its head: "" for none, or as `heads_of` has it.
+
+        Return the dimensions that stay open, with their sizes.
+        """
         f = said(self, c)
         hidden, layers = c.whole("hidden_size"), layers_of(self, c)
         vocabulary = c.whole("vocab_size")
         tokens = root.add("input_ids", "Input", tensor=[1, SEQ])
         prefix = f"{f['base']}/" if f["base"] else ""
         width = f["embed_size"] or hidden
-        table = root.add(
+        words = root.add(
             prefix + self.embed, "Embedding", tokens, num_embeddings=vocabulary, num_outputs=width
         )
-        x = table
+        x = words
         if self.scaled:
             x = activation(root, f"{prefix}embed_scale", x, "affine")
         if width != hidden:
             x = linear(root, f"{prefix}project_in", x, hidden, False)
         if self.positions:
-            x = add(root, f"{prefix}embed", x, learned(root, prefix + self.positions, self, c, hidden))
+            rows = c.whole("max_position_embeddings") + self.before_positions
+            name = prefix + self.positions
+            places = table(root, name, rows, hidden, SEQ, self.before_positions)
+            x = add(root, f"{prefix}embed", x, places)
         x = norm(root, self.embed_norm and prefix + self.embed_norm, x, f["norm"])
         x = stack(root, prefix + self.layers, x, layers, SEQ)
         x = norm(root, f["final"] and prefix + f["final"], x, f["norm"])
         if width != hidden:
             x = linear(root, f"{prefix}project_out", x, width, False)
-        write_head(self, c, root, x, table, head)
+        write_head(self, c, root, x, words, head)
+        return open_dims(c)
 
 
 #: What a kind of attention in `layer_types` adds to the keys of the layer.
@@ -174,25 +183,27 @@ def said(form: Any, c: Config) -> dict[str, Any]:
     return found
 
 
-def learned(root: Block, name: str, form: Any, c: Config, hidden: int) -> Path:
-    """Write a table of positions, of which the first are read."""
-    rows = c.whole("max_position_embeddings") + form.before_positions
-    table = root.add(f"{name}/weight", "Parameter", shape=[rows, hidden])
-    return root.add(name, "Slice", table, dim=1, begin=form.before_positions, size=SEQ)
-
-
 def write_head(
-    form: Decoder, c: Config, root: Block, x: Path, table: Path, head: str
+    form: Decoder, c: Config, root: Block, x: Path, words: Path, head: str
 ) -> None:
     """Write what a model's task adds behind its body."""
     if head == "classify":
         linear(root, "score", x, num_labels(c), False)
     elif head:
-        tied = {"shares": "/".join(table)} if c.flag("tie_word_embeddings") else {}
-        x = linear(root, form.head, x, c.whole("vocab_size"), form.head_bias, **tied)
+        shared = tied(words) if c.flag("tie_word_embeddings") else {}
+        x = linear(root, form.head, x, c.whole("vocab_size"), form.head_bias, **shared)
         for k, function in enumerate(form.logits):
             if function != "tanh" or c.get("final_logit_softcapping"):
                 x = activation(root, f"logits_{k}", x, function)
+
+
+def open_dims(c: Config, unused: int = 0) -> dict[str, Any]:
+    """Return the dimension of positions and what it is unless it is set: as many as there are.
+
+    Some of those that the configuration counts may be unused.
+    """
+    most = c.optional("max_position_embeddings") or MOST_POSITIONS
+    return {SEQ: max(1, min(most - unused, MOST_POSITIONS))}
 
 
 def num_labels(c: Config) -> int:

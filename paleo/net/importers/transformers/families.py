@@ -24,7 +24,7 @@ class Family:
     spellings: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def _sizes(
+def sizes(
     vocab: int, hidden: int, ffn: int | None, layers: int, heads: int, positions: int, **more: Any
 ) -> dict[str, Any]:
     """Return the defaults of keys that most families have."""
@@ -188,16 +188,16 @@ _OLMO2 = replace(
     after_feed="post_feedforward_layernorm", qk_norm="rms", norm_over="all",
 )  # fmt: skip
 
-_GEMMA_SIZES = _sizes(
+_GEMMA_SIZES = sizes(
     256000, 3072, 24576, 28, 16, 8192, num_key_value_heads=16, head_dim=256,
     hidden_act="gelu_pytorch_tanh", tie_word_embeddings=True,
 )  # fmt: skip
-_GEMMA2_SIZES = _sizes(
+_GEMMA2_SIZES = sizes(
     256000, 2304, 9216, 26, 8, 8192, num_key_value_heads=4, head_dim=256,
     hidden_activation="gelu_pytorch_tanh", tie_word_embeddings=True, sliding_window=4096,
     attn_logit_softcapping=50.0, final_logit_softcapping=30.0,
 )  # fmt: skip
-_COHERE_SIZES = _sizes(256000, 8192, 22528, 40, 64, 8192, tie_word_embeddings=True)
+_COHERE_SIZES = sizes(256000, 8192, 22528, 40, 64, 8192, tie_word_embeddings=True)
 _QWEN_WINDOW = {"sliding_window": 4096, "max_window_layers": 28}
 
 # Those of the form of GPT-2, and of BLOOM.
@@ -305,24 +305,24 @@ _DBRX = Decoder(
 DECODERS: Mapping[str, Family] = {
     "gpt2": Family(
         _GPT2,
-        _sizes(50257, 768, None, 12, 12, 1024, activation_function="gelu_new", tie_word_embeddings=True),
+        sizes(50257, 768, None, 12, 12, 1024, activation_function="gelu_new", tie_word_embeddings=True),
         _N_EMBD,
     ),
     "gptj": Family(
         _GPTJ,
-        _sizes(50400, 4096, None, 28, 16, 2048, activation_function="gelu_new", rotary_dim=64),
+        sizes(50400, 4096, None, 28, 16, 2048, activation_function="gelu_new", rotary_dim=64),
         _N_EMBD,
     ),
     "gpt_neox": Family(
         _NEOX,
-        _sizes(
+        sizes(
             50432, 6144, 24576, 44, 64, 2048, hidden_act="gelu", use_parallel_residual=True,
             attention_bias=True, rotary_pct=0.25,
         ),
     ),
     "opt": Family(
         _OPT,
-        _sizes(
+        sizes(
             50272, 768, 3072, 12, 12, 2048, activation_function="relu", enable_bias=True,
             do_layer_norm_before=True, layer_norm_elementwise_affine=True, tie_word_embeddings=True,
         ),
@@ -330,7 +330,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "bloom": Family(
         _BLOOM,
-        _sizes(250880, 64, None, 2, 8, 2048, tie_word_embeddings=True),
+        sizes(250880, 64, None, 2, 8, 2048, tie_word_embeddings=True),
         {
             "hidden_size": ("n_embed",), "num_hidden_layers": ("n_layer",),
             "num_attention_heads": ("n_head",), "max_position_embeddings": ("seq_length",),
@@ -338,7 +338,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "falcon": Family(
         _FALCON,
-        _sizes(
+        sizes(
             65024, 4544, None, 32, 71, 2048, activation="gelu", multi_query=True,
             parallel_attn=True, tie_word_embeddings=True,
         ),
@@ -348,19 +348,19 @@ DECODERS: Mapping[str, Family] = {
             "num_kv_heads": ("n_head_kv",),
         },
     ),
-    "mpt": Family(_MPT, _sizes(50368, 2048, None, 24, 16, 2048, tie_word_embeddings=True), _D_MODEL),
-    "llama": Family(_LLAMA, _sizes(32000, 4096, 11008, 32, 32, 2048)),
+    "mpt": Family(_MPT, sizes(50368, 2048, None, 24, 16, 2048, tie_word_embeddings=True), _D_MODEL),
+    "llama": Family(_LLAMA, sizes(32000, 4096, 11008, 32, 32, 2048)),
     "mistral": Family(
         Decoder(kinds=_sliding),
-        _sizes(32000, 4096, 14336, 32, 32, 131072, num_key_value_heads=8, sliding_window=4096),
+        sizes(32000, 4096, 14336, 32, 32, 131072, num_key_value_heads=8, sliding_window=4096),
     ),
     "qwen2": Family(
         Decoder(bias=True, kinds=_qwen_kinds),
-        _sizes(151936, 4096, 22016, 32, 32, 32768, num_key_value_heads=32, **_QWEN_WINDOW),
+        sizes(151936, 4096, 22016, 32, 32, 32768, num_key_value_heads=32, **_QWEN_WINDOW),
     ),
     "qwen3": Family(
         _QWEN3,
-        _sizes(
+        sizes(
             151936, 4096, 22016, 32, 32, 32768, num_key_value_heads=32, head_dim=128, **_QWEN_WINDOW
         ),
     ),
@@ -375,14 +375,14 @@ DECODERS: Mapping[str, Family] = {
     ),
     "phi3": Family(
         Decoder(fused="qkv_proj", fused_up="gate_up_proj", kinds=_sliding),
-        _sizes(32064, 3072, 8192, 32, 32, 4096),
+        sizes(32064, 3072, 8192, 32, 32, 4096),
     ),
     "glm4": Family(
         Decoder(
             bias="$attention_bias", fused_up="gate_up_proj", after="post_self_attn_layernorm",
             after_feed="post_mlp_layernorm",
         ),
-        _sizes(
+        sizes(
             151552, 4096, 13696, 40, 32, 131072, num_key_value_heads=2, head_dim=128,
             attention_bias=True, partial_rotary_factor=0.5,
         ),
@@ -394,12 +394,12 @@ DECODERS: Mapping[str, Family] = {
     ),
     "olmo": Family(
         replace(_LLAMA, mlp_bias=False, norm="layer_plain"),
-        _sizes(50304, 4096, 11008, 32, 32, 2048),
+        sizes(50304, 4096, 11008, 32, 32, 2048),
     ),
-    "olmo2": Family(_OLMO2, _sizes(50304, 4096, 11008, 32, 32, 2048)),
+    "olmo2": Family(_OLMO2, sizes(50304, 4096, 11008, 32, 32, 2048)),
     "mixtral": Family(
         _MIXTRAL,
-        _sizes(
+        sizes(
             32000, 4096, 14336, 32, 32, 131072, num_key_value_heads=8, num_local_experts=8,
             num_experts_per_tok=2,
         ),
@@ -407,7 +407,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "qwen2_moe": Family(
         _QWEN2_MOE,
-        _sizes(
+        sizes(
             151936, 2048, 5632, 24, 16, 32768, num_key_value_heads=16, decoder_sparse_step=1,
             moe_intermediate_size=1408, shared_expert_intermediate_size=5632, num_experts=60,
             num_experts_per_tok=4, qkv_bias=True, **_QWEN_WINDOW,
@@ -415,7 +415,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "qwen3_moe": Family(
         _QWEN3_MOE,
-        _sizes(
+        sizes(
             151936, 2048, 6144, 24, 32, 32768, num_key_value_heads=4, decoder_sparse_step=1,
             moe_intermediate_size=768, num_experts=128, num_experts_per_tok=8, sliding_window=4096,
         ),
@@ -423,7 +423,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "llama4_text": Family(
         _LLAMA4,
-        _sizes(
+        sizes(
             202048, 5120, 8192, 48, 40, 131072, intermediate_size_mlp=16384,
             num_key_value_heads=8, head_dim=128, num_experts_per_tok=1, num_local_experts=16,
             interleave_moe_layer_step=1, use_qk_norm=True, no_rope_layer_interval=4,
@@ -432,7 +432,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "deepseek_v2": Family(
         _DEEPSEEK,
-        _sizes(
+        sizes(
             102400, 4096, 11008, 32, 32, 2048, first_k_dense_replace=0, kv_lora_rank=512,
             q_lora_rank=1536, n_routed_experts=64, n_shared_experts=2, qk_nope_head_dim=128,
             qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=1407,
@@ -441,7 +441,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "deepseek_v3": Family(
         replace(_DEEPSEEK, mlp_bias=False),
-        _sizes(
+        sizes(
             129280, 7168, 18432, 61, 128, 4096, first_k_dense_replace=3, kv_lora_rank=512,
             q_lora_rank=1536, n_routed_experts=256, n_shared_experts=1, qk_nope_head_dim=128,
             qk_rope_head_dim=64, v_head_dim=128, moe_intermediate_size=2048, num_experts_per_tok=8,
@@ -450,7 +450,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "gpt_oss": Family(
         _GPT_OSS,
-        _sizes(
+        sizes(
             201088, 2880, 2880, 36, 64, 131072, num_key_value_heads=8, head_dim=64,
             num_local_experts=128, num_experts_per_tok=4, sliding_window=128, attention_bias=True,
         ),
@@ -458,7 +458,7 @@ DECODERS: Mapping[str, Family] = {
     ),
     "dbrx": Family(
         _DBRX,
-        _sizes(
+        sizes(
             32000, 2048, None, 24, 16, 2048, num_key_value_heads=1, moe_intermediate_size=3584,
             num_experts=4, num_experts_per_tok=1,
         ),

@@ -51,6 +51,29 @@ def add(block: Block, name: str, *parents: Path) -> Path:
     return block.add(name, "Elementwise", *parents)
 
 
+def tied(table: Path) -> dict[str, Any]:
+    """Return the key of a layer that uses the parameters of another."""
+    return {"shares": "/".join(table)}
+
+
+def first_of(block: Block, name: str, x: Path) -> Path:
+    """Write what takes the first position."""
+    return block.add(name, "Slice", x, dim=1, begin=0, size=1, keep_dim=False)
+
+
+def table(
+    block: Block, name: str, rows: int, features: int, length: Length, begin: int = 0
+) -> Path:
+    """Write learned positions: parameters, of which as many rows are read as there are positions.
+
+    They begin at a row.
+    """
+    found = block.add(f"{name}/weight", "Parameter", shape=[rows, features])
+    if length == rows:
+        return found
+    return block.add(name, "Slice", found, dim=1, begin=begin, size=length)
+
+
 def part(block: Block, name: str, x: Path, begin: int, size: int) -> Path:
     """Write what takes some of the last dimension's elements."""
     return block.add(name, "Slice", x, dim=-1, begin=begin, size=size)
@@ -100,27 +123,19 @@ class Attention:
     k_norm: str = "k_norm"
     rotary: int = 0
     keys: tuple[tuple[str, Any], ...] = ()
+    memory: tuple[Path, Length] | None = None
+    scores: Path | None = None
 
     @property
     def query_size(self) -> int:
         """The features of all heads of queries."""
         return self.head_dim * self.num_heads
 
-    def write(
-        self,
-        block: Block,
-        x: Path,
-        length: Length,
-        memory: tuple[Path, Length] | None = None,
-        bias: Path | None = None,
-    ) -> Path:
-        """Write it as a block; keys and values are of `memory`, and its length, if that is given.
-
-        `bias` is added to the scores.
-        """
+    def write(self, block: Block, x: Path, length: Length) -> Path:
+        """Write it as a block."""
         inner = block.block(self.name, x)
         x = inner.entry
-        source, keys_length = memory or (x, length)
+        source, keys_length = self.memory or (x, length)
         d, q_size, kv_size = self.head_dim, self.query_size, self.head_dim * self.num_kv_heads
         if self.fused:
             both = linear(inner, self.fused, x, q_size + 2 * kv_size, self.bias)
@@ -135,7 +150,7 @@ class Attention:
         q = self._placed(inner, "q", self.q_norm, q, (length, self.num_heads, d))
         k = self._placed(inner, "k", self.k_norm, k, (keys_length, self.num_kv_heads, d))
         v = heads(inner, "v", v, (keys_length, self.num_kv_heads, d))
-        biases = () if bias is None else (bias,)
+        biases = () if self.scores is None else (self.scores,)
         found = inner.add("attention", "Attention", q, k, v, *biases, **dict(self.keys))
         merged = together(inner, found, (length, self.query_size))
         return linear(inner, self.out, merged, self.hidden, self.out_bias)

@@ -13,13 +13,14 @@ from paleo.core.texts import json_text
 from paleo.net.importers.base import ImportOptions, file_content
 from paleo.net.importers.transformers.body import Block
 from paleo.net.importers.transformers.config import MODEL_TYPE, Config
-from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
+from paleo.net.importers.transformers.decoder import SEQ
+from paleo.net.importers.transformers.encoders import ENCODERS
 from paleo.net.importers.transformers.families import DECODERS, Family
 
 #: What a file of a configuration is called.
 NAME = "config.json"
 #: How each `model_type` is read.
-FAMILIES: Mapping[str, Family] = {**DECODERS}
+FAMILIES: Mapping[str, Family] = {**DECODERS, **ENCODERS}
 #: Sizes that a file must say, where its family has a default for them.
 _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
@@ -52,12 +53,12 @@ def read_bytes(data: bytes, target: str, options: ImportOptions) -> str:
     root = Block()
     family, c = _family(values, mistakes, options.unknown)
     notes: list[str] = []
+    sizes: dict[str, Any] = {}
     if family:
         head = _head(family, c)
         _check_needed(family, c)
-        family.form.write(c, root, head)
+        sizes = family.form.write(c, root, head)
     mistakes.raise_as(NetSpecError)
-    sizes = _dims(c, root)
     notes += _notes(c, sizes)
     return _written(_name(values, target), notes, sizes, root)
 
@@ -113,13 +114,7 @@ def _head(family: Family, c: Config) -> str:
     return ""
 
 
-def _dims(c: Config, root: Block) -> dict[str, int]:
-    """Return the dimensions that stay open, and their sizes."""
-    most = c.optional("max_position_embeddings")
-    return {SEQ: min(most or MOST_POSITIONS, MOST_POSITIONS)}
-
-
-def _notes(c: Config, sizes: Mapping[str, int]) -> list[str]:
+def _notes(c: Config, sizes: Mapping[str, Any]) -> list[str]:
     most = c.optional("max_position_embeddings")
     if SEQ not in sizes:
         return []
@@ -139,7 +134,7 @@ def _name(values: Mapping[str, Any], target: str) -> str:
     return folder or str(values.get(MODEL_TYPE))
 
 
-def _written(name: str, notes: list[str], dims: Mapping[str, int], root: Block) -> str:
+def _written(name: str, notes: list[str], dims: Mapping[str, Any], root: Block) -> str:
     """Return the text of a net file, a line for each layer."""
     lines = ["{", f'  "name": {json_text(name)},', f'  "notes": {json_text(notes)},']
     if dims:

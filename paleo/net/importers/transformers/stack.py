@@ -28,7 +28,8 @@ class Layer:
     """One layer: what mixes positions, and what computes on each; a sum around either.
 
     The others are names of normalizations, "" for none: before the mixer, of its result, of the
-    sum, and the same of `feed`. With `parallel` both read the layer's input, and there is one sum.
+    sum, and the same of `feed`, and of `cross`, which stands between the two and reads an encoder.
+    With `parallel` both read the layer's input, and there is one sum.
     """
 
     mixer: Part
@@ -41,6 +42,9 @@ class Layer:
     after_feed: str = ""
     summed_feed: str = ""
     parallel: bool = False
+    cross: Part | None = None
+    before_cross: str = ""
+    summed_cross: str = ""
 
     def write(self, block: Block, x: Path, length: Length) -> Path:
         """Write the layer in a block."""
@@ -51,6 +55,10 @@ class Layer:
             read = norm(block, self.before_feed, x, self.norm) if self.before_feed else read
             return add(block, "add", x, mixed, self.feed.write(block, read, length))
         x = norm(block, self.summed, add(block, "add_1", x, mixed), self.norm)
+        if self.cross is not None:
+            read = norm(block, self.before_cross, x, self.norm)
+            x = add(block, "add_cross", x, self.cross.write(block, read, length))
+            x = norm(block, self.summed_cross, x, self.norm)
         if self.feed is None:
             return x
         read = norm(block, self.before_feed, x, self.norm)
