@@ -155,6 +155,19 @@ LAYERS: list[tuple[Any, str]] = [
     (layer("RotaryEmbedding"), "num_rotated: 3 elements are no pairs"),
     (layer("RotaryEmbedding", num_rotated=4), "num_rotated: 2x8x8x3 has fewer than 4 elements to"),
     (layer("Experts", num_outputs=4), "num_experts: missing"),
+    (layer("Experts", num_outputs=4, num_experts=2, load="od"), 'load: expected "even" or a nu'),
+    (layer("Experts", num_outputs=4, num_experts=2, load=0), 'load: expected "even" or a num'),
+    (layer("TopK", k=4), "k: of 3 scores it cannot take 4"),
+    (layer("TopK", k=0), "k: expected 1 or more, got 0"),
+    (layer("Dispatch"), "parents: Dispatch takes 2 parents, got 1"),
+    (
+        layer("Dispatch", parents=["data"] * 2, capacity=2),
+        "num_experts: with a capacity, the number of experts is needed",
+    ),
+    (
+        layer("Dispatch", parents=["data"] * 2, capacity=-1),
+        "capacity: expected a number above 0, up to 1000, or null, got -1",
+    ),
     (layer("Similarity"), "parents: Similarity takes 2 parents, got 1"),
     (
         layer("Similarity", parents=["data", "data"]),

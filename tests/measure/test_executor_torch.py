@@ -30,8 +30,8 @@ ODDITIES = ("Sigmoid", "Softmax num_classes", "Unknown operator output_shape")
 #: Those of torchvision are not PyTorch's own.
 REGIONS = ("Proposals", "RegionPooling")
 #: Those that kernels of other libraries compute.
-KERNELS = ("RotaryEmbedding",)
-OPTIONS = {"chunk", "sinks", "alibi"}
+KERNELS = ("RotaryEmbedding", "TopK", "Dispatch", "Combine")
+OPTIONS = {"chunk", "sinks", "alibi", "load"}
 BUILT = [
     each
     for each in EXAMPLES

@@ -42,6 +42,11 @@ UNBUILT = {
     "Attention causal chunk": "TensorFlow has no operator for it",
     "Attention sinks": "TensorFlow has no operator for it",
     "Attention alibi softcap": "TensorFlow has no operator for it",
+    "Experts num_experts num_outputs load": "rows are spread evenly over experts",
+    "TopK k": "TensorFlow has no operator for it",
+    "Dispatch": "TensorFlow has no operator for it",
+    "Dispatch capacity num_experts": "TensorFlow has no operator for it",
+    "Combine": "TensorFlow has no operator for it",
     "RotaryEmbedding": "TensorFlow has no operator for it",
     "RotaryEmbedding num_rotated": "TensorFlow has no operator for it",
 }

@@ -159,6 +159,8 @@ def _inner_product(call: Call) -> Any:
 def _experts(call: Call) -> Any:
     """Rows that are next to each other go to one expert, as if they had been sorted."""
     tf, layer, (*front, d) = call.tf, call.layer, call.inputs[0]
+    if layer.load != "even":
+        raise UnbuildableError("rows are spread evenly over experts")
     experts, k, rows = layer.num_experts, layer.num_outputs, int(product(front))
     weight = call.weight(experts, d, k, fan_in=d)
     bias = call.weight(experts, 1, k) if layer.use_bias else None

@@ -25,7 +25,8 @@ from paleo.measure.executors.torch.builders import (
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import is_one
 from paleo.net.layers.convolution import Convolution, Deconvolution
-from paleo.net.layers.dense import Einsum, Embedding, Experts, InnerProduct, MatMul, Similarity
+from paleo.net.layers.dense import Einsum, Embedding, InnerProduct, MatMul, Similarity
+from paleo.net.layers.mixtures import Experts
 from paleo.net.layers.pooling import AvgPool, GlobalPooling, Pooling, Resize, UpSampling2D
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
@@ -287,6 +288,8 @@ def _embedding(context: BuildContext) -> Built:
 def _experts(context: BuildContext) -> Built:
     """Rows that are next to each other go to one expert, as if they had been sorted."""
     layer: Experts = context.layer
+    if layer.load != "even":
+        raise CannotBuildError("rows are spread evenly over experts")
     shape, k, has_bias = context.inputs[0], layer.num_outputs, layer.use_bias
     context.hold(layer.num_experts, shape[-1], k, fan_in=shape[-1])
     if has_bias:
