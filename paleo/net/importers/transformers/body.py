@@ -30,10 +30,16 @@ class Block:
         """What the block reads."""
         return (*self.path, _ENTRY)
 
-    def add(self, name: str, kind: str, *parents: Path, **keys: Any) -> Path:
-        """Write a layer of a type with keys of it; return where it is."""
+    def add(
+        self, name: str, kind: str, *parents: Path, shares: Path | None = None, **keys: Any
+    ) -> Path:
+        """Write a layer of a type with keys of it; return where it is.
+
+        It uses the parameters of the one that is named by `shares`.
+        """
         assert name not in self.layers, (self.path, name)
-        self.layers[name] = {"type": kind, "parents": self._references(parents), **keys}
+        own = {} if shares is None else {"shares": _relative(shares, self.path)}
+        self.layers[name] = {"type": kind, "parents": self._references(parents), **own, **keys}
         return (*self.path, name)
 
     def block(self, name: str, *parents: Path, repeat: int = 0) -> Block:

@@ -25,7 +25,6 @@ from paleo.net.importers.transformers.parts import (
     linear,
     norm,
     table,
-    tied,
 )
 from paleo.net.importers.transformers.stack import Layer, Part, stack
 
@@ -190,8 +189,8 @@ def write_head(
     if head == "classify":
         linear(root, "score", x, num_labels(c), False)
     elif head:
-        shared = tied(words) if c.flag("tie_word_embeddings") else {}
-        x = linear(root, form.head, x, c.whole("vocab_size"), form.head_bias, **shared)
+        shared = words if c.flag("tie_word_embeddings") else None
+        x = linear(root, form.head, x, c.whole("vocab_size"), form.head_bias, shared)
         for k, function in enumerate(form.logits):
             if function != "tanh" or c.get("final_logit_softcapping"):
                 x = activation(root, f"logits_{k}", x, function)

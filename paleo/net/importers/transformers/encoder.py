@@ -24,7 +24,6 @@ from paleo.net.importers.transformers.parts import (
     linear,
     norm,
     table,
-    tied,
 )
 from paleo.net.importers.transformers.stack import Layer, Part, stack
 
@@ -88,7 +87,12 @@ class Encoder:
         mixer = self.mixer(c, root, self.base) if self.mixer else attention(c)
         feed = MLP(hidden, c.whole("intermediate_size"), act, "", self.up, self.down, bias=True)
         layer = Layer(mixer, feed, "layer", summed=self.out_norm, summed_feed=self.feed_norm)
-        x = stack(root, name, x, [layer] * count, SEQ)
+        if c.optional("conv_kernel_size", 0):
+            # DeBERTa's convolution beside the first layer (arXiv:2111.09543).
+            first = stack(root, f"{name}_0", x, [layer], SEQ)
+            x = convolution(c, root, f"{self.base}/encoder/conv", x, first)
+            name, count = f"{name}_1_{count - 1}", count - 1
+        x = stack(root, name, x, [layer] * count, SEQ) if count else x
         if self.shares:
             share(root.layers[name]["layers"], f"{name}/0")
         self._head(c, root, x, words, (width, act), head.split())
@@ -137,8 +141,8 @@ class Encoder:
             dense, normalizes, decoder = self.words
             found = linear(root, dense, x, width)
             found = norm(root, normalizes, activation(root, f"{dense}_act", found, act), "layer")
-            shared = {} if c.get("tie_word_embeddings") is False else tied(words)
-            linear(root, decoder, found, c.whole("vocab_size"), **shared)
+            shared = None if c.get("tie_word_embeddings") is False else words
+            linear(root, decoder, found, c.whole("vocab_size"), shares=shared)
         if "pair" in heads:
             linear(root, self.pair, pooled, 2)
         if "discriminate" in heads:
@@ -165,6 +169,19 @@ def attention(c: Config, **names: Any) -> Attention:
         c.whole("hidden_size"), heads, heads, c.divided("hidden_size", "num_attention_heads"),
         **{**said, "out": "output/dense", "bias": True, "out_bias": True, **names},
     )  # fmt: skip
+
+
+def convolution(c: Config, root: Block, place: str, x: Path, beside: Path) -> Path:
+    """Write a convolution of tokens whose result is added to what is beside it."""
+    hidden, size, groups = (
+        c.whole(key) for key in ("hidden_size", "conv_kernel_size", "conv_groups")
+    )
+    found = root.add(
+        f"{place}/conv", "Convolution", x, filter=[size, hidden // groups, hidden],
+        strides=[1, 1, 1], padding=[(size - 1) // 2],
+    )  # fmt: skip
+    found = activation(root, f"{place}/act", found, function(c, "$conv_act"))
+    return norm(root, f"{place}/LayerNorm", add(root, f"{place}/add", beside, found), "layer")
 
 
 #: Layers that have parameters.

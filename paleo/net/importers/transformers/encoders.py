@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from paleo.net.importers.transformers.disentangled import disentangled
 from paleo.net.importers.transformers.encoder import HEADS, Encoder, attention
 from paleo.net.importers.transformers.families import Family, sizes
 
@@ -28,11 +30,21 @@ _ALBERT = Encoder(
     words=("predictions/dense", "predictions/LayerNorm", "predictions/decoder"),
     pair="sop_classifier/classifier",
 )  # fmt: skip
+_DEBERTA = Encoder(
+    base="deberta", pooler="pooler/dense", pooler_act="gelu",
+    has_positions=lambda c: c.flag("position_biased_input"),
+    mixer=lambda c, root, base: disentangled(c, root, base, fused=True),
+    heads_of={**HEADS, "Model": ""},
+)  # fmt: skip
 
 _BERT_SIZES = {
     **sizes(30522, 768, 3072, 12, 12, 512, hidden_act="gelu", tie_word_embeddings=True),
     "type_vocab_size": 2,
 }
+_DEBERTA_SIZES = {
+    **_BERT_SIZES, "vocab_size": 50265, "type_vocab_size": 0, "relative_attention": False,
+    "position_biased_input": True, "conv_act": "tanh", "conv_groups": 1,
+}  # fmt: skip
 #: How each `model_type` of an encoder of text is read.
 ENCODERS: Mapping[str, Family] = {
     "bert": Family(_BERT, _BERT_SIZES),
@@ -49,6 +61,14 @@ ENCODERS: Mapping[str, Family] = {
         {
             **_BERT_SIZES, "vocab_size": 30000, "embedding_size": 128, "hidden_size": 4096,
             "num_attention_heads": 64, "intermediate_size": 16384, "hidden_act": "gelu_new",
+        },
+    ),
+    "deberta": Family(_DEBERTA, _DEBERTA_SIZES),
+    "deberta-v2": Family(
+        replace(_DEBERTA, mixer=lambda c, root, base: disentangled(c, root, base, fused=False)),
+        {
+            **_DEBERTA_SIZES, "vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24,
+            "num_attention_heads": 24, "intermediate_size": 6144,
         },
     ),
 }  # fmt: skip

@@ -33,10 +33,14 @@ def norm(block: Block, name: str, x: Path, kind: str) -> Path:
     return block.add(name, layer, x, **keys)
 
 
-def linear(block: Block, name: str, x: Path, outputs: int, bias: bool = True, **keys: Any) -> Path:
-    """Write a product of the last dimension with a matrix."""
+def linear(
+    block: Block, name: str, x: Path, outputs: int, bias: bool = True, shares: Path | None = None
+) -> Path:
+    """Write a product of the last dimension with a matrix, which may be another layer's."""
     said = {} if bias else {"use_bias": False}
-    return block.add(name, "InnerProduct", x, num_outputs=outputs, axis=-1, **said, **keys)
+    return block.add(
+        name, "InnerProduct", x, shares=shares, num_outputs=outputs, axis=-1, **said
+    )
 
 
 def activation(block: Block, name: str, x: Path, function: str) -> Path:
@@ -49,11 +53,6 @@ def activation(block: Block, name: str, x: Path, function: str) -> Path:
 def add(block: Block, name: str, *parents: Path) -> Path:
     """Write a sum."""
     return block.add(name, "Elementwise", *parents)
-
-
-def tied(table: Path) -> dict[str, Any]:
-    """Return the key of a layer that uses the parameters of another."""
-    return {"shares": "/".join(table)}
 
 
 def first_of(block: Block, name: str, x: Path) -> Path:
@@ -297,22 +296,19 @@ class Mixture:
     shared_gate: str = ""
 
     def write(self, block: Block, x: Path, length: Length) -> Path:
-        """Write it as a block: each token's row once for each of its experts, and their sum."""
+        """Write it as a block."""
         block = block.block(self.name, x)
-        x, rows = block.entry, (length, self.per_token)
+        x = block.entry
         scores = linear(block, self.router, x, self.num_experts, self.router_bias)
-        scores = block.add("softmax", "Softmax", scores, dim=-1)
-        weights = block.add("top_k", "Gather", scores, output_shape=[-1, *rows])
-        weights = block.add("weights", "Reshape", weights, output_shape=[-1, *rows, 1])
-        each = block.add("rows", "Reshape", x, output_shape=[-1, length, 1, self.hidden])
-        each = block.add("dispatch", "Expand", each, output_shape=[-1, *rows, self.hidden])
-        inner = block.block(self.experts, each)
+        scores = block.add("scores", "Softmax", scores, dim=-1)
+        chosen = block.add("top_k", "TopK", scores, k=self.per_token)
+        rows = block.add("dispatch", "Dispatch", x, chosen)
         keys = {"num_experts": self.num_experts} | ({} if self.bias else {"use_bias": False})
+        inner = block.block(self.experts, rows)
         both = inner.add("gate_up_proj", "Experts", inner.entry, num_outputs=2 * self.size, **keys)
         act = gated(inner, self.function, both)
-        found = inner.add("down_proj", "Experts", act, num_outputs=self.hidden, **keys)
-        found = block.add("weighted", "Elementwise", found, weights, function="product")
-        found = block.add("combine", "Reduce", found, dims=[2], function="sum")
+        rows = inner.add("down_proj", "Experts", act, num_outputs=self.hidden, **keys)
+        found = block.add("combine", "Combine", rows, chosen)
         if self.shared is None:
             return found
         beside = self.shared.write(block, x, length)
