@@ -29,12 +29,12 @@ _FUNCTIONS = {
 }
 
 
-def function(c: Config, key: str) -> str:
+def function(c: Config, key: str, named: str = "") -> str:
     """Return the function that a key names ("$key"), or that a text is itself.
 
-    One that is not known is a mistake, or "unknown" where such are to cost nothing.
+    What a key has may be more than the name, which is given then. One that is not known is a mistake, or "unknown" where such are to cost nothing.
     """
-    name = c.text(key[1:]) if key.startswith("$") else key
+    name = named or (c.text(key[1:]) if key.startswith("$") else key)
     if name in _FUNCTIONS or not name:
         return _FUNCTIONS.get(name, "silu")
     if c.unknown == "zero":
