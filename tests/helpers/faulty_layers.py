@@ -162,6 +162,11 @@ LAYERS: list[tuple[Any, str]] = [
     (layer("StateSpaceDual", parents=["data"] * 4), ": its parents must be N x L x H x P, N x L "),
     (layer("StateSpaceDual", parents=["data"] * 4, chunk=0), "chunk: expected 1 or more, got 0"),
     (layer("GatedDelta", parents=["data"] * 5), ": its parents must be twice N x L x G x d, N x "),
+    (layer("LinearCrossEntropy", num_outputs=4), "parents: LinearCrossEntropy takes 2 parents"),
+    (
+        layer("LinearCrossEntropy", parents=["data"] * 2, num_outputs=4),
+        ": its parents must be N x ... x D and labels of N x ..., got 2x8x8x3, 2x8x8x3",
+    ),
     (layer("TopK", k=4), "k: of 3 scores it cannot take 4"),
     (layer("TopK", k=0), "k: expected 1 or more, got 0"),
     (layer("Dispatch"), "parents: Dispatch takes 2 parents, got 1"),

@@ -198,6 +198,13 @@ EXAMPLES = [
     Example("Reduce", {"dims": [1, 2]}),
     Example("Reduce", {"dims": [3], "function": "maximum", "keep_dims": True}),
     Example("Loss", {"function": "hinge"}, ([2, 10], [2, 1])),
+    Example("Loss", {"fused": True}, ([2, 6, 10], [2, 6])),
+    Example("LinearCrossEntropy", {"num_outputs": 10}, (SEQUENCE, [2, 6])),
+    Example(
+        "LinearCrossEntropy",
+        {"num_outputs": 10, "use_bias": True, "chunk": 5},
+        (SEQUENCE, [2, 6]),
+    ),
     Example("Accuracy", {}, ([2, 10], [2, 1])),
     Example("Unknown", {"operator": "NonMaxSuppression", "output_shape": [-1, 7, 4]}),
 ]

@@ -32,7 +32,7 @@ REGIONS = ("Proposals", "RegionPooling")
 #: Those that kernels of other libraries compute.
 KERNELS = (
     "RotaryEmbedding", "TopK", "Dispatch", "Combine",
-    "SelectiveScan", "StateSpaceDual", "GatedDelta",
+    "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy",
 )  # fmt: skip
 OPTIONS = {"chunk", "sinks", "alibi", "load"}
 BUILT = [

@@ -48,6 +48,8 @@ UNBUILT = {
     "StateSpaceDual chunk": "TensorFlow has no operator for it",
     "GatedDelta": "TensorFlow has no operator for it",
     "GatedDelta chunk": "TensorFlow has no operator for it",
+    "LinearCrossEntropy num_outputs": "TensorFlow has no operator for it",
+    "LinearCrossEntropy num_outputs use_bias chunk": "TensorFlow has no operator for it",
     "TopK k": "TensorFlow has no operator for it",
     "Dispatch": "TensorFlow has no operator for it",
     "Dispatch capacity num_experts": "TensorFlow has no operator for it",
