@@ -18,6 +18,9 @@ from paleo.net.graph import Node
 PASSES = (Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
 IMAGE, SEQUENCE, VOLUME = [2, 6, 6, 4], [2, 6, 4], [2, 4, 6, 6, 4]
 HEADS = [2, 3, 6, 4]
+#: 6 positions, 4 heads of 5 features and 2 groups: of states of 3 numbers, and of keys of 3.
+SPACES = ([2, 6, 4, 5], [2, 6, 4], [2, 6, 2, 3], [2, 6, 2, 3])
+DELTAS = ([2, 6, 2, 3], [2, 6, 2, 3], [2, 6, 4, 5], [2, 6, 4], [2, 6, 4])
 
 
 class Example(NamedTuple):
@@ -148,6 +151,12 @@ EXAMPLES = [
         {"num_outputs": 5, "num_layers": 2, "bidirectional": True, "num_biases": 1},
         (SEQUENCE,),
     ),
+    Example("SelectiveScan", {}, (SEQUENCE, SEQUENCE, [2, 6, 3], [2, 6, 3])),
+    Example("SelectiveScan", {}, (SEQUENCE, SEQUENCE, [2, 6, 3], [2, 6, 3], SEQUENCE)),
+    Example("StateSpaceDual", {}, SPACES),
+    Example("StateSpaceDual", {"chunk": 4}, SPACES),
+    Example("GatedDelta", {}, DELTAS),
+    Example("GatedDelta", {"chunk": 4}, DELTAS),
     Example("Dropout", {"dropout_keep_prob": 0.5}),
     Example("Activation", {"function": "relu"}),
     Example("Gated", {}, (SEQUENCE, SEQUENCE)),
@@ -189,6 +198,13 @@ EXAMPLES = [
     Example("Reduce", {"dims": [1, 2]}),
     Example("Reduce", {"dims": [3], "function": "maximum", "keep_dims": True}),
     Example("Loss", {"function": "hinge"}, ([2, 10], [2, 1])),
+    Example("Loss", {"fused": True}, ([2, 6, 10], [2, 6])),
+    Example("LinearCrossEntropy", {"num_outputs": 10}, (SEQUENCE, [2, 6])),
+    Example(
+        "LinearCrossEntropy",
+        {"num_outputs": 10, "use_bias": True, "chunk": 5},
+        (SEQUENCE, [2, 6]),
+    ),
     Example("Accuracy", {}, ([2, 10], [2, 1])),
     Example("Unknown", {"operator": "NonMaxSuppression", "output_shape": [-1, 7, 4]}),
 ]

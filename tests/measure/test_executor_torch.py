@@ -30,7 +30,10 @@ ODDITIES = ("Sigmoid", "Softmax num_classes", "Unknown operator output_shape")
 #: Those of torchvision are not PyTorch's own.
 REGIONS = ("Proposals", "RegionPooling")
 #: Those that kernels of other libraries compute.
-KERNELS = ("RotaryEmbedding", "TopK", "Dispatch", "Combine")
+KERNELS = (
+    "RotaryEmbedding", "TopK", "Dispatch", "Combine",
+    "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy",
+)  # fmt: skip
 OPTIONS = {"chunk", "sinks", "alibi", "load"}
 BUILT = [
     each

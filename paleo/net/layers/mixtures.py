@@ -21,6 +21,7 @@ from paleo.net.layers.base import (
     MemoryNeeds,
     Operations,
     ShapeError,
+    are_same,
     at_most_8,
     batch_of,
     bias_stream,
@@ -150,7 +151,7 @@ class Dispatch(Layer):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         tokens, choices = inputs
-        if tokens[1:-1] != choices[1:-1]:
+        if not are_same(tokens[1:-1], choices[1:-1]):
             raise ShapeError(
                 f"its parents must be N x ... x D and N x ... x k, got {format_shapes(inputs)}"
             )
@@ -249,7 +250,7 @@ class Combine(Layer):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         rows, weights = inputs
-        if rows[1:-1] != weights[1:] and len(rows) != 4:
+        if not are_same(rows[1:-1], weights[1:]) and len(rows) != 4:
             raise ShapeError(
                 "its parents must be N x ... x k x D, or N x E x C x D, and N x ... x k, got "
                 f"{format_shapes(inputs)}"

@@ -16,6 +16,7 @@ from paleo.net.layers.base import (
     MemoryNeeds,
     Operations,
     ShapeError,
+    are_same,
     batch_of,
     dimension,
     is_one,
@@ -134,7 +135,7 @@ class Gated(Layer):
     def infer_shape(self, inputs: Shapes) -> Shape:
         *front, last = inputs[0]
         if len(inputs) == 2:
-            if inputs[0][1:] != inputs[1][1:]:
+            if not are_same(inputs[0][1:], inputs[1][1:]):
                 raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
             return (batch_of(inputs), *front[1:], last)
         if last % 2 or last < 2:
