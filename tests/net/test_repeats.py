@@ -184,7 +184,7 @@ def test_split_layers_in_a_repeated_block() -> None:
          'layer "h": key "repeat": 33334 x 3 layers are too many (at most 100000)'),
         ({"endpoint": "sun"},
          'layer "h": key "endpoint": there is no layer "sun" in this block'
-         + " (did you mean 'sum'?)"),
+          " (did you mean 'sum'?)"),
         ({"endpoint": ".."}, 'layer "h": key "endpoint": there is no layer ".." in this block'),
         ({"endpoint": "/data"},
          'layer "h": key "endpoint": there is no layer "/data" in this block'),
