@@ -194,7 +194,9 @@ def _combinations(dims: Sequence[tuple[str, tuple[int, ...]]]) -> list[dict[str,
     mistakes = Mistakes()
     for name, count in Counter(name for name, _ in dims).items():
         if count > 1:
-            mistakes.add(f"--dim: {name} is given {count} times: --dim={name}=SIZE,SIZE for a series")
+            mistakes.add(
+                f"--dim: {name} is given {count} times: --dim={name}=SIZE,SIZE for a series"
+            )
     found = math.prod(len(sizes) for _, sizes in dims)
     if found > MAX_SERIES:
         mistakes.add(f"--dim: {found} nets are more than {MAX_SERIES}")

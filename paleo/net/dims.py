@@ -87,29 +87,29 @@ class _Parser:
         return formula
 
     def factor(self) -> _Formula:
-        token = self._next()
-        if token == "-":
+        word = self._next()
+        if word == "-":
             self.depth += 1
             if self.depth > _MAX_DEPTH:
                 raise ValueError(f"it is nested more than {_MAX_DEPTH} deep")
             negated = _applied(operator.neg, [self.factor()])
             self.depth -= 1
             return negated
-        if token == "(":
+        if word == "(":
             inner = self.expression()
             self._close()
             return inner
-        if token.isdecimal():
-            if len(token) > _MAX_DIGITS:
+        if word.isdecimal():
+            if len(word) > _MAX_DIGITS:
                 raise ValueError("a number in it has too many digits")
-            number = int(token)
+            number = int(word)
             return lambda size_of: number
-        if not re.fullmatch(NAME, token):
-            found = f"got {shown(token)}" if token else "it ends"
+        if not re.fullmatch(NAME, word):
+            found = f"got {shown(word)}" if word else "it ends"
             raise ValueError(f'a number, a dim or "(" is missing: {found}')
         if self._peek() == "(":
-            return self._function(token)
-        return lambda size_of: size_of(token)
+            return self._function(word)
+        return lambda size_of: size_of(word)
 
     def _function(self, name: str) -> _Formula:
         if name not in _FUNCTIONS:
@@ -194,7 +194,7 @@ class Dims:
         self.used.add(name)
         size = self._size(name)
         if size is None:
-            raise FaultyDim(f"dim {shown(name)} is faulty")
+            raise FaultyDimError(f"dim {shown(name)} is faulty")
         return size
 
     def _size(self, name: str) -> int | None:
@@ -208,7 +208,7 @@ class Dims:
         written, size = self.written[name], None
         try:
             size = whole_number(self.evaluate(written) if isinstance(written, str) else written)
-        except FaultyDim:
+        except FaultyDimError:
             pass
         except ValueError as error:
             self._add(str(error), name)
@@ -228,5 +228,5 @@ class Dims:
         return [name for name in self.written if name not in used]
 
 
-class FaultyDim(ValueError):
+class FaultyDimError(ValueError):
     """An expression of a dimension that is faulty, which is noted already."""

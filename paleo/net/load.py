@@ -21,9 +21,10 @@ from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import names_in, read_bytes
 from paleo.core.registry import unknown
+from paleo.net.decode import Body, decode
 from paleo.net.graph import build, infer_nodes
 from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
-from paleo.net.reader import Body, decode, parse
+from paleo.net.reader import parse
 from paleo.net.spec import Description, NetSpec
 from paleo.net.writer import dumps
 

@@ -136,7 +136,7 @@ def _folded(root: _Block) -> _Block:
 
 
 def _repeated(block: _Block) -> _Block | None:
-    """Return the repeated block that holds what these blocks "0", "1", ... do; None if none does."""
+    """Return the repeated block that stands for blocks "0", "1", ...; None if none does."""
     instances = list(block.entries.values())
     if len(instances) < 2 or list(block.entries) != [str(i) for i in range(len(instances))]:
         return None

@@ -370,7 +370,8 @@ class Gather(Layer):
             there, picked, _ = self.rows(inputs)
             if picked > there:
                 raise ShapeError(
-                    f"it picks {picked} different rows, such as positions, of {there}", "output_shape"
+                    f"it picks {picked} different rows, such as positions, of {there}",
+                    "output_shape",
                 )
         return (batch_of(inputs), *self.output_shape[1:])
 

@@ -69,9 +69,7 @@ class Bert(nn.Module):
         self.kinds = nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(0.1)
-        self.encoder = nn.Sequential(
-            *(BertLayer(width, heads, 4 * width) for _ in range(layers))
-        )
+        self.encoder = nn.Sequential(*(BertLayer(width, heads, 4 * width) for _ in range(layers)))
         self.pooler = nn.Linear(width, width)
         self.tanh = nn.Tanh()
 
