@@ -13,6 +13,7 @@ from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import Decoder, Experts
 from paleo.net.importers.transformers.parts import LatentAttention
+from paleo.net.importers.transformers.scans import jamba, mamba, mamba2
 
 
 @dataclass(frozen=True)
@@ -301,6 +302,23 @@ _DBRX = Decoder(
     experts=Experts(name="ffn", router="router/layer"),
 )  # fmt: skip
 
+# Those that scan.
+
+_MAMBA = Decoder(
+    base="backbone", embed="embeddings", final="norm_f", before="norm", before_feed="",
+    no_feed=True,
+)  # fmt: skip
+_JAMBA = Decoder(
+    mixer=jamba, final="final_layernorm", before_feed="pre_ff_layernorm", rotary=0,
+    mlp="feed_forward", experts=Experts(
+        name="feed_forward", size="intermediate_size", router="router",
+        where=lambda c, index: (
+            c.whole("num_experts") > 1
+            and index % c.whole("expert_layer_period") == c.whole("expert_layer_offset", 0)
+        ),
+    ),
+)  # fmt: skip
+
 #: How each `model_type` of a decoder is read.
 DECODERS: Mapping[str, Family] = {
     "gpt2": Family(
@@ -469,5 +487,31 @@ DECODERS: Mapping[str, Family] = {
             "num_experts_per_tok": ("ffn_config.moe_top_k",),
             "hidden_act": ("ffn_config.ffn_act_fn.name",),
         },
+    ),
+    "mamba": Family(
+        replace(_MAMBA, mixer=mamba),
+        {
+            "vocab_size": 50280, "hidden_size": 768, "num_hidden_layers": 32, "state_size": 16,
+            "expand": 2, "conv_kernel": 4, "use_conv_bias": True, "time_step_rank": "auto",
+            "hidden_act": "silu", "tie_word_embeddings": True,
+        },
+    ),
+    "mamba2": Family(
+        replace(_MAMBA, mixer=mamba2),
+        {
+            "vocab_size": 32768, "hidden_size": 4096, "num_hidden_layers": 64, "state_size": 128,
+            "expand": 2, "conv_kernel": 4, "use_conv_bias": True, "num_heads": 128, "head_dim": 64,
+            "n_groups": 8, "chunk_size": 256, "hidden_act": "silu", "tie_word_embeddings": False,
+        },
+    ),
+    "jamba": Family(
+        _JAMBA,
+        sizes(
+            65536, 4096, 14336, 32, 32, 262144, num_key_value_heads=8, num_experts=16,
+            num_experts_per_tok=2, expert_layer_period=2, expert_layer_offset=1,
+            attn_layer_period=8, attn_layer_offset=4, mamba_d_state=16, mamba_d_conv=4,
+            mamba_expand=2, mamba_dt_rank="auto", mamba_conv_bias=True,
+        ),
+        {"num_experts": ("num_local_experts",)},
     ),
 }  # fmt: skip

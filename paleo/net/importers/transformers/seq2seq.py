@@ -75,6 +75,8 @@ class Seq2Seq:
     act: Callable[[Config], str] = lambda c: function(c, "$activation_function")
     gated: Callable[[Config], bool] = lambda c: False
     bias: bool = True
+    #: Whether the head is the table of words whatever the file says, as transformers has T5.
+    ties: bool = False
     head: str = "lm_head"
     heads_of: ClassVar[dict[str, str]] = {"ForConditionalGeneration": "words", "Model": ""}
     usual_head: ClassVar[str] = "words"
@@ -113,7 +115,7 @@ class Seq2Seq:
         x = self._side(c, root, x, "decoder", decoder_seq, (memory, seq))
         if head:
             assert words
-            shared = words if c.get("tie_word_embeddings") is not False else None
+            shared = words if self.ties or c.get("tie_word_embeddings") is not False else None
             linear(root, self.head, x, vocabulary, False, shared)
         return dims
 
@@ -215,7 +217,7 @@ def _bart_attention(c: Config, side: str) -> Attention:
 
 T5 = Seq2Seq(
     base="", layers="block", norm="rms", first=True, final="final_layer_norm", has_positions=False,
-    relative=True, attention=_t5_attention, count=_t5_layers,
+    relative=True, ties=True, attention=_t5_attention, count=_t5_layers,
     size=lambda c, side: c.whole("d_ff"), act=_t5_act, bias=False,
     gated=lambda c: str(c.get("feed_forward_proj")).startswith("gated"),
     names=Names(
