@@ -156,6 +156,13 @@ class Config:
             return max(1, size // parts)
         return size // parts
 
+    def with_values(self, **values: Any) -> Config:
+        """Return this configuration with other values for some keys."""
+        return Config(
+            {**self.values, **values}, self.mistakes, self.defaults, self.spellings, self.place,
+            self.unknown,
+        )  # fmt: skip
+
     def inner(
         self,
         key: str,

@@ -124,9 +124,12 @@ class Decoder:
     }  # fmt: skip
     usual_head: ClassVar[str] = "words"
 
-    def write(self, c: Config, root: Block, head: str) -> dict[str, Any]:
+    def write(
+        self, c: Config, root: Block, head: str, before: tuple[Path, int] | None = None
+    ) -> dict[str, Any]:
         """Write it at the root of a net, up to its head: "" for none, or as `heads_of` has it.
 
+        So many tokens that are not words, such as those of an image, may stand before the words.
         Return the dimensions that stay open, with their sizes.
         """
         f = said(self, c)
@@ -149,12 +152,16 @@ class Decoder:
             places = table(root, name, rows, hidden, SEQ, self.before_positions)
             x = add(root, f"{prefix}embed", x, places)
         x = norm(root, self.embed_norm and prefix + self.embed_norm, x, f["norm"])
-        x = stack(root, prefix + self.layers, x, layers, SEQ)
+        length = SEQ
+        if before:
+            length = f"{SEQ} + {before[1]}"
+            x = root.add(f"{prefix}concatenate", "Concatenate", before[0], x, dim=1)
+        x = stack(root, prefix + self.layers, x, layers, length)
         x = norm(root, f["final"] and prefix + f["final"], x, f["norm"])
         if width != hidden:
             x = linear(root, f"{prefix}project_out", x, width, False)
         write_head(self, c, root, x, words, head)
-        return open_dims(c)
+        return open_dims(c, before[1] if before else 0)
 
 
 #: What a kind of attention in `layer_types` adds to the keys of the layer.

@@ -16,13 +16,14 @@ from paleo.net.importers.transformers.config import MODEL_TYPE, Config
 from paleo.net.importers.transformers.decoder import SEQ
 from paleo.net.importers.transformers.encoders import ENCODERS
 from paleo.net.importers.transformers.families import DECODERS, Family
+from paleo.net.importers.transformers.multimodal import MULTIMODAL
 from paleo.net.importers.transformers.pairs import IMAGES
 from paleo.net.importers.transformers.seq2seq import SEQ2SEQ
 
 #: What a file of a configuration is called.
 NAME = "config.json"
 #: How each `model_type` is read.
-FAMILIES: Mapping[str, Family] = {**DECODERS, **ENCODERS, **SEQ2SEQ, **IMAGES}
+FAMILIES: Mapping[str, Family] = {**DECODERS, **ENCODERS, **SEQ2SEQ, **IMAGES, **MULTIMODAL}
 #: Sizes that a file must say, where its family has a default for them.
 _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
 
