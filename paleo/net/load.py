@@ -23,7 +23,16 @@ from paleo.core.files import names_in, read_bytes
 from paleo.core.registry import unknown
 from paleo.net.decode import Body, decode
 from paleo.net.graph import build, infer_nodes
-from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
+from paleo.net.importers import (
+    CODE,
+    TEXTS,
+    ImportOptions,
+    hint,
+    importer_of,
+    read,
+    read_object,
+    read_text,
+)
 from paleo.net.reader import parse
 from paleo.net.spec import Description, NetSpec
 from paleo.net.writer import dumps
@@ -169,7 +178,8 @@ def _imported(importer: str, target: str, options: ImportOptions) -> NetSpec:
 
     source = net_source(target)
     if importer in TEXTS:
-        return loads(read(importer, source, options), file=target).with_dims(**options.dims)
+        text = read_text(importer, source, options)
+        return loads(text, file=target).with_dims(**options.dims)
     entry = cache.entry(importer, source, options)
     kept = entry.text() if entry else None
     # As its net file would be read: what the reader refuses, no command sees.

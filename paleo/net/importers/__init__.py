@@ -17,6 +17,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from paleo.core.errors import NetSpecError
+from paleo.core.files import read_bytes as read_file
 from paleo.core.plugins import broken, entry_points, load
 from paleo.net.importers.base import CODE, PHASES, PROPOSALS, UNKNOWN, ImportOptions
 from paleo.net.spec import NetSpec
@@ -29,6 +30,7 @@ __all__ = [
     "IMPORTERS",
     "PHASES",
     "PROPOSALS",
+    "TEXTS",
     "UNKNOWN",
     "ImportOptions",
     "hint",
@@ -37,6 +39,7 @@ __all__ = [
     "read",
     "read_bytes",
     "read_object",
+    "read_text",
 ]
 
 #: What each importer reads: the ends of file names, or how a target begins.
@@ -46,7 +49,12 @@ IMPORTERS = {
     "onnx": (".onnx",),
     "pytorch": (*CODE, ".pt2"),
     "tensorflow": ("saved_model.pb",),
+    "transformers": ("config.json",),
 }
+#: Importers whose `read` returns the text of a net file, the dimensions of which stay open.
+TEXTS = ("transformers",)
+#: What is in JSON files of configurations or hyper-parameters of models, and in no net file.
+_CONFIGURED = (b'"model_type"', b'"architectures"', b'"attn_heads"', b'"head_num"', b'"max_length"')
 #: The word for an importer of another package in messages.
 _KIND = "importer of files that end in"
 
@@ -56,7 +64,23 @@ def importer_of(target: str) -> str | None:
     (graph,) = IMPORTERS["tensorflow"]
     if not target.startswith(CODE) and os.path.isfile(os.path.join(target, graph)):  # noqa: PTH113, PTH118  # False for what cannot be a path
         return "tensorflow"  # it is the folder of a SavedModel
-    return importer_by_name(target)
+    return importer_by_name(target) or ("transformers" if _is_configuration(target) else None)
+
+
+def _is_configuration(target: str) -> bool:
+    """Tell whether a JSON file, or the one in a folder, is the configuration of a model."""
+    (name,) = IMPORTERS["transformers"]
+    folder = os.path.join(target, name)  # noqa: PTH118  # False for what cannot be a path
+    file = folder if os.path.isfile(folder) else target  # noqa: PTH113
+    if not file.lower().endswith(".json"):
+        return False
+    try:
+        data = read_file(file)
+    except (OSError, ValueError):
+        return False
+    if b'"layers"' in data or b'"class_name"' in data:
+        return False
+    return PurePath(file).name == name or any(word in data for word in _CONFIGURED)
 
 
 def importer_by_name(target: str) -> str | None:
@@ -118,6 +142,12 @@ def read(importer: str, target: str, options: ImportOptions) -> NetSpec:
     """
     net: NetSpec = _module(importer).read(target, options)
     return net
+
+
+def read_text(importer: str, target: str, options: ImportOptions) -> str:
+    """Return the net file that an importer makes of a file, of those in TEXTS; raises as `read`."""
+    text: str = _module(importer).read(target, options)
+    return text
 
 
 def read_object(net: object, options: ImportOptions) -> NetSpec | None:

@@ -15,9 +15,12 @@ from paleo.net.importers.base import PHASES, UNKNOWN, ImportOptions
 #: are. An importer of another package may look at all of them.
 LOOKED_AT: Mapping[str, tuple[tuple[str | None, ...], str]] = {
     "input": (("caffe", "keras", "onnx", "pytorch", "tensorflow"), "of another framework"),
-    "dim": (("onnx", None), "a net file or an ONNX file"),
+    "dim": (("onnx", "transformers", None), "a net file or an ONNX file"),
     "phase": (("caffe", "pytorch"), "a prototxt or PyTorch module"),
-    "unknown": (("caffe", "keras", "onnx", "pytorch", "tensorflow"), "of another framework"),
+    "unknown": (
+        ("caffe", "keras", "onnx", "pytorch", "tensorflow", "transformers"),
+        "of another framework",
+    ),
     "proposals": (("caffe", "onnx", "pytorch", "tensorflow"), "of another framework"),
     "value": (("onnx", "tensorflow"), "an ONNX file or SavedModel"),
 }

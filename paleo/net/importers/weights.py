@@ -49,30 +49,16 @@ def _header(path: Path) -> dict[str, Any]:
 
 
 def hint(target: str) -> str | None:
-    """Return what weights, or a configuration beside them, hold and what to give instead.
-
-    None for any other file.
-    """
+    """Return what weights hold and what to give instead; None for any other file."""
     path = Path(target)
-    weights: Path | None
-    if path.name.endswith((ENDING, INDEX)):
-        weights, what = path, "weights without layers"
-    else:
-        weights, what = _beside(path), "the configuration of a model whose weights are beside it"
+    if not path.name.endswith((ENDING, INDEX)):
+        return None
     try:
-        if weights is None or (weights is not path and _is_net(path)):
-            return None
-        held = f": {count(weights)}"
+        held = f": {count(path)}"
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         held = ""
-    return f"{what}{held}; for its layers name the PyTorch module, as in python:models:Net"
-
-
-def _beside(path: Path) -> Path | None:
-    """Return the weights of which a file may be the configuration."""
-    names = (f"model{INDEX}", f"model{ENDING}") if path.name == "config.json" else ()
-    return next((path.with_name(name) for name in names if path.with_name(name).is_file()), None)
-
-
-def _is_net(path: Path) -> bool:
-    return "layers" in json.loads(path.read_text("utf-8"))
+    config = path.with_name("config.json")
+    instead = f"give {config}, or " if config.is_file() else "for its layers "
+    return (
+        f"weights without layers{held}; {instead}name the PyTorch module, as in python:models:Net"
+    )

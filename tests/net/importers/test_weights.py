@@ -50,8 +50,8 @@ def test_an_index_counts_the_tensors_of_its_files(tmp_path: Path) -> None:
     assert said(index) == f"weights without layers: {held}{ADVICE}"
     config = tmp_path / "config.json"
     config.write_text('{"model_type": "small", "hidden_size": 8}')
-    what = "the configuration of a model whose weights are beside it"
-    assert said(config) == f"{what}: {held}{ADVICE}"
+    advice = ADVICE.replace("for its layers ", f"give {config}, or ")
+    assert said(index) == f"weights without layers: {held}{advice}"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ class Config:
     `defaults` are the values of transformers for keys that a file may leave out; `spellings` the
     other names that a key has, a dotted one for a key of an inner object. What is wrong is noted in
     `mistakes`, and a value that fits returned in its place, so that a file's mistakes are said
-    together. `place` is the dotted path of an inner configuration. With `unknown` "zero" what is not
-    understood costs nothing.
+    together. `place` is the dotted path of an inner configuration. With `unknown` "zero", what is
+    not understood costs nothing.
     """
 
     def __init__(
@@ -70,12 +70,10 @@ class Config:
         said = self._said(key)
         if not said:
             return self.defaults.get(key, default)
-        (first, value), *others = said
+        (_, value), *others = said
         for name, other in others:
             if other != value:
-                self.wrong(
-                    key, f"{shown(value)} contradicts {shown(other)} of key {shown(name)}"
-                )
+                self.wrong(key, f"{shown(value)} contradicts {shown(other)} of key {shown(name)}")
         return value
 
     def has(self, key: str) -> bool:

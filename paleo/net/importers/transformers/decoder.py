@@ -18,7 +18,6 @@ from paleo.net.importers.transformers.functions import function
 from paleo.net.importers.transformers.parts import (
     MLP,
     Attention,
-    LatentAttention,
     Mixture,
     activation,
     add,
@@ -59,7 +58,8 @@ class Experts:
 class Decoder:
     """What a family of decoders is. Names of modules are paths, "" for one that is not there."""
 
-    # Names, from the root of the model.
+    # Names, from the root of the model. Without words it reads and gives hidden states.
+    words: bool = True
     base: Said = "model"
     embed: str = "embed_tokens"
     layers: str = "layers"
@@ -83,7 +83,7 @@ class Decoder:
     summed_feed: Said = ""
     parallel: Said = False
     # Attention, as in `parts.Attention`.
-    mixer: Callable[[Config, int], Part] | None = None
+    mixer: Callable[[Config, int], Part | None] | None = None
     attention: str = "self_attn"
     q: str = "q_proj"
     k: str = "k_proj"
@@ -109,7 +109,7 @@ class Decoder:
     mlp: str = "mlp"
     size: Said = "$intermediate_size"
     act: Said = "$hidden_act"
-    gate: str = "gate_proj"
+    gate: Said = "gate_proj"
     up: str = "up_proj"
     down: str = "down_proj"
     fused_up: str = ""
@@ -134,23 +134,12 @@ class Decoder:
         """
         f = said(self, c)
         hidden, layers = c.whole("hidden_size"), layers_of(self, c)
-        vocabulary = c.whole("vocab_size")
-        tokens = root.add("input_ids", "Input", tensor=[1, SEQ])
         prefix = f"{f['base']}/" if f["base"] else ""
         width = f["embed_size"] or hidden
-        words = root.add(
-            prefix + self.embed, "Embedding", tokens, num_embeddings=vocabulary, num_outputs=width
-        )
-        x = words
-        if self.scaled:
-            x = activation(root, f"{prefix}embed_scale", x, "affine")
-        if width != hidden:
-            x = linear(root, f"{prefix}project_in", x, hidden, False)
-        if self.positions:
-            rows = c.whole("max_position_embeddings") + self.before_positions
-            name = prefix + self.positions
-            places = table(root, name, rows, hidden, SEQ, self.before_positions)
-            x = add(root, f"{prefix}embed", x, places)
+        if self.words:
+            words, x = self._embedded(c, root, prefix, width)
+        else:
+            x = root.add("hidden_states", "Input", tensor=[1, SEQ, hidden])
         x = norm(root, self.embed_norm and prefix + self.embed_norm, x, f["norm"])
         length = SEQ
         if before:
@@ -160,8 +149,28 @@ class Decoder:
         x = norm(root, f["final"] and prefix + f["final"], x, f["norm"])
         if width != hidden:
             x = linear(root, f"{prefix}project_out", x, width, False)
-        write_head(self, c, root, x, words, head)
+        if self.words:
+            write_head(self, c, root, x, words, head)
         return open_dims(c, before[1] if before else 0)
+
+    def _embedded(self, c: Config, root: Block, prefix: str, width: int) -> tuple[Path, Path]:
+        """Write the embeddings; return the table of words, and what the layers read."""
+        hidden = c.whole("hidden_size")
+        tokens = root.add("input_ids", "Input", tensor=[1, SEQ])
+        words = x = root.add(
+            prefix + self.embed, "Embedding", tokens, num_embeddings=c.whole("vocab_size"),
+            num_outputs=width,
+        )  # fmt: skip
+        if self.scaled:
+            x = activation(root, f"{prefix}embed_scale", x, "affine")
+        if width != hidden:
+            x = linear(root, f"{prefix}project_in", x, hidden, False)
+        if self.positions:
+            rows = c.whole("max_position_embeddings") + self.before_positions
+            name = prefix + self.positions
+            places = table(root, name, rows, hidden, SEQ, self.before_positions)
+            x = add(root, f"{prefix}embed", x, places)
+        return words, x
 
 
 #: What a kind of attention in `layer_types` adds to the keys of the layer.
@@ -189,9 +198,7 @@ def said(form: Any, c: Config) -> dict[str, Any]:
     return found
 
 
-def write_head(
-    form: Decoder, c: Config, root: Block, x: Path, words: Path, head: str
-) -> None:
+def write_head(form: Decoder, c: Config, root: Block, x: Path, words: Path, head: str) -> None:
     """Write what a model's task adds behind its body."""
     if head == "classify":
         linear(root, "score", x, num_labels(c), False)
@@ -221,7 +228,6 @@ def num_labels(c: Config) -> int:
 def layers_of(form: Decoder, c: Config) -> list[Layer]:
     """Return the layers of a decoder."""
     f, count = said(form, c), c.whole("num_hidden_layers")
-    mixer = form.mixer or (lambda c, i: None)
     attention = None
     if form.mixer is None or form.mixer(c, -1) is None:
         attention = attention_of(form, f, c)
@@ -232,7 +238,7 @@ def layers_of(form: Decoder, c: Config) -> list[Layer]:
     keys = {kind: _keys_of(kind, c) for kind in dict.fromkeys(kinds)}
     found = []
     for index, kind in enumerate(kinds):
-        mixed = mixer(c, index)
+        mixed = form.mixer(c, index) if form.mixer else None
         if mixed is None:
             assert attention
             turned = form.rotates is None or form.rotates(c, index)
@@ -311,9 +317,13 @@ def mixture_of(experts: Experts, form: Decoder, f: Mapping[str, Any], c: Config)
     shared = replace(mlp_of(form, f, c, size), name=experts.shared_name) if size else None
     return Mixture(
         c.whole("hidden_size"), c.whole(experts.size), count, min(chosen, count),
-        function(c, form.act), experts.name, experts.router, "experts", experts.router_bias,
+        _act(form, c), experts.name, experts.router, "experts", experts.router_bias,
         experts.bias, shared, experts.shared_gate,
     )  # fmt: skip
+
+
+def _act(form: Decoder, c: Config) -> str:
+    return function(c, form.act(c) if callable(form.act) else form.act)
 
 
 def mlp_of(form: Decoder, f: Mapping[str, Any], c: Config, size: int | None = None) -> MLP:
@@ -321,6 +331,6 @@ def mlp_of(form: Decoder, f: Mapping[str, Any], c: Config, size: int | None = No
     if size is None:
         size = c.whole(form.size[1:]) if isinstance(form.size, str) else f["size"]
     return MLP(
-        c.whole("hidden_size"), size, function(c, form.act), form.mlp, form.up,
-        form.down, form.gate, form.fused_up, f["mlp_bias"],
+        c.whole("hidden_size"), size, _act(form, c), form.mlp, form.up, form.down, f["gate"],
+        form.fused_up, f["mlp_bias"],
     )  # fmt: skip

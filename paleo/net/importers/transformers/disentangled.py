@@ -57,9 +57,7 @@ class Disentangled:
                 for name in ("query", "key", "value")
             }
         split = {name: heads(inner, f"self/{name}", found, shape) for name, found in own.items()}
-        scores = inner.add(
-            "self/scores", "MatMul", split["query"], split["key"], transpose_b=True
-        )
+        scores = inner.add("self/scores", "MatMul", split["query"], split["key"], transpose_b=True)
         found = [scores]
         if self.positions is not None and "c2p" in self.kinds:
             found.append(self._positions(inner, "c2p", split["query"], "key", own, length))

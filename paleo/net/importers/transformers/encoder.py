@@ -27,7 +27,6 @@ from paleo.net.importers.transformers.parts import (
 )
 from paleo.net.importers.transformers.stack import Layer, Part, stack
 
-
 #: What an architecture's name ends in, and what it has behind the encoder.
 HEADS: Mapping[str, str] = {
     "ForMaskedLM": "words",

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from paleo.net.importers.transformers.disentangled import disentangled
 from paleo.net.importers.transformers.encoder import HEADS, Encoder, attention
-from paleo.net.importers.transformers.families import Family, sizes
+from paleo.net.importers.transformers.family import Family, sizes
 
 _BERT = Encoder()
 _ROBERTA = Encoder(

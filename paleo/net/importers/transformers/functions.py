@@ -32,13 +32,14 @@ _FUNCTIONS = {
 def function(c: Config, key: str, named: str = "") -> str:
     """Return the function that a key names ("$key"), or that a text is itself.
 
-    What a key has may be more than the name, which is given then. One that is not known is a mistake, or "unknown" where such are to cost nothing.
+    What a key has may be more than the name, which is given then. One that is not known is a
+    mistake, or "other" where such are not to be one.
     """
     name = named or (c.text(key[1:]) if key.startswith("$") else key)
     if name in _FUNCTIONS or not name:
         return _FUNCTIONS.get(name, "silu")
     if c.unknown == "zero":
-        return "unknown"
+        return "other"
     hint = c.mistakes.near(name, _FUNCTIONS)
     c.wrong(key.removeprefix("$"), f"unknown function {shown(name)}{hint}")
     return "silu"

@@ -12,9 +12,11 @@ from typing import Any, ClassVar
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
-from paleo.net.importers.transformers.families import DECODERS, Family
+from paleo.net.importers.transformers.families import DENSE
+from paleo.net.importers.transformers.family import Family
 from paleo.net.importers.transformers.pairs import SIGLIP_IMAGE
 from paleo.net.importers.transformers.parts import activation, linear, norm
+from paleo.net.importers.transformers.sparse import SPARSE
 from paleo.net.importers.transformers.vision import SIGLIP_VISION, Tower, attention_pool
 
 #: What writes an image's tokens: of the configuration, that of images, the root and the features of
@@ -36,7 +38,7 @@ class Multimodal:
 
     def write(self, c: Config, root: Block, head: str) -> dict[str, Any]:
         """Write it at the root of a net."""
-        family = DECODERS[self.text]
+        family = {**DENSE, **SPARSE}[self.text]
         text = c.inner("text_config", family.defaults, family.spellings)
         if c.has("tie_word_embeddings"):
             tied = c.flag("tie_word_embeddings")
@@ -64,9 +66,7 @@ def _gemma(c: Config, image: Config, root: Block, features: int) -> tuple[Path, 
     x = root.add(f"{place}/view", "Reshape", x, output_shape=[-1, rows, columns, hidden])
     if step > 1:
         steps = [1, step, columns // side, 1]
-        x = root.add(
-            f"{place}/avg_pool", "AvgPool", x, ksize=steps, strides=steps, padding="VALID"
-        )
+        x = root.add(f"{place}/avg_pool", "AvgPool", x, ksize=steps, strides=steps, padding="VALID")
     x = root.add(f"{place}/tokens", "Reshape", x, output_shape=[-1, count, hidden])
     x = norm(root, f"{place}/mm_soft_emb_norm", x, "rms")
     return linear(root, f"{place}/mm_input_projection", x, features, False), count

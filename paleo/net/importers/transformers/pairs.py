@@ -9,7 +9,7 @@ from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
-from paleo.net.importers.transformers.families import Family
+from paleo.net.importers.transformers.family import Family
 from paleo.net.importers.transformers.parts import add, first_of, linear, norm, table
 from paleo.net.importers.transformers.stack import stack
 from paleo.net.importers.transformers.swin import Swin

@@ -38,15 +38,11 @@ def linear(
 ) -> Path:
     """Write a product of the last dimension with a matrix, which may be another layer's."""
     said = {} if bias else {"use_bias": False}
-    return block.add(
-        name, "InnerProduct", x, shares=shares, num_outputs=outputs, axis=-1, **said
-    )
+    return block.add(name, "InnerProduct", x, shares=shares, num_outputs=outputs, axis=-1, **said)
 
 
 def activation(block: Block, name: str, x: Path, function: str) -> Path:
-    """Write a function of each element; "unknown" is one that nothing is known of."""
-    if function == "unknown":
-        return block.add(name, "Unknown", x)
+    """Write a function of each element."""
     return block.add(name, "Activation", x, function=function)
 
 
@@ -174,7 +170,8 @@ class Attention:
         else:
             x = heads(block, name, x, shape)
         if self.rotary:
-            turned = {} if self.rotary == self.head_dim else {"num_rotated": self.rotary}
+            is_whole = self.rotary == self.head_dim
+            turned: dict[str, Any] = {} if is_whole else {"num_rotated": self.rotary}
             x = block.add(f"{name}_rotary", "RotaryEmbedding", x, **turned)
         return norm(block, normalizes, x, kind) if kind and self.norm_last else x
 
@@ -209,8 +206,7 @@ class LatentAttention:
         else:
             q = linear(inner, "q_proj", x, count * d, False)
         q = heads(inner, "q", q, (length, count, d))
-        turned = {"num_rotated": self.rotary}
-        q = inner.add("q_rotary", "RotaryEmbedding", q, **turned)
+        q = inner.add("q_rotary", "RotaryEmbedding", q, num_rotated=self.rotary)
         both = linear(inner, "kv_a_proj_with_mqa", x, self.kv_rank + self.rotary, self.bias)
         latent = part(inner, "kv_latent", both, 0, self.kv_rank)
         latent = norm(inner, "kv_a_layernorm", latent, "rms")
@@ -270,8 +266,6 @@ class MLP:
 
 def gated(block: Block, function: str, *parents: Path) -> Path:
     """Write a function of a gate times what it lets through; one parent has both."""
-    if function == "unknown":
-        return block.add("act", "Unknown", *parents)
     return block.add("act", "Gated", *parents, function=function)
 
 
@@ -303,7 +297,9 @@ class Mixture:
         scores = block.add("scores", "Softmax", scores, dim=-1)
         chosen = block.add("top_k", "TopK", scores, k=self.per_token)
         rows = block.add("dispatch", "Dispatch", x, chosen)
-        keys = {"num_experts": self.num_experts} | ({} if self.bias else {"use_bias": False})
+        keys: dict[str, Any] = {"num_experts": self.num_experts}
+        if not self.bias:
+            keys["use_bias"] = False
         inner = block.block(self.experts, rows)
         both = inner.add("gate_up_proj", "Experts", inner.entry, num_outputs=2 * self.size, **keys)
         act = gated(inner, self.function, both)

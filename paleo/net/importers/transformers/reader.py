@@ -15,28 +15,21 @@ from paleo.net.importers.transformers.body import Block
 from paleo.net.importers.transformers.config import MODEL_TYPE, Config
 from paleo.net.importers.transformers.decoder import SEQ
 from paleo.net.importers.transformers.encoders import ENCODERS
-from paleo.net.importers.transformers.families import DECODERS, Family
+from paleo.net.importers.transformers.families import DENSE
+from paleo.net.importers.transformers.family import Family
+from paleo.net.importers.transformers.hyperparameters import completed, format_of
 from paleo.net.importers.transformers.multimodal import MULTIMODAL
+from paleo.net.importers.transformers.opaque import OPAQUE
 from paleo.net.importers.transformers.pairs import IMAGES
 from paleo.net.importers.transformers.seq2seq import SEQ2SEQ
+from paleo.net.importers.transformers.sparse import SPARSE
 
 #: What a file of a configuration is called.
 NAME = "config.json"
 #: How each `model_type` is read.
-FAMILIES: Mapping[str, Family] = {**DECODERS, **ENCODERS, **SEQ2SEQ, **IMAGES, **MULTIMODAL}
+FAMILIES: Mapping[str, Family] = {**DENSE, **SPARSE, **ENCODERS, **SEQ2SEQ, **IMAGES, **MULTIMODAL}
 #: Sizes that a file must say, where its family has a default for them.
 _NEEDED = ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
-
-
-def is_configuration(data: bytes) -> bool:
-    """Tell whether a JSON file is a configuration, not a net."""
-    if b'"model_type"' not in data and b'"architectures"' not in data:
-        return False
-    try:
-        root = json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(root, dict) and "layers" not in root
 
 
 def read(target: str, options: ImportOptions) -> str:
@@ -46,7 +39,7 @@ def read(target: str, options: ImportOptions) -> str:
     """
     path = Path(target)
     file = path / NAME if path.is_dir() else path
-    return read_bytes(file_content(str(file)), target, options)
+    return read_bytes(file_content(str(file)), str(file), options)
 
 
 def read_bytes(data: bytes, target: str, options: ImportOptions) -> str:
@@ -82,8 +75,13 @@ def _family(
     values: Mapping[str, Any], mistakes: Mistakes, unknown: str
 ) -> tuple[Family | None, Config]:
     """Return the family of a configuration, None, which is noted, if it is not known."""
+    if found := format_of(values):
+        c = Config(completed(values), mistakes, found.defaults, found.spellings, unknown=unknown)
+        return found, c
     kind = values.get(MODEL_TYPE)
     family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None and kind is not None and unknown == "zero":
+        family = OPAQUE
     if family is None:
         if kind is None:
             fault = "missing; it is the model's architecture, such as llama"
@@ -99,7 +97,7 @@ def _family(
 def _check_needed(family: Family, c: Config) -> None:
     """Note sizes that every published file says, and this one does not."""
     for key in _NEEDED:
-        if key in family.defaults and not c.has(key):
+        if family in FAMILIES.values() and key in family.defaults and not c.has(key):
             c.wrong(key, f"missing; {shown(family.defaults[key])} is what transformers takes")
 
 
@@ -112,17 +110,21 @@ def _head(family: Family, c: Config) -> str:
     for end, head in heads.items():
         if isinstance(named[0], str) and named[0].endswith(end):
             return head
+    if c.unknown == "zero":
+        return ""
     ends = ", ".join(heads)
     c.wrong("architectures", f"the head of {shown(named[0])} is not known; those that are: {ends}")
     return ""
 
 
-def _notes(c: Config, sizes: Mapping[str, Any]) -> list[str]:
-    most = c.optional("max_position_embeddings")
-    if SEQ not in sizes:
+def _notes(c: Config, dims: Mapping[str, Any]) -> list[str]:
+    """Return what is said of a length that the file leaves open."""
+    if SEQ not in dims:
         return []
-    of = f", of the {most:,} that the model has positions for" if most else ""
-    return [f"sequences of {sizes[SEQ]:,} tokens{of}: --seq_len sets it"]
+    most = c.optional("max_position_embeddings")
+    is_less = most is not None and most > dims[SEQ]
+    more = f"; the model has positions for {most:,}" if is_less else ""
+    return [f"without --seq_len a sequence has {dims[SEQ]:,} tokens{more}"]
 
 
 def _name(values: Mapping[str, Any], target: str) -> str:

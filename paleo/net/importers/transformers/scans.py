@@ -5,6 +5,8 @@ Letters: D inner features, S numbers of a state, G groups that share B and C.
 
 from __future__ import annotations
 
+from typing import Any
+
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
@@ -21,7 +23,7 @@ from paleo.net.importers.transformers.parts import (
 
 def _short(block: Block, x: Path, features: int, kernel: int, bias: bool, act: str) -> Path:
     """Write a convolution of each feature over the last positions, and a function."""
-    without = {} if bias else {"use_bias": False}
+    without: dict[str, Any] = {} if bias else {"use_bias": False}
     x = block.add(
         "conv1d", "Convolution", x, filter=[kernel, 1, features], strides=[1, 1, 1],
         padding=[[kernel - 1, 0]], groups=features, **without,

@@ -14,7 +14,7 @@ from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
-from paleo.net.importers.transformers.families import Family
+from paleo.net.importers.transformers.family import Family
 from paleo.net.importers.transformers.functions import function
 from paleo.net.importers.transformers.parts import (
     MLP,
@@ -53,7 +53,8 @@ class Seq2Seq:
     """What a family is; names of modules are paths from the root of the model.
 
     With `first` norms stand before what they are of, else behind each sum. `audio` says that the
-    encoder reads sound, by two convolutions; `relative` that a bias of distances is added to scores.
+    encoder reads sound, by two convolutions; `relative` that biases of distances are added to
+    scores.
     """
 
     base: str = "model/"
@@ -156,7 +157,7 @@ class Seq2Seq:
             "wi_1" if gated else names.up, names.down, "wi_0" if gated else "", bias=self.bias,
         )  # fmt: skip
         feed_norm = names.feed_norm if memory is None else names.decoder_feed_norm
-        kinds = (
+        kinds: dict[str, Any] = (
             {"before": names.own_norm, "before_feed": feed_norm, "before_cross": names.cross_norm}
             if self.first
             else {"summed": names.own_norm, "summed_feed": feed_norm,
@@ -227,9 +228,7 @@ T5 = Seq2Seq(
         feed_norm="layer/1/layer_norm", decoder_feed_norm="layer/2/layer_norm",
     ),
 )  # fmt: skip
-BART = Seq2Seq(
-    embed_norm="layernorm_embedding", before_positions=2, attention=_bart_attention
-)
+BART = Seq2Seq(embed_norm="layernorm_embedding", before_positions=2, attention=_bart_attention)
 WHISPER = Seq2Seq(
     first=True, final="layer_norm", audio=True, words="decoder/embed_tokens", head="proj_out",
     attention=lambda c, side: replace(_bart_attention(c, side), k_bias=False),

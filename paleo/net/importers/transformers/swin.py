@@ -13,7 +13,7 @@ from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import num_labels
 from paleo.net.importers.transformers.functions import function
-from paleo.net.importers.transformers.parts import MLP, Length, activation, linear, norm
+from paleo.net.importers.transformers.parts import MLP, Length, linear, norm
 from paleo.net.importers.transformers.stack import Layer, stack
 from paleo.net.importers.transformers.vision import patches
 
@@ -106,7 +106,7 @@ class Swin:
         features, act = c.whole("embed_dim"), function(c, "$hidden_act")
         depths, heads = _numbers(c, "depths"), _numbers(c, "num_heads")
         if len(depths) != len(heads):
-            c.wrong("num_heads", f"{len(heads)} stages, and {len(depths)} of key \"depths\"")
+            c.wrong("num_heads", f'{len(heads)} stages, and {len(depths)} of key "depths"')
             return {}
         name = "swin/embeddings/patch_embeddings/projection"
         x, places = patches(c, root, name, features)
@@ -122,9 +122,7 @@ class Swin:
             layers = []
             for index in range(depth):
                 shift = window // 2 if index % 2 and min(places) > window else 0
-                mixer = Windows(
-                    features, count, places, side, shift, window, c.flag("qkv_bias")
-                )
+                mixer = Windows(features, count, places, side, shift, window, c.flag("qkv_bias"))
                 layers.append(
                     Layer(
                         mixer, feed, "layer", before="layernorm_before",

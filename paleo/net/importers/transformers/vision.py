@@ -49,7 +49,7 @@ def patches(
         if size < step:
             c.wrong("patch_size", f"patches of {step} are larger than an image of {size}")
     image = root.add("pixel_values", "Input", tensor=[1, *sizes, channels])
-    without = {} if bias else {"use_bias": False}
+    without: dict[str, Any] = {} if bias else {"use_bias": False}
     x = root.add(
         name, "Convolution", image, filter=[*steps, channels, features], strides=[1, *steps, 1],
         padding="VALID", **without,
@@ -69,9 +69,7 @@ def layers(c: Config, form: Tower, causal: bool = False) -> list[Layer]:
         hidden, count, count, size, form.attention, out=form.out, bias=bias, out_bias=True,
         rotary=form.rotary(c), keys=keys,
     )  # fmt: skip
-    feed = MLP(
-        hidden, c.whole("intermediate_size"), form.act(c), up="fc1", down="fc2", bias=True
-    )
+    feed = MLP(hidden, c.whole("intermediate_size"), form.act(c), up="fc1", down="fc2", bias=True)
     before, before_feed = form.norms
     layer = Layer(mixer, feed, "layer", before=before, before_feed=before_feed)
     return [layer] * c.whole("num_hidden_layers")
