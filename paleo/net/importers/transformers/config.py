@@ -50,7 +50,8 @@ class Config:
 
     def path(self, key: str) -> str:
         """Return how messages name a key: as the file spells it, below what it is in."""
-        spelled = next((name for name, _ in self._said(key)), key)
+        usual = key if key in self.defaults else next(iter(self.spellings.get(key, ())), key)
+        spelled = next((name for name, _ in self._said(key)), usual)
         return f"{self.place}.{spelled}" if self.place else spelled
 
     def _said(self, key: str) -> list[tuple[str, Any]]:

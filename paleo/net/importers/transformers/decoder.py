@@ -182,6 +182,10 @@ _KEYS: Mapping[str, Callable[[Config], dict[str, Any]]] = {
 }
 
 
+#: The fields that a key may say true or false of.
+_FLAGS = ("bias", "out_bias", "mlp_bias", "parallel")
+
+
 def _optional(key: str, value: int | None) -> dict[str, Any]:
     return {} if value is None else {key: value}
 
@@ -194,7 +198,7 @@ def said(form: Any, c: Config) -> dict[str, Any]:
         if name not in taken and callable(value):
             found[name] = value(c)
         elif isinstance(value, str) and value.startswith("$"):
-            found[name] = c.get(value[1:])
+            found[name] = c.flag(value[1:]) if name in _FLAGS else c.get(value[1:])
     return found
 
 
