@@ -21,7 +21,7 @@ from typing import Any
 
 from paleo.core.errors import NetSpecError, PaleoError, printable
 from paleo.core.frozen import dataclass
-from paleo.net.importers import IMPORTERS, importer_by_name, read_bytes
+from paleo.net.importers import IMPORTERS, importer_by_name, net_text, read_bytes
 from paleo.net.importers.options import parse_options
 from paleo.net.load import check_no_keras, loads
 from paleo.net.spec import MAX_LAYERS, MAX_SPLITS, NetSpec
@@ -65,6 +65,7 @@ def read(data: bytes, job: Job) -> dict[str, Any]:
         net = read_bytes(importer, data, job.file, parse_options(job.options, importer))
     else:
         check_no_keras(data, job.file)
+        data = net_text(data, job.file)
         _check_size(data, job)
         net = loads(data, job.file).with_dims(**parse_options(job.options, None).dims)
     _check_layers(len(net.layers), job)

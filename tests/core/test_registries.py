@@ -74,7 +74,7 @@ NAMES = {
     "convolution algorithms": """implicit_gemm precomputed_gemm explicit_gemm gemm_1x1
         scattered_gemm phased_gemm direct winograd_2x2 winograd_4x4 winograd_5x5 fft tiled_fft""",
     "libraries": "cudnn2 cudnn3 cudnn4 cudnn5 cudnn6 cudnn7 cudnn8 cudnn9 onednn any cudnn",
-    "importers": "caffe keras onnx pytorch",
+    "importers": "caffe keras onnx pytorch tensorflow transformers",
     "generators": "squeezenet",
     "optimizers": "sgd momentum rmsprop adagrad adam adamw fused_adam lamb",
     "datasets": "imagenet cifar10 cifar100 mnist fashion_mnist svhn coco places365",

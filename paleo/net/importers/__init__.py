@@ -36,6 +36,8 @@ __all__ = [
     "hint",
     "importer_by_name",
     "importer_of",
+    "is_configuration",
+    "net_text",
     "read",
     "read_bytes",
     "read_object",
@@ -75,12 +77,17 @@ def _is_configuration(target: str) -> bool:
     if not file.lower().endswith(".json"):
         return False
     try:
-        data = read_file(file)
-    except (OSError, ValueError):
+        return is_configuration(read_file(file), file)
+    except OSError:
         return False
+
+
+def is_configuration(data: bytes, name: str) -> bool:
+    """Tell whether a JSON file of this name and content configures a model, and is no net."""
     if b'"layers"' in data or b'"class_name"' in data:
         return False
-    return PurePath(file).name == name or any(word in data for word in _CONFIGURED)
+    is_named = (PurePath(name).name,) == IMPORTERS["transformers"]
+    return is_named or any(word in data for word in _CONFIGURED)
 
 
 def importer_by_name(target: str) -> str | None:
@@ -148,6 +155,14 @@ def read_text(importer: str, target: str, options: ImportOptions) -> str:
     """Return the net file that an importer makes of a file, of those in TEXTS; raises as `read`."""
     text: str = _module(importer).read(target, options)
     return text
+
+
+def net_text(data: bytes, target: str) -> bytes:
+    """Return the net file of a configuration; what is none as it is. Raises as `read`."""
+    if not target.lower().endswith(".json") or not is_configuration(data, target):
+        return data
+    text: str = _module("transformers").net_text(data, target, ImportOptions())
+    return text.encode()
 
 
 def read_object(net: object, options: ImportOptions) -> NetSpec | None:

@@ -1,4 +1,4 @@
-"""Configurations of models as nets: counts by hand, names, lengths, and what is wrong with a file."""
+"""Configurations of models as nets: counts by hand, names, lengths, mistakes."""
 
 from __future__ import annotations
 
@@ -203,13 +203,13 @@ def changed(**values: Any) -> dict[str, Any]:
         (changed(attention_bias="yes"),
          ['key "attention_bias": expected true or false, got "yes"']),
         (changed(architectures=["LlamaForSpeech"]),
-         ['key "architectures": the head of "LlamaForSpeech" is not known; those that are: '
-          "ForCausalLM, LMHeadModel, Model, ForSequenceClassification"]),
+         [('key "architectures": the head of "LlamaForSpeech" is not known; those that are: '
+           "ForCausalLM, LMHeadModel, Model, ForSequenceClassification")]),
         (changed(layer_types=["full_attention"]),
          ['key "layer_types": expected one entry for each of 32 layers, got 1']),
         (changed(layer_types=["slide_attention"] * 32),
-         ['key "layer_types": unknown kind of layer "slide_attention"'
-          " (did you mean 'sliding_attention'?)"]),
+         [('key "layer_types": unknown kind of layer "slide_attention"'
+           " (did you mean 'sliding_attention'?)")]),
         (SMALL["gpt2"] | {"hidden_size": 90},
          ['key "hidden_size": 90 contradicts 64 of key "n_embd"']),
         (SMALL["mixtral"] | {"num_experts_per_tok": 5},
@@ -218,8 +218,8 @@ def changed(**values: Any) -> dict[str, Any]:
          ['key "num_heads": 7 heads of 16 are not the 128 inner features',
           'key "num_heads": 7 cannot be divided among 2 groups']),
         (SMALL["clip"] | {"text_config": {"num_attention_heads": 7}},
-         ['key "text_config.hidden_size": 512 cannot be divided among 7 of key '
-          '"text_config.num_attention_heads"']),
+         [('key "text_config.hidden_size": 512 cannot be divided among 7 of key '
+           '"text_config.num_attention_heads"')]),
         ({"hidden": 64, "attn_heads": 4, "num_blocks": 2, "attn_size": 16},
          ['key "feedforward": missing']),
     ],
@@ -264,3 +264,11 @@ def test_every_family_is_written_as_it_is_read(name: str, tmp_path: Path) -> Non
     assert [(s.name, s.layer, s.parents, s.shares) for s in again.layers] == [
         (s.name, s.layer, s.parents, s.shares) for s in net.layers
     ]
+
+
+def test_an_upload_may_be_one() -> None:
+    from paleo.web.parsing import Job, read
+
+    data = json.dumps(LLAMA3_8B).encode()
+    found = read(data, Job("config.json"))
+    assert paleo.build(paleo.loads(found["text"])).num_params == 8_030_261_248

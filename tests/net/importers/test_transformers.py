@@ -14,7 +14,7 @@ import pytest
 import paleo
 from paleo.core.operations import Pass
 from paleo.net.importers.base import ImportOptions
-from paleo.net.importers.transformers import read_bytes
+from paleo.net.importers.transformers import net_text
 from tests.helpers.model_configurations import SMALL
 
 os.environ["HF_HUB_OFFLINE"] = "1"
@@ -28,7 +28,7 @@ POSITIONS = 16
 
 
 def net_of(config: dict[str, Any]) -> paleo.NetSpec:
-    return paleo.loads(read_bytes(json.dumps(config).encode(), "config.json", ImportOptions()))
+    return paleo.loads(net_text(json.dumps(config).encode(), "config.json", ImportOptions()))
 
 
 def model_of(config: dict[str, Any], device: str, **more: Any) -> Any:

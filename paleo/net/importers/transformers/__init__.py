@@ -5,6 +5,6 @@ architecture is; common parts write it as a net file whose dimension `seq` stays
 transformers nor weights are needed.
 """
 
-from paleo.net.importers.transformers.reader import read, read_bytes
+from paleo.net.importers.transformers.reader import net_text, read
 
-__all__ = ["read", "read_bytes"]
+__all__ = ["net_text", "read"]

@@ -39,10 +39,10 @@ def read(target: str, options: ImportOptions) -> str:
     """
     path = Path(target)
     file = path / NAME if path.is_dir() else path
-    return read_bytes(file_content(str(file)), str(file), options)
+    return net_text(file_content(str(file)), str(file), options)
 
 
-def read_bytes(data: bytes, target: str, options: ImportOptions) -> str:
+def net_text(data: bytes, target: str, options: ImportOptions) -> str:
     """Return the net file of a configuration; `target` names it. Raises as `read`."""
     values = _decoded(data, target)
     mistakes = Mistakes(target)
