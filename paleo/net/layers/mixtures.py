@@ -28,8 +28,8 @@ from paleo.net.layers.base import (
     layer_type,
     tensor_bytes,
 )
-from paleo.net.layers.dense import Matrix
 from paleo.net.layers.fields import Flag, Whole, key
+from paleo.net.layers.matrices import StoredMatrix
 
 #: Exponents of a power law, and places for a row, are no larger than this.
 _MOST = 1000
@@ -188,7 +188,7 @@ class Dispatch(Layer):
 
 
 @layer_type("Experts")
-class Experts(Matrix):
+class Experts(StoredMatrix):
     """Each row of N x ... x D to K numbers, by the matrix of one of E experts, and its bias.
 
     Which expert a row goes to depends on data: by `load` they have as many rows each, or the more
@@ -213,10 +213,14 @@ class Experts(Matrix):
     )
 
     def infer_shape(self, inputs: Shapes) -> Shape:
+        self.check_storage()
         return (*inputs[0][:-1], self.num_outputs)
 
     def num_params(self, inputs: Shapes) -> int:
         return self.num_experts * self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
+
+    def num_weights(self, inputs: Shapes) -> int:
+        return self.num_experts * super().num_weights(inputs)
 
     def num_tensors(self, inputs: Shapes) -> int:
         return 1 + self.use_bias
@@ -233,7 +237,10 @@ class Experts(Matrix):
         rows, d, k = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs
         n, inner = (d, k) if direction is Pass.INPUT_GRADIENT else (k, d)
         groups = self._with_rows(rows)
-        work = GroupedMatMul("experts", groups, rows, n, inner, element_size, direction)
+        stored = self.weight_size(int(d)) if direction is Pass.FORWARD else 0
+        work = GroupedMatMul(
+            "experts", groups, rows, n, inner, element_size, direction, weight_size=stored
+        )
         biases = k * self.num_experts * self.use_bias
         return (work, *bias_stream(direction, (rows, k), biases, element_size))
 
