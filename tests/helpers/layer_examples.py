@@ -107,7 +107,9 @@ EXAMPLES = [
     Example("InnerProduct", {"num_outputs": 8, "weights": "int4", "group": 36}),
     Example("InnerProduct", {"num_outputs": 8, "weights": "nvfp4"}),
     Example("Experts", {"num_experts": 5, "num_outputs": 8, "load": 1.5}, (SEQUENCE,)),
-    Example("Experts", {"num_experts": 5, "num_outputs": 8, "weights": "fp8"}, (SEQUENCE,)),
+    Example(
+        "Experts", {"num_experts": 5, "num_outputs": 8, "weights": "fp8", "group": 4}, (SEQUENCE,)
+    ),
     Example("TopK", {"k": 2}, (SEQUENCE,)),
     Example("Dispatch", {}, (SEQUENCE, [2, 6, 3])),
     Example("Dispatch", {"capacity": 1.5, "num_experts": 5}, (SEQUENCE, [2, 6, 3])),

@@ -52,7 +52,7 @@ UNBUILT = {
     "LinearCrossEntropy num_outputs use_bias chunk": "TensorFlow has no operator for it",
     "InnerProduct num_outputs weights group": "no product with weights in int4",
     "InnerProduct num_outputs weights": "no product with weights in nvfp4",
-    "Experts num_experts num_outputs weights": "no product with weights in fp8",
+    "Experts num_experts num_outputs weights group": "no product with weights in fp8",
     "TopK k": "TensorFlow has no operator for it",
     "Dispatch": "TensorFlow has no operator for it",
     "Dispatch capacity num_experts": "TensorFlow has no operator for it",

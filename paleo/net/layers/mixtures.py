@@ -98,6 +98,12 @@ def _sum(first: int, end: int, exponent: float) -> float:
     return float((high**power - low**power) / power)
 
 
+def _rounded_up(number: Quantity) -> Any:
+    """Return the least whole number that is no less, but for what floating point rounds."""
+    least = number - _ROUNDED
+    return np.ceil(least).astype(int) if is_array(least) else math.ceil(least)
+
+
 @layer_type("TopK")
 class TopK(Layer):
     """The k largest scores of each row, N x ... x E to N x ... x k, and which they are.
@@ -159,7 +165,7 @@ class Dispatch(Layer):
             return at_most_8((batch_of(inputs), *choices[1:], tokens[-1]))
         if self.num_experts is None:
             raise ShapeError("with a capacity, the number of experts is needed", "num_experts")
-        places = math.ceil(product(choices[1:]) * self.capacity / self.num_experts)
+        places = _rounded_up(product(choices[1:]) * self.capacity / self.num_experts)
         return (batch_of(inputs), self.num_experts, places, tokens[-1])
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
@@ -230,8 +236,8 @@ class Experts(StoredMatrix):
         if isinstance(self.load, str):
             return minimum(rows, self.num_experts)
         loads = spread(rows, self.num_experts, self.load)
-        found = total(experts * minimum(own, 1) for experts, own in loads) - _ROUNDED
-        return np.ceil(found).astype(int) if is_array(found) else math.ceil(found)
+        found: Quantity = _rounded_up(total(experts * minimum(own, 1) for experts, own in loads))
+        return found
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d, k = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs
