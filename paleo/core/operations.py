@@ -1,8 +1,8 @@
 """What a layer makes a device do: operations, each with its own shape, and their work.
 
 One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products (those of
-attention and recurrent layers too), pooling (one for each element of each window) and
-dropout (one an element). Operations that only stream through memory (activations,
+attention and recurrent layers too), scans over a sequence, pooling (one for each element of
+each window) and dropout (one an element). Operations that only stream through memory (activations,
 normalizations, concatenation, ...) count none, as is usual in the literature, and are
 priced by their bytes.
 """
