@@ -130,7 +130,7 @@ EXAMPLES = [
     Example("Attention", {"alibi": True, "softcap": True}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("Attention", {"values_in_keys": True}, (HEADS, HEADS, [2, 3, 6, 2])),
     Example("RotaryEmbedding", {}, (HEADS,)),
-    Example("RotaryEmbedding", {"num_rotated": 2}, (HEADS,)),
+    Example("RotaryEmbedding", {"rotated": 2}, (HEADS,)),
     Example("Similarity", {}, ([2, 6], [2, 6])),
     Example("Proposals", {"num_regions": 3, "num_compared": 5}, ([2, 6, 1], [2, 6, 4])),
     Example("Proposals", {"num_regions": 3, "num_values": 5}, (SEQUENCE,)),

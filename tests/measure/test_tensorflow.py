@@ -58,7 +58,7 @@ UNBUILT = {
     "Dispatch capacity num_experts": "TensorFlow has no operator for it",
     "Combine": "TensorFlow has no operator for it",
     "RotaryEmbedding": "TensorFlow has no operator for it",
-    "RotaryEmbedding num_rotated": "TensorFlow has no operator for it",
+    "RotaryEmbedding rotated": "TensorFlow has no operator for it",
 }
 #: Layers in which no element moves or changes.
 VIEWS = ("Input", "Parameter", "Reshape", "Flatten")
