@@ -1,14 +1,15 @@
 """What a layer makes a device do: operations, each with its own shape, and their work.
 
 One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products (those of
-attention and recurrent layers too), pooling (one for each element of each window) and
-dropout (one an element). Operations that only stream through memory (activations,
+attention and recurrent layers too), scans over a sequence, pooling (one for each element of
+each window) and dropout (one an element). Operations that only stream through memory (activations,
 normalizations, concatenation, ...) count none, as is usual in the literature, and are
 priced by their bytes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, replace
 from typing import ClassVar
 
@@ -35,11 +36,17 @@ def total_work(operations: tuple[Operation, ...]) -> Work:
     return sum((operation.work for operation in operations), Work())
 
 
+def _stored(size: float, count: Quantity) -> Quantity:
+    """Return the bytes of so many elements of a size that may be below a byte: whole ones."""
+    return size * count if is_array(count) or isinstance(size, int) else math.ceil(size * count)
+
+
 @dataclass(frozen=True, slots=True)
 class MatMul(Operation):
     """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs.
 
-    `output_size` is the bytes of an element of C where they are others than those of A and B.
+    `output_size` is the bytes of an element of C where they are others than those of A and B, and
+    `weight_size` of one of B with its scales, where the kernel makes numbers of A's type of them.
     `kernel` is a name of the cost model `tiled` for kernels that are not the vendor library's.
     """
 
@@ -51,6 +58,7 @@ class MatMul(Operation):
     direction: Pass = Pass.FORWARD
     dtype: str = ""
     kernel: str = ""
+    weight_size: float = 0
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -63,7 +71,8 @@ class MatMul(Operation):
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.m * self.k, self.element_size * self.k * self.n)
+        weights = _stored(self.weight_size or self.element_size, self.k * self.n)
+        return (self.element_size * self.m * self.k, weights)
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
@@ -125,7 +134,8 @@ class GroupedMatMul(Operation):
     """Rows A[rows, K], each times one of `groups` matrices B[K, N]: 2 rows N K FLOPs.
 
     The rows are spread evenly, so that groups differ by one row at most. A pass back to the rows
-    has N and K exchanged; the weights' gradient has those of the forward pass.
+    has N and K exchanged; the weights' gradient has those of the forward pass. `weight_size` is the
+    bytes of an element of the matrices with their scales, where it is another than that of A.
     """
 
     name: str = field(compare=False)
@@ -136,6 +146,7 @@ class GroupedMatMul(Operation):
     element_size: int
     direction: Pass = Pass.FORWARD
     dtype: str = ""
+    weight_size: float = 0
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -162,7 +173,7 @@ class GroupedMatMul(Operation):
         size = self.element_size
         return (
             size * self.rows * self.k,
-            size * self.groups * self.k * self.n,
+            _stored(self.weight_size or size, self.groups * self.k * self.n),
             size * self.rows * self.n,
         )
 

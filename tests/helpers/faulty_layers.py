@@ -152,8 +152,8 @@ LAYERS: list[tuple[Any, str]] = [
     ),
     (layer("Attention", parents=["data"] * 3, chunk=0), "chunk: expected 1 or more, got 0"),
     (layer("Gated"), ": 3 elements are no gate and as many others"),
-    (layer("RotaryEmbedding"), "num_rotated: 3 elements are no pairs"),
-    (layer("RotaryEmbedding", num_rotated=4), "num_rotated: 2x8x8x3 has fewer than 4 elements to"),
+    (layer("RotaryEmbedding"), "rotated: 3 elements are no pairs"),
+    (layer("RotaryEmbedding", rotated=4), "rotated: 2x8x8x3 has fewer than 4 elements to"),
     (layer("Experts", num_outputs=4), "num_experts: missing"),
     (layer("Experts", num_outputs=4, num_experts=2, load="od"), 'load: expected "even" or a nu'),
     (layer("Experts", num_outputs=4, num_experts=2, load=0), 'load: expected "even" or a num'),
@@ -166,6 +166,15 @@ LAYERS: list[tuple[Any, str]] = [
     (
         layer("LinearCrossEntropy", parents=["data"] * 2, num_outputs=4),
         ": its parents must be N x ... x D and labels of N x ..., got 2x8x8x3, 2x8x8x3",
+    ),
+    (layer("InnerProduct", num_outputs=4, weights="int5"), 'weights: unknown "int5" (did you mean'),
+    (
+        layer("InnerProduct", num_outputs=4, group=8),
+        "group: a group shares a scale of weights in f",
+    ),
+    (
+        layer("Experts", num_experts=2, num_outputs=4, weights="mxfp4", group=8),
+        "group: mxfp4 has groups of 32, not of 8",
     ),
     (layer("TopK", k=4), "k: of 3 scores it cannot take 4"),
     (layer("TopK", k=0), "k: expected 1 or more, got 0"),

@@ -104,7 +104,12 @@ EXAMPLES = [
     Example("InnerProduct", {"num_outputs": 8, "axis": -1, "use_bias": False}),
     Example("Experts", {"num_experts": 5, "num_outputs": 8}, (SEQUENCE,)),
     Example("Experts", {"num_experts": 20, "num_outputs": 8, "use_bias": False}, (SEQUENCE,)),
+    Example("InnerProduct", {"num_outputs": 8, "weights": "int4", "group": 36}),
+    Example("InnerProduct", {"num_outputs": 8, "weights": "nvfp4"}),
     Example("Experts", {"num_experts": 5, "num_outputs": 8, "load": 1.5}, (SEQUENCE,)),
+    Example(
+        "Experts", {"num_experts": 5, "num_outputs": 8, "weights": "fp8", "group": 4}, (SEQUENCE,)
+    ),
     Example("TopK", {"k": 2}, (SEQUENCE,)),
     Example("Dispatch", {}, (SEQUENCE, [2, 6, 3])),
     Example("Dispatch", {"capacity": 1.5, "num_experts": 5}, (SEQUENCE, [2, 6, 3])),
@@ -125,7 +130,7 @@ EXAMPLES = [
     Example("Attention", {"alibi": True, "softcap": True}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("Attention", {"values_in_keys": True}, (HEADS, HEADS, [2, 3, 6, 2])),
     Example("RotaryEmbedding", {}, (HEADS,)),
-    Example("RotaryEmbedding", {"num_rotated": 2}, (HEADS,)),
+    Example("RotaryEmbedding", {"rotated": 2}, (HEADS,)),
     Example("Similarity", {}, ([2, 6], [2, 6])),
     Example("Proposals", {"num_regions": 3, "num_compared": 5}, ([2, 6, 1], [2, 6, 4])),
     Example("Proposals", {"num_regions": 3, "num_values": 5}, (SEQUENCE,)),

@@ -34,7 +34,7 @@ KERNELS = (
     "RotaryEmbedding", "TopK", "Dispatch", "Combine",
     "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy",
 )  # fmt: skip
-OPTIONS = {"chunk", "sinks", "alibi", "load"}
+OPTIONS = {"chunk", "sinks", "alibi", "load", "weights"}
 BUILT = [
     each
     for each in EXAMPLES

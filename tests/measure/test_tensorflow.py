@@ -50,12 +50,15 @@ UNBUILT = {
     "GatedDelta chunk": "TensorFlow has no operator for it",
     "LinearCrossEntropy num_outputs": "TensorFlow has no operator for it",
     "LinearCrossEntropy num_outputs use_bias chunk": "TensorFlow has no operator for it",
+    "InnerProduct num_outputs weights group": "no product with weights in int4",
+    "InnerProduct num_outputs weights": "no product with weights in nvfp4",
+    "Experts num_experts num_outputs weights group": "no product with weights in fp8",
     "TopK k": "TensorFlow has no operator for it",
     "Dispatch": "TensorFlow has no operator for it",
     "Dispatch capacity num_experts": "TensorFlow has no operator for it",
     "Combine": "TensorFlow has no operator for it",
     "RotaryEmbedding": "TensorFlow has no operator for it",
-    "RotaryEmbedding num_rotated": "TensorFlow has no operator for it",
+    "RotaryEmbedding rotated": "TensorFlow has no operator for it",
 }
 #: Layers in which no element moves or changes.
 VIEWS = ("Input", "Parameter", "Reshape", "Flatten")

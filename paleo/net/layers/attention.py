@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from paleo.core.operations import Attention as AttentionWork
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
-from paleo.core.quantity import Quantity, every, is_array, minimum, product, total
+from paleo.core.quantity import Quantity, ceil_div, every, minimum, product, some, total
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
     Layer,
@@ -126,7 +126,12 @@ class Attention(Layer):
             (whole, self.chunk, self.chunk),
             (1 * (last > 0), last, last),
         ]
-        return [piece for piece in found if is_array(piece[0]) or piece[0]]
+        found = [piece for piece in found if some(piece[0])]
+        if all(every(count > 0) for count, *_ in found):
+            return found
+        # Of an array of lengths some have a piece that others have not: equal pieces of each.
+        chunks = ceil_div(before + queries, self.chunk)
+        return [(chunks, queries / chunks, (before + queries) / chunks)]
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         heads, sharing, queries, keys, depth, value_depth = self._sizes(inputs)

@@ -197,6 +197,10 @@ class Layer(ABC):
         """Return the number of trainable parameters."""
         return 0
 
+    def stored_bytes(self, inputs: Shapes, element_size: int) -> int:
+        """Return the bytes of its parameters as they are stored for inference."""
+        return element_size * self.num_params(inputs)
+
     def num_tensors(self, inputs: Shapes) -> int:
         """Return how many tensors its parameters are: one by default, if it has any."""
         return int(self.num_params(inputs) > 0)

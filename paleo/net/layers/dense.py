@@ -25,23 +25,13 @@ from paleo.net.layers.base import (
     dimension,
     is_one,
     layer_type,
-    share,
 )
 from paleo.net.layers.fields import Dimension, Flag, Whole, key
-
-
-class Matrix(Layer):
-    """A layer with a matrix of parameters, whose columns can be split over devices."""
-
-    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(inputs=(0,))
-    num_outputs: int
-
-    def shard(self, splits: int) -> Layer:
-        return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
+from paleo.net.layers.matrices import Matrix, StoredMatrix
 
 
 @layer_type("InnerProduct")
-class InnerProduct(Matrix):
+class InnerProduct(StoredMatrix):
     """N x D to N x K by a matrix of D x K, and a bias; the input is flattened to N x D."""
 
     leads = True
@@ -62,8 +52,12 @@ class InnerProduct(Matrix):
         return shape[:first], int(product(shape[first:]))
 
     def infer_shape(self, inputs: Shapes) -> Shape:
+        self.check_storage()
         rows, _ = self._rows_and_features(inputs[0])
         return (*rows, self.num_outputs)
+
+    def features(self, inputs: Shapes) -> int:
+        return self._rows_and_features(inputs[0])[1]
 
     def num_params(self, inputs: Shapes) -> int:
         _, features = self._rows_and_features(inputs[0])
@@ -80,7 +74,8 @@ class InnerProduct(Matrix):
             Pass.INPUT_GRADIENT: (n, d, k),
             Pass.WEIGHT_GRADIENT: (d, k, n),
         }
-        work = MatMulWork(*sizes[direction], element_size, direction=direction)
+        stored = self.weight_size(d) if direction is Pass.FORWARD else 0
+        work = MatMulWork(*sizes[direction], element_size, direction=direction, weight_size=stored)
         return (work, *bias_stream(direction, (n, k), k * self.use_bias, element_size))
 
 

@@ -28,8 +28,8 @@ from paleo.net.layers.base import (
     layer_type,
     tensor_bytes,
 )
-from paleo.net.layers.dense import Matrix
 from paleo.net.layers.fields import Flag, Whole, key
+from paleo.net.layers.matrices import StoredMatrix
 
 #: Exponents of a power law, and places for a row, are no larger than this.
 _MOST = 1000
@@ -98,6 +98,12 @@ def _sum(first: int, end: int, exponent: float) -> float:
     return float((high**power - low**power) / power)
 
 
+def _rounded_up(number: Quantity) -> Any:
+    """Return the least whole number that is no less, but for what floating point rounds."""
+    least = number - _ROUNDED
+    return np.ceil(least).astype(int) if is_array(least) else math.ceil(least)
+
+
 @layer_type("TopK")
 class TopK(Layer):
     """The k largest scores of each row, N x ... x E to N x ... x k, and which they are.
@@ -159,7 +165,7 @@ class Dispatch(Layer):
             return at_most_8((batch_of(inputs), *choices[1:], tokens[-1]))
         if self.num_experts is None:
             raise ShapeError("with a capacity, the number of experts is needed", "num_experts")
-        places = math.ceil(product(choices[1:]) * self.capacity / self.num_experts)
+        places = _rounded_up(product(choices[1:]) * self.capacity / self.num_experts)
         return (batch_of(inputs), self.num_experts, places, tokens[-1])
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
@@ -188,7 +194,7 @@ class Dispatch(Layer):
 
 
 @layer_type("Experts")
-class Experts(Matrix):
+class Experts(StoredMatrix):
     """Each row of N x ... x D to K numbers, by the matrix of one of E experts, and its bias.
 
     Which expert a row goes to depends on data: by `load` they have as many rows each, or the more
@@ -213,10 +219,14 @@ class Experts(Matrix):
     )
 
     def infer_shape(self, inputs: Shapes) -> Shape:
+        self.check_storage()
         return (*inputs[0][:-1], self.num_outputs)
 
     def num_params(self, inputs: Shapes) -> int:
         return self.num_experts * self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
+
+    def num_weights(self, inputs: Shapes) -> int:
+        return self.num_experts * super().num_weights(inputs)
 
     def num_tensors(self, inputs: Shapes) -> int:
         return 1 + self.use_bias
@@ -226,14 +236,17 @@ class Experts(Matrix):
         if isinstance(self.load, str):
             return minimum(rows, self.num_experts)
         loads = spread(rows, self.num_experts, self.load)
-        found = total(experts * minimum(own, 1) for experts, own in loads) - _ROUNDED
-        return np.ceil(found).astype(int) if is_array(found) else math.ceil(found)
+        found: Quantity = _rounded_up(total(experts * minimum(own, 1) for experts, own in loads))
+        return found
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d, k = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs
         n, inner = (d, k) if direction is Pass.INPUT_GRADIENT else (k, d)
         groups = self._with_rows(rows)
-        work = GroupedMatMul("experts", groups, rows, n, inner, element_size, direction)
+        stored = self.weight_size(int(d)) if direction is Pass.FORWARD else 0
+        work = GroupedMatMul(
+            "experts", groups, rows, n, inner, element_size, direction, weight_size=stored
+        )
         biases = k * self.num_experts * self.use_bias
         return (work, *bias_stream(direction, (rows, k), biases, element_size))
 

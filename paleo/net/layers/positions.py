@@ -25,18 +25,18 @@ class RotaryEmbedding(Pointwise):
     is_pointwise: ClassVar[bool] = True
     backward_reads: ClassVar[int] = 1
 
-    num_rotated: int | None = key(
+    rotated: int | None = key(
         Whole(optional=True),
         "how many of the last dimension's elements are turned, the others stay; by default all",
         default=None,
     )
 
     def infer_shape(self, inputs: Shapes) -> Shape:
-        turned = inputs[0][-1] if self.num_rotated is None else self.num_rotated
+        turned = inputs[0][-1] if self.rotated is None else self.rotated
         if turned > inputs[0][-1]:
             raise ShapeError(
-                f"{format_shape(inputs[0])} has fewer than {turned} elements to turn", "num_rotated"
+                f"{format_shape(inputs[0])} has fewer than {turned} elements to turn", "rotated"
             )
         if turned % 2:
-            raise ShapeError(f"{turned} elements are no pairs", "num_rotated")
+            raise ShapeError(f"{turned} elements are no pairs", "rotated")
         return inputs[0]

@@ -101,12 +101,20 @@ def test_each_chunk_is_attention_by_itself() -> None:
 
 
 def test_chunks_of_many_lengths_have_the_same_counts_as_one_by_one() -> None:
-    layer, lengths = Attention(causal=True, chunk=4), [3, 4, 6, 8]
-    many = np.array(lengths)
-    whole: Any = total_work(layer.operations(Pass.FORWARD, ((N, H, many, D),) * 3, 2))
-    for i, length in enumerate(lengths):
-        one = total_work(layer.operations(Pass.FORWARD, ((N, H, length, D),) * 3, 2))
-        assert (whole.flops[i], whole.num_bytes[i]) == (one.flops, one.num_bytes)
+    layer = Attention(causal=True, chunk=4)
+
+    def works(lengths: Any) -> Any:
+        return total_work(layer.operations(Pass.FORWARD, ((N, H, lengths, D),) * 3, 2))
+
+    for lengths in ([4, 8, 400], [5, 11, 402]):
+        whole = works(np.array(lengths))
+        ones = [works(length) for length in lengths]
+        assert list(whole.flops) == [one.flops for one in ones]
+        assert list(whole.num_bytes) == [one.num_bytes for one in ones]
+    # 3 and 4 are one chunk, 8 two; 6 counts as two of 3, not as one of 4 and one of 2.
+    mixed = works(np.array([3, 4, 6, 8]))
+    each = 4 * D * N * H
+    assert list(mixed.flops) == [each * 9, each * 16, each * 2 * 9, each * 2 * 16]
 
 
 def test_queries_of_chunks_must_be_the_last_of_the_keys() -> None:

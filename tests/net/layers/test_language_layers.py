@@ -179,3 +179,12 @@ def test_a_token_that_nobody_trains_needs_no_gradient() -> None:
     assert Combine().keeps(rows, 4, (True, True)) == MemoryNeeds(inputs=(0, 1))
     assert Dispatch().keeps(inputs, 4, (True, False)) == MemoryNeeds(own=4 * 36)
     assert TopK(k=3).keeps(((2, 6, 4),), 4, (True,)) == MemoryNeeds(own=4 * 36)
+
+
+def test_places_of_many_lengths_are_those_one_by_one() -> None:
+    layer, lengths = Dispatch(capacity=1.1, num_experts=4), [10, 20, 400]
+    many: Any = layer.infer_shape(((2, np.array(lengths), 8), (2, np.array(lengths), 2)))
+    # 1.1 * 20 / 4 = 5.5; 11 is 11, however 1.1 is rounded; 220
+    assert list(many[2]) == [6, 11, 220]
+    for length, places in zip(lengths, many[2], strict=True):
+        assert layer.infer_shape(((2, length, 8), (2, length, 2))) == (2, 4, places, 8)

@@ -15,7 +15,7 @@ SHAPE, COUNT = (2, 3, 5, 4), 120
 
 
 def test_either_pass_reads_and_writes_a_tensor_once_and_computes_nothing() -> None:
-    for layer in (RotaryEmbedding(), RotaryEmbedding(num_rotated=2)):
+    for layer in (RotaryEmbedding(), RotaryEmbedding(rotated=2)):
         for direction in (Pass.FORWARD, Pass.INPUT_GRADIENT):
             (step,) = layer.operations(direction, (SHAPE,), 2)
             assert (step.flops, step.reads, step.writes) == (0, (2 * COUNT,), (2 * COUNT,))

@@ -147,8 +147,14 @@ def _resize(call: Call) -> Any:
 # Products -----------------------------------------------------------------------------------
 
 
+def _whole(layer: Any) -> None:
+    if layer.weights is not None:
+        raise UnbuildableError(f"TensorFlow has no product with weights in {layer.weights}")
+
+
 @builds("InnerProduct")
 def _inner_product(call: Call) -> Any:
+    _whole(call.layer)
     tf = call.tf
     d, k = int(product(call.inputs[0]) // product(call.output[:-1])), call.layer.num_outputs
     y = tf.matmul(tf.reshape(call.x, (-1, d)), call.weight(d, k, fan_in=d))
@@ -161,6 +167,7 @@ def _experts(call: Call) -> Any:
     tf, layer, (*front, d) = call.tf, call.layer, call.inputs[0]
     if layer.load != "even":
         raise UnbuildableError("rows are spread evenly over experts")
+    _whole(layer)
     experts, k, rows = layer.num_experts, layer.num_outputs, int(product(front))
     weight = call.weight(experts, d, k, fan_in=d)
     bias = call.weight(experts, 1, k) if layer.use_bias else None

@@ -26,6 +26,7 @@ from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import is_one
 from paleo.net.layers.convolution import Convolution, Deconvolution
 from paleo.net.layers.dense import Einsum, Embedding, InnerProduct, MatMul, Similarity
+from paleo.net.layers.matrices import StoredMatrix
 from paleo.net.layers.mixtures import Experts
 from paleo.net.layers.pooling import AvgPool, GlobalPooling, Pooling, Resize, UpSampling2D
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
@@ -242,10 +243,16 @@ def _cubic(x: Any, size: list[int]) -> Any:
 # ---- Products ----------------------------------------------------------------------------------
 
 
+def _whole(layer: StoredMatrix) -> None:
+    if layer.weights is not None:
+        raise CannotBuildError(f"PyTorch has no product with weights in {layer.weights}")
+
+
 @builds(InnerProduct)
 def _inner_product(context: BuildContext) -> Built:
     """Features are taken in memory's order, as frameworks do with their layers' outputs."""
     layer: InnerProduct = context.layer
+    _whole(layer)
     shape, k, has_bias = context.inputs[0], layer.num_outputs, layer.use_bias
     first = layer.axis % len(shape)
     features = product(shape[first:])
@@ -290,6 +297,7 @@ def _experts(context: BuildContext) -> Built:
     layer: Experts = context.layer
     if layer.load != "even":
         raise CannotBuildError("rows are spread evenly over experts")
+    _whole(layer)
     shape, k, has_bias = context.inputs[0], layer.num_outputs, layer.use_bias
     context.hold(layer.num_experts, shape[-1], k, fan_in=shape[-1])
     if has_bias:
