@@ -80,6 +80,12 @@ def heads(block: Block, name: str, x: Path, shape: tuple[Length, int, int]) -> P
     return block.add(f"{name}_heads", "Transpose", view, perm=[0, 2, 1, 3])
 
 
+def rotated(block: Block, name: str, x: Path, count: int, head_dim: int) -> Path:
+    """Write what turns some features of each head, N x heads x T x d, by their positions."""
+    some: dict[str, Any] = {} if count == head_dim else {"rotated": count}
+    return block.add(name, "RotaryEmbedding", x, **some)
+
+
 def together(block: Block, x: Path, shape: tuple[Length, int]) -> Path:
     """Write what turns N x heads x T x d into N x T x H; the shape is T, H."""
     moved = block.add("transpose", "Transpose", x, perm=[0, 2, 1, 3])
@@ -170,9 +176,7 @@ class Attention:
         else:
             x = heads(block, name, x, shape)
         if self.rotary:
-            is_whole = self.rotary == self.head_dim
-            turned: dict[str, Any] = {} if is_whole else {"num_rotated": self.rotary}
-            x = block.add(f"{name}_rotary", "RotaryEmbedding", x, **turned)
+            x = rotated(block, f"{name}_rotary", x, self.rotary, self.head_dim)
         return norm(block, normalizes, x, kind) if kind and self.norm_last else x
 
 
@@ -206,7 +210,7 @@ class LatentAttention:
         else:
             q = linear(inner, "q_proj", x, count * d, False)
         q = heads(inner, "q", q, (length, count, d))
-        q = inner.add("q_rotary", "RotaryEmbedding", q, num_rotated=self.rotary)
+        q = rotated(inner, "q_rotary", q, self.rotary, d)
         both = linear(inner, "kv_a_proj_with_mqa", x, self.kv_rank + self.rotary, self.bias)
         latent = part(inner, "kv_latent", both, 0, self.kv_rank)
         latent = norm(inner, "kv_a_layernorm", latent, "rms")
@@ -214,7 +218,7 @@ class LatentAttention:
         kv = heads(inner, "kv", kv, (length, count, self.nope + self.value_dim))
         shared = part(inner, "k_shared", both, self.kv_rank, self.rotary)
         shared = heads(inner, "k_shared", shared, (length, 1, self.rotary))
-        shared = inner.add("k_rotary", "RotaryEmbedding", shared)
+        shared = rotated(inner, "k_rotary", shared, self.rotary, self.rotary)
         shared = inner.add(
             "k_expand", "Expand", shared, output_shape=[-1, count, length, self.rotary]
         )
