@@ -13,7 +13,7 @@ from paleo.core.errors import NetSpecError
 from paleo.core.operations import Pass
 from paleo.net.importers.base import ImportOptions
 from paleo.net.writer import dumps
-from tests.helpers.model_configurations import SMALL
+from tests.helpers.model_configurations import PUBLISHED, SMALL
 
 LLAMA3_8B: dict[str, Any] = {
     "model_type": "llama",
@@ -85,6 +85,12 @@ def test_mixtral_by_hand(tmp_path: Path) -> None:
     # A token goes through two of the eight experts.
     products = 32 * (attention + 2 * expert + router) + 32000 * 4096
     assert flops(net) == 2 * 512 * products + 32 * 4 * 32 * 512 * 512 * 128
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLISHED if "parameters" in PUBLISHED[name]])
+def test_published_models_have_the_parameters_of_their_weights(name: str, tmp_path: Path) -> None:
+    model = PUBLISHED[name]
+    assert paleo.build(loaded(tmp_path, model["config"])).num_params == model["parameters"]
 
 
 def test_layers_are_called_as_modules_and_repeat(tmp_path: Path) -> None:

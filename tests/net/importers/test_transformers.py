@@ -15,7 +15,7 @@ import paleo
 from paleo.core.operations import Pass
 from paleo.net.importers.base import ImportOptions
 from paleo.net.importers.transformers import net_text
-from tests.helpers.model_configurations import SMALL
+from tests.helpers.model_configurations import PUBLISHED, SMALL
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")
@@ -44,9 +44,12 @@ def model_of(config: dict[str, Any], device: str, **more: Any) -> Any:
         return transformers.AutoModelForCausalLM.from_config(made, **more)
 
 
-@pytest.mark.parametrize("name", SMALL)
+CONFIGURATIONS = SMALL | {name: model["config"] for name, model in PUBLISHED.items()}
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_parameters_are_those_of_transformers(name: str) -> None:
-    config = SMALL[name]
+    config = CONFIGURATIONS[name]
     model = model_of(config, "meta")
     parameters = sum(parameter.numel() for parameter in model.parameters())
     assert paleo.build(net_of(config)).num_params == parameters
