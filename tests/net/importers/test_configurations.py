@@ -13,6 +13,7 @@ from paleo.core.errors import NetSpecError
 from paleo.core.operations import Pass
 from paleo.net.importers.base import ImportOptions
 from paleo.net.writer import dumps
+from tests.helpers import models_as_nets
 from tests.helpers.model_configurations import PUBLISHED, SMALL
 
 LLAMA3_8B: dict[str, Any] = {
@@ -91,6 +92,32 @@ def test_mixtral_by_hand(tmp_path: Path) -> None:
 def test_published_models_have_the_parameters_of_their_weights(name: str, tmp_path: Path) -> None:
     model = PUBLISHED[name]
     assert paleo.build(loaded(tmp_path, model["config"])).num_params == model["parameters"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_predefined_nets_are_what_their_configurations_give(name: str) -> None:
+    path = models_as_nets.ROOT / "nets" / f"{name}.json"
+    assert path.read_text("utf-8") == models_as_nets.made(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        # Narayanan et al., arXiv:2104.04473, table 1.
+        ("megatron_1_7b", 1.7), ("megatron_3_6b", 3.6), ("megatron_7_5b", 7.5),
+        ("megatron_18_4b", 18.4), ("megatron_39_1b", 39.1), ("megatron_76_1b", 76.1),
+        ("megatron_145_6b", 145.6), ("megatron_310_1b", 310.1), ("megatron_529_6b", 529.6),
+        ("megatron_1t", 1008.0),
+        # Chowdhery et al., arXiv:2204.02311, table 1.
+        ("palm_8b", 8.63), ("palm_62b", 62.50), ("palm_540b", 540.35),
+        ("turing_nlg", 17.2), ("gpt3_175b", 174.6),
+    ],
+)  # fmt: skip
+def test_published_sizes(name: str, billions: float) -> None:
+    places = len(str(billions).partition(".")[2])
+    assert paleo.build(paleo.load(name)).num_params / 1e9 == pytest.approx(
+        billions, abs=10**-places
+    )
 
 
 def test_layers_are_called_as_modules_and_repeat(tmp_path: Path) -> None:

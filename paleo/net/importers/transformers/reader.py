@@ -42,8 +42,11 @@ def read(target: str, options: ImportOptions) -> str:
     return net_text(file_content(str(file)), str(file), options)
 
 
-def net_text(data: bytes, target: str, options: ImportOptions) -> str:
-    """Return the net file of a configuration; `target` names it. Raises as `read`."""
+def net_text(data: bytes, target: str, options: ImportOptions, source: str = "") -> str:
+    """Return the net file of a configuration; `target` names it. Raises as `read`.
+
+    `source` is what the file says of where the net is published.
+    """
     values = _decoded(data, target)
     mistakes = Mistakes(target)
     root = Block()
@@ -56,7 +59,7 @@ def net_text(data: bytes, target: str, options: ImportOptions) -> str:
         sizes = family.form.write(c, root, head)
     mistakes.raise_as(NetSpecError)
     notes += _notes(c, sizes)
-    return _written(_name(values, target), notes, sizes, root)
+    return _written(_name(values, target), source, notes, sizes, root)
 
 
 def _decoded(data: bytes, target: str) -> Mapping[str, Any]:
@@ -139,11 +142,10 @@ def _name(values: Mapping[str, Any], target: str) -> str:
     return folder or str(values.get(MODEL_TYPE))
 
 
-def _written(name: str, notes: list[str], dims: Mapping[str, Any], root: Block) -> str:
+def _written(name: str, source: str, notes: list[str], dims: Mapping[str, Any], root: Block) -> str:
     """Return the text of a net file, a line for each layer."""
-    lines = ["{", f'  "name": {json_text(name)},', f'  "notes": {json_text(notes)},']
-    if dims:
-        lines.append(f'  "dims": {json_text(dict(dims))},')
+    said = {"name": name, "source": source, "notes": notes, "dims": dict(dims)}
+    lines = ["{", *(f'  "{key}": {json_text(value)},' for key, value in said.items() if value)]
     lines.append('  "layers": {')
     lines += _lines(root.layers, 2)
     return "\n".join([*lines, "  }", "}", ""])
