@@ -10,7 +10,14 @@ from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
 from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
 from paleo.net.importers.transformers.family import Family
-from paleo.net.importers.transformers.parts import add, first_of, linear, norm, table
+from paleo.net.importers.transformers.parts import (
+    activation,
+    add,
+    first_of,
+    linear,
+    norm,
+    table,
+)
 from paleo.net.importers.transformers.stack import stack
 from paleo.net.importers.transformers.swin import Swin
 from paleo.net.importers.transformers.vision import (
@@ -80,12 +87,14 @@ class Pair:
             last = linear(root, "text_projection", last, size, False)
         seen = root.add("image_embeds", "L2Norm", seen)
         last = root.add("text_embeds", "L2Norm", last)
-        logits = root.add("similarity", "Similarity", last, seen)
+        # Scaling texts scales all products, which are as many as the square of the batch.
         scale = root.add("logit_scale", "Parameter", shape=[1])
-        logits = root.add("logits", "Elementwise", logits, scale, function="product")
+        last = root.add("scaled", "Elementwise", last, scale, function="product")
+        logits = root.add("similarity", "Similarity", last, seen)
         if self.is_siglip:
-            bias = root.add("logit_bias", "Parameter", shape=[1])
-            add(root, "logits_bias", logits, bias)
+            # One number is added to all of them, which stands beside the pass that does it.
+            root.add("logit_bias", "Parameter", shape=[1])
+            activation(root, "logits", logits, "affine")
         return {SEQ: min(text.whole("max_position_embeddings"), MOST_POSITIONS)}
 
 
