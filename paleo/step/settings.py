@@ -40,6 +40,7 @@ from paleo.step.declarations import (
     choice,
     declared,
     described,
+    found_default,
     found_setting,
     listing,
     name_in,
@@ -489,6 +490,8 @@ def found_settings(
     """
     own = declared(kind)
     return {
-        name: mistakes.check(found_setting, setting, given.get(name, setting.default), arrays)
+        name: mistakes.check(found_setting, setting, given[name], arrays)
+        if name in given
+        else mistakes.check(found_default, setting)
         for name, setting in (own | declared(base) | own).items()
     }

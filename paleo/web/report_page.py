@@ -19,6 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
+from paleo.step.plan import OF_DATA_PARALLEL
 from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices
@@ -35,7 +36,10 @@ _SAID = {key: setting.label for key, setting in DECLARED.items() if setting.labe
 _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
 #: Those that the page has as a text, "" where there is none.
-_MAYBE = ("price", "dataset", "framework", "cluster", "bucket")
+_MAYBE = (
+    *("price", "dataset", "framework", "cluster", "bucket"),
+    *("gradient_dtype", "compress", "nccl"),
+)
 
 
 class _Pool:
@@ -222,7 +226,7 @@ def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, st
     return [
         {"label": label, "value": _text(values[key])}
         for key, label in _SAID.items()
-        if values[key] not in (None, "", False) and key not in several
+        if values[key] not in (None, "", False, OF_DATA_PARALLEL.get(key)) and key not in several
     ]
 
 

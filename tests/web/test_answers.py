@@ -328,7 +328,7 @@ def test_the_answer_is_the_figures_of_the_command_with_their_bands(client: Any) 
     (row,) = (row for row in run["rows"] if row["workers"] == 16)
     scheme = row["best_scheme"]
     speed, *_, training = found["answer"]
-    assert speed.startswith("16 x A100 SXM 80GB train resnet50_v1_5 at about ")
+    assert speed.startswith("16 x A100 SXM 80GB of dgx_a100 train resnet50_v1_5 at about ")
 
     def numbers(text: str) -> list[float]:
         return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,.]*(?<![,.])", text)]

@@ -17,7 +17,7 @@ from paleo.cli.options import (
     setting_options,
     verbose,
 )
-from paleo.cli.plan import KERNELS, OVERLAP, SCHEDULE, devices_and_workers, say_what_is_used
+from paleo.cli.plan import KERNELS, SCHEDULE, SYNCHRONOUS, devices_and_workers, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
@@ -50,7 +50,7 @@ _OF_TRAINING = declared(TrainingSettings)
 @setting_options(_OnePlan, "cluster", "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(_OnePlan, "schemes", *OVERLAP, *SCHEDULE, "optimizer")
+@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "optimizer")
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options

@@ -104,9 +104,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.drafting = false;
       this.results.select(view);
       this.form.show(values);
-      if (Object.keys(values).some((key) => key.startsWith("other_") && values[key])) {
-        Paleo.by("box-other").open = true;
-      }
+      this.form.unfold(values);
       this._own();
       this.say([...messages, ...(found.message ? [found.message] : [])]);
       await this.refresh(true);
