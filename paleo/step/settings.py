@@ -98,7 +98,8 @@ OTHER_DEVICES = Setting(
     default=None,
     check=_checked_others,
     help="Devices of other kinds and how many of each, such as K80:4,P100:2, with "
-    "--parallel=heterogeneous; --num_workers are on --device.",
+    "--parallel=heterogeneous; --num_workers are on --device, or on that of the cluster, whose "
+    "links all of them have.",
     label="Other devices",
     metavar="NAME:N",
     shown_default="none",

@@ -25,7 +25,15 @@ from paleo.views.charts.measuring import of_profiles as of_profiles
 from paleo.views.charts.memory import memory_chart
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.roofline import roofline
-from paleo.views.charts.scaling import EXPOSED, WHOLE, band_notes, columns, line_of, scaling_charts
+from paleo.views.charts.scaling import (
+    EXPOSED,
+    WHOLE,
+    band_notes,
+    columns,
+    kinds_charts,
+    line_of,
+    scaling_charts,
+)
 from paleo.views.charts.training import metrics_charts, metrics_names
 from paleo.views.charts.validation import validation_chart
 
@@ -35,7 +43,11 @@ if TYPE_CHECKING:
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
     """Return the charts of all runs; raises SettingError if nothing takes any time."""
-    return drawable(chart for run in simulation.runs for chart in scaling_charts(run))
+    return drawable(
+        chart
+        for runs in simulation.plans
+        for chart in (kinds_charts(runs) if len(runs) > 1 else scaling_charts(runs[0]))
+    )
 
 
 def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
