@@ -13,7 +13,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import ClusterLike, OverlapSettings, SynchronousSettings
+from paleo.step.exchange_settings import ClusterLike, SynchronousSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.scenario import workers_of
 from paleo.step.settings import (
@@ -33,8 +33,6 @@ CONVOLUTIONS = tuple(declared(ConvolutionSettings))
 KERNELS = tuple(declared(KernelSettings))
 #: How a step is priced, but for the shares of peak.
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
-#: When gradients are exchanged.
-OVERLAP = tuple(declared(OverlapSettings))
 #: How workers that step together bring together what they have.
 SYNCHRONOUS = tuple(declared(SynchronousSettings))
 #: How parameters are updated.

@@ -47,9 +47,16 @@ from paleo.step.declarations import (
     several,
 )
 from paleo.step.exchange_settings import (
+    ACCUMULATE,
     CLUSTER,
+    COMPRESS,
+    GRADIENT_DTYPE,
+    JITTER,
+    NCCL,
     NETWORK,
+    NUM_SERVERS,
     PPP_COMM,
+    SCHEME,
     SCHEMES,
     ClusterLike,
     NetworkLike,
@@ -57,6 +64,7 @@ from paleo.step.exchange_settings import (
     OverlapSettings,
     SynchronousSettings,
 )
+from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS
 
 #: The worker counts of a curve: those of the original command line.
@@ -452,6 +460,19 @@ class ComparedSettings(
             replace(NET_BATCH_SIZE, shown_default="the first net's own"),
         ),
     ]
+    ppp_comm: Annotated[Quantity, PPP_COMM]
+    scheme: Annotated[str | Sequence[str | None] | None, listing("scheme", SCHEME)]
+    accumulate: Annotated[int | Sequence[int], listing("accumulate", ACCUMULATE)]
+    gradient_dtype: Annotated[
+        str | Sequence[str | None] | None, listing("gradient_dtype", GRADIENT_DTYPE)
+    ]
+    compress: Annotated[
+        str | Compression | Sequence[str | Compression | None] | None,
+        listing("compress", COMPRESS),
+    ]
+    num_servers: Annotated[int | None, NUM_SERVERS]
+    jitter: Annotated[float | None, JITTER]
+    nccl: Annotated[str | None, NCCL]
     cost_model: Annotated[
         str | CostModel | Sequence[str | CostModel], declared(GridSettings)["cost_model"]
     ]
