@@ -115,3 +115,18 @@ def test_a_report_has_a_choice_of_schemes_and_the_tiers(
     view.page.locator("#headlines [data-key=scheme] dd", has_text="ring").wait_for()
     assert [text.split()[0] for text in tiers(view.page)] == ["fabric", "node"]
     view.faults = [fault for fault in view.faults if path.name not in fault]
+
+
+def test_a_report_has_a_choice_of_clusters(new_view: Callable[..., View], tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    asked = ["report", "lenet5", "--cluster=dgx1_v100,aws_p3dn", f"--output={path}"]
+    assert CliRunner().invoke(cli, asked).exit_code == 0
+    view = new_view(path.as_uri())
+    view.page.goto(path.as_uri())
+    assert view.page.locator("#cluster option").all_inner_texts() == ["dgx1_v100", "aws_p3dn"]
+    assert " of dgx1_v100 train" in view.text("#answer")
+    view.page.select_option("#cluster", "aws_p3dn")
+    view.page.locator("#answer", has_text=" of aws_p3dn train").wait_for()
+    assert [text.split()[0] for text in tiers(view.page)] == ["instances", "instance"]
+    assert view.page.locator("#beside-table tbody tr").count() == 2
+    view.faults = [fault for fault in view.faults if path.name not in fault]

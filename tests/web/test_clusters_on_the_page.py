@@ -239,7 +239,8 @@ def test_a_report_of_a_cluster_has_its_device_and_a_choice_of_schemes(tmp_path: 
     given = ("--cluster=aws_g3", "--scheme=ring,tree", "--bucket=1MiB", "--jitter=0.1")
     found = report(tmp_path, *given)
     assert found["title"] == "lenet5 on aws_g3"
-    assert found["choices"]["device"] == ["M60"]
+    assert (found["choices"]["cluster"], found["choices"]["device"]) == (["aws_g3"], [])
+    assert found["settings"]["device"] == "M60"
     assert found["choices"]["scheme"] == ["", "ring", "tree"]
     assert found["choices"]["workers"] == [1, 2, 4]  # as many as there are
     said = {each["label"]: each["value"] for each in found["said"]}
@@ -247,7 +248,7 @@ def test_a_report_of_a_cluster_has_its_device_and_a_choice_of_schemes(tmp_path: 
     assert (said["Bucket"], said["Jitter"]) == ("1MiB", "0.1")
     assert "Accumulated batches" not in said  # nothing is, but it can be
     assert "Network" not in said
-    (view,) = found["views"]["lenet5"]["M60"].values()
+    (view,) = found["views"]["lenet5"]["aws_g3"].values()
     answers = {name: found["answers"][i] for name, i in view["weak"]["scaling"].items()}
     assert [tier["name"] for tier in answers["ring"]["tiers"]] == ["instance", "board"]
     for name, schemes in {"": "ring,tree", "ring": "ring", "tree": "tree"}.items():
@@ -260,9 +261,30 @@ def test_a_report_of_a_cluster_has_its_device_and_a_choice_of_schemes(tmp_path: 
         assert "ring,tree" in answers[name]["commands"][-1]["text"]
 
 
+def test_a_report_has_several_clusters_beside_each_other(tmp_path: Path) -> None:
+    found = report(tmp_path, "--cluster=aws_g3,aws_p3_16xlarge", "--batch_size=32")
+    assert found["title"] == "lenet5 on aws_g3, aws_p3_16xlarge"
+    assert found["choices"]["cluster"] == ["aws_g3", "aws_p3_16xlarge"]
+    assert found["choices"]["workers"] == [1, 2, 4]  # as many as both have
+    assert found["compare"]["names"] == ["aws_g3", "aws_p3_16xlarge"]
+    said = [each["label"] for each in found["said"]]
+    assert not {"Cluster", "Device", "Network"}.intersection(said)
+    for cluster, device in {"aws_g3": "M60", "aws_p3_16xlarge": "V100_SXM2_16GB"}.items():
+        view = found["views"]["lenet5"][cluster]["32"]["weak"]
+        answer = found["answers"][view["scaling"][""]]
+        assert (answer["settings"]["cluster"], answer["settings"]["device"]) == (cluster, device)
+        (run,) = printed(answer["commands"][0]["text"])["runs"]
+        assert (run["cluster"], run["device"]) == (cluster, device)
+        layers = found["answers"][view["layers"]["4"]]
+        assert f"--device={device}" in layers["commands"][0]["text"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--cluster=aws_g3,aws_g3"], "cluster: one is given twice"),
+        (["--cluster="], "cluster: expected one or more, got none"),
+        (["--cluster=aws_p3_16xlarge,aws_g3", "--num_workers=8"], "8 devices, but cluster aws_g3"),
         (["--cluster=aws_g3", "--device=K40"], "device: a cluster has its own"),
         (["--cluster=aws_g3", "--num_workers=8"], "num_workers: 8 devices, but cluster aws_g3"),
         (["--cluster=aws_g3", "--network=aws"], "network: a cluster has its own"),
