@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from paleo.step.memory import Fit
 from paleo.step.results import Simulation
+from paleo.studies.collectives import CollectiveTime
 from paleo.studies.compare import Comparison
 from paleo.studies.metrics import Metrics
 from paleo.studies.summary import NetSummary
 from paleo.views.charts.base import Chart, bars, drawable
+from paleo.views.charts.collectives import collectives_charts
 from paleo.views.charts.difference import differences
 from paleo.views.charts.layers import (
     computation_by_layer,
@@ -70,6 +72,11 @@ def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
 def of_comparison(comparison: Comparison) -> tuple[Chart, ...]:
     """Return the totals over the reference's and, where layers were compared, what differs."""
     return drawable(differences(comparison))
+
+
+def of_collectives(found: Sequence[CollectiveTime]) -> tuple[Chart, ...]:
+    """Return time and bus bandwidth of each collective; one worker alone has none of either."""
+    return drawable(collectives_charts(found))
 
 
 def of_fits(fits: Sequence[Fit]) -> tuple[Chart, ...]:

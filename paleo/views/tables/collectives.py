@@ -66,13 +66,13 @@ def collectives_table(found: Sequence[CollectiveTime], *, for_people: bool = Tru
             f"{stride} such groups go on at the same time and share links: a group has each "
             f"{stride}th device."
         )
-    return Table(title, [*heads, *times], rows, footnotes=footnotes, notes=_unfilled(found))
+    return Table(title, [*heads, *times], rows, footnotes=footnotes, notes=unfilled_notes(found))
 
 
-def _unfilled(found: Sequence[CollectiveTime]) -> list[str]:
+def unfilled_notes(found: Sequence[CollectiveTime]) -> tuple[str, ...]:
     """Return what is said of workers that do not fill nodes, of which cluster if there are more."""
     several = len({each.cluster for each in found}) > 1
-    return list(
+    return tuple(
         dict.fromkeys(
             f"{each.cluster}: {each.unfilled}" if several else each.unfilled
             for each in found
