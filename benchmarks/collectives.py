@@ -2,6 +2,7 @@
 
     python benchmarks/collectives.py          print errors by system, operation and algorithm
     python benchmarks/collectives.py --fit    fit the constants on A100 and H100, and print them
+    python benchmarks/collectives.py --bands  write the error bands, of systems that no fit has seen
 
 The measurements are the tables of the package aiconfigurator-core 0.12.0 (`--operators`; the
 installed package unless told) and files of a folder (`--measured`, ../shared/measured unless told):
@@ -13,6 +14,7 @@ hand. All that is fitted is in LINKS, SHARED and KERNELS: of each link these thr
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +27,7 @@ from paleo.cluster import Cluster
 from paleo.cluster.collectives import custom, nccl
 from paleo.cluster.network import Network
 from paleo.core.optional import extra
+from paleo.costs.collective_bands import FILE
 from paleo.measure.validate import (
     Cases,
     Selection,
@@ -79,6 +82,20 @@ FILES = ("vidur_collectives", "deepbench", "stas_mlengineering", "llmcompass")
 FITTED = {"a100_sxm": "nvlink3", "h100_sxm": "nvlink4"}
 #: The same of which the shortest kernel alone is fitted.
 KERNEL_ALONE = {"b200_sxm": "nvlink5"}
+#: Schemes with error bands: the operator of their tables, what they are called, and the systems
+#: that nothing was fitted to.
+BANDS = {
+    "auto": (
+        "nccl", "collectives of NCCL over NVLink in a node",
+        ("h200_sxm", "b200_sxm", "gb200", "b300_sxm", "gb300"),
+    ),
+    "custom_all_reduce": (
+        "custom_allreduce", "kernels of serving frameworks over NVLink in a node",
+        ("h200_sxm", "gb200", "b300_sxm", "gb300"),
+    ),
+}  # fmt: skip
+#: The share of cases inside of a band.
+COVERAGE = 0.8
 ON_PCIE = {"l40s": "pcie4", "rtx_pro_6000_server": "pcie5"}
 
 
@@ -152,6 +169,48 @@ def report(operators: str, measured: Path) -> Iterator[str]:
     for file in FILES:
         if (measured / f"{file}.csv").is_file():
             yield error_line(file, rows_of(measured, file))
+
+
+# Error bands
+
+
+def bands(operators: str) -> str:
+    """Return the file of error bands: every case counts as much, of whichever system it is.
+
+    Those of links that constants are fitted to count as these. Kernels of serving frameworks are
+    for short messages; what NCCL sends has no most bytes, since longer messages go on as fast as
+    the longest that were measured.
+    """
+    lines = [
+        "# Error bands: of collectives like these the share `coverage` took between `low` and",
+        "# `high` times as long as predicted. Written by benchmarks/collectives.py --bands.",
+        f"coverage = {COVERAGE}",
+    ]
+    for scheme, (operator, said, systems) in BANDS.items():
+        tables = [table(operators, system, operator) for system in systems]
+        if scheme != "auto":
+            tables = [short(cases) for cases in tables]
+        ratios = np.concatenate([each.measured / predict(each, "tiled") for each in tables])
+        parts = [part for cases in tables for part in cases.parts]
+        groups = [part for part in parts if isinstance(part, CollectiveGroup)]
+        low, high = np.quantile(ratios, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
+        names = sorted({part.exchange.operation.value for part in groups})
+        links = {part.exchange.cluster.tiers[0].network.name for part in groups}
+        lines += [
+            "",
+            "[[band]]",
+            f'scheme = "{scheme}"',
+            f"networks = {json.dumps(sorted(links.union(FITTED.values())))}",
+            f"collectives = {json.dumps(names)}",
+            f"workers = {max(int(part.workers.max()) for part in groups)}",
+            *([] if scheme == "auto" else [f"num_bytes = {custom.BARRIERS.limit - 1}"]),
+            f"low = {low:.4g}",
+            f"high = {high:.4g}",
+            f"count = {len(ratios)}",
+            f"sources = {len(systems)}",
+            f'said = "{said}"',
+        ]
+    return "\n".join(lines) + "\n"
 
 
 # The fit
@@ -324,14 +383,20 @@ def _values(title: str, values: Mapping[str, float]) -> str:
 
 
 def main() -> None:
-    """Print; see the module."""
+    """Print, or write; see the module."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--fit", action="store_true", help="fit the constants, and print them")
     parser.add_argument("--operators", default=PACKAGE, help="a folder of operator tables")
     parser.add_argument("--measured", type=Path, default=MEASURED, help="a folder of CSV files")
+    parser.add_argument("--bands", action="store_true", help="write the error bands")
     arguments = parser.parse_args()
+    if arguments.bands:
+        text = bands(arguments.operators)
+        FILE.write_text(text, "utf-8")
+        sys.stdout.write(text)
+        return
     lines = (
         fit(arguments.operators)
         if arguments.fit

@@ -14,6 +14,7 @@ import pytest
 import paleo
 from paleo.cli import cli
 from paleo.cluster.topology import Cluster
+from paleo.costs.collective_bands import known_bands
 from paleo.views.charts.collectives import collectives_charts
 
 RING = ("--cluster=ethernet_cluster", "--scheme=ring", "--collective=all_reduce")
@@ -272,6 +273,59 @@ def test_an_own_file_is_drawn_too(tmp_path: Path) -> None:
     path.write_text(OWN.replace("links = 2", "links = 0"))
     (line,) = call("clusters", str(path), status=1).stderr.splitlines()
     assert line.startswith(f'paleo: {path}: key "tiers[1].links": expected a whole number')
+
+
+# Error bands
+
+
+def test_inside_of_a_node_times_have_the_band_of_systems_that_no_fit_has_seen() -> None:
+    given = ("--cluster=dgx_h100", "--collective=all_reduce", "--bytes=1GiB")
+    near, far = rows(*given, "--num_workers=8,16")
+    (nccl,) = (each.band for each in known_bands() if each.scheme == "auto")
+    assert near["seconds_low"] == pytest.approx(nccl.low * near["seconds"])
+    assert near["seconds_high"] == pytest.approx(nccl.high * near["seconds"])
+    # A bandwidth is low where the time is long.
+    assert near["bus_bandwidth_low"] == pytest.approx(near["bus_bandwidth"] / nccl.high)
+    assert (far["seconds_low"], far["bus_bandwidth_high"]) == (None, None)
+    text = words(call("collectives", *given, "--num_workers=8").stdout)
+    assert "(80 % of measured cases: 3.8 to 4.8 ms) by nvls: 440 GB/s" in text
+    assert "collectives of NCCL over NVLink in a node" in text
+    assert "of the other rows" not in text
+    text = words(call("collectives", *given, "--num_workers=8,16").stdout)
+    assert "no error band is known of the other rows" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_band"),
+    [
+        ({}, True),
+        ({"cluster": "hgx_b200"}, True),
+        ({"collective": "all_to_all"}, True),
+        ({"schemes": "custom_all_reduce", "num_bytes": "4 MiB"}, True),
+        ({"schemes": "custom_all_reduce", "num_bytes": "8 MiB"}, False),  # as NCCL does
+        ({"schemes": "ring"}, False),  # forced, where NCCL would choose
+        ({"collective": "broadcast"}, False),  # not measured
+        ({"cluster": "dgx1_v100"}, False),  # a mesh of links that nobody measured
+        ({"cluster": "l40s_pcie"}, False),  # whose constants are fitted to all that is measured
+        ({"cluster": "gb200_nvl72", "workers": 16}, False),  # 8 are the most that were measured
+        ({"workers": 1}, False),
+        ({"stride": 2, "workers": 4}, False),
+    ],
+)
+def test_nothing_else_has_a_band(settings: dict[str, Any], has_band: bool) -> None:
+    asked: dict[str, Any] = {"cluster": "dgx_a100", "collective": "all_reduce", "workers": 8}
+    (found,) = paleo.collectives(**{**asked, "num_bytes": "1 MiB", **settings})
+    assert (found.band is not None) == has_band
+    assert [end is not None for end in found.ends] == [has_band] * 2
+
+
+def test_the_bands_that_are_shipped_are_of_many_cases_of_several_systems() -> None:
+    for each in known_bands():
+        assert 0.5 < each.band.low < 1 < each.band.high < 2
+        assert each.band.coverage == 0.8
+        assert each.band.count > 1000
+        assert each.band.sources > 3
+        assert set(each.networks) <= set(paleo.network_names())
 
 
 # Pictures
