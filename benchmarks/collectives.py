@@ -36,6 +36,7 @@ from paleo.measure.validate import (
     predict,
     read_measurements,
 )
+from paleo.measure.validate.bands import pooled
 from paleo.measure.validate.collectives import CollectiveGroup
 
 ROOT = Path(__file__).parents[1]
@@ -175,11 +176,12 @@ def report(operators: str, measured: Path) -> Iterator[str]:
 
 
 def bands(operators: str) -> str:
-    """Return the file of error bands: every case counts as much, of whichever system it is.
+    """Return the file of error bands: every system counts as much, however many its rows are.
 
-    Those of links that constants are fitted to count as these. Kernels of serving frameworks are
-    for short messages; what NCCL sends has no most bytes, since longer messages go on as fast as
-    the longest that were measured.
+    They are as wide as they have to be to have COVERAGE of the rows of a system that is left out,
+    on average. Kernels of serving frameworks are for short messages; what NCCL sends has no most
+    bytes, since longer messages go on as fast as the longest that were measured. Networks that
+    constants are fitted to count as those of the systems that were held out.
     """
     lines = [
         "# Error bands: of collectives like these the share `coverage` took between `low` and",
@@ -190,14 +192,18 @@ def bands(operators: str) -> str:
         tables = [table(operators, system, operator) for system in systems]
         if scheme != "auto":
             tables = [short(cases) for cases in tables]
-        ratios = np.concatenate([each.measured / predict(each, "tiled") for each in tables])
+        logs = [np.log(each.measured / predict(each, "tiled")) for each in tables]
+        widths = np.arange(1, 3, 0.01)
+        width = next(each for each in widths if _held(logs, each).mean() >= COVERAGE)
+        low, high = np.exp(_ends(logs, width))
         parts = [part for cases in tables for part in cases.parts]
         groups = [part for part in parts if isinstance(part, CollectiveGroup)]
-        low, high = np.quantile(ratios, [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2])
         names = sorted({part.exchange.operation.value for part in groups})
         links = {part.exchange.cluster.tiers[0].network.name for part in groups}
+        held = ", ".join(f"{100 * share:.0f}" for share in _held(logs, width))
         lines += [
             "",
+            f"# {', '.join(systems)}: left out, {held} % of their rows are inside of the others'.",
             "[[band]]",
             f'scheme = "{scheme}"',
             f"networks = {json.dumps(sorted(links.union(FITTED.values())))}",
@@ -206,11 +212,25 @@ def bands(operators: str) -> str:
             *([] if scheme == "auto" else [f"num_bytes = {custom.BARRIERS.limit - 1}"]),
             f"low = {low:.4g}",
             f"high = {high:.4g}",
-            f"count = {len(ratios)}",
-            f"sources = {len(systems)}",
-            f'said = "{said}"',
+            f"count = {sum(map(len, logs))}",
+            f'said = "{said}, on {len(systems)} systems of one source"',
         ]
     return "\n".join(lines) + "\n"
+
+
+def _ends(logs: Sequence[Any], width: float) -> Any:
+    """Return both ends of the logarithms of several systems, so many times as wide."""
+    groups = np.repeat(np.arange(len(logs)), [len(each) for each in logs])
+    return width * np.array(pooled(np.concatenate(logs), groups, COVERAGE))
+
+
+def _held(logs: Sequence[Any], width: float) -> Any:
+    """Return of each system the share of its rows that is inside of the band of the others."""
+    shares = []
+    for i, own in enumerate(logs):
+        low, high = _ends([*logs[:i], *logs[i + 1 :]], width)
+        shares.append(((own >= low) & (own <= high)).mean())
+    return np.array(shares)
 
 
 # The fit

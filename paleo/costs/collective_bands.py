@@ -58,7 +58,7 @@ def known_bands() -> tuple[Measured, ...]:
             tuple(each["networks"]),
             tuple(each["collectives"]),
             each["workers"],
-            Band(each["low"], each["high"], each["count"], coverage, each["said"], each["sources"]),
+            Band(each["low"], each["high"], each["count"], coverage, each["said"]),
             each.get("num_bytes"),
         )
         for each in root["band"]
