@@ -288,7 +288,8 @@ def test_inside_of_a_node_times_have_the_band_of_systems_that_no_fit_has_seen() 
     assert near["bus_bandwidth_low"] == pytest.approx(near["bus_bandwidth"] / nccl.high)
     assert (far["seconds_low"], far["bus_bandwidth_high"]) == (None, None)
     text = words(call("collectives", *given, "--num_workers=8").stdout)
-    assert "(80 % of measured cases: 3.8 to 4.8 ms) by nvls: 440 GB/s" in text
+    low, high = (1e3 * near[f"seconds_{end}"] for end in ("low", "high"))
+    assert f"(80 % of measured cases: {low:.1f} to {high:.1f} ms) by nvls: 440 GB/s" in text
     assert "collectives of NCCL over NVLink in a node" in text
     assert "of the other rows" not in text
     text = words(call("collectives", *given, "--num_workers=8,16").stdout)
