@@ -99,6 +99,9 @@ def random_settings(count: int) -> list[dict[str, Any]]:
             size = paleo.find_cluster(found["cluster"]).size
             found["workers"] = min(found["workers"], size)
         found |= draw.choice([{}, {"overlap": "false"}, {"bucket": "100MiB"}])
+        found |= draw.choice(
+            [{}, {"accumulate": 4}, {"jitter": 0.1}, {"gradient_dtype": "fp16"}, {"nccl": "2.18"}]
+        )
         return found
 
     dealers = (nets, paleo.device_names(), paleo.network_names())
@@ -255,6 +258,8 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "dataset_size": "1000", "epochs": "3", "price": "2", "optimizer": "adam", "dtype": "fp64",
         "device": "K40", "framework": "timm", "memory_format": "channels_last", "compile": "true",
         "attention": "fa2", "cluster": "firecaffe", "overlap": "false", "bucket": "1GiB",
+        "accumulate": "2", "gradient_dtype": "fp16", "compress": "onebit", "num_servers": "2",
+        "jitter": "0.1", "nccl": "2.18",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)
