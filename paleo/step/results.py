@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
@@ -215,6 +217,17 @@ class Simulation(Result):
     """The runs of one call: for each net, for each scaling."""
 
     runs: tuple[Run, ...]
+
+    @property
+    def plans(self) -> list[list[Run]]:
+        """The runs of each plan: several where each number of workers has rows of its own."""
+        is_same = operator.methodcaller("settings")
+        groups = (list(runs) for _, runs in itertools.groupby(self.runs, is_same))
+        return [
+            part
+            for runs in groups
+            for part in ([runs] if runs[0].plan.other_devices else [[run] for run in runs])
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""

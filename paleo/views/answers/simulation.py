@@ -33,8 +33,11 @@ _MATTERS = 0.05
 
 
 def simulation_answer(simulation: Simulation) -> list[str]:
-    """Return the sentences of a simulation: of several runs, of the quickest that fits."""
-    runs = simulation.runs
+    """Return the sentences of a simulation: of several runs, of the quickest that fits.
+
+    Of one plan on several numbers of workers, of the most.
+    """
+    runs = [max(plan, key=_workers) for plan in simulation.plans]
     if len(runs) == 1:
         return run_answer(runs[0])
     trained = [run for run in runs if _whole(run)]
@@ -49,6 +52,10 @@ def simulation_answer(simulation: Simulation) -> list[str]:
         return [*sentences, first, *others]
     name = which(best, among, *_DIFFERING)
     return [*sentences, f"The quickest of {len(among):,}{name}: {first}", *others]
+
+
+def _workers(run: Run) -> int:
+    return run.step.workers if run.step else 0
 
 
 def _fits(run: Run) -> bool | None:
