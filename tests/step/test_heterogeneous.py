@@ -217,6 +217,7 @@ def test_kinds_of_devices_are_behind_the_links_of_a_cluster() -> None:
         size = 4 * build(paleo.load("nin")).num_params
         expected = plain.communication(size, workers, "ring")
         assert found.rows[0]["sync"] == pytest.approx(float(expected), rel=1e-9)
+        assert found.step is not None
         assert found.step.workers == workers
     assert far.rows[0]["sync"] > 5 * near.rows[0]["sync"]
     assert (near.device, near.cluster) == ("V100_SXM2_16GB", "aws_p3_16xlarge")

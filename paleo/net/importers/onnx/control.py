@@ -95,7 +95,7 @@ def _check_turns(node: Node, turns: int, body: Any) -> None:
 
 
 def _hands_on_condition(body: Any) -> bool:
-    """Tell whether the condition to go on is what came in, as exporters have it of counted loops."""
+    """Tell whether the condition to go on is what came in, as it is of counted loops."""
     if len(body.input) < 2 or not body.output:
         return False
     given, condition = body.input[1].name, body.output[0].name
