@@ -168,8 +168,10 @@ def asked(
 
 def workers_of(cluster: Cluster, counts: Sequence[int]) -> tuple[int, ...]:
     """Return numbers of workers, those that are by default only as far as a cluster has as many."""
-    is_default = tuple(counts) == DEFAULT_WORKERS
-    return tuple(count for count in counts if count <= cluster.size or not is_default)
+    if tuple(counts) != DEFAULT_WORKERS:
+        return tuple(counts)
+    size = cluster.size
+    return tuple(count for count in counts if count <= size)
 
 
 def _planned(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -245,9 +246,9 @@ def _overlapped(
     data: DataParallel, row: Step, scheme: str, group: Group
 ) -> tuple[tuple[BucketExchange, ...], float]:
     """Return the exchanges of buckets, and when the backward pass beside them ends."""
-    own = row.worker_batch_size
-    found = data.overlapped(row.workers, own, scheme)
-    computed, made, buckets = float(found.computed), data.computations.of(own).made, []
+    worker = data.worker(row.workers, row.worker_batch_size)
+    found = worker.overlapped(scheme)
+    computed, made, buckets = float(found.computed), worker.computation.made, []
     alone, there, sent_bytes, gradients = 0.0, 0, 0, iter(made)
     for start, end, num_bytes in found.spans:
         size = round(float(num_bytes))
@@ -299,11 +300,17 @@ def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iter
 
 def unfilled_notes(plan: Plan, counts: Sequence[int]) -> list[str]:
     """Return what a reader should know of numbers of workers that do not fill nodes."""
-    found = {count: unfilled(plan.group(count)) for count in counts} if plan.cluster else {}
-    said = [text for text in found.values() if text]
-    if len(said) <= _MOST_NAMED:
+    tiers = plan.cluster.tiers[:-1] if plan.cluster else ()
+    nodes = list(itertools.accumulate((tier.size for tier in tiers), operator.mul))
+    found = [
+        count
+        for count in dict.fromkeys(counts)
+        if any(count > node and count % node for node in nodes)
+    ]
+    said = [unfilled(plan.group(count)) for count in found[:_MOST_NAMED]]
+    if len(found) <= _MOST_NAMED:
         return said
-    return [f"{said[0]}; so it is with {len(said) - 1} other numbers of workers"]
+    return [f"{said[0]}; so it is with {len(found) - 1} other numbers of workers"]
 
 
 def _is_inside(network: Network) -> bool:

@@ -8,6 +8,7 @@ than it wastes, above it wastes more than it gains.
 
 from __future__ import annotations
 
+import functools
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import NamedTuple
 
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.quantity import ceil_div, some
-from paleo.step.parallelism import DataParallel, divided
+from paleo.step.parallelism import DataParallel, Worker, divided
 
 #: Workers are counted up to here: a power of 2, so that a binary tree of them is complete.
 LIMIT = 65_536
@@ -65,13 +66,14 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
     if scaling == "strong":
         batch_size = ceil_div(batch_size, plan.accumulate)
 
-    def communicate(workers: int) -> float:
+    def worker(workers: int) -> Worker:
         own, _ = divided(batch_size, workers, scaling)
-        return data.added(workers, own, scheme)
+        return data.worker(workers, own)
 
     return Curve(
         compute=lambda own: float(data.computing(own)),
-        communicate=communicate,
+        # Knee and balance look at the same counts.
+        communicate=functools.cache(lambda workers: worker(workers).added(scheme)),
         batch_size=batch_size,
         scaling=scaling,
         grows=plan.cost_model.grows,
@@ -79,7 +81,7 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
         steady=not (plan.overlaps or plan.cluster or some(plan.deviation > 0))
         and COLLECTIVES[scheme].is_of_2017,
         most=min(LIMIT, plan.topology.size),
-        slowest=lambda workers: float(data.slowest(workers)),
+        slowest=lambda workers: float(worker(workers).slowest),
     )
 
 

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, maximum, minimum, some, total, where_positive
+from paleo.core.quantity import Quantity, maximum, minimum, some, spread, total, where_positive
 from paleo.core.units import MIB
-from paleo.step.pieces import spread
 
 #: Bytes of PyTorch's first bucket, which is small so that exchanges begin soon
 #: (torch/csrc/distributed/c10d/reducer.hpp, kDefaultFirstBucketBytes).
