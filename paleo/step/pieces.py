@@ -404,7 +404,7 @@ class Step:
         if any(map(is_array, seconds)):
             best: Any = np.array(names)[np.argmin(np.broadcast_arrays(*seconds), axis=0)]
             return best
-        return names[seconds.index(min(seconds))]
+        return min(names, key=lambda name: self.exchanges[name].seconds)
 
     @functools.cached_property
     def _wholes(self) -> dict[str, WholeStep]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, is_array, np, some, total
+from paleo.core.quantity import Quantity, has_arrays, is_array, np, some, total
 from paleo.costs import Time
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
@@ -38,8 +38,9 @@ from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
 
-#: So many worker counts and more are evaluated at once: fewer are sooner done one by one.
-_MANY_WORKERS = 500
+#: So many worker counts and more are evaluated at once: fewer are sooner done one by one. So are
+#: more of them where NumPy is yet to be imported.
+_MANY_WORKERS, _WORTH_IMPORTING = 8, 150
 
 
 def _time(name: str, part: str) -> Field:
@@ -254,7 +255,7 @@ class DataParallel:
             "one_worker_batch": whole,
             "net": self.computations.net.name,
         }
-        if len(workers) < _MANY_WORKERS:
+        if len(workers) < (_MANY_WORKERS if has_arrays() else _WORTH_IMPORTING):
             steps = (self.step(batch_size, count, scaling) for count in workers)
             return tuple(replace(step.of_floats(), **alone) for step in steps)
         counts = np.array(workers, np.int64)
