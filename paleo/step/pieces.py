@@ -402,7 +402,7 @@ class Step:
         names: list[str] = self.exact_schemes or list(self.exchanges)
         seconds = [self.exchanges[name].seconds for name in names]
         if any(map(is_array, seconds)):
-            best: Any = np.array(names)[np.argmin(np.broadcast_arrays(*seconds), axis=0)]
+            best: str = np.array(names)[np.argmin(np.broadcast_arrays(*seconds), axis=0)]
             return best
         return min(names, key=lambda name: self.exchanges[name].seconds)
 
