@@ -182,7 +182,7 @@ class ExchangePlan:
         used = [level for level in group.levels if some(level.members > 1)] or group.levels[:1]
         slowest = min(used, key=lambda level: largest(level.link_bandwidth))
         seconds = self.communication(num_bytes, workers, scheme)
-        return Choice(scheme, "", slowest.tier.name, seconds)
+        return Choice(scheme, "", slowest.tier.name, seconds, scheme)
 
     @functools.cached_property
     def encoding(self) -> Encoding:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from paleo.cluster import Network, cluster_names, find_cluster
 from paleo.cluster.collectives import COLLECTIVES, Choice, Operation
-from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.topology import Group, Level
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
@@ -279,8 +278,7 @@ def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iter
     sums: dict[tuple[str, str], list[float]] = {}
     bandwidths: dict[str, float] = {}
     for message in itertools.chain(*(bucket.messages for bucket in buckets)):
-        algorithm = str(message.choice.algorithm)
-        chosen = COLLECTIVES.get(SCHEMES.get(algorithm, algorithm), COLLECTIVES[scheme])
+        chosen = COLLECTIVES.get(str(message.choice.scheme), COLLECTIVES[scheme])
         for phase in chosen.phases(group, message.operation):
             slowest = float(phase.carrying(message.num_bytes))
             for move in phase.moves:
