@@ -27,7 +27,7 @@ from paleo.step.declarations import (
     choice,
     declared,
 )
-from paleo.step.exchange_settings import SCALING, SCHEMES
+from paleo.step.distributed_settings import SCALING, SCHEMES
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (

@@ -26,7 +26,7 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
-from paleo.step.exchange_settings import (
+from paleo.step.distributed_settings import (
     ALL_SCHEMES,
     NCCL,
     NETWORK,

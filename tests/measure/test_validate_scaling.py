@@ -12,11 +12,11 @@ from validation import cases, device_file, write
 import paleo
 from paleo.cluster import Device
 from paleo.cluster.collectives import AUTO, COLLECTIVES
-from paleo.cluster.exchange import EXCHANGES
+from paleo.cluster.gradient_exchange import EXCHANGES
 from paleo.cluster.topology import Cluster
 from paleo.measure.validate import predict, read_measurements
-from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.nets import Remembering
+from paleo.measure.validate.row_exchange import Exchanging
 from paleo.measure.validate.scaling import same_submission, scaled
 from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.step.parallelism.jitter import expected_slowest

@@ -9,18 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.exchange import EXCHANGES, Exchange
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
+from paleo.cluster.gradient_exchange import EXCHANGES, Exchange
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
 from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
-from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
 from paleo.measure.validate.protocols import Copied, Protocol
+from paleo.measure.validate.row_exchange import Exchanging
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,

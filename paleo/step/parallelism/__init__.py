@@ -5,7 +5,7 @@ Kinds of parallelism are in the files of this folder. Importing this registers a
 
 from __future__ import annotations
 
-from paleo.step.exchange_settings import SCALINGS
+from paleo.step.distributed_settings import SCALINGS
 from paleo.step.parallelism.base import PARALLELISMS, Asked, Parallelism, Prediction
 from paleo.step.parallelism.computations import Computations, divided
 from paleo.step.parallelism.data import DataParallel, Worker, data_parallel

@@ -18,7 +18,7 @@ from paleo.costs import Time
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
-from paleo.step.exchange_settings import SCALINGS
+from paleo.step.distributed_settings import SCALINGS
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from paleo.cluster import Device
-from paleo.cluster.exchange import Exchange
+from paleo.cluster.gradient_exchange import Exchange
 from paleo.core.quantity import Quantity, total
 from paleo.core.units import MIB
 from paleo.step.parallelism.overlap import (

@@ -6,7 +6,7 @@ import functools
 
 from paleo.cluster import Device, find_network
 from paleo.cluster.collectives import COLLECTIVES
-from paleo.cluster.exchange import Exchange
+from paleo.cluster.gradient_exchange import Exchange
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, maximum, minimum
 from paleo.costs import CostModel
