@@ -12,7 +12,7 @@ from paleo.core.quantity import Quantity, maximum, minimum
 from paleo.costs import CostModel
 from paleo.measure.validate.wiring import Wiring
 from paleo.step.parallelism.computations import made_by
-from paleo.step.parallelism.exchanges import exchanged
+from paleo.step.parallelism.overlap import exchanged
 from paleo.step.passes import PassTime
 from paleo.step.plan import Plan
 
@@ -22,7 +22,7 @@ _TO_HOST, _SHARING = "pcie3", 2
 
 
 @dataclass(frozen=True)
-class Exchanging:
+class RowExchange:
     """So many devices of a kind that exchange gradients over some wiring, as software does it."""
 
     device: Device

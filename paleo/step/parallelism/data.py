@@ -30,9 +30,8 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computation, Computations, divided
-from paleo.step.parallelism.exchanges import exchanged
 from paleo.step.parallelism.jitter import expected_slowest
-from paleo.step.parallelism.overlap import Made, Overlapped, buckets
+from paleo.step.parallelism.overlap import Made, Overlapped, buckets, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
