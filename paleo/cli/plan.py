@@ -13,7 +13,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import SynchronousSettings
+from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.scenario import workers_of
 from paleo.step.settings import (

@@ -26,8 +26,8 @@ from paleo.net.layers import Layer
 from paleo.net.parameters import sum_of
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, checked_share, declared, found_default
+from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
-from paleo.step.exchange_settings import NETWORK
 from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (

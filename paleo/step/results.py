@@ -20,7 +20,7 @@ from paleo.core.results import Result
 from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
-from paleo.step.pieces import Step, WholeStep
+from paleo.step.pieces import Step, Steps, WholeStep
 from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
@@ -198,9 +198,10 @@ class Run(Predicted, Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
+        rows = self.rows
         return {
             **self.settings(),
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": rows.to_dicts() if isinstance(rows, Steps) else [row.to_dict() for row in rows],
             **(self.step.to_dict() if self.step else {}),
             "knee": dict(self.worth.knee),
             "balance_workers": dict(self.worth.balance),

@@ -27,7 +27,7 @@ from paleo.step.declarations import (
     choice,
     declared,
 )
-from paleo.step.exchange_settings import SCALING, SCHEMES
+from paleo.step.distributed_settings import SCALING, SCHEMES
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
@@ -172,8 +172,10 @@ def workers_of(cluster: Cluster, counts: Sequence[int], others: int = 0) -> tupl
 
     There are so many `others` beside them, on devices of other kinds.
     """
-    is_default = tuple(counts) == DEFAULT_WORKERS
-    return tuple(count for count in counts if count + others <= cluster.size or not is_default)
+    if tuple(counts) != DEFAULT_WORKERS:
+        return tuple(counts)
+    most = cluster.size - others
+    return tuple(count for count in counts if count <= most)
 
 
 def _planned(

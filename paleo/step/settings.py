@@ -3,7 +3,7 @@
 A function takes `**settings: Unpack[...]` of one of the kinds below, so that type checkers refuse
 one that is misspelt or of a wrong type; `found_settings` finds and checks all of them at run time.
 paleo.step.declarations says how one is declared, for options and the page's form as well. Those of
-what connects workers are in paleo.step.exchange_settings, those of a whole training in
+what connects workers are in paleo.step.distributed_settings, those of a whole training in
 paleo.studies.training.
 
 To add one: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads it.
@@ -46,7 +46,7 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
-from paleo.step.exchange_settings import (
+from paleo.step.distributed_settings import (
     ACCUMULATE,
     CLUSTER,
     COMPRESS,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.cluster import Cluster, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice, Collective, Operation
-from paleo.cluster.collectives.nccl import CURRENT, SCHEMES
+from paleo.cluster.collectives.nccl import CURRENT
 from paleo.cluster.collectives.phases import Phases
 from paleo.cluster.flows import Placement
 from paleo.cluster.topology import Group
@@ -29,7 +29,7 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
-from paleo.step.exchange_settings import (
+from paleo.step.distributed_settings import (
     ALL_SCHEMES,
     NCCL,
     NETWORK,
@@ -318,7 +318,7 @@ def _row(
     explain: bool,
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
-    chosen = COLLECTIVES.get(SCHEMES.get(choice.algorithm, choice.algorithm), scheme)
+    chosen = COLLECTIVES.get(choice.scheme, scheme)
     note = unfilled(group)
     return CollectiveTime(
         cluster.name,

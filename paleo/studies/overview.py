@@ -16,7 +16,7 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import check_names, checked_number, declared, several
-from paleo.step.exchange_settings import (
+from paleo.step.distributed_settings import (
     SCHEMES,
     ExchangeSettings,
     NetworkSettings,

@@ -197,6 +197,6 @@ def _notes_on_links(plan: Plan, workers: Sequence[int]) -> list[str]:
     if plan.cluster is None and plan.cost_model.conventions.exchanges_after_all:
         return []
     # Here, since the model of 2017 knows no nodes, and starts sooner without.
-    from paleo.studies.exchanges import crowded_notes, unfilled_notes
+    from paleo.studies.explain_exchange import crowded_notes, unfilled_notes
 
     return [*unfilled_notes(plan, workers), *crowded_notes(plan, max(workers))]

@@ -13,7 +13,7 @@ from paleo.costs import COST_MODELS
 from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import SynchronousSettings
+from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.memory import OPTIMIZERS
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit

@@ -8,7 +8,7 @@ from typing import Any
 
 from paleo.net.importers import CODE
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import SynchronousSettings
+from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web.settings import DECLARED, PRICED, PageSettings
 

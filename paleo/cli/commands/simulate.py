@@ -84,7 +84,7 @@ def command(
     values = result.to_dict
     if explain and settings["parallel"] == "data":
         # Here, since most commands explain nothing.
-        from paleo.studies.exchanges import explained_values
+        from paleo.studies.explain_exchange import explained_values
         from paleo.views.tables.exchanges import explained_tables
 
         tables = explained_tables(result.runs, for_people=output.for_people)

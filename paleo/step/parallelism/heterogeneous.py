@@ -27,8 +27,7 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computation, Computations, divided
-from paleo.step.parallelism.exchanges import exchanged
-from paleo.step.parallelism.overlap import Made, Overlapped
+from paleo.step.parallelism.overlap import Made, Overlapped, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step, WholeStep
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain

@@ -24,7 +24,7 @@ from paleo.views.answers.base import (
 from paleo.views.table import in_unit
 
 if TYPE_CHECKING:
-    from paleo.studies.exchanges import ExplainedStep
+    from paleo.studies.explain_exchange import ExplainedStep
 
 #: The settings of a run that sentences do not say, but where there are several.
 _DIFFERING = ("cluster", "network", "dtype", "cost_model", "scaling", "batch_size")
@@ -138,7 +138,9 @@ def _misfit(run: Run, row: Step) -> list[str]:
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:
     """Return how much of communication is hidden, and what most of a step is."""
     share, waiting = float(row.compute) / whole.seconds, float(row.waiting) / whole.seconds
-    from paleo.studies.exchanges import explain_step  # here: a step on one worker starts without
+    from paleo.studies.explain_exchange import (
+        explain_step,  # here: a step on one worker starts without
+    )
 
     explained = explain_step(run, row, scheme)
     said = exchange_said(explained, run.plan.digits) if explained else []
