@@ -88,7 +88,12 @@ setup(
         "paleo": ["py.typed"],
         "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt"],
         "paleo.cluster": ["prices.toml", "devices/*.toml", "networks/*.toml", "clusters/*.toml"],
-        "paleo.costs": ["tiled/*.toml", "tiled/families/*.toml", "tiled/kernels/*.toml"],
+        "paleo.costs": [
+            "tiled/*.toml",
+            "tiled/families/*.toml",
+            "tiled/kernels/*.toml",
+            "tiled/expert_constants/*.toml",
+        ],
         "paleo.web": ["static/*", "static/vendor/*"],
     },
     install_requires=["numpy>=1.26", "click>=8.2", "six>=1.16"],

@@ -22,9 +22,11 @@ from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.collective_tables import TABLES, collective_cases
+from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.spellings import UnmappedError, device_of
 from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
+from paleo.measure.validate.table_groups import Reading, table_cases
 from paleo.measure.validate.table_kernels import (
     KERNEL,
     kernels_of,
@@ -39,6 +41,9 @@ _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8"}
 #: Types whose scales are of blocks, and what rows of them say in the column of the kernel if they
 #: are modelled; those of other kernels are not.
 _BLOCKS = {"fp8_block": ("fp8", "deepgemm")}
+
+#: Tables that are read by themselves, by the name of the file without "_perf.parquet".
+READINGS: Mapping[str, Reading] = {"moe": MOE}
 
 _Columns: TypeAlias = Mapping[str, Array]
 _Letters: TypeAlias = dict[str, Any]
@@ -220,8 +225,8 @@ def _chosen(tables: list[Table], selection: Selection) -> list[Table]:
                 known = near_or_known(name, sorted(names - {""}))
                 mistakes.add(f"{option}: there are no operator tables of {name!r}{known}")
     for dtype in selection.dtypes:
-        if dtype not in (*_DTYPES.values(), *_BLOCKS):
-            known = ", ".join(sorted({*_DTYPES.values(), *_BLOCKS}))
+        if dtype not in (*_DTYPES.values(), *_BLOCKS, *WEIGHT_TYPES):
+            known = ", ".join(sorted({*_DTYPES.values(), *_BLOCKS, *WEIGHT_TYPES}))
             mistakes.add(f"dtype: no operator tables of {dtype!r} are modelled; there are: {known}")
     mistakes.raise_as(SettingError)
     if not selection.frameworks and any(table.framework == _FRAMEWORK for table in tables):
@@ -261,6 +266,8 @@ def _read(table: Table, dtypes: Sequence[str]) -> Cases:
         file = parquet.ParquetFile(table.path)
         if table.operator in TABLES:
             return collective_cases(table, file)
+        if table.operator in READINGS:
+            return table_cases(table, file, READINGS[table.operator], dtypes)
         if family is None:
             reason = f"operator table {table.operator!r} is not modelled"
             source = table.system or table.path.stem
