@@ -266,7 +266,9 @@ class Attention(Operation):
     decoding. With a `window`, each query sees that many keys at most, up to its own place.
     `kv_size` is the bytes of an element of keys and values where they are kept in another type,
     `kernel` a name of the cost model `tiled` for the kernel that computes it, if one is asked for.
-    `mask` is the bytes of a tensor that is added to the scores, where there is one.
+    `mask` is the bytes of a tensor that is added to the scores, where there is one. With `latent`
+    the values are the first features of the keys, as in multi-head latent attention whose products
+    with the latent have been absorbed (DeepSeek-V2, arXiv:2405.04434): they are not read besides.
     """
 
     direction: Pass = field()
@@ -283,6 +285,7 @@ class Attention(Operation):
     kernel: str = ""
     dtype: str = ""
     mask: Quantity = 0
+    latent: bool = False
     kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
@@ -325,7 +328,7 @@ class Attention(Operation):
         return (
             rows * self.depth,
             shared * self.depth,
-            shared * self.value_depth,
+            0 if self.latent else shared * self.value_depth,
             rows * self.value_depth,
         )
 

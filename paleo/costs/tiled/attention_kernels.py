@@ -241,5 +241,37 @@ for _each in (
         f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha", packed=(1,),
         splits=_SPLITS,
     ),
+    AttentionKernel(
+        "fa3_mla_prefill", "FlashAttention-3, prompts, absorbed latent attention",
+        f"{_FLASH}, hopper; sgl-project/sglang, layers/attention/flashattention_backend.py",
+        (Tile(64, 64),), packed=(1, 0),
+    ),
+    AttentionKernel(
+        "fa3_mla_decode", "FlashAttention-3, one query, absorbed latent attention",
+        f"{_FLASH}, hopper; sgl-project/sglang, layers/attention/flashattention_backend.py",
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "flash_mla", "FlashMLA, one query, absorbed latent attention",
+        "deepseek-ai/FlashMLA; NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels/flashMLA",
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_gen_mla",
+        "TensorRT-LLM's kernels for Blackwell, one query, absorbed latent attention",
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
+        (Tile(64, 128),), packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_fmha_mla", "TensorRT-LLM's FMHA, prompts, keys of 192 and values of 128 features",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(128, 128),), packed=(0,),
+    ),
+    AttentionKernel(
+        "trtllm_gen_mla_context",
+        "TensorRT-LLM's kernels for Blackwell, prompts, keys of 192 and values of 128 features",
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
+        (Tile(128, 128),), packed=(0,),
+    ),
 ):  # fmt: skip
     ATTENTION_KERNELS.add(_each.name, _each)

@@ -1,8 +1,8 @@
 """Kernels of layers of experts that serving frameworks have: what each does, and its constants.
 
 What a kernel does with rows, and its largest tile, is as its code says; how quick that is on an
-architecture is in `expert_constants/`, fitted to measured rows of it there. On an architecture without
-constants of its own it has those of another.
+architecture is in `expert_constants/`, fitted to measured rows of it there. On an architecture
+without constants of its own it has those of another.
 """
 
 from __future__ import annotations

@@ -30,10 +30,14 @@ Make: TypeAlias = Callable[[Letters], tuple[Operation, ...]]
 
 @dataclass(frozen=True, eq=False)
 class TableGroup(CaseGroup):
-    """Rows of one table that the same formulas price: `letters` are arrays of one entry a row."""
+    """Rows of one table that the same formulas price: `letters` are arrays of one entry a row.
+
+    With `less` they are how much longer the operations of `make` take than those.
+    """
 
     make: Make
     letters: Letters
+    less: Make | None = None
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model
@@ -41,8 +45,11 @@ class TableGroup(CaseGroup):
         operations = self.make(self.letters)
         if not all(model.counts(each) for each in operations):
             raise UnmappedError(f"{model.name} leaves out {operations[0].name}")
-        times = (model.price(each, target.of(each)).total for each in operations)
-        return np.zeros(len(self.index)) + total(times)
+        times = total(model.price(each, target.of(each)).total for each in operations)
+        if self.less:
+            without = self.less(self.letters)
+            times = times - total(model.price(each, target.of(each)).total for each in without)
+        return np.zeros(len(self.index)) + times
 
     def at(self, keep: Array, index: Array) -> Self:
         letters = {name: values[keep] for name, values in self.letters.items()}
@@ -55,12 +62,13 @@ class TableGroup(CaseGroup):
 
 
 class Part(NamedTuple):
-    """Rows of a table at some places that are priced together."""
+    """Rows of a table at some places that are priced together, as in `TableGroup`."""
 
     places: Array
     dtype: str
     make: Make
     letters: Letters
+    less: Make | None = None
 
 
 class Reading(NamedTuple):
@@ -117,8 +125,7 @@ def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str]
     for part in found:
         computed[part.places] = part.dtype
     groups = tuple(
-        TableGroup(where[part.places], device, part.dtype, (), part.make, part.letters)
-        for part in found
+        TableGroup(where[part.places], device, part.dtype, (), *part[2:]) for part in found
     )
     words = columns[reading.precision][kept]
     texts = {

@@ -24,6 +24,8 @@ from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted
 from paleo.measure.validate.collective_tables import TABLES, collective_cases
 from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
 from paleo.measure.validate.groups import CaseGroup
+from paleo.measure.validate.latent_tables import CONTEXT, GENERATION, PRODUCTS
+from paleo.measure.validate.quantize_tables import QUANTIZE
 from paleo.measure.validate.spellings import UnmappedError, device_of
 from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
 from paleo.measure.validate.table_groups import Reading, table_cases
@@ -43,7 +45,14 @@ _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8"}
 _BLOCKS = {"fp8_block": ("fp8", "deepgemm")}
 
 #: Tables that are read by themselves, by the name of the file without "_perf.parquet".
-READINGS: Mapping[str, Reading] = {"moe": MOE}
+READINGS: Mapping[str, Reading] = {
+    "moe": MOE,
+    "context_mla": CONTEXT,
+    "generation_mla": GENERATION,
+    "mla_bmm": PRODUCTS,
+    "scale_matrix": QUANTIZE,
+    "computescale": QUANTIZE,
+}
 
 _Columns: TypeAlias = Mapping[str, Array]
 _Letters: TypeAlias = dict[str, Any]
