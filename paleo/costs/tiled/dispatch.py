@@ -60,6 +60,9 @@ def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
             steps = cpu.behind(operation, machine)
             kernel = kernel + Time(steps, total=steps)
         return kernel
+    if machine.is_cpu and isinstance(operation, FusedExperts):
+        first, second = (_price_on(model, machine, each) for each in operation.products)
+        return first + second
     operation = _asked_for(operation, machine)
     time: Time = _module(operation, machine).price(operation, machine)
     return time

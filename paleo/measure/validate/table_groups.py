@@ -91,8 +91,13 @@ def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str]
     needed = [*reading.texts, *reading.numbers, "latency"]
     if missing := [name for name in needed if name not in names]:
         raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
-    read = file.read([name for name in (*needed, KERNEL) if name in names])
+    said = ("device", "framework", "version")
+    read = file.read([name for name in (*needed, KERNEL, *said) if name in names])
     columns = {name: column(read.column(name)) for name in read.column_names}
+    if not table.system:  # a file elsewhere says itself what it is of
+        own = (str(columns[name][0]) if len(columns.get(name, ())) else "" for name in said)
+        system, framework, version = own
+        table = replace(table, system=system, framework=framework.lower(), version=version)
     columns.setdefault(KERNEL, np.full(len(columns["latency"]), "", object))
     rows = Rows(len(columns["latency"]), table.system)
     is_measured = columns["latency"] > 0
