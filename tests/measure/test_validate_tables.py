@@ -107,8 +107,8 @@ def test_selections_pick_tables_and_rows(tables: Path) -> None:
         "system: there are no operator tables of 'h10_sxm' (did you mean 'h100_sxm'?)",
         "operator: there are no operator tables of 'gem' (did you mean 'gemm'?)",
         (
-            "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8, fp8_block, "
-            "int4_wo, nvfp4, w4a16_mxfp4, w4a8_mxfp4_mxfp8"
+            "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8, "
+            "fp8_block, int4_wo, nvfp4, w4a16_mxfp4, w4a8_mxfp4_mxfp8"
         ),
     ]
     with pytest.raises(paleo.PaleoError, match="no operator table has all that was selected"):
@@ -328,7 +328,9 @@ def test_products_with_scales_of_blocks_are_those_of_the_kernel_that_is_known(
         ("b200_sxm", "vllm_vit_flash_attn_fa4", "fa4_prefill"),
         ("b200_sxm", "flash_attention_v3", 0),  # not measured there
         ("h100_sxm", "flash_attention_v3", "fa3_prefill"),
-        ("l40s", "triton", 0),  # SGLang's kernel for encoders is another than that for prompts
+        # SGLang's kernel for encoders is another than that for prompts, and the nearest to it.
+        ("l40s", "triton", "triton_extend"),
+        ("b300_sxm", "triton", "triton_extend_sm90"),
     ],
 )
 def test_encoders_are_computed_by_the_kernel_of_the_row(

@@ -257,6 +257,12 @@ for _each in (
         (Tile(64, 64),), packed=(1,), splits=_SPLITS,
     ),
     AttentionKernel(
+        "trtllm_xqa_mla",
+        "TensorRT-LLM's kernel but for Hopper and Blackwell, one query, absorbed latent attention",
+        "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mla_sm120.cu; keys are not split",
+        (Tile(64, 64),), packed=(1,),
+    ),
+    AttentionKernel(
         "trtllm_gen_mla",
         "TensorRT-LLM's kernels for Blackwell, one query, absorbed latent attention",
         f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",

@@ -50,7 +50,9 @@ def kernel_of(architecture: str, text: str, *, is_step: bool) -> str:
         return "fa3_mla_decode" if is_step else "fa3_mla_prefill"
     if architecture == "Blackwell":
         return "trtllm_gen_mla" if is_step else "trtllm_gen_mla_context"
-    return "flash_mla" if is_step else "trtllm_fmha_mla"
+    if not is_step:
+        return "trtllm_fmha_mla"
+    return "flash_mla" if architecture == "Hopper" else "trtllm_xqa_mla"
 
 
 def _copy(label: str, read: Quantity, written: Quantity, width: int = 0) -> Stream:
@@ -84,7 +86,7 @@ def _attend(letters: Letters, call: _Call) -> tuple[Operation, ...]:
             elements = batch * heads * _LATENT_KEY
             found += (_copy("quantize", _HALF * elements, elements),)
             size = kv_size = 1
-        elif kernel == "flash_mla":
+        elif kernel in ("flash_mla", "trtllm_xqa_mla"):
             kv_size = 1
         else:  # keys, and values once more, are cast to halves
             found += (Stream(Kind.COPY, (), (), label="plan"),)

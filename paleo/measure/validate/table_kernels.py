@@ -36,7 +36,8 @@ _NAMED: Mapping[str, tuple[str, str]] = {
     "vllm_flashinfer_trtllmprefill": _GEN,
     "vllm_flashinfer_trtllmdecode": _GEN,
 }
-#: Kernels of encoders, whose tables have no cache.
+#: Kernels of encoders, whose tables have no cache. (SGLang's in Triton is one of its own,
+#: triton_ops/prefill_attention.py; that for prompts is the nearest which is known.)
 _OF_ENCODERS: Mapping[str, str] = {
     "vllm_vit_flash_attn_fa2": "fa2_prefill",
     "flash_attention_v3": "fa3_prefill",

@@ -54,8 +54,8 @@ READINGS: Mapping[str, Reading] = {
     "computescale": QUANTIZE,
 }
 
-#: Kernels that a backend launches around attention for the cache, which encoders do not have (as the
-#: shortest of them show on the H100).
+#: Kernels that a backend launches around attention for the cache, which encoders do not have (as
+#: the shortest of them show on the H100).
 _OF_CACHE = {"trtllm": 2}
 
 _Columns: TypeAlias = Mapping[str, Array]
