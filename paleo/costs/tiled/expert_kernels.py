@@ -21,8 +21,6 @@ from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
 _FOLDER = Path(__file__).parent / "expert_constants"
 #: Whose constants an architecture has that has none: the first of these.
 _OTHERS = ("Hopper", "Blackwell")
-#: Those of kernels that nobody has tuned for Hopper, which others take no example by.
-_UNTUNED = ("Blackwell", "Hopper")
 
 #: All of them, in SI units; shares have none.
 CONSTANTS: dict[str, Constant] = {
@@ -79,8 +77,8 @@ class ExpertKernel:
     It `copies` rows into the order of experts and back, unless its products gather them
     (`gathers`), or else has a place for every token and choice, here or elsewhere. With `fuses` the
     first product applies the function. `sides` are the most rows and columns of a tile, `tile` is
-    the only one where there is but one, and `few` that for no more tokens than experts. `others`
-    are the architectures whose constants hold where there are none.
+    the only one where there is but one, and `few` that for no more tokens than experts. `like` is
+    the kernel whose constants hold on architectures where it has none of its own.
     """
 
     name: str
@@ -92,12 +90,14 @@ class ExpertKernel:
     sides: int = 0
     tile: tuple[int, int] | None = None
     few: tuple[int, int] | None = None
-    others: tuple[str, ...] = _OTHERS
+    like: str = ""
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return its constants on an architecture, or those of another where it has none."""
         known = _read(self.name) if self.name else {}
-        for name in (architecture, *self.others):
+        if architecture not in known and self.like:
+            return EXPERT_KERNELS[self.like].constants(architecture)
+        for name in (architecture, *_OTHERS):
             if name in known:
                 return known[name]
         if known:
@@ -124,11 +124,11 @@ _SGLANG = "sgl-project/sglang, python/sglang/srt/layers/moe"
 
 
 def _cutlass(
-    name: str, source: str, types: str, *, sides: int = 256, others: tuple[str, ...] = _OTHERS
+    name: str, source: str, types: str, *, sides: int = 256, like: str = ""
 ) -> ExpertKernel:
     owner = "FlashInfer's" if source == _FLASHINFER else "TensorRT-LLM's"
     summary = f"{owner} CUTLASS kernels, {types}"
-    return ExpertKernel(name, summary, source, sides=sides, others=others)
+    return ExpertKernel(name, summary, source, sides=sides, like=like)
 
 
 def _triton(name: str, source: str, types: str, *, sides: int = 64) -> ExpertKernel:
@@ -152,10 +152,11 @@ for _each in (
     _cutlass("trtllm_deepgemm", f"{_TORCH}/fused_moe_deepgemm.py", "DeepGEMM, fp8 by blocks"),
     _gen("trtllm_gen_nvfp4", f"{_TORCH}/fused_moe_trtllm_gen.py", "nvfp4"),
     _gen("trtllm_gen_mxfp4_mxfp8", f"{_TORCH}/fused_moe_trtllm_gen.py", "mxfp4 by mxfp8"),
-    _cutlass("flashinfer_cutlass_bf16", _FLASHINFER, "bf16", sides=64, others=_UNTUNED),
-    _cutlass("flashinfer_cutlass_fp8", _FLASHINFER, "fp8", sides=64, others=_UNTUNED),
+    # They are TensorRT-LLM's, which serving on Hopper and Blackwell ran untuned where measured.
+    _cutlass("flashinfer_cutlass_bf16", _FLASHINFER, "bf16", sides=64, like="trtllm_cutlass_bf16"),
+    _cutlass("flashinfer_cutlass_fp8", _FLASHINFER, "fp8", sides=64, like="trtllm_cutlass_fp8"),
     _cutlass("flashinfer_cutlass_fp8_block", _FLASHINFER, "fp8 by blocks"),
-    _cutlass("flashinfer_cutlass_nvfp4", _FLASHINFER, "nvfp4"),
+    _cutlass("flashinfer_cutlass_nvfp4", _FLASHINFER, "nvfp4", like="trtllm_cutlass_nvfp4"),
     _gen("flashinfer_gen_bf16", _FLASHINFER, "bf16"),
     _gen("flashinfer_gen_fp8", _FLASHINFER, "fp8"),
     _gen("flashinfer_gen_fp8_block", _FLASHINFER, "fp8 by blocks", fuses=False),

@@ -18,7 +18,8 @@ from paleo.costs.tiled.machine import Machine
 from paleo.costs.times import Time
 
 #: Bytes of an element of the smallest that the device has a peak for: those of 4 bits are
-#: multiplied as many times faster as they are smaller (NVIDIA, Blackwell data sheets).
+#: multiplied as many times faster as they are smaller (NVIDIA, Blackwell data sheets), and take as
+#: much less energy.
 _BYTE = 1
 #: Groups, where no group has rows: nothing is divided by none.
 _FEW = 1e-3
@@ -42,7 +43,8 @@ def choose(operation: GroupedMatMul, machine: Machine, library: Library) -> gemm
     """Return how a library computes products whose groups have rows of their own."""
     size, groups = operation.element_size, maximum(operation.active, _FEW)
     if size < _BYTE and machine.matrix_peak is not None:
-        machine = replace(machine, matrix_peak=machine.matrix_peak / size)
+        peak, energy = machine.matrix_peak / size, machine.energy * size
+        machine = replace(machine, matrix_peak=peak, energy=energy)
     mean = operation.rows / groups
     m, n, k = mean, operation.n, operation.k
     sizes = (size, operation.weight_size or size, operation.output_size or size)
