@@ -216,3 +216,19 @@ def test_nothing_waits_behind_numbers_that_are_quantized_alone() -> None:
     # TensorRT-LLM's kernels overlap: 0.51 of a product's start, not 0.7.
     overlapped = quantize.price(Quantize(1, 32, 1, "static_trtllm", alone=True), machine()).total
     assert overlapped == pytest.approx(1.85e-6 * 0.51 / 0.7, rel=1e-3)
+
+
+def test_kernels_of_warps_do_as_much_in_a_clock_on_any_multiprocessor() -> None:
+    kernel = EXPERT_KERNELS["marlin_int4"]
+    share = kernel.constants("Hopper")["share"]
+    # 2,048 FLOPs a clock on Ampere's, half of Hopper's: twice the share of a product's speed.
+    ampere = machine(architecture="Ampere", matrix_peak=100 * 2048 * 1e9, clock=1e9)
+    assert kernel.share(ampere) == pytest.approx(2 * share)
+    # Never more than all of it, and on Hopper what was measured there.
+    ada = machine(architecture="Ada", matrix_peak=100 * 512 * 1e9, clock=1e9)
+    assert kernel.share(ada) == 1
+    assert kernel.share(machine()) == share
+    # Others have Hopper's share as it is.
+    assert EXPERT_KERNELS["vllm_triton_fp8_block"].share(ada) == pytest.approx(
+        EXPERT_KERNELS["vllm_triton_fp8_block"].constants("Hopper")["share"]
+    )

@@ -17,10 +17,15 @@ from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
 from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
+from paleo.costs.tiled.machine import Machine
 
 _FOLDER = Path(__file__).parent / "expert_constants"
 #: Whose constants an architecture has that has none: the first of these.
 _OTHERS = ("Hopper", "Blackwell")
+
+#: FLOPs of halves that the matrix units of a multiprocessor of Hopper do in a clock (NVIDIA, H100
+#: Tensor Core GPU Architecture), and the bytes of a half.
+_HOPPER_CLOCK, _HALF = 4096, 2
 
 #: All of them, in SI units; shares have none.
 CONSTANTS: dict[str, Constant] = {
@@ -78,7 +83,9 @@ class ExpertKernel:
     (`gathers`), or else has a place for every token and choice, here or elsewhere. With `fuses` the
     first product applies the function. `sides` are the most rows and columns of a tile, `tile` is
     the only one where there is but one, and `few` that for no more tokens than experts. `like` is
-    the kernel whose constants hold on architectures where it has none of its own.
+    the kernel whose constants hold on architectures where it has none of its own. `by_warps` are
+    those that multiply warp by warp (mma.sync), so that they do as many operations a clock on any
+    multiprocessor, whatever share that is of a peak that is of groups of warps.
     """
 
     name: str
@@ -91,6 +98,16 @@ class ExpertKernel:
     tile: tuple[int, int] | None = None
     few: tuple[int, int] | None = None
     like: str = ""
+    by_warps: bool = False
+
+    def share(self, machine: Machine) -> float:
+        """Return the share of a product's speed, where Hopper's holds for want of another."""
+        share = self.constants(machine.architecture)["share"]
+        is_own = bool(self.name) and machine.architecture in _read(self.name)
+        if is_own or not self.by_warps or machine.matrix_peak is None:
+            return share
+        a_clock = machine.matrix_peak / (machine.multiprocessors * machine.clock)
+        return min(share * _HOPPER_CLOCK * _HALF / machine.element_size / float(a_clock), 1.0)
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return its constants on an architecture, or those of another where it has none."""
@@ -131,9 +148,14 @@ def _cutlass(
     return ExpertKernel(name, summary, source, sides=sides, like=like)
 
 
-def _triton(name: str, source: str, types: str, *, sides: int = 64) -> ExpertKernel:
+def _triton(
+    name: str, source: str, types: str, *, sides: int = 64, by_warps: bool = False
+) -> ExpertKernel:
     owner = "vLLM's" if source == _VLLM else "SGLang's"
-    return ExpertKernel(name, f"{owner} Triton kernel, {types}", source, copies=False, sides=sides)
+    return ExpertKernel(
+        name, f"{owner} Triton kernel, {types}", source, copies=False, sides=sides,
+        by_warps=by_warps,
+    )  # fmt: skip
 
 
 def _gen(name: str, source: str, types: str, *, fuses: bool = True) -> ExpertKernel:
@@ -168,13 +190,13 @@ for _each in (
     _triton("vllm_triton_fp8_block", _VLLM, "fp8 by blocks", sides=256),
     ExpertKernel(
         "sglang_triton_bf16", "SGLang's Triton kernel, bf16, its default tile", _SGLANG,
-        copies=False, tile=(64, 64), few=(16, 32),
+        copies=False, tile=(64, 64), few=(16, 32), by_warps=True,
     ),
     _triton("sglang_triton_tuned_bf16", _SGLANG, "bf16, tiles tuned for the shape", sides=128),
     _triton("sglang_triton_fp8_block", _SGLANG, "fp8 by blocks"),
-    _triton("sglang_triton_mxfp4", _SGLANG, "mxfp4 by bf16"),
+    _triton("sglang_triton_mxfp4", _SGLANG, "mxfp4 by bf16", by_warps=True),
     _triton("vllm_triton_kernels_mxfp4", _VLLM, "mxfp4 by bf16, of triton_kernels", sides=256),
-    _triton("marlin_int4", _VLLM, "Marlin, int4 by bf16"),
-    _triton("marlin_mxfp4", _VLLM, "Marlin, mxfp4 by bf16"),
+    _triton("marlin_int4", _VLLM, "Marlin, int4 by bf16", by_warps=True),
+    _triton("marlin_mxfp4", _VLLM, "Marlin, mxfp4 by bf16", by_warps=True),
 ):  # fmt: skip
     EXPERT_KERNELS.add(_each.name, _each)
