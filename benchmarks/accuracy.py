@@ -874,7 +874,7 @@ QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
     "bf16 products, B200", "bf16 products, L40S", "kernels of one's own, l40s",
-    "kernels of one's own, rtx", "collectives, llmcompass",
+    "kernels of one's own, rtx", "collectives, llmcompass", *language_tables.MISSED,
 )  # fmt: skip
 
 
