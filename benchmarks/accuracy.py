@@ -265,9 +265,10 @@ def language(data: Data) -> Iterator[Table | Bound]:
         rows,
         "`aiconfigurator-core` 0.12.0, as shipped, by the kernels that each framework names. "
         "Constants of kernels are fitted to a sixth of the rows or less of the H100, and of the "
-        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); nothing "
-        "is fitted to the other systems. Where an architecture has none, those of Hopper hold. "
-        "Of encoders' attention see the table before.",
+        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); "
+        "nothing is fitted to the other systems. Where an architecture has none, those of Hopper "
+        "hold. "
+        "Kernels of encoders' attention are those of the table before.",
     )
     yield Table(
         "Operators of language models by element type",
