@@ -1,14 +1,15 @@
 """What a layer makes a device do: operations, each with its own shape, and their work.
 
 One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products (those of
-attention and recurrent layers too), pooling (one for each element of each window) and
-dropout (one an element). Operations that only stream through memory (activations,
+attention and recurrent layers too), scans over a sequence, pooling (one for each element of
+each window) and dropout (one an element). Operations that only stream through memory (activations,
 normalizations, concatenation, ...) count none, as is usual in the literature, and are
 priced by their bytes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, replace
 from typing import ClassVar
 
@@ -20,7 +21,7 @@ from paleo.core.kinds import Pass as Pass
 from paleo.core.kinds import Role as Role
 from paleo.core.loads import Loads, active
 from paleo.core.operation import Operation as Operation
-from paleo.core.quantity import Quantity, ceil_div, is_array, minimum, total
+from paleo.core.quantity import Quantity, ceil_div, is_array, minimum, np, total
 from paleo.core.windowed import TURNED as TURNED
 from paleo.core.windowed import Convolution as Convolution
 from paleo.core.windowed import InOrder as InOrder
@@ -36,11 +37,20 @@ def total_work(operations: tuple[Operation, ...]) -> Work:
     return sum((operation.work for operation in operations), Work())
 
 
+def _stored(size: float, count: Quantity) -> Quantity:
+    """Return the bytes of so many elements, whole ones: sizes may be below a byte, counts means."""
+    found: Any = size * count
+    if is_array(found):
+        return found if found.dtype.kind == "i" else np.ceil(found)
+    return math.ceil(found)
+
+
 @dataclass(frozen=True, slots=True)
 class MatMul(Operation):
     """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs.
 
-    `output_size` is the bytes of an element of C where they are others than those of A and B.
+    `output_size` is the bytes of an element of C where they are others than those of A and B, and
+    `weight_size` of one of B with its scales, where the kernel makes numbers of A's type of them.
     `kernel` is a name of the cost model `tiled` for kernels that are not the vendor library's.
     """
 
@@ -52,6 +62,7 @@ class MatMul(Operation):
     direction: Pass = Pass.FORWARD
     dtype: str = ""
     kernel: str = ""
+    weight_size: float = 0
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -64,7 +75,8 @@ class MatMul(Operation):
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.m * self.k, self.element_size * self.k * self.n)
+        weights = _stored(self.weight_size or self.element_size, self.k * self.n)
+        return (self.element_size * self.m * self.k, weights)
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
@@ -175,7 +187,7 @@ class GroupedMatMul(Operation):
         size = self.element_size
         return (
             size * self.rows * self.k,
-            (self.weight_size or size) * self.active * self.k * self.n,
+            _stored(self.weight_size or size, self.active * self.k * self.n),
             (self.output_size or size) * self.rows * self.n,
         )
 
@@ -266,9 +278,10 @@ class Attention(Operation):
     decoding. With a `window`, each query sees that many keys at most, up to its own place.
     `kv_size` is the bytes of an element of keys and values where they are kept in another type,
     `kernel` a name of the cost model `tiled` for the kernel that computes it, if one is asked for.
-    `mask` is the bytes of a tensor that is added to the scores, where there is one. With `latent`
-    the values are the first features of the keys, as in multi-head latent attention whose products
-    with the latent have been absorbed (DeepSeek-V2, arXiv:2405.04434): they are not read besides.
+    `mask` is the bytes of a tensor that is added to the scores, where there is one. With
+    `values_in_keys` the values are the first features of the keys, which are read once, as in
+    multi-head latent attention whose products with the latent have been absorbed (DeepSeek-V2,
+    arXiv:2405.04434, section 2.1).
     """
 
     direction: Pass = field()
@@ -285,7 +298,7 @@ class Attention(Operation):
     kernel: str = ""
     dtype: str = ""
     mask: Quantity = 0
-    latent: bool = False
+    values_in_keys: bool = False
     kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
@@ -328,7 +341,7 @@ class Attention(Operation):
         return (
             rows * self.depth,
             shared * self.depth,
-            0 if self.latent else shared * self.value_depth,
+            shared * self.value_depth * (not self.values_in_keys),
             rows * self.value_depth,
         )
 

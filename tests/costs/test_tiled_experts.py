@@ -200,7 +200,7 @@ def test_explanations_say_how_rows_are_spread() -> None:
 
 def test_values_that_are_part_of_the_keys_are_not_read_besides() -> None:
     sizes = (Pass.FORWARD, 128, 128, 1, 4096, 576, 512, 2)
-    apart, latent = Attention(*sizes), Attention(*sizes, latent=True)
+    apart, latent = Attention(*sizes), Attention(*sizes, values_in_keys=True)
     assert apart.reads == (2 * 128 * 576, 2 * 4096 * 576, 2 * 4096 * 512)
     assert latent.reads == (2 * 128 * 576, 2 * 4096 * 576, 0)
     assert latent.flops == apart.flops == 2 * 128 * 4096 * (576 + 512)

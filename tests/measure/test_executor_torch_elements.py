@@ -52,6 +52,8 @@ FUNCTIONS = {
     "sign": np.sign(X),
     "compare": X > 0,
     "cast": X,
+    "relu_squared": np.maximum(X, 0) ** 2,
+    "quick_gelu": X * sigmoid(1.702 * X),
 }
 
 

@@ -546,7 +546,9 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
             few = minimum(m, n)
             least = _LEAST_TILE * ((few > 1) & (few <= _FEW))
         machine = on_units_of_library(machine)
-        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least)
+        # What is stored in few bits passes so, and is multiplied as all else is.
+        stored = (size * m * k, operation.weight_size * k * n) if operation.weight_size else None
+        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least, stored=stored)
     kernel = PRODUCT_KERNELS[operation.kernel]
     share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)

@@ -96,7 +96,7 @@ def _attend(letters: Letters, call: _Call) -> tuple[Operation, ...]:
             )
     attention = Attention(
         Pass.FORWARD, batch * heads, heads, queries, letters["keys"], _LATENT_KEY, _LATENT, size,
-        causal=not call.is_step, kv_size=kv_size, kernel=kernel, latent=True,
+        causal=not call.is_step, kv_size=kv_size, kernel=kernel, values_in_keys=True,
     )  # fmt: skip
     return (*found, attention)
 

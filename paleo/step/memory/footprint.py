@@ -206,7 +206,6 @@ def footprint(
     activations = step.activations(fullest)
     copies = (1, chosen.states) if training else (0, 0)
     size, learned = graph.element_size, graph.precision.parameter_size
-    read = step.weight_size + step.copy_size
     return Footprint(
         net=spec.name,
         batch_size=graph.batch_size,
@@ -222,13 +221,13 @@ def footprint(
                 node.name,
                 node.type_name,
                 size * num_elements(node.output),
-                read * params,
+                weights + step.copy_size * params,
                 learned * params * copies[0],
                 learned * params * copies[1],
                 kept,
             )
-            for node, params, kept in zip(
-                graph.nodes, schedule.num_params, activations, strict=True
+            for node, params, weights, kept in zip(
+                graph.nodes, schedule.num_params, step.weights, activations, strict=True
             )
         ),
         notes=_notes(spec, graph),

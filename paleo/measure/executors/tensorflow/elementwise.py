@@ -41,6 +41,8 @@ _COMPOSED: dict[str, Callable[[Any, Any], Any]] = {
     "mish": lambda tf, x: x * tf.tanh(tf.nn.softplus(x)),
     "threshold": lambda tf, x: tf.where(x > 0.5, x, tf.zeros((), x.dtype)),
     "affine": lambda tf, x: x * 0.5 + 0.25,
+    "relu_squared": lambda tf, x: tf.square(tf.nn.relu(x)),
+    "quick_gelu": lambda tf, x: x * tf.sigmoid(1.702 * x),
 }
 
 
@@ -51,12 +53,22 @@ def _applied(tf: Any, row: ElementFunction, *operands: Any) -> Any:
     return tf.cast(attrgetter(row.tensorflow)(tf)(*operands), kind)
 
 
+def _active(tf: Any, name: str, x: Any) -> Any:
+    if name in _COMPOSED:
+        return _COMPOSED[name](tf, x)
+    return _applied(tf, FUNCTIONS[name], x, *_CONSTANTS.get(name, ()))
+
+
 @builds("Activation")
 def _activation(call: Call) -> Any:
-    name = call.layer.function
-    if name in _COMPOSED:
-        return _COMPOSED[name](call.tf, call.x)
-    return _applied(call.tf, FUNCTIONS[name], call.x, *_CONSTANTS.get(name, ()))
+    return _active(call.tf, call.layer.function, call.x)
+
+
+@builds("Gated")
+def _gated(call: Call) -> Any:
+    """An activation and a product: TensorFlow has no kernel for both."""
+    gate, factor = call.xs if len(call.xs) == 2 else call.tf.split(call.x, 2, -1)
+    return _active(call.tf, call.layer.function, gate) * factor
 
 
 #: Layers that are one operator.
