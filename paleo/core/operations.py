@@ -39,10 +39,10 @@ def total_work(operations: tuple[Operation, ...]) -> Work:
 
 def _stored(size: float, count: Quantity) -> Quantity:
     """Return the bytes of so many elements, whole ones: sizes may be below a byte, counts means."""
-    found: Any = size * count
-    if is_array(found):
-        return found if found.dtype.kind == "i" else np.ceil(found)
-    return math.ceil(found)
+    found: Quantity = size * count
+    if not is_array(found):
+        return math.ceil(found)
+    return found if found.dtype.kind == "i" else np.ceil(found)
 
 
 @dataclass(frozen=True, slots=True)
