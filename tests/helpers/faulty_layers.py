@@ -147,6 +147,7 @@ LAYERS: list[tuple[Any, str]] = [
         'parents: there is no layer "d"',
     ),
     (layer("Experts", num_outputs=4), "num_experts: missing"),
+    (layer("RotaryEmbedding"), "dim: the position has a dimension of its own, before the last"),
     (layer("Similarity"), "parents: Similarity takes 2 parents, got 1"),
     (
         layer("Similarity", parents=["data", "data"]),

@@ -156,6 +156,8 @@ EXAMPLES = [
     Example("LayerNorm", {"custom": True}),
     Example("RMSNorm", {"num_dims": 2}),
     Example("RMSNorm", {"affine": False}),
+    Example("RotaryEmbedding", {"dim": 2}, (HEADS,)),
+    Example("RotaryEmbedding", {"dim": 2, "rotated": 2}, (HEADS,)),
     Example("GroupNorm", {"num_groups": 2}),
     Example("GroupNorm", {"num_groups": 4, "affine": False}),
     Example("InstanceNorm", {}),

@@ -183,8 +183,9 @@ def test_split_layers_in_a_repeated_block() -> None:
         ({"repeat": MAX_LAYERS // 3 + 1},
          'layer "h": key "repeat": 33334 x 3 layers are too many (at most 100000)'),
         ({"endpoint": "sun"},
-         'layer "h": key "endpoint": there is no layer "sun" in this block'
-          " (did you mean 'sum'?)"),
+
+         ('layer "h": key "endpoint": there is no layer "sun" in this block'
+          " (did you mean 'sum'?)")),
         ({"endpoint": ".."}, 'layer "h": key "endpoint": there is no layer ".." in this block'),
         ({"endpoint": "/data"},
          'layer "h": key "endpoint": there is no layer "/data" in this block'),

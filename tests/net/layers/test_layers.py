@@ -309,6 +309,27 @@ PRODUCTS = [
         (768, 96 + 12 * 32, 48),
         (768, 48 + 96, 12 * 32),
     ),
+    # 2*6*3*4 = 144 elements are read and written, and a table of 6 positions: 6*4, or 6*2.
+    Case(
+        "RotaryEmbedding",
+        {},
+        [[2, 6, 3, 4]],
+        (2, 6, 3, 4),
+        0,
+        (0, 144 + 24, 144),
+        (0, 144 + 24, 144),
+        NONE,
+    ),
+    Case(
+        "RotaryEmbedding",
+        {"dim": 2, "rotated": 2},
+        [[2, 3, 6, 4]],
+        (2, 3, 6, 4),
+        0,
+        (0, 144 + 12, 144),
+        (0, 144 + 12, 144),
+        NONE,
+    ),
     # 2x6 times 6x2: 2 * 2*2*6 = 48, and so is either gradient.
     Case("Similarity", {}, [[2, 6], [2, 6]], (2, 2), 0, (48, 24, 4), (96, 32, 24), NONE),
     # 2 samples of 5 boxes: 10 pairs each. 12 + 48 elements are sorted to 2*5*4 = 40; these are
