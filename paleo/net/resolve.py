@@ -133,11 +133,13 @@ class Names:
         """Yield the layers in a block, their forms by index in `varied` where there are several."""
         for entry in scope.entries:
             if isinstance(entry, Leaf):
-                forms = [self._of_leaf(entry, form) for form in entry.forms]
+                # What a faulty layer reads is looked up too, for mistakes in it.
+                declared = entry.forms or [Form(None, None, "")]
+                forms = [self._of_leaf(entry, form) for form in declared]
                 if len(forms) > 1:
                     for found in zip(*forms, strict=False):
                         varied[found[0].name] = list(found)
-                yield from forms[0] if forms else ()
+                yield from forms[0]
             elif entry.repeat:
                 yield from self.specs(entry)
             else:
