@@ -39,9 +39,9 @@ def total_work(operations: tuple[Operation, ...]) -> Work:
 
 def _stored(size: float, count: Quantity) -> Quantity:
     """Return the bytes of so many elements, whole ones: sizes may be below a byte, counts means."""
-    found: Quantity = size * count
-    if not is_array(found):
-        return math.ceil(found)
+    if not is_array(count):
+        return math.ceil(size * count)
+    found = np.asarray(size * count)
     return found if found.dtype.kind == "i" else np.ceil(found)
 
 
