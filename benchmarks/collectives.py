@@ -2,6 +2,7 @@
 
     python benchmarks/collectives.py          print errors by system, operation and algorithm
     python benchmarks/collectives.py --fit    fit the constants on A100 and H100, and print them
+    python benchmarks/collectives.py --bands  write the error bands, of systems that no fit has seen
 
 The measurements are the tables of the package aiconfigurator-core 0.12.0 (`--operators`; the
 installed package unless told) and files of a folder (`--measured`, ../shared/measured unless told):
@@ -13,6 +14,7 @@ hand. All that is fitted is in LINKS, SHARED and KERNELS: of each link these thr
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +27,7 @@ from paleo.cluster import Cluster
 from paleo.cluster.collectives import custom, nccl
 from paleo.cluster.network import Network
 from paleo.core.optional import extra
+from paleo.costs.collective_bands import FILE
 from paleo.measure.validate import (
     Cases,
     Selection,
@@ -33,6 +36,7 @@ from paleo.measure.validate import (
     predict,
     read_measurements,
 )
+from paleo.measure.validate.bands import pooled
 from paleo.measure.validate.collectives import CollectiveGroup
 
 ROOT = Path(__file__).parents[1]
@@ -81,6 +85,20 @@ FILES = ("vidur_collectives", "deepbench", "stas_mlengineering", "llmcompass")
 FITTED = {"a100_sxm": "nvlink3", "h100_sxm": "nvlink4"}
 #: The same of which the shortest kernel alone is fitted.
 KERNEL_ALONE = {"b200_sxm": "nvlink5"}
+#: Schemes with error bands: the operator of their tables, what they are called, and the systems
+#: that nothing was fitted to.
+BANDS = {
+    "auto": (
+        "nccl", "collectives of NCCL over NVLink in a node",
+        ("h200_sxm", "b200_sxm", "gb200", "b300_sxm", "gb300"),
+    ),
+    "custom_all_reduce": (
+        "custom_allreduce", "kernels of serving frameworks over NVLink in a node",
+        ("h200_sxm", "gb200", "b300_sxm", "gb300"),
+    ),
+}  # fmt: skip
+#: The share of cases inside of a band.
+COVERAGE = 0.8
 ON_PCIE = {"l40s": "pcie4", "rtx_pro_6000_server": "pcie5"}
 
 
@@ -154,6 +172,67 @@ def report(operators: str, measured: Path) -> Iterator[str]:
     for file in FILES:
         if (measured / f"{file}.csv").is_file():
             yield error_line(file, rows_of(measured, file))
+
+
+# Error bands
+
+
+def bands(operators: str) -> str:
+    """Return the file of error bands: every system counts as much, however many its rows are.
+
+    They are as wide as they have to be to have COVERAGE of the rows of a system that is left out,
+    on average. Kernels of serving frameworks are for short messages; what NCCL sends has no most
+    bytes, since longer messages go on as fast as the longest that were measured. Networks that
+    constants are fitted to count as those of the systems that were held out.
+    """
+    lines = [
+        "# Error bands: of collectives like these the share `coverage` took between `low` and",
+        "# `high` times as long as predicted. Written by benchmarks/collectives.py --bands.",
+        f"coverage = {COVERAGE}",
+    ]
+    for scheme, (operator, said, systems) in BANDS.items():
+        tables = [table(operators, system, operator) for system in systems]
+        if scheme != "auto":
+            tables = [short(cases) for cases in tables]
+        logs = [np.log(each.measured / predict(each, "tiled")) for each in tables]
+        widths = np.arange(1, 3, 0.01)
+        width = next(each for each in widths if _held(logs, each).mean() >= COVERAGE)
+        low, high = np.exp(_ends(logs, width))
+        parts = [part for cases in tables for part in cases.parts]
+        groups = [part for part in parts if isinstance(part, CollectiveGroup)]
+        names = sorted({part.exchange.operation.value for part in groups})
+        links = {part.exchange.cluster.tiers[0].network.name for part in groups}
+        held = ", ".join(f"{100 * share:.0f}" for share in _held(logs, width))
+        lines += [
+            "",
+            f"# {', '.join(systems)}: left out, {held} % of their rows are inside of the others'.",
+            "[[band]]",
+            f'scheme = "{scheme}"',
+            f"networks = {json.dumps(sorted(links.union(FITTED.values())))}",
+            f"collectives = {json.dumps(names)}",
+            f"workers = {max(int(part.workers.max()) for part in groups)}",
+            *([] if scheme == "auto" else [f"num_bytes = {custom.BARRIERS.limit - 1}"]),
+            f"low = {low:.4g}",
+            f"high = {high:.4g}",
+            f"count = {sum(map(len, logs))}",
+            f'said = "{said}, on {len(systems)} systems of one source"',
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _ends(logs: Sequence[Any], width: float) -> Any:
+    """Return both ends of the logarithms of several systems, so many times as wide."""
+    groups = np.repeat(np.arange(len(logs)), [len(each) for each in logs])
+    return width * np.array(pooled(np.concatenate(logs), groups, COVERAGE))
+
+
+def _held(logs: Sequence[Any], width: float) -> Any:
+    """Return of each system the share of its rows that is inside of the band of the others."""
+    shares = []
+    for i, own in enumerate(logs):
+        low, high = _ends([*logs[:i], *logs[i + 1 :]], width)
+        shares.append(((own >= low) & (own <= high)).mean())
+    return np.array(shares)
 
 
 # The fit
@@ -358,14 +437,20 @@ def _values(title: str, values: Mapping[str, float]) -> str:
 
 
 def main() -> None:
-    """Print; see the module."""
+    """Print, or write; see the module."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--fit", action="store_true", help="fit the constants, and print them")
     parser.add_argument("--operators", default=PACKAGE, help="a folder of operator tables")
     parser.add_argument("--measured", type=Path, default=MEASURED, help="a folder of CSV files")
+    parser.add_argument("--bands", action="store_true", help="write the error bands")
     arguments = parser.parse_args()
+    if arguments.bands:
+        text = bands(arguments.operators)
+        FILE.write_text(text, "utf-8")
+        sys.stdout.write(text)
+        return
     lines = (
         fit(arguments.operators)
         if arguments.fit

@@ -13,7 +13,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
-from paleo.step.exchange_settings import ClusterLike, OverlapSettings, SynchronousSettings
+from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.scenario import workers_of
 from paleo.step.settings import (
@@ -33,8 +33,6 @@ CONVOLUTIONS = tuple(declared(ConvolutionSettings))
 KERNELS = tuple(declared(KernelSettings))
 #: How a step is priced, but for the shares of peak.
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
-#: When gradients are exchanged.
-OVERLAP = tuple(declared(OverlapSettings))
 #: How workers that step together bring together what they have.
 SYNCHRONOUS = tuple(declared(SynchronousSettings))
 #: How parameters are updated.
@@ -44,20 +42,24 @@ SCHEDULE = ("epochs", "dataset", "dataset_size")
 
 
 def devices_and_workers(
-    cluster: ClusterLike | None, devices: list[str], workers: list[Any], mistakes: Mistakes
+    clusters: list[str] | None, devices: list[str], workers: list[Any], mistakes: Mistakes
 ) -> tuple[dict[str, DeviceLike], list[Any]]:
-    """Return devices by name, and numbers of workers, of a report: a cluster has its own device.
+    """Return devices, and numbers of workers, of a report: clusters have devices of their own.
 
-    It is an error to give a device or a network as well, or more workers than there are.
+    Those of clusters are by the names of these. It is an error to give a device or a network as
+    well, or more workers than any of them has.
     """
-    found = mistakes.check(find_cluster, cluster) if cluster is not None else None
-    if found is None:
+    if not clusters:
         return {name: name for name in devices}, workers
     for name in filter(is_given, OF_CLUSTER):
         mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
-    counts = list(workers_of(found, workers))
-    mistakes.check(group_of, found, max(counts, default=1))
-    return {found.device.name: found.device}, counts
+    found = {name: mistakes.check(find_cluster, name) for name in clusters}
+    known = {name: cluster for name, cluster in found.items() if cluster}
+    smallest = min(known.values(), key=lambda cluster: cluster.size, default=None)
+    counts = list(workers_of(smallest, workers)) if smallest else workers
+    for cluster in known.values():
+        mistakes.check(group_of, cluster, max(counts, default=1))
+    return {name: cluster.device for name, cluster in known.items()}, counts
 
 
 def say_what_is_used(nets: Sequence[str], settings: Mapping[str, Any] | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -57,6 +57,8 @@ class _Predefined(Generic[_T]):
         self.kind = kind
         self.read = read
         self.folder = Path(__file__).parent / f"{kind}s"
+        #: What a file describes; each is read once, however often settings name it.
+        self.named = cache(lambda name: self.read(self.folder / f"{name}.toml"))
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -67,10 +69,6 @@ class _Predefined(Generic[_T]):
     def aliases(self) -> Mapping[str, str]:
         """The further names, each with the one it stands for."""
         return {alias: name for name in self.names for alias in self.named(name).aliases}
-
-    def named(self, name: str) -> _T:
-        """Return what a file describes."""
-        return self.read(self.folder / f"{name}.toml")
 
     def find(self, wanted: str | os.PathLike[str]) -> _T:
         """Return one by name or by alias, or from a user's own file."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from paleo.cluster.device import OTHER_MAKERS, Device
-from paleo.cluster.exchange import (
+from paleo.cluster.gradient_exchange import (
     DDP,
     FUSED,
     HOROVOD,

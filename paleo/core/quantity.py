@@ -11,7 +11,7 @@ import functools
 import math
 import operator
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
@@ -175,3 +175,32 @@ def whole_array(value: Any, most: int) -> Array | None:
     if array.size and array.dtype.kind in "iu" and array.min() >= 1 and array.max() <= most:
         return array.astype(np.int64)
     return None
+
+
+def spread(values: Quantity, shape: tuple[int, ...]) -> list[Any]:
+    """Return an array that broadcasts to this shape, or a number, as a list of numbers."""
+    filled: list[Any] = np.broadcast_to(values, shape).tolist()
+    return filled
+
+
+def joined(alike: Sequence[Any]) -> Any:
+    """Return one thing with an array wherever the numbers of these differ; else they are alike.
+
+    They are numbers, tuples of such, or anything that is the same of all.
+    """
+    first = alike[0]
+    if isinstance(first, tuple):
+        return _like(first, map(joined, zip(*alike, strict=True)))
+    return first if all(one == first for one in alike) else np.array(alike)
+
+
+def at(value: Any, places: Array) -> Any:
+    """Return a thing with these elements of all arrays in it, be it a tuple of such, or one."""
+    if isinstance(value, tuple):
+        return _like(value, (at(part, places) for part in value))
+    return value[places] if is_array(value) else value
+
+
+def _like(value: tuple[Any, ...], parts: Iterable[Any]) -> Any:
+    """Return a tuple of the same kind with other parts."""
+    return value._make(parts) if hasattr(value, "_make") else tuple(parts)

@@ -452,7 +452,11 @@ def _by_identity(shape: Shape) -> tuple[Any, ...]:
 
 
 def _are_same(shapes: Shapes, others: Shapes) -> bool:
-    return [*map(_by_identity, shapes)] == [*map(_by_identity, others)]
+    # Those of nodes that are alike are one object, as a rule.
+    return len(shapes) == len(others) and all(
+        shape is other or _by_identity(shape) == _by_identity(other)
+        for shape, other in zip(shapes, others, strict=True)
+    )
 
 
 def _sharing(node: Node, owner: Node) -> Node:

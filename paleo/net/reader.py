@@ -177,11 +177,8 @@ class _Reader:
             for key, value in body.items():
                 choices = _choices(value)
                 one[key] = choices[index % len(choices)] if choices else value
-            known = set(self.mistakes.found)
-            before = len(known)
             forms.append(self._form(cls, one, leaf.name))
-            new = [each for each in self.mistakes.found[before:] if each not in known]
-            self.mistakes.found[before:] = new
+        self.mistakes.say_once(before)
         return forms
 
     def _by_index(self, value: Any, key: str, leaf: Leaf) -> list[Any] | None:

@@ -133,11 +133,15 @@ class Names:
         """Yield the layers in a block, their forms by index in `varied` where there are several."""
         for entry in scope.entries:
             if isinstance(entry, Leaf):
-                forms = [self._of_leaf(entry, form) for form in entry.forms]
+                # What a faulty layer reads is looked up too, for mistakes in it.
+                declared = entry.forms or [Form(None, None, "")]
+                known = len(self.mistakes.found)
+                forms = [self._of_leaf(entry, form) for form in declared]
+                self.mistakes.say_once(known)
                 if len(forms) > 1:
                     for found in zip(*forms, strict=False):
                         varied[found[0].name] = list(found)
-                yield from forms[0] if forms else ()
+                yield from forms[0]
             elif entry.repeat:
                 yield from self.specs(entry)
             else:
@@ -148,12 +152,12 @@ class Names:
         splits = leaf.scope.splits
         layer = form.layer
         if splits is not None and form.shares is not None:
-            self._add_once("a split layer cannot share parameters", leaf.name, "shares")
+            self.mistakes.add("a split layer cannot share parameters", leaf.name, "shares")
         if splits is not None and layer:
             try:
                 layer = layer.shard(splits)
             except ShapeError as error:
-                self._add_once(str(error), leaf.name, error.key)
+                self.mistakes.add(str(error), leaf.name, error.key)
                 layer = None
         specs = []
         for shard in [None] if splits is None else range(splits):
@@ -165,13 +169,6 @@ class Names:
                 name = leaf.name if shard is None else f"{leaf.name}@{shard}"
                 specs.append(LayerSpec(name, layer, parents, shard, shares, form.dtype))
         return specs
-
-    def _add_once(self, message: str, layer: str, key: str | None) -> None:
-        """Note a mistake, unless another form of the layer has it too."""
-        before = self.mistakes.found[:]
-        self.mistakes.add(message, layer, key)
-        if self.mistakes.found[-1] in before:
-            self.mistakes.found.pop()
 
     def _resolved_shares(self, leaf: Leaf, form: Form) -> str | None:
         """Return the full name of the layer whose parameters a layer uses too."""
@@ -188,7 +185,7 @@ class Names:
             fault = f"{shown(form.shares)} is split: its parameters cannot be shared"
         else:
             return token
-        self._add_once(fault, leaf.name, "shares")
+        self.mistakes.add(fault, leaf.name, "shares")
         return None
 
     def _find(self, reference: str, scope: Scope) -> Found | None:
@@ -261,12 +258,12 @@ class Names:
             return None
         least, most = form.layer.num_parents
         if not resolved and least:
-            self._add_once("it has no parents", leaf.name, "parents")
+            self.mistakes.add("it has no parents", leaf.name, "parents")
             return None
         if len(resolved) < least or (most is not None and len(resolved) > most):
             takes = _takes(least, most)
             fault = f"{form.layer.type_name} takes {takes}, got {len(resolved)}"
-            self._add_once(fault, leaf.name, "parents")
+            self.mistakes.add(fault, leaf.name, "parents")
             return None
         return tuple(resolved)
 
@@ -293,7 +290,7 @@ class Names:
         """Return the layers, or slices, that a reference names; None, which is noted, if none."""
 
         def wrong(message: str) -> list[str] | None:
-            self._add_once(message, name, key)
+            self.mistakes.add(message, name, key)
             return None
 
         base, marker = split_marker(reference)

@@ -151,6 +151,12 @@ def found_setting(setting: Setting, value: Any, arrays: bool = False) -> Any:
     )
 
 
+@functools.cache
+def found_default(setting: Setting) -> Any:
+    """Return what the default of a setting stands for: files of Paleo's own are read once."""
+    return setting.check(setting.default)
+
+
 def listing(name: str, setting: Setting, text: str = "") -> Setting:
     """Return a setting of which there may be several values; a text is one."""
     one = functools.partial(found_setting, replace(setting, name=name))

@@ -16,7 +16,7 @@ from paleo.core.quantity import Quantity
 from paleo.costs import DEFAULT_COST_MODEL, CostModel, find_cost_model
 from paleo.net.graph import Graph
 from paleo.step.declarations import check_count, checked_share, checked_workers
-from paleo.step.exchange_settings import NetworkLike
+from paleo.step.distributed_settings import NetworkLike
 from paleo.step.passes import BACKWARD, FORWARD, PassTime, exchange_time
 from paleo.step.plan import found_plan
 from paleo.step.settings import (

@@ -9,14 +9,14 @@ from dataclasses import replace
 from paleo.cluster import Cluster, Device, Network, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, SERVERS, Choice, Collective
 from paleo.cluster.collectives import Operation as Collecting
-from paleo.cluster.exchange import Exchange
 from paleo.cluster.frameworks import Framework, running
+from paleo.cluster.gradient_exchange import Exchange
 from paleo.cluster.topology import Group
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity, largest, some, where_positive
 from paleo.core.tensor import find_precision
 from paleo.costs import CostModel
-from paleo.step.exchange_settings import ALL_SCHEMES
+from paleo.step.distributed_settings import ALL_SCHEMES
 from paleo.step.gradients import Cast, Compression, Encoding
 from paleo.step.passes import exchange_time
 
@@ -182,7 +182,7 @@ class ExchangePlan:
         used = [level for level in group.levels if some(level.members > 1)] or group.levels[:1]
         slowest = min(used, key=lambda level: largest(level.link_bandwidth))
         seconds = self.communication(num_bytes, workers, scheme)
-        return Choice(scheme, "", slowest.tier.name, seconds)
+        return Choice(scheme, "", slowest.tier.name, seconds, scheme)
 
     @functools.cached_property
     def encoding(self) -> Encoding:

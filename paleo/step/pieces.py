@@ -17,7 +17,18 @@ from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.errors import SettingError
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import Quantity, maximum, minimum, np, smallest, total
+from paleo.core.quantity import (
+    Quantity,
+    every,
+    is_array,
+    maximum,
+    minimum,
+    np,
+    product,
+    smallest,
+    spread,
+    total,
+)
 from paleo.costs import Time
 from paleo.costs.error_bands import Band
 
@@ -73,21 +84,18 @@ class Piece(NamedTuple):
 
     def spread(self, shape: tuple[int, ...]) -> list[Piece]:
         """Return a piece of arrays that broadcast to this shape as pieces of numbers."""
+        if not any(map(is_array, (self.seconds, self.busy, *(self.time or ())))):
+            return [self.of_floats()] * product(shape)
         seconds = spread(self.seconds * 1.0, shape)
         times: Iterable[Time | None] = [None] * len(seconds)
         if self.time:
             times = map(Time, *(spread(part, shape) for part in self.time))
         busy = [None] * len(seconds) if self.busy is None else spread(self.busy * 1.0, shape)
+        same = (self.arguments, self.start, self.after, self.lane)
         return [
-            self._replace(seconds=alone, time=time, busy=whole)
+            Piece(self.name, self.category, alone, *same, time, whole)
             for alone, time, whole in zip(seconds, times, busy, strict=True)
         ]
-
-
-def spread(values: Quantity, shape: tuple[int, ...]) -> list[Any]:
-    """Return an array that broadcasts to this shape, or a number, as a list of numbers."""
-    filled: list[Any] = np.broadcast_to(values, shape).tolist()
-    return filled
 
 
 def scheduled(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
@@ -175,7 +183,7 @@ class WholeStep:
 
     @property
     def _time(self) -> float:
-        if not self.seconds:
+        if not every(self.seconds != 0):
             raise SettingError(no_time(self.net))
         return self.seconds
 
@@ -220,8 +228,8 @@ class Step:
     `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
     which speedups relate. `fields` are its values in tables and JSON; `net` is the net's name.
     `band` is how far the truth may be from the seconds of what is computed; None where that is not
-    known. `exchanging` gives the exchanges for workers, the samples of one of them, and how many
-    times as long computation takes: None where the exchanges are the same however long that is.
+    known. `exchanging` gives the exchanges if computation takes so many times as long: None where
+    they are the same however long that is.
     """
 
     workers: Any
@@ -235,7 +243,7 @@ class Step:
     one_worker_batch: int = 1
     net: str = field(default="", compare=False)
     band: Band | None = None
-    exchanging: Callable[[Any, Any, float], Mapping[str, Piece]] | None = field(
+    exchanging: Callable[[float], Mapping[str, Piece]] | None = field(
         default=None, repr=False, compare=False
     )
 
@@ -248,7 +256,7 @@ class Step:
         """Return the step as it is if computation takes so many times as long."""
         changed: dict[str, Any] = {}
         if self.exchanging:
-            found = self.exchanging(self.workers, self.worker_batch_size, factor)
+            found = self.exchanging(factor)
             changed["exchanges"] = {scheme: found[scheme] for scheme in self.exchanges}
         return replace(
             self,
@@ -266,25 +274,43 @@ class Step:
             exchanges={name: piece.of_floats() for name, piece in self.exchanges.items()},
         )
 
-    def spread(self, shape: tuple[int, ...]) -> list[Step]:
+    def spread(self, shape: tuple[int, ...]) -> Steps:
         """Return a step of arrays that broadcast to this shape as steps of numbers."""
+
+        @functools.cache
+        def exchanges(factor: float) -> list[dict[str, Piece]]:
+            assert self.exchanging
+            return _each(self.exchanging(factor), shape)
+
+        def exchanging(place: int, factor: float) -> dict[str, Piece]:
+            return exchanges(factor)[place]  # of all worked out at once
+
         sizes = (self.workers, self.batch_size, self.worker_batch_size)
-        pieces, many = (*self.pieces, *self.exchanges.values()), len(self.pieces)
-        return [
-            replace(
-                self,
-                workers=workers,
-                batch_size=batch,
-                worker_batch_size=share,
-                pieces=alone[:many],
-                exchanges=dict(zip(self.exchanges, alone[many:], strict=True)),
+        parts: tuple[Iterable[Any], ...] = (
+            *(spread(size, shape) for size in sizes),
+            zip(*(piece.spread(shape) for piece in self.pieces), strict=True),
+            _each(self.exchanges, shape),
+        )
+        steps = (
+            Step(
+                workers,
+                batch,
+                share,
+                pieces,
+                self.fields,
+                self.label,
+                exchanged,
+                self.one_worker,
+                self.one_worker_batch,
+                self.net,
+                self.band,
+                functools.partial(exchanging, place) if self.exchanging else None,
             )
-            for workers, batch, share, alone in zip(
-                *(spread(size, shape) for size in sizes),
-                zip(*(piece.spread(shape) for piece in pieces), strict=True),
-                strict=True,
+            for place, (workers, batch, share, pieces, exchanged) in enumerate(
+                zip(*parts, strict=True)
             )
-        ]
+        )
+        return Steps(steps, self, shape)
 
     def __getitem__(self, name: str) -> Any:
         """Return the seconds of the piece of this name."""
@@ -371,11 +397,14 @@ class Step:
     def best_scheme(self) -> str:
         """The scheme that takes least of those after which all workers have the sum.
 
-        Butterfly mixing is one only where no other is asked for.
+        Butterfly mixing is one only where no other is asked for. Of arrays it is an array of names.
         """
-        return min(
-            self.exact_schemes or self.exchanges, key=lambda name: self.exchanges[name].seconds
-        )
+        names: list[str] = self.exact_schemes or list(self.exchanges)
+        seconds = [self.exchanges[name].seconds for name in names]
+        if any(map(is_array, seconds)):
+            best: str = np.array(names)[np.argmin(np.broadcast_arrays(*seconds), axis=0)]
+            return best
+        return min(names, key=lambda name: self.exchanges[name].seconds)
 
     @functools.cached_property
     def _wholes(self) -> dict[str, WholeStep]:
@@ -414,3 +443,36 @@ class Step:
 
     def _values(self) -> dict[str, Any]:
         return {entry.key: entry.value(self) for entry in self.fields}
+
+
+class Steps(tuple[Step, ...]):
+    """Steps of numbers that are `together` one of arrays, of which all their values follow at once.
+
+    What is made of them, such as a slice, is a plain tuple.
+    """
+
+    together: Step
+    shape: tuple[int, ...]
+
+    def __new__(cls, steps: Iterable[Step], together: Step, shape: tuple[int, ...]) -> Steps:
+        """Make them of the steps one by one, and of those of arrays that have this shape."""
+        made = super().__new__(cls, steps)
+        made.together, made.shape = together, shape
+        return made
+
+    def to_dicts(self) -> list[dict[str, Any]]:
+        """Return the values of each under the keys of the JSON output."""
+        return _each(self.together.to_dict(), self.shape)
+
+
+def _each(values: Mapping[str, Any], shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    """Return the values of each element; they broadcast to this shape, or are mappings of such."""
+
+    def column(value: Any) -> list[Any]:
+        if isinstance(value, Mapping):
+            return _each(value, shape)
+        return value.spread(shape) if isinstance(value, Piece) else spread(value, shape)
+
+    columns = list(map(column, values.values()))
+    rows = zip(*columns, strict=True) if columns else [()] * product(shape)
+    return [dict(zip(values, row, strict=True)) for row in rows]

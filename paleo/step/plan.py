@@ -25,9 +25,9 @@ from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.parameters import sum_of
 from paleo.net.spec import NetSpec
-from paleo.step.declarations import check_names, checked_share, declared, found_setting
+from paleo.step.declarations import check_names, checked_share, declared, found_default
+from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
-from paleo.step.exchange_settings import NETWORK
 from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
@@ -147,11 +147,6 @@ class Plan(ExchangePlan):
             if name != "all":
                 COLLECTIVES[name].check(self.topology.tiers)
         self.check_sent()
-        if self.cluster and self.other_devices:
-            raise SettingError(
-                f"other_devices: cluster {self.cluster.name} has devices of one kind: leave out "
-                "cluster"
-            )
         if self.framework and not self.framework.runs_on(self.device):
             raise SettingError(
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
@@ -449,7 +444,8 @@ def plan_of(found: Mapping[str, Any], mistakes: Mistakes) -> Plan | None:
     cluster = parts["cluster"]
     if cluster is not None:
         for name, setting in zip(OF_CLUSTER, (DEVICE, NETWORK), strict=True):
-            if parts[name] not in (None, found_setting(setting, setting.default)):
+            same = cluster.device if name == "device" else None
+            if parts[name] not in (None, same, found_default(setting)):
                 mistakes.add(f"{name}: a cluster has its own: leave out {name}, or cluster")
         parts |= {"device": cluster.device, "network": cluster.tiers[-1].network}
     return mistakes.check(lambda: Plan(**parts))

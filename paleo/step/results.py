@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
@@ -18,7 +20,7 @@ from paleo.core.results import Result
 from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
-from paleo.step.pieces import Step, WholeStep
+from paleo.step.pieces import Step, Steps, WholeStep
 from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
@@ -196,9 +198,10 @@ class Run(Predicted, Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
+        rows = self.rows
         return {
             **self.settings(),
-            "rows": [row.to_dict() for row in self.rows],
+            "rows": rows.to_dicts() if isinstance(rows, Steps) else [row.to_dict() for row in rows],
             **(self.step.to_dict() if self.step else {}),
             "knee": dict(self.worth.knee),
             "balance_workers": dict(self.worth.balance),
@@ -215,6 +218,17 @@ class Simulation(Result):
     """The runs of one call: for each net, for each scaling."""
 
     runs: tuple[Run, ...]
+
+    @property
+    def plans(self) -> list[list[Run]]:
+        """The runs of each plan: several where each number of workers has rows of its own."""
+        is_same = operator.methodcaller("settings")
+        groups = (list(runs) for _, runs in itertools.groupby(self.runs, is_same))
+        return [
+            part
+            for runs in groups
+            for part in ([runs] if runs[0].plan.other_devices else [[run] for run in runs])
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""

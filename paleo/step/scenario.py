@@ -27,7 +27,7 @@ from paleo.step.declarations import (
     choice,
     declared,
 )
-from paleo.step.exchange_settings import SCALING, SCHEMES
+from paleo.step.distributed_settings import SCALING, SCHEMES
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
@@ -158,7 +158,8 @@ def asked(
             values, plans = of_nets = of_nets or _planned(kind, given, mistakes, arrays)
         for varied, plan in plans if spec else ():
             assert spec
-            varied |= {"workers": workers_of(plan.topology, varied["workers"])}
+            beside = sum(count for _, count in plan.other_devices)
+            varied |= {"workers": workers_of(plan.topology, varied["workers"], beside)}
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             one = Scenario(spec, plan, *parts)
             mistakes.check(_check_parallel, one)
@@ -166,10 +167,15 @@ def asked(
     return found, values
 
 
-def workers_of(cluster: Cluster, counts: Sequence[int]) -> tuple[int, ...]:
-    """Return numbers of workers, those that are by default only as far as a cluster has as many."""
-    is_default = tuple(counts) == DEFAULT_WORKERS
-    return tuple(count for count in counts if count <= cluster.size or not is_default)
+def workers_of(cluster: Cluster, counts: Sequence[int], others: int = 0) -> tuple[int, ...]:
+    """Return numbers of workers, those that are by default only as far as a cluster has as many.
+
+    There are so many `others` beside them, on devices of other kinds.
+    """
+    if tuple(counts) != DEFAULT_WORKERS:
+        return tuple(counts)
+    most = cluster.size - others
+    return tuple(count for count in counts if count <= most)
 
 
 def _planned(
@@ -196,11 +202,6 @@ def _check_parallel(scenario: Scenario) -> None:
     if bool(scenario.plan.other_devices) != kind.has_others:
         said = "takes other devices, such as K80:4" if kind.has_others else "has no other devices"
         raise SettingError(f"other_devices: --parallel={scenario.parallel} {said}")
-    if kind.has_others and len(scenario.workers) > 1:
-        raise SettingError(
-            f"num_workers: --parallel={scenario.parallel} takes one number, of the workers on "
-            f"{scenario.plan.device.name}"
-        )
     if names and not kind.synchronizes:
         raise SettingError(f"{names[0]}: is for --parallel=data, not {scenario.parallel}")
 

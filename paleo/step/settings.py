@@ -3,7 +3,7 @@
 A function takes `**settings: Unpack[...]` of one of the kinds below, so that type checkers refuse
 one that is misspelt or of a wrong type; `found_settings` finds and checks all of them at run time.
 paleo.step.declarations says how one is declared, for options and the page's form as well. Those of
-what connects workers are in paleo.step.exchange_settings, those of a whole training in
+what connects workers are in paleo.step.distributed_settings, those of a whole training in
 paleo.studies.training.
 
 To add one: an entry here, and a field of paleo.step.plan.Plan or of Scenario for what reads it.
@@ -40,15 +40,23 @@ from paleo.step.declarations import (
     choice,
     declared,
     described,
+    found_default,
     found_setting,
     listing,
     name_in,
     several,
 )
-from paleo.step.exchange_settings import (
+from paleo.step.distributed_settings import (
+    ACCUMULATE,
     CLUSTER,
+    COMPRESS,
+    GRADIENT_DTYPE,
+    JITTER,
+    NCCL,
     NETWORK,
+    NUM_SERVERS,
     PPP_COMM,
+    SCHEME,
     SCHEMES,
     ClusterLike,
     NetworkLike,
@@ -56,6 +64,7 @@ from paleo.step.exchange_settings import (
     OverlapSettings,
     SynchronousSettings,
 )
+from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS
 
 #: The worker counts of a curve: those of the original command line.
@@ -97,7 +106,8 @@ OTHER_DEVICES = Setting(
     default=None,
     check=_checked_others,
     help="Devices of other kinds and how many of each, such as K80:4,P100:2, with "
-    "--parallel=heterogeneous; --num_workers are on --device.",
+    "--parallel=heterogeneous; --num_workers are on --device, or on that of the cluster, whose "
+    "links all of them have.",
     label="Other devices",
     metavar="NAME:N",
     shown_default="none",
@@ -450,6 +460,19 @@ class ComparedSettings(
             replace(NET_BATCH_SIZE, shown_default="the first net's own"),
         ),
     ]
+    ppp_comm: Annotated[Quantity, PPP_COMM]
+    scheme: Annotated[str | Sequence[str | None] | None, listing("scheme", SCHEME)]
+    accumulate: Annotated[int | Sequence[int], listing("accumulate", ACCUMULATE)]
+    gradient_dtype: Annotated[
+        str | Sequence[str | None] | None, listing("gradient_dtype", GRADIENT_DTYPE)
+    ]
+    compress: Annotated[
+        str | Compression | Sequence[str | Compression | None] | None,
+        listing("compress", COMPRESS),
+    ]
+    num_servers: Annotated[int | None, NUM_SERVERS]
+    jitter: Annotated[float | None, JITTER]
+    nccl: Annotated[str | None, NCCL]
     cost_model: Annotated[
         str | CostModel | Sequence[str | CostModel], declared(GridSettings)["cost_model"]
     ]
@@ -489,6 +512,8 @@ def found_settings(
     """
     own = declared(kind)
     return {
-        name: mistakes.check(found_setting, setting, given.get(name, setting.default), arrays)
+        name: mistakes.check(found_setting, setting, given[name], arrays)
+        if name in given
+        else mistakes.check(found_default, setting)
         for name, setting in (own | declared(base) | own).items()
     }

@@ -9,14 +9,17 @@ from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.cluster import Cluster, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice, Collective, Operation
-from paleo.cluster.collectives.nccl import CURRENT, SCHEMES
+from paleo.cluster.collectives.nccl import CURRENT
 from paleo.cluster.collectives.phases import Phases
 from paleo.cluster.flows import Placement
 from paleo.cluster.topology import Group
+from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.checks import checked_bytes, number, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError, near_or_known
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, some
+from paleo.costs.collective_bands import collective_band
+from paleo.costs.error_bands import Band
 from paleo.step.declarations import (
     Setting,
     check_names,
@@ -26,7 +29,7 @@ from paleo.step.declarations import (
     name_in,
     several,
 )
-from paleo.step.exchange_settings import (
+from paleo.step.distributed_settings import (
     ALL_SCHEMES,
     NCCL,
     NETWORK,
@@ -162,7 +165,8 @@ class CollectiveTime:
 
     `phases` and `flows_s` are there where it was asked to explain: the seconds that a simulation of
     messages sharing links gives, of a group that does not fill its nodes. With a `stride` there are
-    as many such groups at the same time.
+    as many such groups at the same time. `band` says how far the truth may be from the seconds,
+    None where nothing like it was held out of fits.
     """
 
     cluster: str
@@ -175,6 +179,7 @@ class CollectiveTime:
     phases: Phases = ()
     flows_s: float | None = None
     stride: int = 1
+    band: Band | None = None
 
     @property
     def seconds(self) -> float:
@@ -198,8 +203,23 @@ class CollectiveTime:
         """Bytes/s of the message; None of one worker alone."""
         return self.num_bytes / self.seconds if self.seconds > 0 else None
 
+    @property
+    def ends(self) -> Ends[CollectiveTime]:
+        """The same if it takes the least of its error band, and the most."""
+        factors: Ends[float] = self.band.ends if self.band else (None, None)
+        return at_ends(
+            factors,
+            lambda end: replace(self, choice=self.choice._replace(seconds=end * self.seconds)),
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
+        values = self._values()
+        ends = at_ends(self.ends, lambda end: end._values())
+        rates = ("algorithm_bandwidth", "bus_bandwidth")
+        return with_ends(values, ends, times=("seconds",), rates=rates)
+
+    def _values(self) -> dict[str, Any]:
         values = {
             "cluster": self.cluster,
             "collective": self.operation.value,
@@ -282,7 +302,8 @@ def _on(cluster: Cluster, found: dict[str, Any], mistakes: Mistakes) -> Iterator
         try:
             for group, size in itertools.product(groups, found["num_bytes"]):
                 row = _row(cluster, scheme, group, size, operation, found["explain"])
-                yield replace(row, stride=stride, flows_s=row.flows_s if stride == 1 else None)
+                # Of groups that share links nothing was measured.
+                yield row if stride == 1 else replace(row, stride=stride, flows_s=None, band=None)
         except SettingError as error:
             if not everything:
                 mistakes.include(error)
@@ -297,7 +318,7 @@ def _row(
     explain: bool,
 ) -> CollectiveTime:
     choice = scheme.choice(group, size, operation)
-    chosen = COLLECTIVES.get(SCHEMES.get(choice.algorithm, choice.algorithm), scheme)
+    chosen = COLLECTIVES.get(choice.scheme, scheme)
     note = unfilled(group)
     return CollectiveTime(
         cluster.name,
@@ -309,6 +330,7 @@ def _row(
         note,
         chosen.phases(group, operation) if explain else (),
         _flows(cluster, chosen, group, size, operation) if explain and note else None,
+        band=collective_band(scheme.name, group, size, operation),
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import ceil_div, some
-from paleo.step.parallelism import DataParallel, divided
+from paleo.step.parallelism import DataParallel, Worker, divided
 
 #: Workers are counted up to here: a power of 2, so that a binary tree of them is complete.
 LIMIT = 65_536
@@ -66,19 +66,14 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
     if scaling == "strong":
         batch_size = ceil_div(batch_size, plan.accumulate)
 
-    # A search asks for both ends of ranges, and so for many a number several times.
-    @functools.cache
-    def compute(own: int) -> float:
-        return float(data.computing(own))
-
-    @functools.cache
-    def communicate(workers: int) -> float:
+    def worker(workers: int) -> Worker:
         own, _ = divided(batch_size, workers, scaling)
-        return data.added(workers, own, scheme)
+        return data.worker(workers, own)
 
     return Curve(
-        compute=compute,
-        communicate=communicate,
+        # A search asks for both ends of ranges, and so for many a number several times.
+        compute=functools.cache(lambda own: float(data.computing(own))),
+        communicate=functools.cache(lambda workers: worker(workers).added(scheme)),
         batch_size=batch_size,
         scaling=scaling,
         grows=plan.cost_model.grows,
@@ -86,7 +81,7 @@ def curve(data: DataParallel, batch_size: int, scaling: str, scheme: str) -> Cur
         steady=not (plan.overlaps or plan.cluster or some(plan.deviation > 0))
         and COLLECTIVES[scheme].is_of_2017,
         most=min(LIMIT, plan.topology.size),
-        slowest=lambda workers: float(data.slowest(workers)),
+        slowest=lambda workers: float(worker(workers).slowest),
     )
 
 

@@ -16,7 +16,12 @@ from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import check_names, checked_number, declared, several
-from paleo.step.exchange_settings import SCHEMES, ExchangeSettings, NetworkSettings, OverlapSettings
+from paleo.step.distributed_settings import (
+    SCHEMES,
+    ExchangeSettings,
+    NetworkSettings,
+    SynchronousSettings,
+)
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
@@ -34,6 +39,9 @@ from paleo.studies.simulate import runs_of
 from paleo.studies.summary import NetSummary, summarize
 from paleo.studies.training import Training, TrainingSettings, price_of, schedule_of
 
+#: What of the settings changes what a worker computes: exchanges that overlap want to know
+#: when gradients are there.
+_COMPUTED = ("optimizer", "overlap", "accumulate")
 #: So many summaries and footprints of a net are kept: what is shown is taken away as a file next.
 _KEPT = 1
 
@@ -48,7 +56,7 @@ class OverviewSettings(
     TrainingSettings,
     NetworkSettings,
     ExchangeSettings,
-    OverlapSettings,
+    SynchronousSettings,
     OptimizerSettings,
     total=False,
 ):
@@ -104,8 +112,8 @@ class Study:
         of_step = {
             name: found[name]
             for name in (
-                *("ppp_comm", "batch_size", "scaling", "optimizer"),
-                *("schemes", "overlap", "bucket"),
+                *("ppp_comm", "batch_size", "scaling", "optimizer", "schemes"),
+                *declared(SynchronousSettings),
             )
         }
         own = None if "network" in settings else self.scenario.plan.cluster
@@ -122,7 +130,8 @@ class Study:
         if found["scheme"] is not None:
             schemes = (*scenario.plan.exchange_schemes, found["scheme"])
             scenario = scenario.changed(schemes=tuple(dict.fromkeys(schemes)))
-        computations = self._computations(found["optimizer"], found["overlap"])
+        changes = tuple(getattr(scenario.plan, name) for name in _COMPUTED)
+        computations = self._computations(*changes)
         runs = list(runs_of(scenario, mistakes, computations))
         mistakes.raise_as(PaleoError)
         return Overview(
@@ -210,13 +219,10 @@ class Overview:
         return self.study.fit(self.worker_batch_size, self.optimizer)
 
 
-def _computations(scenario: Scenario, optimizer: str, overlap: bool | None) -> Computations:
-    """Return what a worker computes of the net, updated by this optimizer.
-
-    Exchanges that `overlap` want to know when gradients are there.
-    """
-    plan = replace(scenario.plan, optimizer=optimizer, overlap=overlap)
-    return Computations(scenario.net, plan)
+def _computations(scenario: Scenario, *values: Any) -> Computations:
+    """Return what a worker computes of the net, with these values of `_COMPUTED`."""
+    changes = dict(zip(_COMPUTED, values, strict=True))
+    return Computations(scenario.net, replace(scenario.plan, **changes))
 
 
 def checked_plan(**settings: Unpack[OverviewSettings]) -> tuple[dict[str, Any], Schedule]:

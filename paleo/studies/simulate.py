@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from paleo.core.errors import Mistakes, PaleoError, SettingError
@@ -71,14 +72,23 @@ def simulate(
 def runs_of(
     scenario: Scenario, mistakes: Mistakes, computations: Computations | None = None
 ) -> Iterator[Run]:
-    """Yield the runs of a scenario, one for each scaling; notes what is wrong."""
+    """Yield the runs of a scenario, one for each scaling; notes what is wrong.
+
+    On devices of several kinds there is one for each number of workers, too.
+    """
     if computations and not computations.suit(scenario.net, scenario.plan):
         raise SettingError("computations: they are of another net, or under another plan")
     kind, case = PARALLELISMS[scenario.parallel], _Case(scenario, computations)
+    # A step of devices of several kinds has a row for each kind: it is a run of its own.
+    cases = [case]
+    if kind.has_others:
+        each = (replace(scenario, workers=(count,)) for count in scenario.workers)
+        cases = [_Case(one, case.computed) for one in each]
     for scaling in scenario.scaling if kind.divides else [kind.scaling]:
-        run = mistakes.check(case.run, kind, scaling)
-        if run:
-            yield run
+        for one in cases:
+            run = mistakes.check(one.run, kind, scaling)
+            if run:
+                yield run
 
 
 @dataclass(frozen=True)
@@ -101,6 +111,11 @@ class _Case:
     @functools.cached_property
     def _data(self) -> DataParallel:
         return DataParallel(self.scenario.net, self.scenario.plan, self.computations)
+
+    @property
+    def computed(self) -> Computations:
+        """What one worker computes, which is kept."""
+        return self._data.computations
 
     @functools.cached_property
     def _largest_batch(self) -> int | None:
@@ -125,7 +140,7 @@ class _Case:
                 if kind.scales and len(on_curve) <= _FEW_BATCHES:  # `worth` will ask for them
                     batches.update(on_curve)
             self._prepare(batches)
-        computations = self._data.computations
+        computations = self.computed
         found = kind.predict(
             Asked(scenario.net, plan, self.batch_size, workers, scaling, computations=computations)
         )
@@ -133,8 +148,9 @@ class _Case:
         if plan.convolution_note and scenario.has_convolutions:
             notes = [plan.convolution_note, *notes]
         notes += plan.notes_on(scenario.net)
-        if kind.scales:
-            notes += _notes_on_links(plan, workers)
+        if kind.scales or kind.has_others:
+            every = [found.whole.workers] if kind.has_others and found.whole else workers
+            notes += _notes_on_links(plan, every)
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
         return Run(
@@ -150,7 +166,7 @@ class _Case:
 
     def _prepare(self, own_batches: Iterable[int]) -> None:
         """Compute these batches of one worker at once, if that is sooner done."""
-        computations, batches = self._data.computations, list(own_batches)
+        computations, batches = self.computed, list(own_batches)
         missing = computations.missing(batches)
         if len(missing) > 1 and (has_arrays() or self._is_much(len(missing))):
             with contextlib.suppress(PaleoError):  # which is then said of each by itself
@@ -181,6 +197,6 @@ def _notes_on_links(plan: Plan, workers: Sequence[int]) -> list[str]:
     if plan.cluster is None and plan.cost_model.conventions.exchanges_after_all:
         return []
     # Here, since the model of 2017 knows no nodes, and starts sooner without.
-    from paleo.studies.exchanges import crowded_notes, unfilled_notes
+    from paleo.studies.explain_exchange import crowded_notes, unfilled_notes
 
     return [*unfilled_notes(plan, workers), *crowded_notes(plan, max(workers))]

@@ -7,7 +7,7 @@ from typing import Annotated, Unpack
 from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.net.load import ONE_NET
-from paleo.step.exchange_settings import ExchangeSettings
+from paleo.step.distributed_settings import ExchangeSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import no_time
 from paleo.step.results import Run

@@ -12,15 +12,20 @@ from paleo.core.version import __version__
 from paleo.costs import COST_MODELS
 from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.convolutions.settings import MEMORY_FORMATS
+from paleo.step.declarations import declared
+from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.memory import OPTIMIZERS
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit
 from paleo.views.tables.metrics import money
 from paleo.web import predefined
 from paleo.web.answers import EXPORTS
-from paleo.web.settings import DEPENDS, KEYS, PageSettings
+from paleo.web.settings import DECLARED, DEPENDS, KEYS, PageSettings
 
 Choice = dict[str, Any]
+
+#: The settings of exchanges whose controls the page makes of what is declared, in their order.
+_EXCHANGE = tuple(key for key in declared(SynchronousSettings) if key not in ("overlap", "bucket"))
 
 
 def choices() -> dict[str, Any]:
@@ -50,6 +55,7 @@ def choices() -> dict[str, Any]:
             {"name": "true", "title": "beside the backward pass"},
             {"name": "false", "title": "after the backward pass"},
         ],
+        "exchange": [_field(key) for key in _EXCHANGE],
         "optimizers": _named(OPTIMIZERS),
         "datasets": [
             {"name": each.name, "note": f"{each.num_samples:,} samples"}
@@ -77,6 +83,22 @@ def depends() -> dict[str, list[str]]:
 
 def _named(registry: Any) -> list[Choice]:
     return [{"name": name, "note": each.summary} for name, each in registry.items()]
+
+
+def _field(key: str) -> Choice:
+    """Return a control: what it is called, offers, and shows where nothing is given.
+
+    What it is for is the first sentence of the option's help.
+    """
+    setting = DECLARED[key]
+    said, end, _ = setting.help.partition(". ")
+    return {
+        "key": key,
+        "label": setting.label,
+        "note": said + end.strip(),
+        "empty": setting.shown_default,
+        "choices": [{"name": name} for name in setting.choices()] if setting.choices else None,
+    }
 
 
 def _devices() -> list[Choice]:

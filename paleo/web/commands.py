@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from paleo.net.importers import CODE
+from paleo.step.declarations import declared
+from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web.settings import DECLARED, PRICED, PageSettings
 
@@ -15,6 +17,8 @@ DEFAULTS: dict[str, Any] = {
     **{key: setting.default for key, setting in DECLARED.items() if key != "batch_size"},
     "num_workers": ",".join(map(str, DEFAULT_WORKERS)),
 }
+#: How workers that step together bring together what they have.
+_SYNCHRONOUS = tuple(declared(SynchronousSettings))
 #: What times on a device depend on, without the device.
 _PRICED = tuple(key for key in PRICED if key != "device")
 _REPORT = "report.html"
@@ -35,7 +39,7 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
         **settings.placed,
         **settings.given("batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED, "optimizer", "overlap", "bucket"),
+        **settings.given("ppp_comm", *_PRICED, "optimizer", *_SYNCHRONOUS),
     }
     chosen = (settings.scheme,) if settings.scheme else settings.schemes
     looked_at = {**settings.given("scaling"), "scheme": ",".join(chosen) or None}

@@ -19,6 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
+from paleo.step.plan import OF_DATA_PARALLEL
 from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices
@@ -35,7 +36,10 @@ _SAID = {key: setting.label for key, setting in DECLARED.items() if setting.labe
 _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
 #: Those that the page has as a text, "" where there is none.
-_MAYBE = ("price", "dataset", "framework", "cluster", "bucket")
+_MAYBE = (
+    *("price", "dataset", "framework", "cluster", "bucket"),
+    *("gradient_dtype", "compress", "nccl"),
+)
 
 
 class _Pool:
@@ -101,30 +105,31 @@ def report_page(
 ) -> str:
     """Return the report of studies, by devices and the names of nets, as the text of an HTML file.
 
-    `settings` are those of all of them, and what is shown first but for the net, the device, the
-    batch and the scaling, which are the first. Of several nets, devices or batch sizes it has a
-    table and charts that compare them. Nets of other frameworks were read with `importing`.
-    `with_commands` tells whether the commands that print the same are shown: they know the names of
-    nets, not what was edited. Raises a PaleoError.
+    If settings name a cluster, they are by clusters instead, each of which has its own device.
+    `settings` are those of all of them, and what is shown first but for the net, the device or the
+    cluster, the batch and the scaling, which are the first. Of several nets, devices, clusters or
+    batch sizes it has a table and charts that compare them. Nets of other frameworks were read with
+    `importing`. `with_commands` tells whether the commands that print the same are shown: they know
+    the names of nets, not what was edited. Raises a PaleoError.
     """
-    devices = list(studies)
-    nets = list(studies[devices[0]])
+    places = list(studies)
+    nets = list(studies[places[0]])
     first = replace(
-        settings, net=nets[0], device=devices[0], batch_size=batch_sizes[0], scaling=scalings[0]
+        _in_place(settings, places[0]), net=nets[0], batch_size=batch_sizes[0], scaling=scalings[0]
     )
     answers, texts = _Pool(), _Pool()
     views: dict[str, Any] = {}
     overviews: list[Overview] = []
     compared: list[Overview] = []
-    for net, device, size in itertools.product(nets, devices, batch_sizes):
-        of_size = views.setdefault(net, {}).setdefault(device, {}).setdefault(str(size), {})
+    for net, place, size in itertools.product(nets, places, batch_sizes):
+        of_size = views.setdefault(net, {}).setdefault(place, {}).setdefault(str(size), {})
         for scaling in scalings:
             words = option_words(importing or ImportOptions(), importer_of(net))
             own = replace(
-                first, net=net, device=device, batch_size=size, scaling=scaling,
+                _in_place(first, place), net=net, batch_size=size, scaling=scaling,
                 options=shlex.join(words),
             )  # fmt: skip
-            overview = overview_of(studies[device][net], own)
+            overview = overview_of(studies[place][net], own)
             overviews.append(overview)
             if scaling == scalings[0]:
                 compared.append(overview)
@@ -134,12 +139,13 @@ def report_page(
     )
     several: dict[str, list[Any]] = {
         "net": nets,
-        "device": devices,
+        "cluster": places if first.cluster else [],
+        "device": [] if first.cluster else places,
         "batch_size": list(batch_sizes),
     }
     return _page(
         {
-            "title": f"{', '.join(nets)} on {first.cluster or ', '.join(names)}",
+            "title": f"{', '.join(nets)} on {', '.join(places if first.cluster else names)}",
             "version": __version__,
             "settings": first.to_dict(),
             "said": _said(first, [key for key, values in several.items() if len(values) > 1]),
@@ -156,6 +162,14 @@ def report_page(
             "views": views,
         }
     )
+
+
+def _in_place(settings: PageSettings, place: str) -> PageSettings:
+    """Return the settings in another cluster, or on another device if there is none."""
+    if not settings.cluster:
+        return replace(settings, device=place)
+    found = replace(settings, cluster=place)
+    return replace(found, device=found.runs_on)
 
 
 def _schemes(overview: Overview) -> tuple[str, ...]:
@@ -178,7 +192,7 @@ def _view(
     """Return where the answers and exports of a configuration under one scaling are."""
     view: dict[str, Any] = {"scaling": {}, "layers": {}, "memory": {}}
     exports: dict[str, dict[str, int]] = {name: {} for name in (*_BY_SCHEME, *_BY_WORKERS)}
-    of_view = (settings.net, settings.device)
+    of_view = (settings.net, settings.cluster, settings.device)
 
     def add(
         asked: PageSettings, own: Overview, choice: str, kinds: Iterable[str], names: Iterable[str]
@@ -214,6 +228,8 @@ def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, st
     Those of which there are several are left out, and those that are off or not known.
     """
     values = settings.to_dict()
+    if "cluster" in several:
+        values["device"] = ""
     price = checked_price(number(settings.price)) if settings.price else None
     if settings.cluster:  # which has networks of its own
         values["network"] = ""
@@ -222,7 +238,7 @@ def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, st
     return [
         {"label": label, "value": _text(values[key])}
         for key, label in _SAID.items()
-        if values[key] not in (None, "", False) and key not in several
+        if values[key] not in (None, "", False, OF_DATA_PARALLEL.get(key)) and key not in several
     ]
 
 

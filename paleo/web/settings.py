@@ -22,7 +22,7 @@ from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
 from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
-from paleo.step.settings import DEFAULT_WORKERS
+from paleo.step.settings import DEFAULT_WORKERS, OF_CLUSTER
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
 from paleo.web import predefined
@@ -46,15 +46,15 @@ class PageSettings:
     training has `epochs` of a `dataset`, or of `dataset_size` samples. `price` is "" for that of
     the device's file.
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
-    the cost model takes by itself, `bucket` a text as of the option,
-    "" for that of the framework.
+    the cost model takes by itself, `bucket` a text as of the option, "" for that of the framework.
+    So it is with `gradient_dtype`, `compress` and `nccl`; `num_servers` and `jitter` are None then.
     Beside it may stand another configuration, which is the same but for what begins with `other_`.
     """
 
     net: str = "resnet50_v1_5"
     device: str = "A100_SXM_80GB"
-    network: str = "nvlink3"
-    cluster: str = ""
+    network: str = "infiniband_hdr"
+    cluster: str = "dgx_a100"
     cost_model: str = DEFAULT_COST_MODEL
     dtype: str = "mixed_fp16"
     batch_size: int = 256
@@ -63,6 +63,12 @@ class PageSettings:
     scheme: str = ""
     overlap: bool | None = None
     bucket: str = ""
+    accumulate: int = 1
+    gradient_dtype: str = ""
+    compress: str = ""
+    num_servers: int | None = None
+    jitter: float | None = None
+    nccl: str = ""
     software: str = ""
     ppp_comp: float = 1.0
     ppp_comm: float = 1.0
@@ -237,7 +243,8 @@ class _Reader:
     def read(self, file: str | None) -> PageSettings:
         self._check_keys()
         found: dict[str, Any] = {"net": self._net(file), "is_uploaded": file is not None}
-        found |= {key: self._named(key) for key in ("device", "network", "cluster")}
+        found |= {key: self._named(key) for key in ("device", "network")}
+        found["cluster"] = self._cluster()
         found |= {"overlap": self._overlap(), "bucket": self._bucket()}
         others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]
         found |= {key: self._value(key) for key in others}
@@ -335,13 +342,18 @@ class _Reader:
             "cluster": predefined.cluster_names,
         }[kind]()
         text = self._text(key)
-        if text in names or text == getattr(_DEFAULTS, key):
+        if text in names or text == getattr(_DEFAULTS, key) or (not text and key == "cluster"):
             return text
         known = aliases[kind]() if kind in aliases else {}
         if text in known:
             return known[text]
         self.mistakes.add(f"{key}: {unknown(kind, text, list(names))}")
         return str(getattr(_DEFAULTS, key))
+
+    def _cluster(self) -> str:
+        """Return the cluster: none where it is not named and a device or a network is."""
+        is_placed = any(self.values.get(key) for key in OF_CLUSTER)
+        return "" if is_placed and "cluster" not in self.values else self._named("cluster")
 
     def _value(self, key: str) -> Any:
         """Return the value of a setting that its check lets pass."""
@@ -353,7 +365,7 @@ class _Reader:
             passed = not text and setting.default is None
             return text if passed or self._check(key, setting.check, text) else default
         found = self._check(key, setting.check, _as_number(self.values.get(key, default)))
-        return default if found is None else type(default)(found)
+        return default if found is None else setting.type(found)
 
     def _flag(self, key: str) -> bool:
         value = self.values.get(key, False)

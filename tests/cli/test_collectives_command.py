@@ -14,6 +14,8 @@ import pytest
 import paleo
 from paleo.cli import cli
 from paleo.cluster.topology import Cluster
+from paleo.costs.collective_bands import known_bands
+from paleo.views.charts.collectives import collectives_charts
 
 RING = ("--cluster=ethernet_cluster", "--scheme=ring", "--collective=all_reduce")
 OWN = """
@@ -271,3 +273,116 @@ def test_an_own_file_is_drawn_too(tmp_path: Path) -> None:
     path.write_text(OWN.replace("links = 2", "links = 0"))
     (line,) = call("clusters", str(path), status=1).stderr.splitlines()
     assert line.startswith(f'paleo: {path}: key "tiers[1].links": expected a whole number')
+
+
+# Error bands
+
+
+def test_inside_of_a_node_times_have_the_band_of_systems_that_no_fit_has_seen() -> None:
+    given = ("--cluster=dgx_h100", "--collective=all_reduce", "--bytes=1GiB")
+    near, far = rows(*given, "--num_workers=8,16")
+    (nccl,) = (each.band for each in known_bands() if each.scheme == "auto")
+    assert near["seconds_low"] == pytest.approx(nccl.low * near["seconds"])
+    assert near["seconds_high"] == pytest.approx(nccl.high * near["seconds"])
+    # A bandwidth is low where the time is long.
+    assert near["bus_bandwidth_low"] == pytest.approx(near["bus_bandwidth"] / nccl.high)
+    assert (far["seconds_low"], far["bus_bandwidth_high"]) == (None, None)
+    text = words(call("collectives", *given, "--num_workers=8").stdout)
+    low, high = (1e3 * near[f"seconds_{end}"] for end in ("low", "high"))
+    assert f"(80 % of measured cases: {low:.1f} to {high:.1f} ms) by nvls: 440 GB/s" in text
+    assert "collectives of NCCL over NVLink in a node" in text
+    assert "of the other rows" not in text
+    text = words(call("collectives", *given, "--num_workers=8,16").stdout)
+    assert "no error band is known of the other rows" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "has_band"),
+    [
+        ({}, True),
+        ({"cluster": "hgx_b200"}, True),
+        ({"collective": "all_to_all"}, True),
+        ({"schemes": "custom_all_reduce", "num_bytes": "4 MiB"}, True),
+        ({"schemes": "custom_all_reduce", "num_bytes": "8 MiB"}, False),  # as NCCL does
+        ({"schemes": "ring"}, False),  # forced, where NCCL would choose
+        ({"collective": "broadcast"}, False),  # not measured
+        ({"cluster": "dgx1_v100"}, False),  # a mesh of links that nobody measured
+        ({"cluster": "l40s_pcie"}, False),  # whose constants are fitted to all that is measured
+        ({"cluster": "gb200_nvl72", "workers": 16}, False),  # 8 are the most that were measured
+        ({"workers": 1}, False),
+        ({"stride": 2, "workers": 4}, False),
+    ],
+)
+def test_nothing_else_has_a_band(settings: dict[str, Any], has_band: bool) -> None:
+    asked: dict[str, Any] = {"cluster": "dgx_a100", "collective": "all_reduce", "workers": 8}
+    (found,) = paleo.collectives(**{**asked, "num_bytes": "1 MiB", **settings})
+    assert (found.band is not None) == has_band
+    assert [end is not None for end in found.ends] == [has_band] * 2
+
+
+def test_the_bands_that_are_shipped_are_of_many_cases_of_several_systems() -> None:
+    for each in known_bands():
+        assert 0.5 < each.band.low < 1 < each.band.high < 2
+        assert each.band.coverage == 0.8
+        assert each.band.count > 1000
+        assert set(each.networks) <= set(paleo.network_names())
+
+
+# Pictures
+
+
+def test_a_picture_has_time_and_bus_bandwidth_over_bytes(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "out.svg"
+    given = (*RING, "--num_workers=2,4", "--bytes=1KiB,1MiB", f"--plot={path}")
+    table = call("collectives", *given).stdout
+    text = path.read_text("utf-8")
+    for word in ("Time of all_reduce", "Bus bandwidth of all_reduce", "message (KiB)", "4 workers"):
+        assert word in text
+    assert table == call("collectives", *given[:-1]).stdout  # the same table as without
+
+
+def test_lines_are_what_the_rows_say() -> None:
+    asked: dict[str, Any] = {"collective": ["all_gather", "all_reduce"], "workers": [8, 2, 1]}
+    sizes = ("1 MiB", "2 KiB")
+    found = paleo.collectives(cluster="dgx_a100", schemes=["ring", "tree"], num_bytes=sizes,
+                              **(asked | {"collective": "all_reduce"}))  # fmt: skip
+    time, bandwidth = collectives_charts(found)
+    assert [line.name for line in time.series] == [
+        f"{scheme}, {count} worker{'s' * (count > 1)}"
+        for scheme in ("ring", "tree") for count in (8, 2, 1)
+    ]  # fmt: skip
+    assert (time.x_label, time.log_x) == ("message (KiB)", True)
+    assert {line.x for line in time.series} == {(2.0, 1024.0)}
+    rows = {(each.scheme, each.workers, each.num_bytes): each for each in found}
+    eight = time.series[0], bandwidth.series[0]
+    for i, size in enumerate((2048, 1 << 20)):
+        row = rows["ring", 8, size]
+        assert eight[0].y[i] == pytest.approx(1e6 * row.seconds)
+        # An all-reduce has 2 (n - 1) / n of its bytes cross each link.
+        assert eight[1].y[i] == pytest.approx(1e-9 * 2 * 7 / 8 * size / row.seconds)
+    assert time.series[2].y == (None, None)  # one worker alone
+    both = collectives_charts(paleo.collectives(cluster="dgx_a100", num_bytes=sizes, **asked))
+    assert [chart.title for chart in both] == [
+        "Time of all_gather", "Bus bandwidth of all_gather", "Time of all_reduce",
+        "Bus bandwidth of all_reduce",
+    ]  # fmt: skip
+    assert {chart.setting for chart in both} == {"dgx_a100, auto"}
+
+
+def test_lines_of_clusters_are_told_apart_and_notes_are_of_one() -> None:
+    found = paleo.collectives(
+        cluster=["dgx_h100", "dgx_a100"], collective="all_reduce", workers=12, num_bytes="1 MiB"
+    )
+    time, _ = collectives_charts(found)
+    assert [line.name for line in time.series] == ["dgx_h100, 12 workers", "dgx_a100, 12 workers"]
+    assert time.notes[0].startswith("dgx_h100: 12 workers do not fill each node")
+
+
+def test_characters_draw_the_same_and_nothing_is_one_line() -> None:
+    text = call("collectives", *RING, "--num_workers=2", "--bytes=1MiB", "--plot=-").stdout
+    assert "Time of all_reduce" in text
+    assert "2 workers, by message (MiB)" in text
+    result = call("collectives", *RING, "--num_workers=1", "--plot=-", status=1)
+    (line,) = result.stderr.splitlines()
+    assert line == "paleo: plot: Time of all_reduce: there is nothing to draw"

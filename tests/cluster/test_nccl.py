@@ -231,9 +231,9 @@ def test_schemes_of_nccl_take_its_best_protocol() -> None:
     summed = COLLECTIVES["in_network"].seconds_on(links, sizes)
     taken = choice(links, sizes).algorithm
     assert np.array_equal(auto, np.where(taken == "nvls", summed, ring))
-    assert COLLECTIVES["tree"].seconds_on(links, 1024) == seconds(links, 1024, algorithm="tree")
-    with pytest.raises(SettingError, match="nvls cannot do all_gather here"):
-        seconds(links, 1024, ALL_GATHER, algorithm="nvls")
+    assert COLLECTIVES["tree"].seconds_on(links, 1024) == seconds(links, 1024, scheme="tree")
+    with pytest.raises(SettingError, match="in_network cannot do all_gather here"):
+        seconds(links, 1024, ALL_GATHER, scheme="in_network")
 
 
 def test_where_nothing_is_known_of_the_links_the_textbook_stays() -> None:

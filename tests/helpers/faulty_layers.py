@@ -139,6 +139,10 @@ LAYERS: list[tuple[Any, str]] = [
         "parents: Gather takes 1 to 2 parents, got 3",
     ),
     (
+        layer("Gather", output_shape=[-1, 9, 8, 3], distinct=True),
+        "output_shape: it picks 9 different rows, such as positions, of 8",
+    ),
+    (
         layer("MatMul", parents=["data", "data"]),
         ": it cannot multiply 2x8x8x3, 2x8x8x3: 3 is not 8",
     ),

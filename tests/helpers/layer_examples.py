@@ -200,6 +200,7 @@ EXAMPLES = [
     Example("Rearrange", {}),
     Example("Rearrange", {"output_shape": [-1, 3, 3, 16]}),
     Example("Gather", {"output_shape": [-1, 3, 4]}, (SEQUENCE, [2, 3])),
+    Example("Gather", {"output_shape": [-1, 3, 4], "distinct": True}, (SEQUENCE, [2, 3])),
     Example("Reduce", {"dims": [1, 2]}),
     Example("Reduce", {"dims": [3], "function": "maximum", "keep_dims": True}),
     Example("Loss", {"function": "hinge"}, ([2, 10], [2, 1])),

@@ -31,7 +31,7 @@ ODDITIES = ("Sigmoid", "Softmax num_classes", "Unknown operator output_shape")
 REGIONS = ("Proposals", "RegionPooling")
 #: Those that kernels of other libraries compute.
 KERNELS = (
-    "RotaryEmbedding", "TopK", "Dispatch", "Combine",
+    "TopK", "Dispatch", "Combine",
     "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy",
 )  # fmt: skip
 OPTIONS = {"chunk", "sinks", "alibi", "load", "weights"}

@@ -57,8 +57,6 @@ UNBUILT = {
     "Dispatch": "TensorFlow has no operator for it",
     "Dispatch capacity num_experts": "TensorFlow has no operator for it",
     "Combine": "TensorFlow has no operator for it",
-    "RotaryEmbedding": "TensorFlow has no operator for it",
-    "RotaryEmbedding rotated": "TensorFlow has no operator for it",
 }
 #: Layers in which no element moves or changes.
 VIEWS = ("Input", "Parameter", "Reshape", "Flatten")

@@ -144,7 +144,7 @@ def test_sizes_of_tables_are_in_elements_and_switches_sum_no_single_bytes(tmp_pa
     links = find_cluster("dgx_h100").group(8)
     expected = [
         nccl.seconds(links, 2**25),
-        nccl.seconds(links, 2**25, algorithm="ring"),
+        nccl.seconds(links, 2**25, scheme="ring"),
         nccl.seconds(find_cluster("dgx_h100").group(4), 2048, Operation.ALL_TO_ALL),
     ]
     assert predict(found, "tiled").tolist() == pytest.approx(expected)

@@ -12,11 +12,11 @@ from validation import cases, device_file, write
 import paleo
 from paleo.cluster import Device
 from paleo.cluster.collectives import AUTO, COLLECTIVES
-from paleo.cluster.exchange import EXCHANGES
+from paleo.cluster.gradient_exchange import EXCHANGES
 from paleo.cluster.topology import Cluster
 from paleo.measure.validate import predict, read_measurements
-from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.nets import Remembering
+from paleo.measure.validate.row_exchange import RowExchange
 from paleo.measure.validate.scaling import same_submission, scaled
 from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.step.parallelism.jitter import expected_slowest
@@ -158,7 +158,7 @@ def test_software_adds_what_it_exposes(name: str, tmp_path: Path) -> None:
     made = [
         4 * layer.node.num_params for layer in reversed(backward.layers) if layer.node.num_params
     ]
-    exchanging = Exchanging(
+    exchanging = RowExchange(
         device, 4, Wiring("ethernet20", 4), software, paleo.COST_MODELS["roofline"]
     )
     added = exchanging.added(backward)
@@ -197,11 +197,11 @@ def test_variables_of_the_host_come_and_go_over_pcie(tmp_path: Path) -> None:
     software = (EXCHANGES["host_server"], paleo.COST_MODELS["roofline"])
     # Two devices behind one switch share its 126 Gbit/s.
     for inside, seconds in ((1, 1e-3), (8, 2e-3)):
-        exchanging = Exchanging(device, inside, Wiring("nvlink1", inside), *software)
+        exchanging = RowExchange(device, inside, Wiring("nvlink1", inside), *software)
         assert exchanging.seconds(15.75e6) == pytest.approx(seconds)
     # Of four nodes each sends three quarters of the gradients of its eight devices away.
     nodes = Wiring("nvlink1", 8, "ethernet")
-    slow = Exchanging(device, 32, nodes, *software).seconds(15.75e6)
+    slow = RowExchange(device, 32, nodes, *software).seconds(15.75e6)
     assert slow == pytest.approx(0.75 * 8 * 15.75e6 / 1.25e9)
 
 

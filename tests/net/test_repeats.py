@@ -136,7 +136,7 @@ def test_what_differs_by_index_is_that_of_the_innermost_block() -> None:
 
 
 def test_lists_of_two_and_three_cycle_each_by_itself() -> None:
-    conv = {"type": "Convolution", "parents": [], "strides": [1, 1, 1], "padding": "SAME"}
+    conv: Any = {"type": "Convolution", "parents": [], "strides": [1, 1, 1], "padding": "SAME"}
     conv |= {"filter": {"by_index": [[1, 8, 8], [3, 8, 8]]}}
     conv |= {"use_bias": {"by_index": [True, False, False]}}
     net = paleo.loads(json.dumps({"name": "n", "layers": {
@@ -183,8 +183,9 @@ def test_split_layers_in_a_repeated_block() -> None:
         ({"repeat": MAX_LAYERS // 3 + 1},
          'layer "h": key "repeat": 33334 x 3 layers are too many (at most 100000)'),
         ({"endpoint": "sun"},
-         'layer "h": key "endpoint": there is no layer "sun" in this block'
-          " (did you mean 'sum'?)"),
+
+         ('layer "h": key "endpoint": there is no layer "sun" in this block'
+          " (did you mean 'sum'?)")),
         ({"endpoint": ".."}, 'layer "h": key "endpoint": there is no layer ".." in this block'),
         ({"endpoint": "/data"},
          'layer "h": key "endpoint": there is no layer "/data" in this block'),

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import paleo
-from paleo.cluster.exchange import EXCHANGES, Exchange
-from paleo.step.parallelism.exchanges import exchanged
-from paleo.step.parallelism.overlap import Made, sent_in_cycles
+from paleo.cluster.gradient_exchange import EXCHANGES, Exchange
+from paleo.step.parallelism.overlap import Made, exchanged, sent_in_cycles
 from paleo.step.parallelism.slowdown import slowdown
 
 #: A processor that is no GPU computes on beside exchanges.

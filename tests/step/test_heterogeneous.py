@@ -9,8 +9,13 @@ import pytest
 
 import paleo
 from paleo.core.errors import PaleoError
+from paleo.net.graph import build
 from paleo.step.parallelism.computations import Computations
 from paleo.step.parallelism.heterogeneous import Kind, Together, shared
+from paleo.step.results import Simulation
+from paleo.views.answers.simulation import simulation_answer
+from paleo.views.charts.results import of_simulation
+from paleo.views.tables.simulation import simulation_tables
 
 HOW: dict[str, Any] = {
     "device": "V100_SXM2_16GB",
@@ -146,7 +151,6 @@ def test_what_is_asked_for_stands_in_json_and_title() -> None:
         ({"other_devices": 4}, "other_devices: expected devices and how many of each"),
         ({"other_devices": "K8:4"}, "unknown device 'K8' (did you mean 'K80'?)"),
         ({"parallel": "data"}, "other_devices: --parallel=data has no other devices"),
-        ({"workers": [1, 2]}, "num_workers: --parallel=heterogeneous takes one number"),
         ({"accumulate": 2}, "accumulate: is for --parallel=data, not heterogeneous"),
         ({"dtype": "fp8", "cost_model": "tiled"}, "V100_SXM2_16GB"),
     ],
@@ -158,7 +162,81 @@ def test_bad_input_is_one_clear_line(settings: dict[str, Any], message: str) -> 
     assert re.search(re.escape(message), line)
 
 
-def test_a_cluster_has_devices_of_one_kind() -> None:
+# Several numbers of workers, and clusters.
+
+
+def in_cluster(**settings: Any) -> Simulation:
     given = {name: value for name, value in HOW.items() if name not in ("device", "network")}
-    with pytest.raises(PaleoError, match=r"^other_devices: cluster dgx_a100 has devices of one"):
-        paleo.simulate("nin", cluster="dgx_a100", other_devices="K80:4", **given)
+    given |= {"cluster": "aws_p3_16xlarge", "other_devices": "K80:4", **settings}
+    return paleo.simulate("nin", **given)
+
+
+def test_each_number_of_workers_is_predicted_as_alone() -> None:
+    given = {**HOW, "other_devices": "K80:4", "workers": [4, 2], "scaling": ["weak", "strong"]}
+    found = paleo.simulate("nin", **given)
+    assert [(run.scaling, run.rows[0].workers) for run in found.runs] == [
+        ("weak", 4), ("weak", 2), ("strong", 4), ("strong", 2),
+    ]  # fmt: skip
+    for each in found.runs:
+        alone = run("nin", scaling=each.scaling, workers=each.rows[0].workers)
+        assert each.to_dict() == alone.to_dict()
+    assert [[each.step.workers for each in plan if each.step] for plan in found.plans] == [
+        [8, 6], [8, 6],
+    ]  # fmt: skip
+    first, _ = simulation_tables(found)
+    assert [(row["all_workers"], row["part"], row["workers"]) for row in first.rows] == [
+        (8, "V100_SXM2_16GB", 4), (8, "K80", 4), (6, "V100_SXM2_16GB", 2), (6, "K80", 4),
+    ]  # fmt: skip
+    assert [line[:10] for line in first.footnotes[:2]] == ["8 workers:", "6 workers:"]
+    assert simulation_answer(found)[0].startswith("The quickest of 2 (")
+    (weak,) = {each.scaling for each in found.plans[0]}
+    (chart, _) = of_simulation(found)
+    assert weak == "weak"
+    assert chart.series[0].x == (
+        "V100_SXM2_16GB, 8 workers", "K80, 8 workers", "V100_SXM2_16GB, 6 workers",
+        "K80, 6 workers",
+    )  # fmt: skip
+
+
+def test_a_chart_has_no_sum_of_what_is_at_the_same_time() -> None:
+    (chart,) = of_simulation(Simulation((run(),)))
+    assert chart.series[0].x == ("V100_SXM2_16GB", "K80")
+    for i, row in enumerate(run().rows):
+        bar = sum(series.y[i] or 0 for series in chart.series)
+        assert 1e-3 * bar == pytest.approx(row.total())  # in ms
+
+
+def test_kinds_of_devices_are_behind_the_links_of_a_cluster() -> None:
+    # 4 + 4 workers are one instance, whose links are NVLink: 4 + 8 are two, behind 25 Gbit/s.
+    near, far = (
+        in_cluster(overlap=False, schemes="ring", **given).runs[0]
+        for given in ({}, {"other_devices": "K80:12"})
+    )
+    for found, workers in ((near, 8), (far, 16)):
+        plain = paleo.scenario("nin", cluster="aws_p3_16xlarge", cost_model="roofline").plan
+        size = 4 * build(paleo.load("nin")).num_params
+        expected = plain.communication(size, workers, "ring")
+        assert found.rows[0]["sync"] == pytest.approx(float(expected), rel=1e-9)
+        assert found.step is not None
+        assert found.step.workers == workers
+    assert far.rows[0]["sync"] > 5 * near.rows[0]["sync"]
+    assert (near.device, near.cluster) == ("V100_SXM2_16GB", "aws_p3_16xlarge")
+    assert "8 workers" not in " ".join(near.notes)
+    odd = in_cluster(workers=5).runs[0]
+    assert "9 workers do not fill each instance of 8 devices: the last has 1" in odd.notes
+
+
+def test_without_a_number_a_cluster_is_filled_as_far_as_others_leave_room() -> None:
+    given = {name: value for name, value in HOW.items() if name not in ("device", "network")}
+    del given["workers"]
+    found = paleo.simulate("lenet5", cluster="aws_p3_16xlarge", other_devices="K80:4", **given)
+    assert [each.rows[0].workers for each in found.runs] == [1, 2, 4, 8, 16, 32]  # of 64
+
+
+def test_a_device_that_is_the_clusters_may_be_named_and_no_other() -> None:
+    named, plain = in_cluster(device="V100_SXM2_16GB"), in_cluster()
+    assert named.to_dict() == plain.to_dict()
+    with pytest.raises(PaleoError, match=r"^device: a cluster has its own: leave out device, or"):
+        in_cluster(device="K80")
+    with pytest.raises(PaleoError, match=r"^num_workers: 68 devices, but cluster aws_p3_16xlarge"):
+        in_cluster(workers=64)

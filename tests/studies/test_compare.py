@@ -288,9 +288,17 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "use_only_gemm": False,
         "network": "ethernet",
         "cluster": None,
+        "ppp_comm": 1.0,
         "workers": 1,
+        "scheme": None,
         "overlap": False,
         "bucket_bytes": None,
+        "accumulate": 1,
+        "gradient_dtype": "fp32",
+        "compress": None,
+        "num_servers": None,
+        "jitter": 0.0,
+        "nccl": None,
     }
     (comparison,) = found["comparisons"]
     assert comparison["settings"] == found["reference"]["settings"] | {"batch_size": 3}
@@ -490,6 +498,73 @@ def test_verbose_says_what_is_read_and_used() -> None:
     said = call("nin", "--device=K40,K80", "--verbose").stderr
     for expected in ("nin.json", "K40: memory bandwidth 2.88e+11", "K80: memory bandwidth 4.8e+11"):
         assert said.count(expected) == 1
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"scheme": "hierarchical"},
+        {"accumulate": 4},
+        {"gradient_dtype": "fp16"},
+        {"compress": "topk:0.01"},
+        {"num_servers": 2},
+        {"jitter": 0.1},
+        {"nccl": "2.18"},
+        {"ppp_comm": 0.5},
+        {"overlap": False, "bucket": "100MiB"},
+    ],
+)
+def test_settings_of_exchanges_count_as_in_a_simulation(change: dict[str, Any]) -> None:
+    how: dict[str, Any] = {"cluster": "dgx1_v100", "workers": 16, "batch_size": 32}
+    found = paleo.compare("alex_v2", dtype=["fp32", "mixed_fp16"], **how, **change)
+    asked = {name: value for name, value in change.items() if name != "scheme"}
+    asked |= {"schemes": change["scheme"]} if "scheme" in change else {}
+    plain = paleo.simulate("alex_v2", **how).runs[0].rows[0]
+    step = paleo.simulate("alex_v2", **how, **asked).runs[0].rows[0]
+    total = found.reference.total
+    assert total.time == pytest.approx(step.total(step.best_scheme))
+    assert total.communication == pytest.approx(step.exposed_communication(step.best_scheme))
+    assert total.wait == pytest.approx(step.waiting)
+    if "nccl" not in change:  # whose versions may choose the same
+        assert total.time != pytest.approx(plain.total("auto"), rel=1e-6)
+    low, _ = found.reference.time_ends
+    band = found.reference.settings.plan.band
+    assert band is not None
+    expected = band.low * (total.compute + total.wait) + total.communication
+    assert low == pytest.approx(expected)
+
+
+def test_ways_to_send_gradients_may_be_several() -> None:
+    given = ["--cluster=dgx1_v100", "--num_workers=16", "--totals"]
+    found = as_json(
+        "alex_v2", *given, "--scheme=auto", "--accumulate=1,2", "--compress=onebit,topk:0.5"
+    )
+    sides = [found["reference"], *found["comparisons"]]
+    assert [(each["settings"]["accumulate"], each["settings"]["compress"]) for each in sides] == [
+        (1, "onebit"), (1, "topk:0.5"), (2, "onebit"), (2, "topk:0.5"),
+    ]  # fmt: skip
+    text = call("alex_v2", *given, "--gradient_dtype=fp32,fp16", "--jitter=0.1").stdout
+    assert "alex_v2, gradients in fp16" in text
+    assert "and waits for the slowest worker" in " ".join(text.split())
+    text = call("alex_v2", *given, "--accumulate=1,2").stdout
+    assert "A step of alex_v2, 2 batches a step takes" in " ".join(text.split())
+    assert "alex_v2, ," not in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--scheme=ring,ring2"], "paleo: unknown communication scheme 'ring2'"),
+        (["--accumulate=1,0"], "paleo: accumulate: expected a whole number from 1"),
+        (["--compress=zip"], "paleo: compress: expected onebit or topk:SHARE"),
+        (["--jitter=2"], "paleo: jitter: expected a number from 0 to 1"),
+        (["--num_servers=2", "--scheme=ring"], "paleo: num_servers: is for the scheme"),
+    ],
+)
+def test_exchanges_that_cannot_be_are_one_line(options: list[str], said: str) -> None:
+    result = call("alex_v2", "--dtype=fp32,fp64", *options, status=1)
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(said)
 
 
 def test_workers_exchange_gradients_and_bands_are_of_computation_alone() -> None:

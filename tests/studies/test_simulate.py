@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,65 @@ def test_large_cases_are_evaluated_as_arrays_with_the_same_result(
     for where, threshold in ((module, "_WORTH_ARRAYS"), (data, "_MANY_WORKERS")):
         monkeypatch.setattr(where, threshold, 0)
         assert paleo.simulate("inception_v3", **settings) == one_by_one
+
+
+def values(answer: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what an answer in JSON consists of, each with where it stands."""
+    if isinstance(answer, dict | list):
+        parts = answer.items() if isinstance(answer, dict) else enumerate(answer)
+        for name, part in parts:
+            yield from values(part, f"{key}.{name}")
+    else:
+        yield key, answer
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cluster": "dgx_a100"},
+        {"cluster": "dgx_a100", "jitter": 0.05, "compress": "topk", "accumulate": 2},
+        {"cluster": "dgx1_v100", "schemes": "all", "cost_model": "roofline"},
+        {"device": "K40", "network": "infiniband", "cost_model": "paleo2017"},
+    ],
+)
+@pytest.mark.parametrize("scaling", ["weak", "strong"])
+def test_rows_that_are_evaluated_at_once_are_as_one_by_one(
+    settings: dict[str, Any], scaling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def answer() -> Any:
+        asked = {"workers": (*range(1, 9), 24), "scaling": scaling, **settings}
+        (run,) = paleo.simulate("alex_v2", **asked).runs
+        ends = [end.to_dict() for row in run.rows for end in row.ends if end]
+        return [run.to_dict(), run.only(run.best_scheme).to_dict()["rows"], ends]
+
+    monkeypatch.setattr(data, "_MANY_WORKERS", 10**9)
+    alone = dict(values(answer()))
+    monkeypatch.setattr(data, "_MANY_WORKERS", 0)
+    at_once = dict(values(answer()))
+    assert list(at_once) == list(alone)
+    of_2017 = settings.get("cost_model") == "paleo2017"
+    for key, value in alone.items():
+        assert type(at_once[key]) is type(value), key
+        close = isinstance(value, float) and not of_2017
+        assert at_once[key] == (pytest.approx(value, rel=1e-12) if close else value), key
+
+
+def test_of_workers_who_share_a_batch_no_size_is_priced_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    priced: list[int] = []
+    passes = paleo.Plan.passes
+
+    def noted(plan: paleo.Plan, graph: Any, *others: Any) -> Any:
+        priced.extend(np.ravel(graph.batch_size).tolist())
+        return passes(plan, graph, *others)
+
+    monkeypatch.setattr(paleo.Plan, "passes", noted)
+    how: Any = {"device": "A100_SXM_40GB", "network": "ethernet25", "scaling": "strong"}
+    (run,) = paleo.simulate("nin", batch_size=48, workers=range(1, 65), **how).runs
+    assert [end is not None for row in run.rows for end in row.ends] == [True, True] * 64
+    # ceil(48 / workers): every size of which there are some workers.
+    assert sorted(priced) == sorted({-(-48 // workers) for workers in range(1, 65)})
 
 
 def test_all_mistakes_are_raised_together() -> None:

@@ -11,7 +11,7 @@ import pytest
 import paleo
 from paleo.cli import cli
 from paleo.step.results import Run
-from paleo.studies.exchanges import explain_run
+from paleo.studies.explain_exchange import explain_run
 from paleo.studies.metrics import Metrics
 from paleo.studies.timeline import timeline
 from paleo.views.answers.base import duration

@@ -99,6 +99,9 @@ def random_settings(count: int) -> list[dict[str, Any]]:
             size = paleo.find_cluster(found["cluster"]).size
             found["workers"] = min(found["workers"], size)
         found |= draw.choice([{}, {"overlap": "false"}, {"bucket": "100MiB"}])
+        found |= draw.choice(
+            [{}, {"accumulate": 4}, {"jitter": 0.1}, {"gradient_dtype": "fp16"}, {"nccl": "2.18"}]
+        )
         return found
 
     dealers = (nets, paleo.device_names(), paleo.network_names())
@@ -255,6 +258,8 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "dataset_size": "1000", "epochs": "3", "price": "2", "optimizer": "adam", "dtype": "fp64",
         "device": "K40", "framework": "timm", "memory_format": "channels_last", "compile": "true",
         "attention": "fa2", "cluster": "firecaffe", "overlap": "false", "bucket": "1GiB",
+        "accumulate": "2", "gradient_dtype": "fp16", "compress": "onebit", "num_servers": "2",
+        "jitter": "0.1", "nccl": "2.18",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)
@@ -328,7 +333,7 @@ def test_the_answer_is_the_figures_of_the_command_with_their_bands(client: Any) 
     (row,) = (row for row in run["rows"] if row["workers"] == 16)
     scheme = row["best_scheme"]
     speed, *_, training = found["answer"]
-    assert speed.startswith("16 x A100 SXM 80GB train resnet50_v1_5 at about ")
+    assert speed.startswith("16 x A100 SXM 80GB of dgx_a100 train resnet50_v1_5 at about ")
 
     def numbers(text: str) -> list[float]:
         return [float(each.replace(",", "")) for each in re.findall(r"\d[\d,.]*(?<![,.])", text)]

@@ -83,13 +83,39 @@ def slide(name: str, *keys: str) -> Callable[[Any], None]:
     return act
 
 
+def flat(act: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Choose no cluster, and then act."""
+
+    def both(page: Any) -> None:
+        choose("cluster", "")(page)
+        act(page)
+
+    return both
+
+
+def exchange(act: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Open the settings of exchanges, and then act."""
+
+    def both(page: Any) -> None:
+        page.evaluate("document.getElementById('box-exchange').open = true")
+        act(page)
+
+    return both
+
+
 #: What a user does, and what of the address changes.
 CONTROLS: dict[str, tuple[Callable[[Any], None], tuple[str, ...]]] = {
-    "device": (pick("device", "k20x", "Enter"), ("device=K20X",)),
-    "network": (pick("network", "infiniband", "ArrowDown", "Enter"), ("network=infiniband",)),
-    "cluster": (choose("cluster", "dgx_a100"), ("cluster=dgx_a100",)),
-    "exchange": (choose("overlap", "false"), ("overlap=false",)),
-    "bucket": (write("bucket", "1MiB"), ("bucket=1MiB",)),
+    "device": (flat(pick("device", "k20x", "Enter")), ("device=K20X",)),
+    "network": (flat(pick("network", "infiniband", "ArrowDown", "Enter")), ("network=infiniband",)),
+    "cluster": (choose("cluster", "dgx1_v100"), ("cluster=dgx1_v100",)),
+    "no cluster": (choose("cluster", ""), ("cluster=",)),
+    "exchange": (exchange(choose("overlap", "false")), ("overlap=false",)),
+    "bucket": (exchange(write("bucket", "1MiB")), ("bucket=1MiB",)),
+    "accumulated batches": (exchange(write("accumulate", "4")), ("accumulate=4",)),
+    "type of gradients": (exchange(choose("gradient_dtype", "fp8")), ("gradient_dtype=fp8",)),
+    "compression": (exchange(write("compress", "onebit")), ("compress=onebit",)),
+    "jitter": (exchange(write("jitter", "0.1")), ("jitter=0.1",)),
+    "version of NCCL": (exchange(write("nccl", "2.18")), ("nccl=2.18",)),
     "number of workers": (write("workers", "24"), ("workers=24",)),
     "slider of workers": (slide("workers", "ArrowRight"), ("workers=16",)),
     "strong scaling": (tick("[name=scaling][value=strong]"), ("scaling=strong",)),
@@ -352,7 +378,7 @@ def test_a_link_reproduces_the_view_in_another_browser(
 ) -> None:
     first, other = new_view(server), new_view(server)
     first.open(LENET).shows(LENET)
-    pick("device", "H100_SXM", "Enter")(first.page)
+    flat(pick("device", "H100_SXM", "Enter"))(first.page)
     write("workers", "48")(first.page)
     tick("#fuse")(first.page)
     first.page.click("#tab-layers")
@@ -511,7 +537,7 @@ def test_layers_are_grouped_by_block(view: View) -> None:
 
 def test_boards_of_a_device_are_offered_in_their_order(view: View) -> None:
     view.open(LENET).shows(LENET)
-    pick("device", "H100")(view.page)
+    flat(pick("device", "H100"))(view.page)
     names = "#box-cluster [role=option] > span:first-child"
     assert view.page.locator(names).all_inner_texts() == ["H100_SXM", "H100_PCIE", "H100_NVL"]
 
@@ -531,7 +557,7 @@ def test_an_export_is_what_the_command_line_prints(view: View, export: str, form
     view.open(f"{LENET}&device=K20X&workers=4").shows(LENET, "device=K20X", "workers=4")
     name, data = view.download(f'[data-export="{export}.{form}"]')
     assert name == f"lenet5-{export}.{form}"
-    options = {"simulate": ["--network=nvlink3", "--scaling=weak"]}.get(export, [])
+    options = {"simulate": ["--network=infiniband_hdr", "--scaling=weak"]}.get(export, [])
     said = ["lenet5", "--device=K20X", "--batch_size=256", *options, f"--format={form}"]
     assert data == command(export, *said)
 

@@ -124,6 +124,7 @@ def test_axe_finds_nothing_where_there_is_an_error_an_upload_or_an_open_list(vie
     assert violations(view.page) == []
     view.page.click("#own-remove")
     view.page.fill("#batch_size", "128")
+    view.page.select_option("#cluster", "")
     view.page.click("#device")
     assert view.page.locator("#box-cluster [role=option]").count() > 90
     assert violations(view.page) == []
@@ -155,7 +156,7 @@ def test_colours_follow_the_system_or_the_readers_choice(
 
 
 def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
-    view.open(LENET).shows(LENET)
+    view.open(f"{LENET}&cluster=").shows(LENET, "cluster=")
     press = view.page.keyboard.press
 
     def focus() -> str:
@@ -188,17 +189,17 @@ def test_the_keyboard_reaches_and_works_everything(view: View) -> None:
     assert view.page.get_attribute("#net", "aria-expanded") == "false"
     view.page.focus("#workers-slider")
     press("End")
-    view.shows(LENET, "workers=128")
+    view.shows(LENET, "cluster=", "workers=128")
     view.page.focus("[name=scaling][value=weak]")
     press("ArrowDown")
-    view.shows(LENET, "workers=128", "scaling=strong")
+    view.shows(LENET, "cluster=", "workers=128", "scaling=strong")
     view.page.focus("#fuse")
     press("Space")
-    view.shows(LENET, "workers=128", "scaling=strong", "fuse=true")
+    view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true")
     view.page.focus("#tab-workers")
     press("ArrowRight")
     assert focus() == "tab-layers"
-    view.shows(LENET, "workers=128", "scaling=strong", "fuse=true", "view=layers")
+    view.shows(LENET, "cluster=", "workers=128", "scaling=strong", "fuse=true", "view=layers")
     press("End")
     assert focus() == "tab-memory"
     press("ArrowRight")

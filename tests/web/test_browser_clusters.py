@@ -24,7 +24,7 @@ def tiers(page: Any) -> list[str]:
 
 
 def test_a_cluster_takes_the_place_of_device_and_network(view: View) -> None:
-    view.open(LENET).shows(LENET)
+    view.open(f"{LENET}&cluster=").shows(LENET, "cluster=")
     shown = [view.page.locator(f"[data-key={key}]") for key in FIELDS]
     assert all(field.is_visible() for field in shown)
     view.page.select_option("#cluster", "dgx1_v100")
@@ -33,7 +33,7 @@ def test_a_cluster_takes_the_place_of_device_and_network(view: View) -> None:
     assert "V100 SXM2 32GB of dgx1_v100" in view.text("#answer")
     assert "660 V100_SXM2_32GB" in view.text("#cluster-note")
     view.page.select_option("#cluster", "")
-    view.shows(LENET)
+    view.shows(LENET, "cluster=")
     assert all(field.is_visible() for field in shown)
 
 
@@ -64,6 +64,23 @@ def test_the_tier_that_holds_the_step_back_is_marked(view: View) -> None:
     assert marked[0].startswith("instances ")
     assert "holds exchanges back" in marked[0]
     assert "exposed communication" in [label for label, _ in view.headlines()]
+
+
+def test_the_page_opens_on_a_cluster_without_notes_and_folds_exchanges(view: View) -> None:
+    view.open().shows()
+    assert " of dgx_a100 train resnet50_v1_5 " in view.text("#answer")
+    assert "behind a link of the inside of nodes" not in view.page.inner_text("#results")
+    assert not view.page.locator("#accumulate").is_visible()
+    view.page.select_option("#scheme", "parameter_server")
+    view.page.click("#box-exchange summary")
+    view.page.fill("#num_servers", "3")
+    view.shows("scheme=parameter_server", "num_servers=3")
+    assert ("scheme", "parameter_server") in [tuple(each) for each in view.headlines()]
+    view.page.select_option("#scheme", "")
+    view.shows()  # servers are of that scheme alone
+    assert not view.page.locator("#num_servers").is_visible()
+    view.open(f"{LENET}&jitter=0.1").shows(LENET, "jitter=0.1")
+    assert view.page.locator("#jitter").is_visible()  # not folded where something is chosen
 
 
 def test_more_workers_than_there_are_is_said_at_their_control(view: View) -> None:
@@ -97,4 +114,19 @@ def test_a_report_has_a_choice_of_schemes_and_the_tiers(
     view.page.select_option("#scheme", "ring")
     view.page.locator("#headlines [data-key=scheme] dd", has_text="ring").wait_for()
     assert [text.split()[0] for text in tiers(view.page)] == ["fabric", "node"]
+    view.faults = [fault for fault in view.faults if path.name not in fault]
+
+
+def test_a_report_has_a_choice_of_clusters(new_view: Callable[..., View], tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    asked = ["report", "lenet5", "--cluster=dgx1_v100,aws_p3dn", f"--output={path}"]
+    assert CliRunner().invoke(cli, asked).exit_code == 0
+    view = new_view(path.as_uri())
+    view.page.goto(path.as_uri())
+    assert view.page.locator("#cluster option").all_inner_texts() == ["dgx1_v100", "aws_p3dn"]
+    assert " of dgx1_v100 train" in view.text("#answer")
+    view.page.select_option("#cluster", "aws_p3dn")
+    view.page.locator("#answer", has_text=" of aws_p3dn train").wait_for()
+    assert [text.split()[0] for text in tiers(view.page)] == ["instances", "instance"]
+    assert view.page.locator("#beside-table tbody tr").count() == 2
     view.faults = [fault for fault in view.faults if path.name not in fault]

@@ -64,11 +64,7 @@ def test_a_net_file_is_uploaded_and_answered(view: View) -> None:
     assert "small, 4 layers" in view.text("#own")
     assert view.query() == "view=layers"
     # A batch of 256 on each of 8 workers, as by the API.
-    settings: dict[str, Any] = {
-        "device": "A100_SXM_80GB",
-        "network": "nvlink3",
-        "dtype": "mixed_fp16",
-    }
+    settings: dict[str, Any] = {"cluster": "dgx_a100", "dtype": "mixed_fp16"}
     net = paleo.loads(json.dumps(NET))
     run = paleo.simulate(net, batch_size=256, workers=[8], **settings).runs[0]
     (row,) = run.rows

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+import paleo
 from paleo.cli import cli
 from paleo.core.errors import SettingError
 from paleo.web.answers import Answers
@@ -41,7 +42,15 @@ def test_a_cluster_takes_the_place_of_device_and_network() -> None:
     settings = read_settings(ASKED)
     assert settings.runs_on == "V100_SXM2_16GB"
     assert settings.placed == {"cluster": "aws_p3_16xlarge"}
-    assert PageSettings().placed == {"device": "A100_SXM_80GB", "network": "nvlink3"}
+    assert PageSettings().placed == {"cluster": "dgx_a100"}
+
+
+def test_a_device_or_a_network_without_a_cluster_stands_for_none() -> None:
+    flat = {"device": "A100_SXM_80GB", "network": "infiniband_hdr"}
+    assert read_settings({"cluster": ""}).placed == flat
+    assert read_settings({"device": "K80"}).placed == flat | {"device": "K80"}
+    assert read_settings({"network": "aws"}).placed == flat | {"network": "aws"}
+    assert read_settings({"device": "K80", "cluster": "dgx_a100"}).placed == {"cluster": "dgx_a100"}
 
 
 def test_curves_end_where_the_cluster_does_and_more_workers_are_a_mistake_of_theirs() -> None:
@@ -93,6 +102,13 @@ def test_exposed_communication_is_a_headline_a_column_and_a_part_of_a_chart() ->
         ({"overlap": "false"}, ["--no_overlap"]),
         ({"overlap": "true", "bucket": "100MiB"}, ["--overlap", "--bucket=100MiB"]),
         ({"scheme": "hierarchical", "ppp_comm": "0.5"}, ["--scheme=hierarchical"]),
+        ({"accumulate": "4", "jitter": "0.1"}, ["--accumulate=4", "--jitter=0.1"]),
+        ({"gradient_dtype": "fp8", "nccl": "2.18"}, ["--gradient_dtype=fp8", "--nccl=2.18"]),
+        ({"compress": "topk:0.01"}, ["--compress=topk:0.01"]),
+        (
+            {"scheme": "parameter_server", "num_servers": "2"},
+            ["--scheme=parameter_server", "--num_servers=2"],
+        ),
     ],
 )
 def test_commands_print_what_the_page_shows(settings: dict[str, str], words: list[str]) -> None:
@@ -114,6 +130,49 @@ def test_commands_print_what_the_page_shows(settings: dict[str, str], words: lis
     assert len(printed(metrics)["metrics"]) == len(steps)
     layers = json.loads(Answers().text("layers", read_settings({**ASKED, **settings})))
     assert "--device=V100_SXM2_16GB" in layers["commands"][0]["text"]
+
+
+def test_settings_of_exchanges_change_figures_as_by_the_command() -> None:
+    def figure(key: str, **settings: str) -> str:
+        (row,) = (row for row in scaling(**settings)["headlines"] if row["workers"] == 16)
+        (item,) = (each for each in row["items"] if each["key"] == key)
+        return str(item["value"])
+
+    # Four batches for each exchange: a step computes four times as long.
+    steps = [
+        paleo.simulate(
+            "alex_v2", cluster="aws_p3_16xlarge", batch_size=32, workers=16, dtype="mixed_fp16",
+            accumulate=turns,
+        ).runs[0].rows[0] for turns in (1, 4)
+    ]  # fmt: skip
+    assert steps[1].piece("forward").seconds == pytest.approx(4 * steps[0].piece("forward").seconds)
+    for turns, step in zip(("1", "4"), steps, strict=True):
+        shown = float(figure("throughput", accumulate=turns).replace(",", ""))
+        assert shown == pytest.approx(step.whole_step("auto").throughput, rel=0.06)
+    titles = [column["title"] for column in scaling(jitter="0.2")["table"]["columns"]]
+    assert "waiting" in titles
+    # Of one study, of which the last computations are kept, the first are found again.
+    answers = Answers()
+    texts = [
+        answers.text("scaling", read_settings({**ASKED, "accumulate": turns}))
+        for turns in ("1", "4", "1")
+    ]
+    assert texts[0] == texts[2] != texts[1]
+    assert read_settings({**ASKED, "jitter": "0.2"}).jitter == 0.2
+    assert read_settings({**ASKED, "jitter": ""}).jitter is None
+
+
+def test_the_page_makes_controls_of_what_is_declared() -> None:
+    fields = {each["key"]: each for each in choices()["exchange"]}
+    assert list(fields) == [
+        "accumulate", "gradient_dtype", "compress", "num_servers", "jitter", "nccl",
+    ]  # fmt: skip
+    sent = fields["gradient_dtype"]
+    assert (sent["label"], sent["empty"]) == ("Gradients sent in", "that of the parameters")
+    assert [each["name"] for each in sent["choices"]] == ["fp32", "fp16", "bf16", "fp8"]
+    assert fields["jitter"]["choices"] is None
+    assert not any("--" in each["note"] for each in fields.values())
+    assert all(each["label"] for each in fields.values())
 
 
 def test_another_cluster_or_device_can_stand_beside() -> None:
@@ -144,6 +203,13 @@ def test_the_lists_have_clusters_with_their_devices() -> None:
         ({"overlap": "maybe"}, "overlap: expected true or false"),
         ({"bucket": "0"}, "bucket: expected one byte or more"),
         ({"bucket": "much"}, "bucket: expected a number with a unit"),
+        ({"accumulate": "0"}, "accumulate: expected a whole number from 1"),
+        ({"accumulate": ""}, "accumulate: expected a whole number from 1"),
+        ({"gradient_dtype": "fp7"}, "gradient_dtype: "),
+        ({"compress": "zip"}, "compress: expected onebit or topk:SHARE"),
+        ({"num_servers": "some"}, "num_servers: expected a whole number from 1"),
+        ({"jitter": "2"}, "jitter: expected a number from 0 to 1"),
+        ({"nccl": "new"}, "nccl: "),
         ({"other_cluster": "x"}, "other_cluster: unknown cluster 'x'"),
     ],
 )
@@ -170,31 +236,55 @@ def report(tmp_path: Path, *arguments: str) -> dict[str, Any]:
 
 
 def test_a_report_of_a_cluster_has_its_device_and_a_choice_of_schemes(tmp_path: Path) -> None:
-    found = report(tmp_path, "--cluster=aws_g3", "--scheme=ring,tree", "--bucket=1MiB")
+    given = ("--cluster=aws_g3", "--scheme=ring,tree", "--bucket=1MiB", "--jitter=0.1")
+    found = report(tmp_path, *given)
     assert found["title"] == "lenet5 on aws_g3"
-    assert found["choices"]["device"] == ["M60"]
+    assert (found["choices"]["cluster"], found["choices"]["device"]) == (["aws_g3"], [])
+    assert found["settings"]["device"] == "M60"
     assert found["choices"]["scheme"] == ["", "ring", "tree"]
     assert found["choices"]["workers"] == [1, 2, 4]  # as many as there are
     said = {each["label"]: each["value"] for each in found["said"]}
     assert said["Cluster"] == "aws_g3"
-    assert said["Bucket"] == "1MiB"
+    assert (said["Bucket"], said["Jitter"]) == ("1MiB", "0.1")
+    assert "Accumulated batches" not in said  # nothing is, but it can be
     assert "Network" not in said
-    (view,) = found["views"]["lenet5"]["M60"].values()
+    (view,) = found["views"]["lenet5"]["aws_g3"].values()
     answers = {name: found["answers"][i] for name, i in view["weak"]["scaling"].items()}
     assert [tier["name"] for tier in answers["ring"]["tiers"]] == ["instance", "board"]
     for name, schemes in {"": "ring,tree", "ring": "ring", "tree": "tree"}.items():
         table = answers[name]["commands"][0]["text"]
         assert shlex.split(table)[2:] == [
             "lenet5", "--cluster=aws_g3", "--batch_size=128", "--num_workers=1,2,4",
-            "--bucket=1MiB", f"--scheme={schemes}",
+            "--bucket=1MiB", "--jitter=0.1", f"--scheme={schemes}",
         ]  # fmt: skip
         assert printed(table)["runs"][0]["cluster"] == "aws_g3"
         assert "ring,tree" in answers[name]["commands"][-1]["text"]
 
 
+def test_a_report_has_several_clusters_beside_each_other(tmp_path: Path) -> None:
+    found = report(tmp_path, "--cluster=aws_g3,aws_p3_16xlarge", "--batch_size=32")
+    assert found["title"] == "lenet5 on aws_g3, aws_p3_16xlarge"
+    assert found["choices"]["cluster"] == ["aws_g3", "aws_p3_16xlarge"]
+    assert found["choices"]["workers"] == [1, 2, 4]  # as many as both have
+    assert found["compare"]["names"] == ["aws_g3", "aws_p3_16xlarge"]
+    said = [each["label"] for each in found["said"]]
+    assert not {"Cluster", "Device", "Network"}.intersection(said)
+    for cluster, device in {"aws_g3": "M60", "aws_p3_16xlarge": "V100_SXM2_16GB"}.items():
+        view = found["views"]["lenet5"][cluster]["32"]["weak"]
+        answer = found["answers"][view["scaling"][""]]
+        assert (answer["settings"]["cluster"], answer["settings"]["device"]) == (cluster, device)
+        (run,) = printed(answer["commands"][0]["text"])["runs"]
+        assert (run["cluster"], run["device"]) == (cluster, device)
+        layers = found["answers"][view["layers"]["4"]]
+        assert f"--device={device}" in layers["commands"][0]["text"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        (["--cluster=aws_g3,aws_g3"], "cluster: one is given twice"),
+        (["--cluster="], "cluster: expected one or more, got none"),
+        (["--cluster=aws_p3_16xlarge,aws_g3", "--num_workers=8"], "8 devices, but cluster aws_g3"),
         (["--cluster=aws_g3", "--device=K40"], "device: a cluster has its own"),
         (["--cluster=aws_g3", "--num_workers=8"], "num_workers: 8 devices, but cluster aws_g3"),
         (["--cluster=aws_g3", "--network=aws"], "network: a cluster has its own"),

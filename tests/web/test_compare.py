@@ -28,16 +28,17 @@ def client() -> Any:
 
 
 def test_two_configurations_are_answered_as_each_alone(client: Any) -> None:
-    first = {"net": "nin", "workers": "4", "price": "2", "batch_size": "64"}
+    first = {"net": "nin", "cluster": "", "workers": "4", "price": "2", "batch_size": "64"}
     other = {"net": "vgg11", "device": "T4", "network": "ethernet", "batch_size": "32"}
     asked = first | {f"other_{key}": value for key, value in other.items()}
     found = client.get(f"/api/compare?{urlencode(asked)}").get_json()
     assert found["names"] == [
-        "nin, A100_SXM_80GB, nvlink3, batch 64", "vgg11, T4, ethernet, batch 32",
+        "nin, A100_SXM_80GB, infiniband_hdr, batch 64", "vgg11, T4, ethernet, batch 32",
     ]  # fmt: skip
     rows = [paleo.simulate(
         each["net"], device=each.get("device", "A100_SXM_80GB"), dtype="mixed_fp16",
-        network=each.get("network", "nvlink3"), batch_size=int(each["batch_size"]), workers=[1, 4],
+        network=each.get("network", "infiniband_hdr"), batch_size=int(each["batch_size"]),
+        workers=[1, 4],
     ).runs[0].rows[1] for each in (first, other)]  # fmt: skip
     steps = [row.whole_step(row.best_scheme) for row in rows]
     shown = {line[0]: line[1:] for line in found["table"]["rows"]}

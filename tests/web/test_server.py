@@ -83,11 +83,7 @@ def test_a_net_is_uploaded_and_asked_about(server: Any) -> None:
         server, "POST", "/api/simulate.json", json.dumps(body).encode(),
         Content_Type="application/json",
     )  # fmt: skip
-    settings: dict[str, Any] = {
-        "device": "A100_SXM_80GB",
-        "network": "nvlink3",
-        "dtype": "mixed_fp16",
-    }
+    settings: dict[str, Any] = {"cluster": "dgx_a100", "dtype": "mixed_fp16"}
     expected = paleo.simulate("nin", batch_size=16, scaling="weak", **settings).to_dict()
     assert json.loads(response.text) == expected
 

@@ -137,7 +137,7 @@ def test_all_mistakes_are_told_at_once() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("key", ["net", "device", "network"])
+@pytest.mark.parametrize("key", ["net", "device", "network", "cluster"])
 @pytest.mark.parametrize(
     "name",
     [
@@ -153,6 +153,7 @@ def test_no_path_and_no_code_stands_for_a_name(
         raise AssertionError("a file was opened")
 
     predefined.device_aliases(), predefined.network_aliases(), predefined.net_names()
+    predefined.cluster_aliases()
     monkeypatch.setattr("pathlib.Path.open", opened)
     monkeypatch.setattr("pathlib.Path.read_bytes", opened)
     monkeypatch.setattr("builtins.open", opened)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from paleo.cli.options import Output, output_options, setting_options
+from paleo.cli.plotting import Plot, plot_option
 from paleo.studies.collectives import CollectiveSettings, collectives
 from paleo.views.answers.collectives import collectives_answer
 from paleo.views.tables.collectives import collectives_table, phases_tables
@@ -16,7 +17,8 @@ from paleo.views.tables.collectives import collectives_table, phases_tables
 @setting_options(CollectiveSettings, "cluster", "workers", "num_bytes", "collective", "schemes")
 @setting_options(CollectiveSettings, "device", "network", "ppp_comm", "nccl", "stride", "explain")
 @output_options
-def command(output: Output, **settings: Any) -> None:
+@plot_option
+def command(output: Output, plot: Plot, **settings: Any) -> None:
     """Show how long workers of a cluster take for an all-reduce and other collectives.
 
     Without --cluster there is one --device behind one --network for each worker. Every
@@ -28,15 +30,18 @@ def command(output: Output, **settings: Any) -> None:
       paleo collectives --cluster=dgx_h100 --num_workers=8,64
       paleo collectives --cluster=aws_p4d --collective=all_reduce --scheme=all
       paleo collectives --cluster=dgx_a100 --num_workers=12 --explain
+      paleo collectives --cluster=dgx_h100 --collective=all_reduce --plot=time.svg
       paleo collectives --device=K20X --network=infiniband --bytes=64MiB
     """  # noqa: D301 (click takes the control character, not the escape)
     found = collectives(**settings)
     explained = settings["explain"] and output.for_people
-    output.write(
+    plot.write(
+        output,
         [
             collectives_table(found, for_people=output.for_people),
             *(phases_tables(found) if explained else []),
         ],
         lambda: {"rows": [each.to_dict() for each in found]},
-        lambda: collectives_answer(found),
+        lambda charts: charts.of_collectives(found),
+        answer=lambda: collectives_answer(found),
     )

@@ -8,7 +8,7 @@ import click
 
 from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_options
-from paleo.cli.plan import CLUSTER, CONVOLUTIONS, KERNELS, OVERLAP, UPDATE, say_what_is_used
+from paleo.cli.plan import CLUSTER, CONVOLUTIONS, KERNELS, SYNCHRONOUS, UPDATE, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
@@ -19,7 +19,8 @@ from paleo.views.tables.comparison import comparison_tables
 
 @click.command("compare", short_help="Compare nets, or one net under several settings.")
 @nets_argument
-@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE, *OVERLAP)
+@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE)
+@setting_options(CompareSettings, "ppp_comm", "scheme", *SYNCHRONOUS)
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
 @click.option(
     "--totals", is_flag=True, help="Compare totals alone: the nets need have no layer in common."
@@ -51,6 +52,7 @@ def command(
       paleo compare vgg16 --device=K40,K80
       paleo compare vgg16 --cost_model=paleo2017 --conv_library=cudnn4,cudnn7
       paleo compare vgg16 --device=K40 --cost_model=roofline --dtype=fp32,fp64
+      paleo compare nin --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)

@@ -17,7 +17,7 @@ from paleo.cli.options import (
     setting_options,
     verbose,
 )
-from paleo.cli.plan import KERNELS, OVERLAP, SCHEDULE, devices_and_workers, say_what_is_used
+from paleo.cli.plan import KERNELS, SCHEDULE, SYNCHRONOUS, devices_and_workers, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
@@ -46,11 +46,11 @@ _OF_TRAINING = declared(TrainingSettings)
     help="The file to write, such as report.html; - is standard output.",
 )
 @nets_argument
-@setting_options(SimulateSettings, "device")
-@setting_options(_OnePlan, "cluster", "network")
+@setting_options(SimulateSettings, "cluster", "device")
+@setting_options(_OnePlan, "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(_OnePlan, "schemes", *OVERLAP, *SCHEDULE, "optimizer")
+@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "optimizer")
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options
@@ -58,6 +58,7 @@ _OF_TRAINING = declared(TrainingSettings)
 def command(
     nets: tuple[str, ...],
     output: str,
+    cluster: list[str] | None,
     device: list[str],
     batch_size: list[Any],
     workers: list[Any],
@@ -71,16 +72,16 @@ def command(
     """Write all about each NET on a cluster into one HTML file.
 
     It has the views of `paleo serve`: how a training step scales, time and cost of a training,
-    the layers with their times, and the memory. Several nets, devices or batch sizes are first
-    compared in a table, and of several schemes there is a choice. A --cluster has a device of its
-    own. It opens in any browser, without a server or a network.
+    the layers with their times, and the memory. Several nets, devices, clusters or batch sizes are
+    first compared in a table, and of several schemes there is a choice. Clusters have devices and
+    networks of their own; there is one --network. It opens in any browser, without a server.
 
     \b
     Examples:
       paleo report nin --device=K20X --network=infiniband -o report.html
       paleo report resnet50 vgg16 --device=V100_SXM2_16GB --dtype=mixed_fp16 \\
         --epochs=90 --dataset=imagenet --price=2.5 -o report.html
-      paleo report resnet50 --cluster=dgx_a100 --scheme=auto,ring -o cluster.html
+      paleo report nin --cluster=dgx_a100,aws_p4d --scheme=auto,ring -o two.html
       paleo report resnet50 --device=T4,A100 --batch_size=32,128 -o compared.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
     """  # noqa: D301 (click takes the control character, not the escape)
@@ -92,12 +93,13 @@ def command(
     mistakes = Mistakes()
     edited = mistakes.check(edits.applied) or []
     once = {"device": device, "batch_size": batch_size}
+    once |= {} if cluster is None else {"cluster": cluster}
     for name, values in {"num_workers": workers, "scaling": scaling, **once}.items():
         if not values:
             mistakes.add(f"{name}: expected one or more, got none")
         elif name in once and len(set(values)) < len(values):
             mistakes.add(f"{name}: one is given twice")
-    devices, workers = devices_and_workers(settings["cluster"], device, workers, mistakes)
+    devices, workers = devices_and_workers(cluster, device, workers, mistakes)
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
     of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
     price = of_plan["price"]
@@ -109,8 +111,8 @@ def command(
     own = mistakes.check(checked_prices, prices)
     studies = {name: studies_of(edited, one, make, mistakes, own) for name, one in devices.items()}
     mistakes.raise_as(PaleoError)
-    say_what_is_used(nets, settings | {"device": device})
-    shown = shown_first(settings, workers, schemes)
+    say_what_is_used(nets, settings | {"device": device, "cluster": cluster})
+    shown = shown_first(settings | {"cluster": next(iter(cluster or ()), None)}, workers, schemes)
     plain = not edits and prices is None  # commands know neither what was edited nor other prices
     page = report_page(studies, shown, scaling, batch_size, importing, with_commands=plain)
     write_text(page, output)

@@ -78,13 +78,13 @@ def command(
     result = simulate(edited, **settings)
     say_what_is_used(nets, settings)
     say_what_has_no_effect(settings["parallel"])
-    if trace.write(result.runs[0]):
+    if trace.write(max(result.plans[0], key=lambda run: run.step.workers if run.step else 0)):
         return
     several = settings["schemes"] == ["all"] or len(settings["schemes"] or ()) > 1
     values = result.to_dict
     if explain and settings["parallel"] == "data":
         # Here, since most commands explain nothing.
-        from paleo.studies.exchanges import explained_values
+        from paleo.studies.explain_exchange import explained_values
         from paleo.views.tables.exchanges import explained_tables
 
         tables = explained_tables(result.runs, for_people=output.for_people)

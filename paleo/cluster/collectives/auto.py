@@ -23,6 +23,7 @@ class Auto(OfNccl):
     """
 
     name = "auto"
+    chooses = True
     summary = "what NCCL chooses of a ring, two trees and switches that sum"
     operations = tuple(Operation)
 

@@ -58,13 +58,14 @@ class Choice(NamedTuple):
     """What a scheme does with a message, and what bounds it; arrays for an array of messages.
 
     `protocol` is "" where a scheme knows none. `bound_by` is "latency", or the name of the tier
-    whose links take longest.
+    whose links take longest. `scheme` is the name of that which the algorithm is.
     """
 
     algorithm: Any
     protocol: Any
     bound_by: Any
     seconds: Quantity
+    scheme: Any
 
 
 class Collective(ABC):
@@ -187,7 +188,8 @@ class Collective(ABC):
         A scheme that is an algorithm itself says its own name. Raises SettingError as `seconds_on`.
         """
         seconds = self.seconds_on(group, num_bytes, operation)
-        return Choice(self.name, "", bound_of(self.phases(group, operation), num_bytes), seconds)
+        bound = bound_of(self.phases(group, operation), num_bytes)
+        return Choice(self.name, "", bound, seconds, self.name)
 
     def seconds(self, num_bytes: Quantity, workers: Quantity, bandwidth: Quantity) -> Quantity:
         """Return the seconds to exchange `num_bytes` at `bandwidth` bytes/s, without latency."""

@@ -57,7 +57,6 @@ class Pairwise(OfNccl):
     """
 
     name = "pairwise"
-    algorithm = "p2p"
     summary = "every worker sends a part of the message of its own to every other"
     operations = (Operation.ALL_TO_ALL, Operation.POINT_TO_POINT)
     exact = False

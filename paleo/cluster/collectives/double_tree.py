@@ -23,7 +23,7 @@ class DoubleTree(OfNccl):
     of each, whose roots stand in trees again.
     """
 
-    name = algorithm = "tree"
+    name = "tree"
     summary = "two binary trees at once, each for half of the message"
     operations = (Operation.ALL_REDUCE,)
     pipelined = (Operation.ALL_REDUCE,)

@@ -25,7 +25,6 @@ class InNetwork(OfNccl):
     """
 
     name = "in_network"
-    algorithm = "nvls"
     summary = "switches that sum up what passes through them (NVLink SHARP, InfiniBand SHARP)"
     operations = (Operation.ALL_REDUCE, Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
     pipelined = operations

@@ -44,8 +44,6 @@ _LL_LINES = 4096
 #: Channels, and bytes that all of them have on their way at the most (2 MiB each).
 _CHANNELS = 32
 _CHUNKS = _CHANNELS * 2**21
-#: The schemes that its algorithms are, where they have another name.
-SCHEMES = {"nvls": "in_network", "nvls_tree": "in_network", "p2p": "pairwise"}
 
 
 @dataclass(frozen=True)
@@ -106,17 +104,16 @@ class Times(NamedTuple):
 
 
 class Option(NamedTuple):
-    """An algorithm with a protocol: the seconds that the tuner counts, and its real times."""
+    """An algorithm with a protocol: the seconds that the tuner counts, and its real times.
 
+    `scheme` is the name of the scheme that it is; one scheme may be several algorithms.
+    """
+
+    scheme: str
     algorithm: Any
     protocol: str
     counted: Quantity
     times: Callable[[], Times]
-
-    def is_of(self, algorithm: str) -> bool:
-        """Tell whether it is this algorithm; of arrays, NVLS and its tree begin alike."""
-        name = self.algorithm.flat[0] if is_array(self.algorithm) else self.algorithm
-        return str(name).startswith(algorithm)
 
 
 def choice(
@@ -124,19 +121,20 @@ def choice(
     num_bytes: Quantity,
     operation: Operation = Operation.ALL_REDUCE,
     nccl: Nccl = CURRENT,
-    algorithm: str = "",
+    scheme: str = "",
 ) -> Choice:
     """Return what NCCL does with a message of so many bytes, for arrays element by element.
 
-    With `algorithm` it has that one alone. Raises SettingError where no constants are known of
-    the links, or where the algorithm cannot do it.
+    With `scheme` it has the algorithms that are that one alone. Raises SettingError where no
+    constants are known of the links, or where the scheme cannot do it.
     """
-    path, options, index = _considered(group, num_bytes, operation, nccl, algorithm)
+    path, options, index = _considered(group, num_bytes, operation, nccl, scheme)
     return Choice(
         _picked(index, options, lambda option: option.algorithm),
         _picked(index, options, lambda option: option.protocol),
         _picked(index, options, lambda option: _bound(path, option.times())),
         _picked(index, options, _seconds) * beyond_one(group.workers),
+        _picked(index, options, lambda option: option.scheme),
     )
 
 
@@ -145,24 +143,24 @@ def seconds(
     num_bytes: Quantity,
     operation: Operation = Operation.ALL_REDUCE,
     nccl: Nccl = CURRENT,
-    algorithm: str = "",
+    scheme: str = "",
 ) -> Quantity:
     """Return the seconds of `choice` alone, which is quicker."""
-    _, options, index = _considered(group, num_bytes, operation, nccl, algorithm)
+    _, options, index = _considered(group, num_bytes, operation, nccl, scheme)
     taken: Quantity = _picked(index, options, _seconds)
     return taken * beyond_one(group.workers)
 
 
 def _considered(
-    group: Group, num_bytes: Quantity, operation: Operation, nccl: Nccl, algorithm: str
+    group: Group, num_bytes: Quantity, operation: Operation, nccl: Nccl, scheme: str
 ) -> tuple[Path, list[Option], Any]:
     """Return what there is to choose from, and the place of what NCCL counts as the quickest."""
     path = Path(group)
-    options = _options(path, num_bytes, operation, nccl, algorithm == "tree")
-    if algorithm:
-        options = [option for option in options if option.is_of(algorithm)]
+    options = _options(path, num_bytes, operation, nccl, scheme == "tree")
+    if scheme:
+        options = [option for option in options if option.scheme == scheme]
         if not options:
-            raise SettingError(f"scheme: {algorithm} cannot do {operation.value} here")
+            raise SettingError(f"scheme: {scheme} cannot do {operation.value} here")
     return path, options, _least([option.counted for option in options])
 
 
@@ -200,7 +198,7 @@ def _ring(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl, num
     counted = nccl.tuner.ring(path, passed, hops, between, number, times == 2)
     sizes = (num_bytes, passed, copied)
     lasting = functools.partial(_ring_times, path, sizes, hops, between, nccl, number)
-    return Option("ring", PROTOCOLS[number], counted, lasting)
+    return Option("ring", "ring", PROTOCOLS[number], counted, lasting)
 
 
 def _ring_times(
@@ -250,7 +248,8 @@ def _tree(path: Path, num_bytes: Quantity, nccl: Nccl, number: int) -> Option:
         carrying = 2 * num_bytes / (PAYLOAD[number] * path.bandwidth)
         return Times(fixed, carrying, _blended(fixed, carrying, nccl))
 
-    return Option("tree", PROTOCOLS[number], nccl.tuner.tree(path, num_bytes, depth, number), times)
+    counted = nccl.tuner.tree(path, num_bytes, depth, number)
+    return Option("tree", "tree", PROTOCOLS[number], counted, times)
 
 
 def _sums(path: Path, num_bytes: Quantity, nccl: Nccl) -> Option:
@@ -269,7 +268,7 @@ def _sums(path: Path, num_bytes: Quantity, nccl: Nccl) -> Option:
         return Times(fixed, carrying, fixed + carrying)
 
     name = where(path.nodes > 1, "nvls_tree", "nvls")
-    return Option(name, "Simple", nccl.tuner.sums(path, num_bytes, depth), times)
+    return Option("in_network", name, "Simple", nccl.tuner.sums(path, num_bytes, depth), times)
 
 
 def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl) -> list[Option]:
@@ -318,8 +317,8 @@ def _messages(path: Path, num_bytes: Quantity, operation: Operation, nccl: Nccl)
 
     never = float("inf")
     return [
-        Option("p2p", "LL", where(is_short, 0.0, never), short),
-        Option("p2p", "Simple", where(is_short, never, 0.0), long),
+        Option("pairwise", "p2p", "LL", where(is_short, 0.0, never), short),
+        Option("pairwise", "p2p", "Simple", where(is_short, never, 0.0), long),
     ]
 
 
@@ -358,18 +357,23 @@ def _bound(path: Path, times: Times) -> Any:
 
 
 class OfNccl(Collective):
-    """A scheme that is an algorithm of NCCL: where its constants are known, they are taken.
+    """A scheme that NCCL has: where its constants are known, they are taken.
 
     Elsewhere its phases are those of the textbook.
     """
 
-    algorithm: str = ""
+    #: Whether it is what NCCL chooses among all schemes that it has.
+    chooses: bool = False
     library: Nccl = CURRENT
 
     def with_nccl(self, version: str) -> Collective:
         other = copy.copy(self)
         other.library = find_nccl(version)
         return other
+
+    @property
+    def _only(self) -> str:
+        return "" if self.chooses else self.name
 
     def of_nccl(self, group: Group, operation: Operation) -> bool:
         """Tell whether NCCL does this on these links, and what is known of them."""
@@ -379,12 +383,12 @@ class OfNccl(Collective):
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Quantity:
         if self.of_nccl(group, operation):
-            return seconds(group, num_bytes, operation, self.library, self.algorithm)
+            return seconds(group, num_bytes, operation, self.library, self._only)
         return super().seconds_on(group, num_bytes, operation)
 
     def choice(
         self, group: Group, num_bytes: Quantity, operation: Operation = Operation.ALL_REDUCE
     ) -> Choice:
         if self.of_nccl(group, operation):
-            return choice(group, num_bytes, operation, self.library, self.algorithm)
+            return choice(group, num_bytes, operation, self.library, self._only)
         return super().choice(group, num_bytes, operation)

@@ -21,7 +21,7 @@ class Ring(OfNccl):
     fewer.
     """
 
-    name = algorithm = "ring"
+    name = "ring"
     summary = "a ring through all workers, each handing on a share of the message"
     operations = (
         Operation.ALL_REDUCE,

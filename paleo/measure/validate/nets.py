@@ -9,18 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.exchange import EXCHANGES, Exchange
 from paleo.cluster.frameworks import FRAMEWORKS, Framework, running
+from paleo.cluster.gradient_exchange import EXCHANGES, Exchange
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Operation
 from paleo.core.quantity import Quantity, product, total
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time
 from paleo.costs.convolutions import DEFAULT
 from paleo.costs.convolutions.settings import CONTIGUOUS
-from paleo.measure.validate.exchanging import Exchanging
 from paleo.measure.validate.measured import Measurement
 from paleo.measure.validate.names import meant, net_of
 from paleo.measure.validate.protocols import Copied, Protocol
+from paleo.measure.validate.row_exchange import RowExchange
 from paleo.measure.validate.sequences import length_of, with_length
 from paleo.measure.validate.spellings import (
     UnmappedError,
@@ -147,7 +147,7 @@ class NetCase:
         if "exchange" in self.parts:
             assert self.wiring
             by = self.exchanges
-            exchanging = Exchanging(device, self.workers, self.wiring, by, model)
+            exchanging = RowExchange(device, self.workers, self.wiring, by, model)
             times.append(exchanging.added(passed, factor))
         if self.copied.network:
             bandwidth = find_network(self.copied.network).bandwidth

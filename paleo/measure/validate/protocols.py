@@ -90,8 +90,8 @@ class Protocol:
     mixed: bool = False
     library: str = ""
     is_tuned: bool = False
-    #: How workers exchange gradients, one of paleo.cluster.exchange, where that is not as the
-    #: framework does it by itself.
+    #: How workers exchange gradients, one of paleo.cluster.gradient_exchange, where that is not as
+    #: the framework does it by itself.
     exchange: str = ""
     #: What runs its forward passes, one of paleo.cluster.frameworks, where that is not as it says.
     inference: str = ""

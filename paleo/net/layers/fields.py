@@ -42,14 +42,15 @@ class Kind(ABC):
 
 
 class Numbers(Kind):
-    """A kind of whole numbers, or of lists of them, for each of which an expression may stand."""
+    """A kind of lists of whole numbers, for each of which an expression may stand."""
 
     def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
-        if isinstance(value, str):
-            return evaluate(value)
-        if isinstance(value, list):
-            return [self.evaluated(entry, evaluate) for entry in value]
-        return value
+        if not isinstance(value, list):
+            return value
+        return [
+            evaluate(entry) if isinstance(entry, str) else self.evaluated(entry, evaluate)
+            for entry in value
+        ]
 
 
 class Key:
@@ -120,12 +121,15 @@ def _pairs(entries: list[Any]) -> tuple[tuple[int, int], ...]:
 _PAIR = _array_schema(_whole_schema(0), 2, 2)
 
 
-class Whole(Numbers):
+class Whole(Kind):
     """A whole number of at least `minimum`; null too, if `optional`."""
 
     def __init__(self, minimum: int = 1, optional: bool = False) -> None:
         self.minimum = minimum
         self.optional = optional
+
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        return evaluate(value) if isinstance(value, str) else value
 
     def parse(self, value: Any) -> int | None:
         return None if value is None and self.optional else whole_number(value, self.minimum)
@@ -227,9 +231,6 @@ class PaddingKind(Numbers):
 
     Numbers are held as (before, after) of each dimension, of which there are 1 to 3.
     """
-
-    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
-        return value if isinstance(value, str) else super().evaluated(value, evaluate)
 
     def parse(self, value: Any) -> str | tuple[tuple[int, int], ...]:
         expected = '"VALID", "SAME", [p_h, p_w] or [[top, bottom], [left, right]]'
@@ -417,9 +418,6 @@ class Ignored(Numbers):
         "type": ["array", "boolean", "null"],
         "items": _whole_schema(1),
     }
-
-    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
-        return value if isinstance(value, str) else super().evaluated(value, evaluate)
 
     def parse(self, value: Any) -> None:
         if value is None or isinstance(value, bool):

@@ -12,8 +12,9 @@ import math
 from typing import Any, ClassVar
 
 from paleo.core.checks import is_number, shown
+from paleo.core.loads import Loads
 from paleo.core.operations import GroupedMatMul, Kind, Pass, Stream
-from paleo.core.quantity import Quantity, is_array, minimum, np, product, total
+from paleo.core.quantity import Quantity, is_array, minimum, np, product
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers import fields
 from paleo.net.layers.base import (
@@ -68,7 +69,7 @@ class Factor(fields.Kind):
         raise ValueError(f"expected a number above 0, up to {_MOST}, or null, got {shown(value)}")
 
 
-def spread(rows: Quantity, experts: int, exponent: float) -> tuple[tuple[int, Quantity], ...]:
+def spread(rows: Quantity, experts: int, exponent: float) -> Loads:
     """Return how many experts have how many rows each, of `rows` in all, by a power law.
 
     The expert of rank r has a share that falls as r to the power of -`exponent` (Zipf's law).
@@ -231,21 +232,21 @@ class Experts(StoredMatrix):
     def num_tensors(self, inputs: Shapes) -> int:
         return 1 + self.use_bias
 
-    def _with_rows(self, rows: Quantity) -> Quantity:
-        """Return how many experts have any of so many rows; of a mean below 1 that is a share."""
-        if isinstance(self.load, str):
-            return minimum(rows, self.num_experts)
-        loads = spread(rows, self.num_experts, self.load)
-        found: Quantity = _rounded_up(total(experts * minimum(own, 1) for experts, own in loads))
-        return found
-
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d, k = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs
         n, inner = (d, k) if direction is Pass.INPUT_GRADIENT else (k, d)
-        groups = self._with_rows(rows)
-        stored = self.weight_size(int(d)) if direction is Pass.FORWARD else 0
+        experts, load = self.num_experts, self.load
+        loads = () if isinstance(load, str) else spread(rows, experts, load)
         work = GroupedMatMul(
-            "experts", groups, rows, n, inner, element_size, direction, weight_size=stored
+            "experts",
+            experts if loads else minimum(rows, experts),
+            rows,
+            n,
+            inner,
+            element_size,
+            direction,
+            loads=loads,
+            weight_size=self.weight_size(int(d)) if direction is Pass.FORWARD else 0,
         )
         biases = k * self.num_experts * self.use_bias
         return (work, *bias_stream(direction, (rows, k), biases, element_size))

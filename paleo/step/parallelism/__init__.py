@@ -5,10 +5,10 @@ Kinds of parallelism are in the files of this folder. Importing this registers a
 
 from __future__ import annotations
 
-from paleo.step.exchange_settings import SCALINGS
+from paleo.step.distributed_settings import SCALINGS
 from paleo.step.parallelism.base import PARALLELISMS, Asked, Parallelism, Prediction
 from paleo.step.parallelism.computations import Computations, divided
-from paleo.step.parallelism.data import DataParallel, data_parallel
+from paleo.step.parallelism.data import DataParallel, Worker, data_parallel
 from paleo.step.parallelism.hybrid import hybrid_parallel
 from paleo.step.parallelism.model import model_parallel
 from paleo.step.parallelism.single_process import single_process
@@ -23,6 +23,7 @@ __all__ = [
     "Parallelism",
     "Plan",
     "Prediction",
+    "Worker",
     "data_parallel",
     "divided",
     "hybrid_parallel",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Quantity, ceil_div, np, total
+from paleo.core.quantity import Quantity, at, ceil_div, joined, np, total
 from paleo.costs import Time
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
@@ -81,9 +81,18 @@ class Computations:
         Where gradients are accumulated that is of so many in each turn: the passes are done once
         for each, and all turns but the first add their gradients to those before.
         """
-        known = self._known.get(batch) if isinstance(batch, int) else None
-        if known is not None:
-            return known
+        if isinstance(batch, int):
+            if batch not in self._known:
+                self._keep(batch, self._computed(batch))
+            return self._known[batch]
+        sizes, places = np.unique(batch, return_inverse=True)
+        known = list(map(self._known.get, sizes.tolist()))
+        found: Computation = self._computed(sizes) if None in known else joined(known)
+        of_all: Computation = at(found, places.reshape(np.shape(batch)))
+        return of_all
+
+    def _computed(self, batch: Quantity) -> Computation:
+        """Return what a worker computes, worked out anew."""
         plan = self.plan
         graph = plan.graph(self.net, batch)
         num_params = graph.num_params
@@ -93,7 +102,7 @@ class Computations:
         num_bytes = size * num_params
         turns, summing = plan.accumulate, plan.summing_time(num_bytes, graph.num_tensors)
         made = made_by(backward, size) if plan.overlaps else ()
-        found = Computation(
+        return Computation(
             (
                 _done("forward", turns, forward),
                 _done("backward", turns, backward, summing),
@@ -102,9 +111,6 @@ class Computations:
             num_bytes,
             tuple(one.longer(summing.total, num_bytes) for one in made) if turns > 1 else made,
         )
-        if isinstance(batch, int):
-            self._keep(batch, found)
-        return found
 
     def prepare(self, batches: Iterable[int]) -> None:
         """Compute those of these batches that are not known yet at once, as an array.
@@ -116,7 +122,7 @@ class Computations:
         for batch in wanted.intersection(self._known):
             self._known[batch] = self._known.pop(batch)  # the newest now, which stay
         asked = self.missing(wanted)
-        found = self.of(np.array(asked, np.int64))
+        found = self._computed(np.array(asked, np.int64))
         shape = (len(asked),)
         pieces = zip(*(piece.spread(shape) for piece in found.pieces), strict=True)
         made = zip(*(one.spread(shape) for one in found.made), strict=True)

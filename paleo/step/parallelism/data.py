@@ -7,18 +7,18 @@ et al. 2017, section 4.3), or bucket by bucket while the backward pass goes on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, is_array, np, some, total
+from paleo.core.quantity import Quantity, has_arrays, is_array, np, some, total
 from paleo.costs import Time
 from paleo.net.graph import Graph, checked_batch
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import checked_workers
-from paleo.step.exchange_settings import SCALINGS
+from paleo.step.distributed_settings import SCALINGS
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
@@ -29,17 +29,17 @@ from paleo.step.parallelism.base import (
     Parallelism,
     Prediction,
 )
-from paleo.step.parallelism.computations import Computations, divided
-from paleo.step.parallelism.exchanges import exchanged
+from paleo.step.parallelism.computations import Computation, Computations, divided
 from paleo.step.parallelism.jitter import expected_slowest
-from paleo.step.parallelism.overlap import Made, Overlapped, buckets
+from paleo.step.parallelism.overlap import Made, Overlapped, buckets, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
 from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
 
-#: So many worker counts and more are evaluated at once: fewer are sooner done one by one.
-_MANY_WORKERS = 500
+#: So many worker counts and more are evaluated at once: fewer are sooner done one by one. So are
+#: more of them where NumPy is yet to be imported.
+_MANY_WORKERS, _WORTH_IMPORTING = 8, 150
 
 
 def _time(name: str, part: str) -> Field:
@@ -81,6 +81,133 @@ def _fields(plan: Plan) -> tuple[Field, ...]:
     return _fields_with(**exposed, **waiting)
 
 
+class Worker:
+    """One of so many workers, all alike, with `batch` samples at a time: numbers or arrays.
+
+    What it computes, packs and exchanges follows from that; each is worked out once.
+    """
+
+    def __init__(self, computations: Computations, plan: Plan, workers: Any, batch: Any) -> None:
+        self.computations = computations
+        self.plan = plan
+        self.workers = workers
+        self.batch = batch
+        #: The seconds of messages by bytes and scheme: both ends of a band ask again.
+        self._sent: dict[tuple[Quantity, str], Quantity] = {}
+
+    @functools.cached_property
+    def computation(self) -> Computation:
+        """What it computes besides what exchanges take."""
+        return self.computations.of(self.batch)
+
+    @functools.cached_property
+    def slowest(self) -> Quantity:
+        """What the slowest of the workers takes over what one takes on average."""
+        jitter = self.plan.deviation
+        return expected_slowest(self.workers, jitter) if some(jitter > 0) else 1
+
+    @functools.cached_property
+    def handling(self) -> tuple[Time, Time] | None:
+        """What takes the time to pack all gradients, and to unpack what comes; None for nothing.
+
+        There are kernels for each bucket. Who sends what there is at some time has one bucket.
+        """
+        plan, encoding = self.plan, self.plan.encoding
+        if encoding.is_plain:
+            return None
+        by, sizes = plan.exchange, [self.computations.num_bytes]
+        if by.bucket is not None and not by.cycle:
+            parts = buckets(self.computation.made, by.bucket, by.first or by.bucket)
+            sizes = [part.num_bytes for part in parts if part.num_bytes]
+        packed, unpacked = Time(), Time()
+        for num_bytes in sizes:
+            elements = num_bytes // encoding.size
+            packed += plan.kernel_time(encoding.packing(elements))
+            unpacked += plan.kernel_time(encoding.unpacking(elements, self.workers))
+        others = self.workers - 1
+        return packed.where_positive(others), unpacked.where_positive(others)
+
+    @functools.cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What it does besides the exchange.
+
+        What packs gradients belongs to the backward pass, what unpacks them to the update. Waiting
+        for the slowest comes last.
+        """
+        pieces = self.computation.pieces
+        if self.handling:
+            added = dict(zip(("backward", "update"), self.handling, strict=True))
+            pieces = tuple(
+                piece.longer(added[piece.name]) if piece.name in added else piece
+                for piece in pieces
+            )
+        if some(self.plan.deviation > 0):
+            computed = total(piece.seconds for piece in pieces)
+            pieces += (Piece("wait", WAIT, (self.slowest - 1) * computed),)
+        return pieces
+
+    @functools.cached_property
+    def made(self) -> Sequence[Made]:
+        """The gradients of its last backward pass, each with its share of the packing."""
+        made = self.computation.made
+        if not self.handling:
+            return made
+        packing, _ = self.handling
+        return [one.longer(packing.total, self.computations.num_bytes) for one in made]
+
+    def exchanges(self, factor: float = 1.0) -> dict[str, Piece]:
+        """Return by scheme what the exchange of all gradients adds to a step.
+
+        Computation takes `factor` times as long as it does.
+        """
+        return {scheme: self.exchange(scheme, factor) for scheme in self.plan.exchange_schemes}
+
+    def exchange(self, scheme: str, factor: float = 1.0) -> Piece:
+        """Return what the exchange of all gradients by a scheme adds to a step.
+
+        Where it overlaps, its seconds are those by which it makes the step longer.
+        """
+        name = f"exchange by {scheme}"
+        num_bytes = self.computations.num_bytes
+        copied = self.plan.copying_time(num_bytes, self.workers)
+        if not self.plan.overlaps:
+            return Piece(name, TRANSFER, copied + self._sending(num_bytes, scheme))
+        found = self.overlapped(scheme, factor)
+        return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
+
+    def overlapped(self, scheme: str, factor: float = 1.0) -> Overlapped:
+        """Return its last backward pass with the exchanges beside it, as the slowest does it."""
+        plan = self.plan
+        seconds = functools.partial(self._sending, scheme=scheme)
+        carried = functools.partial(plan.encoding.carried, workers=self.workers)
+        how = (plan.device, self.workers, factor * self.slowest, carried)
+        return exchanged(plan.exchange, self.made, seconds, *how)
+
+    def added(self, scheme: str) -> float:
+        """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
+        seconds = self.exchange(scheme).seconds
+        if self.handling:
+            seconds = seconds + self.slowest * total(time.total for time in self.handling)
+        return float(seconds)
+
+    def _sending(self, num_bytes: Quantity, scheme: str) -> Quantity:
+        """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
+        is_known = not is_array(num_bytes)
+        if is_known and (num_bytes, scheme) in self._sent:
+            return self._sent[num_bytes, scheme]
+        encoding, workers = self.plan.encoding, self.workers
+        elements = num_bytes // encoding.size
+        seconds = total(
+            self.plan.communication(
+                encoding.message(operation, elements, workers), workers, scheme, operation
+            )
+            for operation in encoding.operations
+        )
+        if is_known:
+            self._sent[num_bytes, scheme] = seconds
+        return seconds
+
+
 class DataParallel:
     """A net under a plan, with data parallelism: gives the step for batches and workers.
 
@@ -90,8 +217,14 @@ class DataParallel:
     def __init__(self, net: NetSpec, plan: Plan, computations: Computations | None = None) -> None:
         self.plan = plan
         self.computations = computations or Computations(net, plan)
-        #: The seconds of messages by bytes, workers and scheme: both ends of a band ask again.
-        self._sent: dict[tuple[Quantity, Quantity, str], Quantity] = {}
+
+    def worker(self, workers: Quantity, batch: Quantity) -> Worker:
+        """Return one of so many workers, of which each has so many samples at a time."""
+        return Worker(self.computations, self.plan, workers, batch)
+
+    def computing(self, own_batch: int) -> Quantity:
+        """Return the seconds in which a worker computes a step of so many samples at a time."""
+        return self.computations.of(own_batch).seconds
 
     def step(self, batch_size: Quantity, workers: Quantity, scaling: str = "weak") -> Step:
         """Return the step; see `data_parallel`."""
@@ -101,18 +234,19 @@ class DataParallel:
         turns = self.plan.accumulate
         check_together(batch * turns, workers)
         share, whole = divided(batch, workers, scaling, turns)
+        worker = self.worker(workers, share)
         return Step(
             workers,
             whole,
             share,
-            self.pieces(workers, share),
+            worker.pieces,
             _fields(self.plan),
-            exchanges=self.exchanges(workers, share),
+            exchanges=worker.exchanges(),
             band=self.plan.band,
-            exchanging=self.exchanges if self.plan.overlaps else None,
+            exchanging=worker.exchanges if self.plan.overlaps else None,
         )
 
-    def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> list[Step]:
+    def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> tuple[Step, ...]:
         """Return the step for each of many worker counts, beside that of one worker."""
         own, whole = divided(batch_size, 1, scaling, self.plan.accumulate)
         alone: Any = {
@@ -120,139 +254,11 @@ class DataParallel:
             "one_worker_batch": whole,
             "net": self.computations.net.name,
         }
-        if len(workers) < _MANY_WORKERS:
+        if len(workers) < (_MANY_WORKERS if has_arrays() else _WORTH_IMPORTING):
             steps = (self.step(batch_size, count, scaling) for count in workers)
-            return [replace(step.of_floats(), **alone) for step in steps]
+            return tuple(replace(step.of_floats(), **alone) for step in steps)
         counts = np.array(workers, np.int64)
         return replace(self.step(batch_size, counts, scaling), **alone).spread(counts.shape)
-
-    def computing(self, own_batch: int) -> Quantity:
-        """Return the seconds in which a worker computes a step of so many samples at a time."""
-        return self.computations.of(own_batch).seconds
-
-    def exchanges(
-        self, workers: Quantity, own_batch: Quantity, factor: float = 1.0
-    ) -> dict[str, Piece]:
-        """Return by scheme what the exchange of all gradients adds to a step.
-
-        Workers have `own_batch` samples each, of which computation takes `factor` times as long.
-        """
-        return {
-            scheme: self.exchange(workers, own_batch, scheme, factor)
-            for scheme in self.plan.exchange_schemes
-        }
-
-    def pieces(self, workers: Quantity, own_batch: Quantity) -> tuple[Piece, ...]:
-        """Return what each of so many workers does besides the exchange.
-
-        What packs gradients belongs to the backward pass, what unpacks them to the update. Waiting
-        for the slowest comes last.
-        """
-        pieces = self.computations.of(own_batch).pieces
-        if not self.plan.encoding.is_plain:
-            packing, unpacking = self.handling(workers, own_batch)
-            added = {"backward": packing, "update": unpacking}
-            pieces = tuple(
-                piece.longer(added[piece.name]) if piece.name in added else piece
-                for piece in pieces
-            )
-        if some(self.plan.deviation > 0):
-            computed = total(piece.seconds for piece in pieces)
-            pieces += (Piece("wait", WAIT, (self.slowest(workers) - 1) * computed),)
-        return pieces
-
-    def slowest(self, workers: Quantity) -> Quantity:
-        """Return what the slowest of so many workers takes over what one takes on average."""
-        jitter = self.plan.deviation
-        return expected_slowest(workers, jitter) if some(jitter > 0) else 1
-
-    def handling(self, workers: Quantity, own_batch: Quantity) -> tuple[Time, Time]:
-        """Return what takes the time to pack all gradients, and to unpack what comes.
-
-        There are kernels for each bucket. Who sends what there is at some time has one bucket.
-        """
-        plan, size = self.plan, self.plan.encoding.size
-        by, sizes = plan.exchange, [self.computations.num_bytes]
-        if by.bucket is not None and not by.cycle:
-            made = self.computations.of(own_batch).made
-            parts = buckets(made, by.bucket, by.first or by.bucket)
-            sizes = [part.num_bytes for part in parts if part.num_bytes]
-        packed, unpacked = Time(), Time()
-        for num_bytes in sizes:
-            elements = num_bytes // size
-            packed += self._packing(elements)
-            unpacked += plan.kernel_time(plan.encoding.unpacking(elements, workers))
-        return packed.where_positive(workers - 1), unpacked.where_positive(workers - 1)
-
-    @functools.cached_property
-    def _packing(self) -> Callable[[int], Time]:
-        """What takes the time to pack so many gradients."""
-        plan = self.plan
-        return functools.cache(lambda elements: plan.kernel_time(plan.encoding.packing(elements)))
-
-    def _packed(self, workers: Quantity, own_batch: Quantity) -> Sequence[Made]:
-        """Return the gradients of the last backward pass, each with its share of the packing."""
-        made = self.computations.of(own_batch).made
-        if self.plan.encoding.is_plain:
-            return made
-        packing, _ = self.handling(workers, own_batch)
-        return [one.longer(packing.total, self.computations.num_bytes) for one in made]
-
-    def _sending(self, num_bytes: Quantity, workers: Quantity, scheme: str) -> Quantity:
-        """Return the seconds in which gradients of so many bytes are exchanged, once packed."""
-        key = (num_bytes, workers, scheme)
-        is_known = not (is_array(num_bytes) or is_array(workers))
-        if is_known and key in self._sent:
-            return self._sent[key]
-        encoding = self.plan.encoding
-        elements = num_bytes // encoding.size
-        seconds = total(
-            self.plan.communication(
-                encoding.message(operation, elements, workers), workers, scheme, operation
-            )
-            for operation in encoding.operations
-        )
-        if is_known:
-            self._sent[key] = seconds
-        return seconds
-
-    def added(self, workers: int, own_batch: int, scheme: str) -> float:
-        """Return the seconds that the exchange adds to a step, with what packs and unpacks."""
-        seconds = self.exchange(workers, own_batch, scheme).seconds
-        if not self.plan.encoding.is_plain:
-            handled = total(time.total for time in self.handling(workers, own_batch))
-            seconds = seconds + self.slowest(workers) * handled
-        return float(seconds)
-
-    def exchange(
-        self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
-    ) -> Piece:
-        """Return what the exchange of all gradients by a scheme adds to a step.
-
-        Where it overlaps, its seconds are those by which it makes the step longer.
-        """
-        name = f"exchange by {scheme}"
-        num_bytes = self.computations.num_bytes
-        copied = self.plan.copying_time(num_bytes, workers)
-        if not self.plan.overlaps:
-            seconds = self._sending(num_bytes, workers, scheme)
-            return Piece(name, TRANSFER, copied + seconds)
-        found = self.overlapped(workers, own_batch, scheme, factor)
-        return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
-
-    def overlapped(
-        self, workers: Quantity, own_batch: Quantity, scheme: str, factor: float = 1.0
-    ) -> Overlapped:
-        """Return the last backward pass of so many samples with the exchanges beside it.
-
-        It is that of the slowest worker.
-        """
-        plan = self.plan
-        seconds = functools.partial(self._sending, workers=workers, scheme=scheme)
-        made = self._packed(workers, own_batch)
-        slowest = factor * self.slowest(workers)
-        carried = functools.partial(plan.encoding.carried, workers=workers)
-        return exchanged(plan.exchange, made, seconds, plan.device, workers, slowest, carried)
 
 
 def data_parallel(
@@ -290,7 +296,7 @@ class DataParallelism(Parallelism):
                 f"{batch} samples for up to {most} workers: where there are more workers than "
                 f"samples{'' if turns == 1 else f' / {turns}'}, each computes {each}"
             )
-        return Prediction(tuple(steps), tuple(notes))
+        return Prediction(steps, tuple(notes))
 
     def schedule(
         self, net: NetSpec, plan: Plan, steps: Sequence[Step], scheme: str | None
@@ -317,6 +323,10 @@ class _Drawn:
         return self.data.plan
 
     @functools.cached_property
+    def worker(self) -> Worker:
+        return self.data.worker(self.step.workers, self.step.worker_batch_size)
+
+    @functools.cached_property
     def graph(self) -> Graph:
         return self.plan.graph(self.data.computations.net, self.step.worker_batch_size)
 
@@ -327,9 +337,9 @@ class _Drawn:
     @functools.cached_property
     def _handling(self) -> tuple[list[Piece], list[Piece]]:
         """What packs gradients, and what unpacks them."""
-        if self.plan.encoding.is_plain:
+        if not self.worker.handling:
             return [], []
-        packing, unpacking = self.data.handling(self.step.workers, self.step.worker_batch_size)
+        packing, unpacking = self.worker.handling
         return (
             [Piece("gradients packed", "backward", float(packing.total))],
             [Piece("gradients unpacked", "update", float(unpacking.total))],
@@ -386,7 +396,7 @@ class _Drawn:
 
     def _slower(self, pieces: Sequence[Piece]) -> list[Piece]:
         """Return what the slowest worker does."""
-        slowest = float(self.data.slowest(self.step.workers))
+        slowest = float(self.worker.slowest)
         return [piece.taking(slowest) for piece in pieces]
 
     def _computing(self, pieces: Sequence[Piece], fine: Sequence[Piece]) -> Span:
@@ -420,8 +430,7 @@ class _Drawn:
 
         What sums gradients up or packs them is drawn as if every layer took longer by a share.
         """
-        step, data = self.step, self.data
-        found = data.overlapped(step.workers, step.worker_batch_size, self.scheme)
+        step, found = self.step, self.worker.overlapped(self.scheme)
         pieces = chain(back, 0.0)
         longer = float(found.alone / pieces[-1].end) if pieces else 1.0
         beside = []

@@ -3,7 +3,8 @@
 All workers step together: a gradient is exchanged once the last of them has it. So the samples of a
 step are shared so that all kinds compute for as long, as far as whole samples allow (Y. Jiang et
 al., OSDI 2020; X. Jia et al., "Whale: efficient giant model training over heterogeneous GPUs",
-USENIX ATC 2022, section 3.3). Each kind has the same network.
+USENIX ATC 2022, section 3.3). Each kind has the same network, or the links of the same cluster,
+whose nodes they fill one kind after the other.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from paleo.step.parallelism.base import (
     Prediction,
 )
 from paleo.step.parallelism.computations import Computation, Computations, divided
-from paleo.step.parallelism.exchanges import exchanged
-from paleo.step.parallelism.overlap import Made, Overlapped
+from paleo.step.parallelism.overlap import Made, Overlapped, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step, WholeStep
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain

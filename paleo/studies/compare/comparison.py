@@ -20,7 +20,7 @@ from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
-from paleo.step.plan import HOW, OVERLAPPED, RATED, Plan, plan_of
+from paleo.step.plan import EXCHANGED, HOW, RATED, Plan, plan_of
 from paleo.step.scenario import scenario
 from paleo.step.settings import OPTIMIZER, ComparedSettings, found_settings
 from paleo.studies.compare.change import Change, change_of
@@ -39,9 +39,16 @@ class Conditions:
     optimizer: str
     workers: int = 1
 
+    @property
+    def scheme(self) -> str | None:
+        """The scheme that was asked for, None for the one that the cost model takes by itself."""
+        return self.plan.schemes[0] if self.plan.schemes else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        values = self.plan.to_dict() | attributes(self, "batch_size", "optimizer", "workers")
+        values = self.plan.to_dict() | attributes(
+            self, "batch_size", "optimizer", "workers", "scheme"
+        )
         return {key: values[key] for key in KEYS}
 
 
@@ -49,18 +56,22 @@ class Conditions:
 KEYS = (
     *(RATED[0], "batch_size", *RATED[1:], "optimizer", HOW[0], "dtype"),
     *(key for key in HOW[1:] if key != "convolution_algorithm"),
-    *("network", "cluster", "workers", *OVERLAPPED),
+    *("network", "cluster", "ppp_comm", "workers", "scheme", *EXCHANGED),
 )
+
+
+#: What takes as many times as long as computation does.
+_COMPUTED = ("forward", "backward", "update", "wait")
 
 
 @dataclass(frozen=True)
 class Figures:
     """What is compared of a layer or of a whole net, at one batch size.
 
-    Bytes of the output, parameters, FLOPs of a forward pass, seconds of the passes and, for
-    the net, of the update and of the exchange between workers; bytes that training needs: for a
-    layer, of its parameters, their gradients, the optimizer's state and the output that is kept;
-    for the net, the peak.
+    Bytes of the output, parameters, FLOPs of a forward pass, seconds of the passes and, for the
+    net, of the update, of the exchange between workers and of waiting for the slowest; bytes that
+    training needs: for a layer, of its parameters, their gradients, the optimizer's state and the
+    output that is kept; for the net, the peak.
     """
 
     output_bytes: int
@@ -71,6 +82,7 @@ class Figures:
     memory_bytes: int
     update: float = 0.0
     communication: float = 0.0
+    wait: float = 0.0
 
     @property
     def compute(self) -> float:
@@ -79,13 +91,12 @@ class Figures:
 
     @property
     def time(self) -> float:
-        """Seconds of a step: computation, and communication that nothing hides."""
-        return self.compute + self.communication
+        """Seconds of a step: computation, communication that nothing hides, and waiting."""
+        return self.compute + self.communication + self.wait
 
     def taking(self, factor: float) -> Figures:
         """Return the figures as they are if computation takes so many times as long."""
-        passes = {name: factor * getattr(self, name) for name in ("forward", "backward", "update")}
-        return replace(self, **passes)
+        return replace(self, **{name: factor * getattr(self, name) for name in _COMPUTED})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -93,7 +104,7 @@ class Figures:
             "output_bytes": self.output_bytes,
             "params": self.num_params,
             "forward_flops": self.forward_flops,
-            **attributes(self, "forward", "backward", "update", "communication", "time", unit="s"),
+            **attributes(self, *_COMPUTED, "communication", "time", unit="s"),
             "memory_bytes": self.memory_bytes,
         }
 
@@ -129,7 +140,7 @@ class LayerFigures:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         values = {"type": self.type_name, "output": list(self.output), **self.figures.to_dict()}
-        for whole in ("update_s", "communication_s"):  # which are of the net at once
+        for whole in ("update_s", "communication_s", "wait_s"):  # which are of the net at once
             del values[whole]
         return values
 
@@ -153,7 +164,7 @@ class Variant:
 
     def totals(self, prefix: str = "") -> dict[str, Any]:
         """Return the totals under the keys of the JSON output, times with their error band."""
-        times = [f"{name}_s" for name in ("forward", "backward", "update", "time")]
+        times = [f"{name}_s" for name in (*_COMPUTED, "time")]
         values = self.total.to_dict()
         if band := self.settings.plan.band:
             ends = at_ends(band.ends, lambda end: self.total.taking(end).to_dict())
@@ -288,6 +299,7 @@ class CompareSettings(ComparedSettings, total=False):
 #: Of what there may be several, what changes quickest last.
 _SEVERAL = (
     *("cluster", RATED[0], "network", "workers", "batch_size", *RATED[1:]),
+    *("scheme", "accumulate", "gradient_dtype", "compress"),
     *("optimizer", "dtype", "conv_library"),
 )
 
@@ -301,11 +313,10 @@ def compare(
     settings named last here changing quickest. `batch_size` is for all nets, by default what
     the first one's file has; `optimizer` is one of `paleo.OPTIMIZERS`, `dtype` one of
     paleo.core.tensor.PRECISIONS, and the other settings are as in `simulate`. Times are those of a
-    training step, of several `workers` with the quickest exchange, each with a batch. Layers are
-    compared by name; with `totals` they are left out, and nets need have none in common.
-    `importing` is for files of other frameworks, as in `load`.
-    Raises a PaleoError with every mistake in the
-    settings and files, and if there is nothing to compare.
+    training step, of several `workers` by the `scheme` or the quickest, each with a batch, or with
+    `accumulate` of them. Layers are compared by name; with `totals` they are left out, and nets
+    need have none in common. `importing` is for files of other frameworks, as in `load`. Raises a
+    PaleoError with every mistake in the settings and files, and if there is nothing to compare.
 
     >>> wider = paleo.edit("alex_v2", set="fc8.filter[3]=2000")
     >>> comparison = paleo.compare(["alex_v2", wider])
@@ -371,7 +382,8 @@ def _batch_of(net: NetSpec) -> int:
 def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant:
     """Return a net under found settings, of which each is one."""
     mistakes = Mistakes()
-    plan = plan_of(values, mistakes)
+    schemes = None if values["scheme"] is None else (values["scheme"],)
+    plan = plan_of({**values, "schemes": schemes}, mistakes)
     mistakes.raise_as(PaleoError)
     assert plan
     batch = own_batch if values["batch_size"] is None else int(values["batch_size"])
@@ -382,14 +394,17 @@ def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant
         LayerFigures(layer.name, layer.type_name, layer.output, _figures(layer, kept.total))
         for layer, kept in zip(summary.layers, memory.layers, strict=True)
     )
-    update: Any = plan.update(summary.num_params, plan.graph(net, batch).num_tensors)
-    step = data_parallel(net, plan, batch, settings.workers)
-    exposed = float(step.exposed_communication(step.best_scheme)) if settings.workers > 1 else 0.0
-    total = replace(_figures(summary, memory.peak, float(update)), communication=exposed)
+    step = data_parallel(net, plan, batch, settings.workers).of_floats()
+    total = replace(
+        _figures(summary, memory.peak),
+        **{name: step[name] for name in ("forward", "backward", "update")},
+        communication=float(step.exposed_communication(step.best_scheme)),
+        wait=float(step.waiting),
+    )
     return Variant(net.name, settings, layers, total, (*summary.notes, *memory.notes))
 
 
-def _figures(found: Any, memory_bytes: int, update: float = 0.0) -> Figures:
+def _figures(found: Any, memory_bytes: int) -> Figures:
     """Return what is compared of a layer or of a net, whose summary this is."""
     return Figures(
         found.activations_bytes,
@@ -398,7 +413,6 @@ def _figures(found: Any, memory_bytes: int, update: float = 0.0) -> Figures:
         float(found.forward),
         float(found.backward),
         memory_bytes,
-        update,
     )
 
 

@@ -16,7 +16,7 @@ from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import Setting, choice
-from paleo.step.exchange_settings import ExchangeSettings
+from paleo.step.distributed_settings import ExchangeSettings
 from paleo.step.parallelism import PARALLELISMS as _KINDS
 from paleo.step.scenario import HYBRID_WORKERS, PARALLEL, ScenarioLike, asked
 from paleo.step.settings import (

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paleo.cluster.collectives import Operation
+from paleo.core.attributes import at_ends
 from paleo.studies.collectives import CollectiveTime
-from paleo.views.answers.base import duration
+from paleo.views.answers.base import duration, durations, spread
 from paleo.views.table import in_unit
-from paleo.views.tables.collectives import bounded_by
+from paleo.views.tables.collectives import bounded_by, digits_of
 
 _NAMED = {
     Operation.ALL_REDUCE: "An all-reduce",
@@ -39,11 +40,13 @@ def collectives_answer(found: Sequence[CollectiveTime]) -> list[str]:
     for size in dict.fromkeys((max(sizes), min(sizes))):
         several = [each for each in asked if each.num_bytes == size]
         quickest = min(several, key=lambda each: each.seconds)
-        said.append(_said(quickest, several, is_first=not said))
+        said.append(_said(quickest, several, digits_of(found), is_first=not said))
     return said
 
 
-def _said(one: CollectiveTime, several: Sequence[CollectiveTime], *, is_first: bool) -> str:
+def _said(
+    one: CollectiveTime, several: Sequence[CollectiveTime], digits: int, *, is_first: bool
+) -> str:
     if one.bus_bandwidth is None:
         return f"One worker alone has nobody to exchange anything with on {one.cluster}."
     bound = bounded_by(one)
@@ -53,9 +56,12 @@ def _said(one: CollectiveTime, several: Sequence[CollectiveTime], *, is_first: b
     elif len(several) > 1:
         what += ", the quickest"
     reason = "mostly latency" if bound == "latency" else f"bounded by the {bound}"
+    takes = duration(one.seconds, digits)
+    ends = durations(at_ends(one.ends, lambda end: end.seconds), digits, one.seconds)
+    takes += spread(ends, one.band if is_first else None)
     if not is_first:
         size = in_unit(one.num_bytes, "bytes")
-        return f"One of {size} takes {duration(one.seconds, 3)}, {reason} ({what})."
+        return f"One of {size} takes {takes}, {reason} ({what})."
     verb = f"{_NAMED[one.operation]} of {in_unit(one.num_bytes, 'bytes')}"
     if one.operation is Operation.POINT_TO_POINT:
         where = f"to the farthest of {one.workers:,} workers"
@@ -63,6 +69,6 @@ def _said(one: CollectiveTime, several: Sequence[CollectiveTime], *, is_first: b
         where = f"among {one.workers:,} workers"
     on = "" if len({each.cluster for each in several}) > 1 else f" of {one.cluster}"
     return (
-        f"{verb} {where}{on} takes {duration(one.seconds, 3)} {what}: "
-        f"{in_unit(one.bus_bandwidth, 'bytes/s', 3)} of bus bandwidth, {reason}."
+        f"{verb} {where}{on} takes {takes} {what}: "
+        f"{in_unit(one.bus_bandwidth, 'bytes/s', digits)} of bus bandwidth, {reason}."
     )

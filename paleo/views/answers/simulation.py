@@ -24,7 +24,7 @@ from paleo.views.answers.base import (
 from paleo.views.table import in_unit
 
 if TYPE_CHECKING:
-    from paleo.studies.exchanges import ExplainedStep
+    from paleo.studies.explain_exchange import ExplainedStep
 
 #: The settings of a run that sentences do not say, but where there are several.
 _DIFFERING = ("cluster", "network", "dtype", "cost_model", "scaling", "batch_size")
@@ -33,8 +33,11 @@ _MATTERS = 0.05
 
 
 def simulation_answer(simulation: Simulation) -> list[str]:
-    """Return the sentences of a simulation: of several runs, of the quickest that fits."""
-    runs = simulation.runs
+    """Return the sentences of a simulation: of several runs, of the quickest that fits.
+
+    Of one plan on several numbers of workers, of the most.
+    """
+    runs = [max(plan, key=_workers) for plan in simulation.plans]
     if len(runs) == 1:
         return run_answer(runs[0])
     trained = [run for run in runs if _whole(run)]
@@ -49,6 +52,10 @@ def simulation_answer(simulation: Simulation) -> list[str]:
         return [*sentences, first, *others]
     name = which(best, among, *_DIFFERING)
     return [*sentences, f"The quickest of {len(among):,}{name}: {first}", *others]
+
+
+def _workers(run: Run) -> int:
+    return run.step.workers if run.step else 0
 
 
 def _fits(run: Run) -> bool | None:
@@ -131,7 +138,9 @@ def _misfit(run: Run, row: Step) -> list[str]:
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:
     """Return how much of communication is hidden, and what most of a step is."""
     share, waiting = float(row.compute) / whole.seconds, float(row.waiting) / whole.seconds
-    from paleo.studies.exchanges import explain_step  # here: a step on one worker starts without
+    from paleo.studies.explain_exchange import (
+        explain_step,  # here: a step on one worker starts without
+    )
 
     explained = explain_step(run, row, scheme)
     said = exchange_said(explained, run.plan.digits) if explained else []

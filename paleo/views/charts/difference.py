@@ -39,7 +39,7 @@ def variant_labels(variants: Sequence[Variant]) -> tuple[list[str], str]:
     ]
     differing = [name for name in texts[0] if len({each[name] for each in texts}) > 1]
     labels = [
-        ", ".join([variant.net, *(each[name] for name in differing)])
+        joined([variant.net, *(each[name] for name in differing)])
         for variant, each in zip(variants, texts, strict=True)
     ]
     return labels, joined(text for name, text in texts[0].items() if name not in differing)
@@ -55,7 +55,8 @@ def _setting_texts(settings: Conditions, place: Mapping[str, str], is_many: bool
         "workers": counted(settings.workers, "worker") if is_many else "",
         "batch_size": f"batch {settings.batch_size}",
         "dtype": settings.plan.dtype,
-        **settings.plan.said(on_network=False),
+        "scheme": settings.scheme or "",
+        **settings.plan.said(on_network=is_many),
         "optimizer": settings.optimizer,
     }
 

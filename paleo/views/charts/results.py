@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from paleo.step.memory import Fit
 from paleo.step.results import Simulation
+from paleo.studies.collectives import CollectiveTime
 from paleo.studies.compare import Comparison
 from paleo.studies.metrics import Metrics
 from paleo.studies.summary import NetSummary
 from paleo.views.charts.base import Chart, bars, drawable
+from paleo.views.charts.collectives import collectives_charts
 from paleo.views.charts.difference import differences
 from paleo.views.charts.layers import (
     computation_by_layer,
@@ -25,7 +27,15 @@ from paleo.views.charts.measuring import of_profiles as of_profiles
 from paleo.views.charts.memory import memory_chart
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.roofline import roofline
-from paleo.views.charts.scaling import EXPOSED, WHOLE, band_notes, columns, line_of, scaling_charts
+from paleo.views.charts.scaling import (
+    EXPOSED,
+    WHOLE,
+    band_notes,
+    columns,
+    kinds_charts,
+    line_of,
+    scaling_charts,
+)
 from paleo.views.charts.training import metrics_charts, metrics_names
 from paleo.views.charts.validation import validation_chart
 
@@ -35,7 +45,11 @@ if TYPE_CHECKING:
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
     """Return the charts of all runs; raises SettingError if nothing takes any time."""
-    return drawable(chart for run in simulation.runs for chart in scaling_charts(run))
+    return drawable(
+        chart
+        for runs in simulation.plans
+        for chart in (kinds_charts(runs) if len(runs) > 1 else scaling_charts(runs[0]))
+    )
 
 
 def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
@@ -58,6 +72,11 @@ def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
 def of_comparison(comparison: Comparison) -> tuple[Chart, ...]:
     """Return the totals over the reference's and, where layers were compared, what differs."""
     return drawable(differences(comparison))
+
+
+def of_collectives(found: Sequence[CollectiveTime]) -> tuple[Chart, ...]:
+    """Return time and bus bandwidth of each collective; one worker alone has none of either."""
+    return drawable(collectives_charts(found))
 
 
 def of_fits(fits: Sequence[Fit]) -> tuple[Chart, ...]:

@@ -12,7 +12,7 @@ from paleo.core.quantity import total
 from paleo.core.units import Scale
 from paleo.step.pieces import Step
 from paleo.step.results import Predicted, Run
-from paleo.views.charts.base import MOST_BARS, Chart, Series, in_one_unit, is_wide
+from paleo.views.charts.base import MOST_BARS, Chart, Series, bars, in_one_unit, is_wide
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said, run_setting
 
@@ -39,6 +39,8 @@ def scaling_charts(run: Run, scheme: str | None = None) -> tuple[Chart, ...]:
     (None: the best on most workers) is chosen. Of model parallelism the bounds of the passes, of
     hybrid parallelism what the parts of a step take, and the step.
     """
+    if run.plan.other_devices:
+        return kinds_charts([run])
     if run.largest:
         return _by_scheme(run, looked_at(run, scheme))
     return (_parts(run),) if run.step else (_bounds(run),)
@@ -243,6 +245,22 @@ def _bounds(run: Run) -> Chart:
         "bounds", "bars", f"Passes of {run.net}", run_setting(run), "pass",
         f"time ({scale.unit})", (times,), notes=(*run.notes, *band_notes(run)),
     )  # fmt: skip
+
+
+def kinds_charts(runs: Sequence[Run]) -> tuple[Chart, ...]:
+    """Return what a step consists of on each kind of device; of runs on more and more workers."""
+    rows = [(run, row) for run in runs for row in run.rows]
+    names = [row.label for _, row in rows]
+    if len(runs) > 1:
+        names = [f"{row.label}, {run.step.workers} workers" for run, row in rows if run.step]
+    pieces = dict.fromkeys(piece.name for _, row in rows for piece in row.pieces)
+    parts = {_SAID.get(name, name): [row[name] for _, row in rows] for name in pieces}
+    chart = bars(
+        names, {name: own for name, own in parts.items() if any(own)}, "s", "time of a step",
+        key="parts", title=f"Training step of {runs[0].net}", setting=run_setting(runs[0]),
+        x_label="device", notes=list(dict.fromkeys(note for run in runs for note in run.notes)),
+    )  # fmt: skip
+    return (chart,)
 
 
 def _parts(run: Run) -> Chart:

@@ -12,6 +12,7 @@ from paleo.measure.profile import FullPass, FullPasses, Profile, Profiles
 from paleo.measure.validate.report import Report
 from paleo.step.memory import Fit
 from paleo.step.results import Simulation
+from paleo.studies.collectives import CollectiveTime
 from paleo.studies.compare import Comparison
 from paleo.studies.metrics import Metrics
 from paleo.studies.summary import NetSummary
@@ -28,6 +29,7 @@ __all__ = [
     "Figure",
     "calibration",
     "check_number",
+    "collectives",
     "difference",
     "draw",
     "fullpass",
@@ -63,6 +65,11 @@ def layers(summaries: NetSummary | Iterable[NetSummary]) -> Figure:
 def difference(comparison: Comparison) -> Figure:
     """Return the totals over the reference's, and what differs by layer; raises as `draw`."""
     return draw(results.of_comparison(comparison))
+
+
+def collectives(found: Sequence[CollectiveTime]) -> Figure:
+    """Return time and bus bandwidth of collectives against bytes; raises as `draw`."""
+    return draw(results.of_collectives(found))
 
 
 def memory(fits: Fit | Sequence[Fit]) -> Figure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from paleo.cluster.collectives.phases import LATENCY, seconds_of
@@ -10,6 +11,8 @@ from paleo.studies.collectives import CollectiveTime
 from paleo.views.answers.base import duration
 from paleo.views.table import Column, Table, in_unit, plain
 
+#: Digits of what has no error band.
+_DIGITS = 3
 #: What differs between rows stands in a column of its own, what does not in the title.
 _HEADS = {
     "cluster": Column("cluster", "cluster"),
@@ -26,9 +29,9 @@ _TIMES = (
     Column("time", "time", right=True, for_people=True),
     Column("seconds", least_is_best=True),
     Column("algorithm_bandwidth"),
-    Column("bus_bandwidth", "bus bandwidth", "bytes/s", digits=3),
+    Column("bus_bandwidth", "bus bandwidth", "bytes/s", digits=_DIGITS),
     Column("bounded_by", "bounded by", for_people=True),
-    *plain("stride", "bound", "note"),
+    *plain("seconds_low", "seconds_high", "stride", "bound", "note"),
 )
 _NOTES = (
     "Bus bandwidth: bytes/s that have to cross each worker's link, as nccl-tests count them.",
@@ -49,7 +52,8 @@ _MOVES = (
 
 def collectives_table(found: Sequence[CollectiveTime], *, for_people: bool = True) -> Table:
     """Return a row for each; for people without the columns that say the same of all."""
-    rows = [{**each.to_dict(), **_texts(each)} for each in found]
+    digits = digits_of(found)
+    rows = [{**each.to_dict(), **_texts(each, digits)} for each in found]
     same = [key for key in _HEADS if len({row[key] for row in rows}) == 1 and key != "workers"]
     heads = [column for key, column in _HEADS.items() if not for_people or key not in same]
     times = [
@@ -60,19 +64,23 @@ def collectives_table(found: Sequence[CollectiveTime], *, for_people: bool = Tru
     if for_people and all(row["algorithm"] == row["scheme"] for row in rows):
         times = [column for column in times if column.key != "algorithm"]
     title = ", ".join(str(rows[0][key]) for key in same) if for_people else ""
-    footnotes = [*_NOTES]
+    times = [
+        replace(column, digits=digits) if column.key == "bus_bandwidth" else column
+        for column in times
+    ]
+    footnotes = [*_NOTES, *_bands_said(found)]
     if (stride := found[0].stride) > 1:
         footnotes.append(
             f"{stride} such groups go on at the same time and share links: a group has each "
             f"{stride}th device."
         )
-    return Table(title, [*heads, *times], rows, footnotes=footnotes, notes=_unfilled(found))
+    return Table(title, [*heads, *times], rows, footnotes=footnotes, notes=unfilled_notes(found))
 
 
-def _unfilled(found: Sequence[CollectiveTime]) -> list[str]:
+def unfilled_notes(found: Sequence[CollectiveTime]) -> tuple[str, ...]:
     """Return what is said of workers that do not fill nodes, of which cluster if there are more."""
     several = len({each.cluster for each in found}) > 1
-    return list(
+    return tuple(
         dict.fromkeys(
             f"{each.cluster}: {each.unfilled}" if several else each.unfilled
             for each in found
@@ -81,12 +89,24 @@ def _unfilled(found: Sequence[CollectiveTime]) -> list[str]:
     )
 
 
-def _texts(found: CollectiveTime) -> dict[str, Any]:
+def _texts(found: CollectiveTime, digits: int) -> dict[str, Any]:
     return {
         "message": in_unit(found.num_bytes, "bytes"),
-        "time": duration(found.seconds, 3) if found.seconds else "0",
+        "time": duration(found.seconds, digits) if found.seconds else "0",
         "bounded_by": bounded_by(found) if found.seconds else "",
     }
+
+
+def digits_of(found: Sequence[CollectiveTime]) -> int:
+    """Return how many digits error bands support: of what has none no more is known."""
+    return max((each.band.digits for each in found if each.band), default=_DIGITS)
+
+
+def _bands_said(found: Sequence[CollectiveTime]) -> list[str]:
+    """Return what measured cases took, of each band that there is."""
+    bands = dict.fromkeys(each.band for each in found if each.seconds)
+    said = [f"error band: {band.said}" for band in bands if band]
+    return [*said, "no error band is known of the other rows"] if said and None in bands else said
 
 
 def bounded_by(found: CollectiveTime) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from paleo.cluster.collectives.phases import LATENCY
 from paleo.step.results import Run
-from paleo.studies.exchanges import COMPUTATION, ExplainedStep, explain_run
+from paleo.studies.explain_exchange import COMPUTATION, ExplainedStep, explain_run
 from paleo.views.answers.base import band_said, duration
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import run_setting

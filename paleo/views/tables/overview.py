@@ -9,7 +9,7 @@ from paleo.core.errors import PaleoError
 from paleo.core.units import scale_for
 from paleo.step.pieces import Step
 from paleo.studies.datasets import takes_images
-from paleo.studies.exchanges import explain_step
+from paleo.studies.explain_exchange import explain_step
 from paleo.studies.overview import Overview
 from paleo.views.answers.base import amounts, duration, durations, percent, rounded, spread
 from paleo.views.answers.simulation import exchange_said, speed_said

@@ -41,6 +41,8 @@ _PARTS = ("forward_s", "backward_s", "update_s")
 _EXCHANGE = Column("exchange_s", "communi-\ncation", "s", for_people=True, digits=3)
 #: A part of it, to as many digits.
 _EXPOSED = "exposed_communication_s"
+#: How many workers there are on devices of all kinds.
+_IN_ALL = Column("all_workers", "workers\nin all")
 _BAND = Column("band", "80 % of cases", for_people=True, right=True)
 
 
@@ -51,7 +53,7 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
     """
     runs = simulation.runs
     if len(runs) == 1 or not all(run.largest for run in runs):
-        return [simulation_table(run, all_schemes=all_schemes) for run in runs]
+        return [_of_plan(plan, all_schemes=all_schemes) for plan in simulation.plans]
     tables = [simulation_table(run, all_schemes=all_schemes) for run in runs]
     settings = [run.settings() for run in runs]
     varied = [key for key in _VARIED if len({each[key] for each in settings}) > 1]
@@ -77,6 +79,32 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
             ),
         )
     ]
+
+
+def _of_plan(runs: Sequence[Run], *, all_schemes: bool) -> Table:
+    """Return the table of a run, or of runs of one plan that differ in the number of workers."""
+    tables = [simulation_table(run, all_schemes=all_schemes) for run in runs]
+    if len(tables) == 1:
+        return tables[0]
+    counts = [run.step.workers if run.step else 0 for run in runs]
+    rates = [
+        f"{count:,} workers: {table.footnotes[0]}"
+        for count, table in zip(counts, tables, strict=True)
+    ]
+    columns = list(tables[0].columns)
+    columns.insert(len(_SETTINGS), _IN_ALL)
+    others = [line for table in tables for line in table.footnotes[1:]]
+    return replace(
+        tables[0],
+        columns=columns,
+        rows=[
+            {**row, _IN_ALL.key: count}
+            for count, table in zip(counts, tables, strict=True)
+            for row in table.rows
+        ],
+        footnotes=[*rates, *dict.fromkeys(others)],
+        notes=list(dict.fromkeys(note for table in tables for note in table.notes)),
+    )
 
 
 def _named(run: Run, varied: Sequence[str]) -> str:

@@ -30,6 +30,9 @@
     );
   }
 
+  /** What a cluster brings, so that one that is named without a cluster stands for none. */
+  const OF_CLUSTER = ["device", "network"];
+
   /**
    * Return what a query says, with the defaults for what it leaves out.
    * @param {string} query
@@ -39,8 +42,10 @@
   function read(query, defaults) {
     const values = { ...defaults };
     const messages = [];
+    const given = new URLSearchParams(query);
+    if (!given.has("cluster") && OF_CLUSTER.some((key) => given.get(key))) values.cluster = "";
     let view = VIEWS[0];
-    for (const [key, value] of new URLSearchParams(query)) {
+    for (const [key, value] of given) {
       if (key === "view") {
         if (VIEWS.includes(value)) view = value;
         else messages.push(`The link asks for a view "${value}", which there is not.`);
@@ -53,8 +58,10 @@
   /** Return the settings that differ from the defaults as a query without "?". */
   function query(values, defaults, view) {
     const parts = new URLSearchParams();
+    const differs = (key) => values[key] !== defaults[key];
+    const implied = values.cluster ? OF_CLUSTER : OF_CLUSTER.some(differs) ? ["cluster"] : [];
     for (const [key, value] of Object.entries(values)) {
-      if (value !== defaults[key]) parts.append(key, value);
+      if (differs(key) && !implied.includes(key)) parts.append(key, value);
     }
     if (view && view !== VIEWS[0]) parts.append("view", view);
     return parts.toString();

@@ -7,14 +7,15 @@ The page is also that of a report, one file without a server. Then it has a data
     "title": "nin on K20X", "version": "1.2.0",
     "settings": every setting as in answers: what is shown first,
     "said": [{"label": "device", "value": "K20X"}, ...]    settings that stay, as texts
-    "choices": {"net": [...], "device": [...], "batch_size": [...], "scaling": [...], "scheme": [...],
-      "workers": [...]}
-                                     what there are answers of; a control where more than one
+    "choices": {"net": [...], "cluster": [...], "device": [...], "batch_size": [...],
+      "scaling": [...], "scheme": [...], "workers": [...]}
+                                     what there are answers of; a control where more than one;
+                                     of clusters, no devices
     "depends": {KIND: [...]}         settings that an answer depends on, where not on all
     "compare": what is said of all nets, devices and batches beside each other; null of one alone
     "answers": [...]                 a pool: answers as those of api/scaling, api/layers, api/memory
     "texts": [...]                   a pool: exports, as those of api/simulate.csv and so on
-    "views": {NET: {DEVICE: {BATCH_SIZE: {SCALING: {
+    "views": {NET: {CLUSTER or DEVICE: {BATCH_SIZE: {SCALING: {
       "scaling": {SCHEME: index into answers},             "" is the best scheme
       "layers": {WORKERS: index}, "memory": {WORKERS: index},
       "exports": {"simulate.csv": {SCHEME: index into texts}, "summary.csv": {WORKERS: index}, ...}
@@ -104,9 +105,7 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
       this.drafting = false;
       this.results.select(view);
       this.form.show(values);
-      if (Object.keys(values).some((key) => key.startsWith("other_") && values[key])) {
-        Paleo.by("box-other").open = true;
-      }
+      this.form.unfold(values);
       this._own();
       this.say([...messages, ...(found.message ? [found.message] : [])]);
       await this.refresh(true);
@@ -360,7 +359,9 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
 
   /** Leave the controls that a report has answers for. */
   function reportChoices(report) {
-    const lists = { net: "nets", device: "devices", scaling: "scalings", scheme: "schemes" };
+    const lists = {
+      net: "nets", cluster: "clusters", device: "devices", scaling: "scalings", scheme: "schemes",
+    };
     const choices = {};
     for (const [key, list] of Object.entries(lists)) {
       choices[list] = report.choices[key].map((name) => ({ name }));
@@ -380,8 +381,10 @@ Layers, memory and exports may be absent, as a whole or in part: then there is n
     for (const box of form.querySelectorAll("fieldset, details")) {
       if (!box.querySelector("[data-kind]")) box.remove();
     }
-    const scheme = /** @type {HTMLSelectElement} */ (document.getElementById("scheme"));
-    if (scheme && !report.choices.scheme.includes("")) delete scheme.dataset.empty;
+    for (const key of ["cluster", "scheme"]) {
+      const select = /** @type {HTMLSelectElement} */ (document.getElementById(key));
+      if (select && !report.choices[key].includes("")) delete select.dataset.empty;
+    }
     Paleo.by("said").hidden = false;
     Paleo.by("said").replaceChildren(
       ...report.said.map(({ label, value }) =>

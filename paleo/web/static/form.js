@@ -2,6 +2,8 @@
 "use strict";
 
 (function () {
+  /** The scheme that has servers. */
+  const SERVERS = "parameter_server";
   const LISTED = / \(there are: [^)]*\)$/;
 
   /**
@@ -21,6 +23,8 @@
       this.shown = {};
       /** @type {Object<string, Picker>} */
       this.pickers = {};
+      const exchange = Paleo.by("box-exchange");
+      if (exchange) exchange.querySelector("fieldset").append(...(choices.exchange || []).map(made));
       this.form.addEventListener("submit", (event) => event.preventDefault());
       for (const control of this.form.querySelectorAll("[data-kind]")) this._start(control);
       for (const slider of this.form.querySelectorAll("[data-for]")) this._startSlider(slider);
@@ -28,7 +32,7 @@
 
     _start(control) {
       const kind = control.dataset.kind;
-      const list = this.choices[control.dataset.list];
+      const list = this._list(control);
       if (kind === "picker") {
         this.pickers[control.name] = new Paleo.Picker(control, list, (name) =>
           this._change(control.name, name, "done"),
@@ -40,6 +44,12 @@
         control.addEventListener("input", () => this._change(control.name, valueOf(control), "draft"));
       }
       control.addEventListener("change", () => this._change(control.name, valueOf(control), "done"));
+    }
+
+    /** Return what a control offers: a list of the page's, or that of its own declaration. */
+    _list({ dataset: { list } }) {
+      const own = (this.choices.exchange || []).find(({ key }) => key === list);
+      return own ? own.choices : this.choices[list];
     }
 
     _startSlider(slider) {
@@ -64,6 +74,7 @@
       if (key.startsWith("ppp_") && this.shown.software) {
         Object.assign(changes, { software: "" }, this._shares(), { [key]: value });
       }
+      if (key === "scheme" && value !== SERVERS) changes.num_servers = this.defaults.num_servers;
       if (key === "dataset" && value !== "") changes.dataset_size = this.defaults.dataset_size;
       if (key === "dataset_size" && value !== "") changes.dataset = "";
       this.changed(changes, stage);
@@ -82,23 +93,32 @@
       const shown = { ...values, ...this._shares() };
       for (const [key, picker] of Object.entries(this.pickers)) picker.set(shown[key]);
       for (const control of this.form.querySelectorAll("[data-kind]")) {
-        const { kind, list } = control.dataset;
+        const { kind } = control.dataset;
         if (kind !== "picker") showIn(control, shown[control.name]);
-        if (kind === "select") explain(control, this.choices[list]);
+        if (kind === "select") explain(control, this._list(control));
       }
       for (const slider of this.form.querySelectorAll("[data-for]")) {
         slide(slider, shown[slider.dataset.for]);
       }
-      this._behind(shown.cluster);
+      this._hide(["device", "network"], shown.cluster);
+      this._hide(["num_servers"], shown.scheme !== SERVERS && !shown.num_servers);
       const cluster = (this.choices.clusters || []).find(({ name }) => name === shown.cluster);
       this._price(cluster ? cluster.device : shown.device);
     }
 
-    /** Show device and network where no cluster takes their place. */
-    _behind(cluster) {
-      for (const key of ["device", "network"]) {
+    /** Open what is folded at first where something in it was chosen. */
+    unfold(values) {
+      for (const box of this.form.querySelectorAll("#box-exchange, #box-other")) {
+        const names = [...box.querySelectorAll("[data-kind]")].map(({ name }) => name);
+        if (names.some((name) => values[name] !== this.defaults[name])) box.open = true;
+      }
+    }
+
+    /** Hide fields that mean nothing: device and network where a cluster takes their place. */
+    _hide(keys, isHidden) {
+      for (const key of keys) {
         const field = this.form.querySelector(`[data-key="${key}"]`);
-        if (field) field.hidden = Boolean(cluster);
+        if (field) field.hidden = Boolean(isHidden);
       }
     }
 
@@ -197,6 +217,18 @@
   function after(line) {
     const text = line.slice(line.indexOf(": ") + 2);
     return text.charAt(0).toUpperCase() + text.slice(1);
+  }
+
+  /** Return the field of a setting as it is declared: a list to choose from, or a text. */
+  function made({ key, label, note, empty, choices }) {
+    const said = Paleo.el("p", { class: "small", id: `${key}-hint` }, note);
+    const known = { id: key, name: key, "aria-describedby": said.id };
+    const control = choices
+      ? Paleo.el("select", { ...known, "data-kind": "select", "data-list": key, "data-empty": empty })
+      : Paleo.el("input", { ...known, type: "text", "data-kind": "text", placeholder: empty });
+    return Paleo.el(
+      "div", { class: "field", "data-key": key }, Paleo.el("label", { for: key }, label), control, said,
+    );
   }
 
   function fill(select, list) {

@@ -106,7 +106,7 @@
     }
 
     _view(values) {
-      const keys = [values.net, values.device, values.batch_size, values.scaling];
+      const keys = [values.net, values.cluster || values.device, values.batch_size, values.scaling];
       return keys.reduce((found, key) => (found || {})[key], this.report.views);
     }
 

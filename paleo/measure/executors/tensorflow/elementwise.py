@@ -202,6 +202,19 @@ def _rms_norm(call: Call) -> Any:
     return y * call.affine(*_normalized_shape(call), terms=1)[0] if call.layer.affine else y
 
 
+@builds("RotaryEmbedding")
+def _rotary(call: Call) -> Any:
+    """The first half of what is turned makes pairs with the second; angles are chosen here."""
+    tf, x, shape = call.tf, call.x, call.inputs[0]
+    turned, place = call.layer.rotated or shape[-1], len(shape) - 2
+    table = [1] * (len(shape) - 1) + [turned]
+    table[place] = shape[place]
+    cosine, sine = (tf.fill(table, tf.constant(value, x.dtype)) for value in (0.6, 0.8))
+    above, below = tf.split(x[..., :turned], 2, -1)
+    made = x[..., :turned] * cosine + tf.concat([-below, above], -1) * sine
+    return tf.concat([made, x[..., turned:]], -1) if turned < shape[-1] else made
+
+
 @builds("LRN")
 def _lrn(call: Call) -> Any:
     tf, size, shape = call.tf, call.layer.local_size, call.inputs[0]

@@ -43,6 +43,7 @@ from paleo.net.layers.pointwise import (
     Sigmoid,
     Softmax,
 )
+from paleo.net.layers.positions import RotaryEmbedding
 
 #: The momentum of running statistics, and what is added to variances: PyTorch's defaults.
 _MOMENTUM, _EPSILON = 0.1, 1e-5
@@ -286,6 +287,27 @@ def _over_last(context: BuildContext) -> Built:
         return F.rms_norm(x, over, None if scale is None else scale.to(x.dtype), _EPSILON)
 
     return run, order
+
+
+@builds(RotaryEmbedding)
+def _rotary(context: BuildContext) -> Built:
+    """The first half of what is turned makes pairs with the second; angles are chosen here."""
+    layer, shape = context.layer, context.inputs[0]
+    turned, place = layer.rotated or shape[-1], len(shape) - 2
+    table = [1] * (len(shape) - 1) + [turned]
+    table[place] = shape[place]
+    for fill in (0.6, 0.8):
+        context.hold(*table, learns=False, fill=fill)
+    read = context.reader(0, plain(len(shape)))
+
+    def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
+        x = read(tensors)
+        first, rest = x[..., :turned], x[..., turned:]
+        above, below = first.chunk(2, -1)
+        made = first * held[0].to(x.dtype) + torch.cat([-below, above], -1) * held[1].to(x.dtype)
+        return torch.cat([made, rest], -1) if turned < x.shape[-1] else made
+
+    return run, plain(len(shape))
 
 
 @builds(GroupNorm, wanted=whole_images)

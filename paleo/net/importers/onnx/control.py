@@ -94,6 +94,17 @@ def _check_turns(node: Node, turns: int, body: Any) -> None:
         )
 
 
+def _hands_on_condition(body: Any) -> bool:
+    """Tell whether the condition to go on is what came in, as it is of counted loops."""
+    if len(body.input) < 2 or not body.output:
+        return False
+    given, condition = body.input[1].name, body.output[0].name
+    return condition == given or any(
+        one.op_type == "Identity" and [*one.input] == [given] and condition in one.output
+        for one in body.node
+    )
+
+
 @control("Loop")
 def _loop(node: Node) -> Sequence[Output]:
     """Follow each turn, as many as are known; where what is computed may end it before, all."""
@@ -103,6 +114,8 @@ def _loop(node: Node) -> Sequence[Output]:
     state = [_read(node, index) for index in range(2, len(node.inputs))]
     more = _read(node, 1) if node.has(1) else _number(True)
     scans: list[list[Tensor]] = [[] for _ in node.proto.output[len(state) :]]
+    if turns is not None and _hands_on_condition(body):
+        _check_turns(node, turns, body)  # before the first of very many
     turn = 0
     while (turns is None or turn < turns) and _goes_on(node, more, turns):
         _check_turns(node, turn + 1, body)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-import operator
 
 from paleo.cluster import Device, find_network
-from paleo.cluster.collectives import AUTO, COLLECTIVES
-from paleo.cluster.exchange import Exchange
-from paleo.cluster.topology import Group
+from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.gradient_exchange import Exchange
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, maximum, minimum
 from paleo.costs import CostModel
 from paleo.measure.validate.wiring import Wiring
 from paleo.step.parallelism.computations import made_by
-from paleo.step.parallelism.exchanges import exchanged
-from paleo.step.passes import PassTime, exchange_time
+from paleo.step.parallelism.overlap import exchanged
+from paleo.step.passes import PassTime
+from paleo.step.plan import Plan
 
 #: How gradients come to the host, and how many devices share that way (DGX-1: two behind a switch;
 #: K80: two dies behind one slot).
@@ -23,7 +22,7 @@ _TO_HOST, _SHARING = "pcie3", 2
 
 
 @dataclass(frozen=True)
-class Exchanging:
+class RowExchange:
     """So many devices of a kind that exchange gradients over some wiring, as software does it."""
 
     device: Device
@@ -33,30 +32,21 @@ class Exchanging:
     model: CostModel
 
     @functools.cached_property
-    def group(self) -> Group:
-        """The workers, and the links between them."""
+    def plan(self) -> Plan:
+        """The cluster that the wiring makes of them, as the cost model knows it."""
         cluster = self.wiring.cluster(self.device)
-        if self.model.uses_2017_figures:
-            cluster = cluster.with_networks(operator.attrgetter("of_2017"))
-        return cluster.group(self.workers)
+        return Plan(self.device, cluster.tiers[-1].network, self.model, cluster=cluster)
 
     def seconds(self, num_bytes: Quantity) -> Quantity:
-        """Return the seconds of gradients of so many bytes by themselves."""
+        """Return the seconds of gradients of so many bytes by themselves, by the best scheme."""
         if self.exchange.on_host and not self.model.conventions.exchanges_after_all:
             return self._to_hosts(num_bytes)
         found = (
-            exchange_time(num_bytes, self.group, COLLECTIVES[name], self.model)
-            for name in self._schemes
+            self.plan.communication(num_bytes, self.workers, name)
+            for name in self.plan.exchange_schemes
+            if COLLECTIVES[name].exact
         )
         return functools.reduce(minimum, found)
-
-    @property
-    def _schemes(self) -> tuple[str, ...]:
-        """The schemes of which the quickest counts: in 2017, all after which sums are exact."""
-        if not self.model.conventions.exchanges_after_all:
-            return (AUTO,)
-        every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
-        return tuple(each.name for each in every if each.is_of_2017 and each.exact)
 
     def _to_hosts(self, num_bytes: Quantity) -> Quantity:
         """Return the seconds in which each device sends gradients to hosts, which share them out.

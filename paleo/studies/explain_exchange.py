@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from paleo.cluster import Network, cluster_names, find_cluster
 from paleo.cluster.collectives import COLLECTIVES, Choice, Operation
-from paleo.cluster.collectives.nccl import SCHEMES
 from paleo.cluster.topology import Group, Level
 from paleo.core.attributes import attributes
 from paleo.core.frozen import NamedTuple, dataclass
@@ -244,9 +244,9 @@ def _overlapped(
     data: DataParallel, row: Step, scheme: str, group: Group
 ) -> tuple[tuple[BucketExchange, ...], float]:
     """Return the exchanges of buckets, and when the backward pass beside them ends."""
-    own = row.worker_batch_size
-    found = data.overlapped(row.workers, own, scheme)
-    computed, made, buckets = float(found.computed), data.computations.of(own).made, []
+    worker = data.worker(row.workers, row.worker_batch_size)
+    found = worker.overlapped(scheme)
+    computed, made, buckets = float(found.computed), worker.computation.made, []
     alone, there, sent_bytes, gradients = 0.0, 0, 0, iter(made)
     for start, end, num_bytes in found.spans:
         size = round(float(num_bytes))
@@ -277,8 +277,7 @@ def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iter
     sums: dict[tuple[str, str], list[float]] = {}
     bandwidths: dict[str, float] = {}
     for message in itertools.chain(*(bucket.messages for bucket in buckets)):
-        algorithm = str(message.choice.algorithm)
-        chosen = COLLECTIVES.get(SCHEMES.get(algorithm, algorithm), COLLECTIVES[scheme])
+        chosen = COLLECTIVES.get(str(message.choice.scheme), COLLECTIVES[scheme])
         for phase in chosen.phases(group, message.operation):
             slowest = float(phase.carrying(message.num_bytes))
             for move in phase.moves:
@@ -298,13 +297,21 @@ def _tiers(group: Group, scheme: str, buckets: Iterable[BucketExchange]) -> Iter
 
 def unfilled_notes(plan: Plan, counts: Sequence[int]) -> list[str]:
     """Return what a reader should know of numbers of workers that do not fill nodes."""
-    from paleo.studies.collectives import unfilled  # here: a flat network starts without
+    tiers = plan.cluster.tiers[:-1] if plan.cluster else ()
+    nodes = list(itertools.accumulate((tier.size for tier in tiers), operator.mul))
+    found = [
+        count
+        for count in dict.fromkeys(counts)
+        if any(count > node and count % node for node in nodes)
+    ]
+    if not found:
+        return []
+    from paleo.studies.collectives import unfilled  # here: most start without
 
-    found = {count: unfilled(plan.group(count)) for count in counts} if plan.cluster else {}
-    said = [text for text in found.values() if text]
-    if len(said) <= _MOST_NAMED:
+    said = [unfilled(plan.group(count)) for count in found[:_MOST_NAMED]]
+    if len(found) <= _MOST_NAMED:
         return said
-    return [f"{said[0]}; so it is with {len(said) - 1} other numbers of workers"]
+    return [f"{said[0]}; so it is with {len(found) - 1} other numbers of workers"]
 
 
 def _is_inside(network: Network) -> bool:

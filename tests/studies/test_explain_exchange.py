@@ -11,7 +11,7 @@ import paleo
 from paleo.cluster.collectives import COLLECTIVES
 from paleo.core.errors import SettingError
 from paleo.step.results import Run
-from paleo.studies.exchanges import ExplainedStep, explain_run, explain_step, unfilled_notes
+from paleo.studies.explain_exchange import ExplainedStep, explain_run, explain_step, unfilled_notes
 
 ON: dict[str, Any] = {"cluster": "dgx_a100", "batch_size": 128}
 
