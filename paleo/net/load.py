@@ -113,8 +113,8 @@ def load(
 
     A file that ends in .prototxt, .keras, .onnx or .pt2 is read by an importer, and so is the
     folder of a TensorFlow SavedModel, "python:package.module:name", a PyTorch module or a function
-    that returns one, and "timm:name" or "torchvision:name", a net that the installed package makes
-    without weights.
+    that returns one, "timm:name" or "torchvision:name", a net that the installed package makes
+    without weights, and the config.json of a Hugging Face model or the folder that holds it.
     `importing` has what those do not say themselves. Only such targets ever run code. A
     torch.nn.Module (a torch.fx.GraphModule is one) and a torch.export.ExportedProgram may be given
     themselves, with the shapes that a module takes in `importing`: `input=((None, (1, 8)),)`.
