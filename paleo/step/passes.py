@@ -171,6 +171,27 @@ class PassTime:
         return self.times.at(self.places)
 
 
+class Recomputed(NamedTuple):
+    """The layers that the backward pass does forward again, by the node before whose they are."""
+
+    before: Mapping[int, Sequence[LayerTime]]
+
+    @property
+    def time(self) -> Time:
+        """Computation, memory traffic and overhead of all."""
+        return sum((layer.time for layer in self.layers), Time())
+
+    @property
+    def seconds(self) -> Quantity:
+        """Seconds of all, one after the other."""
+        return total(layer.seconds for layer in self.layers)
+
+    @property
+    def layers(self) -> list[LayerTime]:
+        """All of them."""
+        return list(itertools.chain(*self.before.values()))
+
+
 def checked_target(
     device: Device,
     cost_model: CostModel,

@@ -36,6 +36,7 @@ from paleo.step.passes import (
     Fetches,
     Kernels,
     PassTime,
+    Recomputed,
     adapter,
     checked_target,
     computed_by,
@@ -46,6 +47,7 @@ from paleo.step.passes import (
     update_time,
     updated_in,
 )
+from paleo.step.recompute import NOTHING, Recompute
 from paleo.step.settings import (
     DEVICE,
     OF_CLUSTER,
@@ -66,6 +68,8 @@ HOW = (
 )
 #: Those that say how parameters are updated.
 UPDATED = ("optimizer", "clip_gradients", "scale_loss")
+#: That which says what is computed again.
+AGAIN = ("recompute",)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: Those that say when gradients are exchanged.
@@ -116,6 +120,7 @@ class Plan(ExchangePlan):
     optimizer: str = "sgd"
     clip_gradients: bool = False
     scale_loss: bool = False
+    recompute: Recompute = NOTHING
     cluster: Cluster | None = None
     overlap: bool | None = None
     bucket: int | None = None
@@ -282,6 +287,7 @@ class Plan(ExchangePlan):
             "nccl": f"NCCL {self.nccl}" if self.nccl else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
+            "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
     def to_dict(self, *keys: str) -> dict[str, Any]:
@@ -301,6 +307,7 @@ class Plan(ExchangePlan):
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
+            "recompute": str(self.recompute),
             "overlap": self.overlaps,
             "bucket_bytes": self.exchange.bucket,
             "accumulate": self.accumulate,
@@ -384,6 +391,13 @@ class Plan(ExchangePlan):
         """Return the time of the forward and of the backward pass."""
         forward = self.estimate(graph, FORWARD, fetches)
         return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
+
+    def recomputed(self, graph: Graph, forward: PassTime) -> Recomputed:
+        """Return what of a forward pass is done again in the backward pass."""
+        layers = forward.layers
+        return Recomputed(
+            {max(region): [layers[i] for i in region] for region in self.recompute.regions(graph)}
+        )
 
     def waits(self, graph: Graph) -> list[Quantity]:
         """Return the seconds that the device waits for its host in both passes of each node."""

@@ -9,18 +9,23 @@ from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
 from paleo.step.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.recompute import NOTHING, Recompute
 
 
 class Step:
     """One step: a forward pass and, with an `optimizer`, backward pass and update."""
 
     def __init__(
-        self, graph: Graph, optimizer: Optimizer | None, schedule: Schedule | None = None
+        self,
+        graph: Graph,
+        optimizer: Optimizer | None,
+        schedule: Schedule | None = None,
+        recompute: Recompute = NOTHING,
     ) -> None:
         """Find the sizes. `schedule`, of this net at another batch size, is used if it holds."""
         sizes = schedule.sizes(graph) if schedule else None
         if schedule is None or sizes is None:
-            schedule = scheduled(graph, training=optimizer is not None)
+            schedule = scheduled(graph, training=optimizer is not None, recompute=recompute)
             sizes = schedule.sizes(graph)
         assert sizes is not None
         self.graph, self.optimizer, self.schedule, self._sizes = graph, optimizer, schedule, sizes

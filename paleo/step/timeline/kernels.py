@@ -16,6 +16,7 @@ from paleo.net.graph import Graph, Node
 from paleo.step.passes import Fetch, PassTime, update_operations
 from paleo.step.pieces import TRANSFER, Piece
 from paleo.step.plan import Plan
+from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Drawing, chain
 from paleo.step.timeline.values import Flow
 
@@ -97,6 +98,28 @@ def pass_pieces(
         pieces, parents = zip(*timed, strict=True) if timed else ((), ())
         result.append(LayerPieces(node, seconds, pieces, parents, hidden))
     return result
+
+
+def drawn_passes(plan: Plan, passes: tuple[PassTime, PassTime]) -> tuple[list[Piece], list[Piece]]:
+    """Return what a device does in a forward pass, and in a backward pass with what is done again.
+
+    What is computed again comes before the backward pass of the last of its layers.
+    """
+    forward, backward = map(pass_pieces, passes, ("forward", "backward"))
+    again = plan.recomputed(passes[0].graph, passes[0]).before
+    back: list[Piece] = []
+    for layer in reversed(backward):
+        for each in again.get(layer.node.index, ()):
+            back += [
+                piece._replace(
+                    name=f"{piece.name} again",
+                    category=RECOMPUTATION,
+                    arguments={**piece.arguments, "pass": RECOMPUTATION},
+                )
+                for piece in forward[each.node.index].pieces
+            ]
+        back += layer.pieces
+    return [piece for layer in forward for piece in layer.pieces], back
 
 
 def _arguments(operations: Sequence[Operation], time: Time, seconds: Any) -> dict[str, Any]:
