@@ -8,6 +8,7 @@ from typing import Any
 
 from paleo.cluster import Cluster, Device, Network
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.device import OTHER_MAKERS
 from paleo.cluster.frameworks import Framework
 from paleo.core.attributes import attributes
 from paleo.core.checks import MAX_COUNT, shown
@@ -61,6 +62,7 @@ HOW = (
     "fuse",
     "framework",
     "compile",
+    "graphs",
     "memory_format",
     "attention",
     *ConvolutionChoice().to_dict(),
@@ -112,6 +114,7 @@ class Plan(ExchangePlan):
     fuse: bool = False
     framework: Framework | None = None
     compile: bool = False
+    graphs: bool = False
     memory_format: str = CONTIGUOUS
     attention: str | None = None
     conv_library: str | None = None
@@ -157,6 +160,10 @@ class Plan(ExchangePlan):
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
                 f"{self.device.name}"
             )
+        if self.graphs and (self.device.kind != "gpu" or self.device.architecture in OTHER_MAKERS):
+            raise SettingError(
+                f"graphs: CUDA graphs run on GPUs of NVIDIA, not on {self.device.name}"
+            )
         if self.compile and self.framework and not self.framework.compiled:
             raise SettingError(
                 f"compile: the framework {self.framework.name} has no compiler of nets"
@@ -169,12 +176,20 @@ class Plan(ExchangePlan):
             self.device,
             find_precision(self.dtype).computing,
             self.ppp_comp,
-            {"host": host} if (host := self.software.host_of(self.device)) else {},
+            self._host,
             self.convolutions,
             memory_format=self.images,
             attention=self.attention,
             persistent=self.software.persistent,
         )
+
+    @property
+    def _host(self) -> dict[str, Quantity]:
+        """What is stated of the host: that a framework takes so long, or graphs none."""
+        if self.graphs:
+            return {"host": 0.0}
+        host = self.software.host_of(self.device)
+        return {"host": host} if is_array(host) or host else {}
 
     @property
     def images(self) -> str:
@@ -271,6 +286,7 @@ class Plan(ExchangePlan):
             "fuse": "fused" if self.fuse else "",
             "framework": self.framework.name if self.framework else "",
             "compile": "compiled" if self.compile else "",
+            "graphs": "CUDA graphs" if self.graphs else "",
             "memory_format": "" if self.images == CONTIGUOUS else "channels last",
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
@@ -302,6 +318,7 @@ class Plan(ExchangePlan):
             "fuse": self.fuse,
             "framework": self.framework.name if self.framework else None,
             "compile": self.compile,
+            "graphs": self.graphs,
             "memory_format": self.images,
             "attention": self.attention,
             **self.convolutions.to_dict(),
@@ -380,7 +397,7 @@ class Plan(ExchangePlan):
         """Return the time of these passes together; see `passes.estimate_pass`."""
         in_order = images_in(self.software, graph, self.memory_format)
         target = replace(self.target, memory_format=in_order)
-        if Pass.FORWARD in directions:
+        if Pass.FORWARD in directions and not self.graphs:
             ahead = ahead - self.software.start_on(self.device, graph.num_tensors)
         how = (target, self.cost_model, self.use_pipeline, fetches)
         return estimate_pass(

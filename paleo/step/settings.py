@@ -260,6 +260,15 @@ class KernelSettings(TypedDict, total=False):
             label="Compiled",
         ),
     ]
+    graphs: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Assume that CUDA graphs replay the kernels of a step: the host hands over one "
+            "thing, and its time does not count.",
+        ),
+    ]
     memory_format: Annotated[str, MEMORY_FORMAT]
     attention: Annotated[str | None, ATTENTION]
 

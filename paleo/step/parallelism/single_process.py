@@ -177,7 +177,7 @@ def _moves(plan: Plan, graph: Graph, batch: int) -> dict[str, Move]:
 def _driving(plan: Plan, graph: Graph, batch: int) -> Plan:
     """Return the plan under which a device computes while the process drives all of them."""
     software = plan.software
-    if not software.host_of(plan.device):
+    if plan.graphs or not software.host_of(plan.device):
         return plan
     return replace(plan, framework=software.driving(_devices(graph, batch)), compile=False)
 
