@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -30,6 +31,7 @@ from paleo.step.declarations import check_names, checked_share, declared, found_
 from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
+from paleo.step.matrices import Matrix, matrices
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -440,10 +442,25 @@ class Plan(ExchangePlan):
         """Return the seconds to update so many parameters, in so many tensors."""
         return self.seconds(self.update_time(num_params, tensors))
 
-    def update_time(self, num_params: Quantity, tensors: Quantity = 1) -> Time:
-        """Return what takes the time to update so many parameters, in so many tensors."""
+    def update_time(
+        self, num_params: Quantity, tensors: Quantity = 1, matrices: Sequence[Matrix] = ()
+    ) -> Time:
+        """Return what takes the time to update so many parameters, in so many tensors.
+
+        `matrices` are those that they are, for optimizers by matrix.
+        """
         how = (self.target, self.cost_model, self.update_dtype, self.rule)
-        return update_time(num_params, *how, tensors)
+        return update_time(num_params, *how, tensors, matrices)
+
+    def matrices(self, graph: Graph) -> tuple[Matrix, ...]:
+        """Return the matrices that parameters are, where the optimizer goes by them."""
+        if not OPTIMIZERS[self.optimizer].by_matrix:
+            return ()
+        return tuple(itertools.chain(*matrices(graph)))
+
+    def update_of(self, graph: Graph) -> Time:
+        """Return what takes the time to update all parameters of a graph."""
+        return self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
 
     def summing_time(self, num_bytes: int, tensors: int) -> Time:
         """Return what takes the time to add gradients, tensor by tensor, to those of turns before.

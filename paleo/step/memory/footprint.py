@@ -25,6 +25,7 @@ from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
+from paleo.step.matrices import Matrix, matrices
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.usage import Step
 from paleo.step.optimizers import OPTIMIZERS, Optimizer
@@ -212,7 +213,7 @@ def footprint(
     if not training:
         _, fullest = _largest(step.sums(activations_only=True))
     activations = step.activations(fullest)
-    copies = (1, chosen.states) if training else (0, 0)
+    own = matrices(graph) if training and chosen.by_matrix else [()] * len(graph.nodes)
     size, learned = graph.element_size, graph.precision.parameter_size
     read = step.weight_size + step.copy_size
     return Footprint(
@@ -231,12 +232,12 @@ def footprint(
                 node.type_name,
                 size * num_elements(node.output),
                 read * params,
-                learned * params * copies[0],
-                learned * params * copies[1],
+                learned * params * training,
+                chosen.state_bytes(params, learned, those) * training,
                 kept,
             )
-            for node, params, kept in zip(
-                graph.nodes, schedule.num_params, activations, strict=True
+            for node, params, kept, those in zip(
+                graph.nodes, schedule.num_params, activations, own, strict=True
             )
         ),
         recompute=str(again) if training else "none",
@@ -338,7 +339,12 @@ def _deciding_sums(
     if optimizer is None:
         return sums
     size = find_precision(dtype).parameter_size
-    return [optimizer.added(each, num_params, size) for each in sums]
+    own = cached_for_net(_matrices, net, dtype) if optimizer.by_matrix else ()
+    return [optimizer.added(each, num_params, size, own) for each in sums]
+
+
+def _matrices(net: NetSpec, dtype: str) -> tuple[tuple[Matrix, ...], ...]:
+    return matrices(typical(net, dtype, keep_shape))
 
 
 def _lines(

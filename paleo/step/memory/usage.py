@@ -7,6 +7,7 @@ from typing import Any
 
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
+from paleo.step.matrices import matrices
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
 from paleo.step.optimizers import OPTIMIZERS, Optimizer
 from paleo.step.recompute import NOTHING, Recompute
@@ -49,7 +50,8 @@ class Step:
         found = list(accumulate(changes[:-1]))
         if activations_only or not self.optimizer:
             return found
-        return self.optimizer.added(found, self.schedule.num_params, self.weight_size)
+        own = matrices(self.graph) if self.optimizer.by_matrix else ()
+        return self.optimizer.added(found, self.schedule.num_params, self.weight_size, own)
 
     def activations(self, point: Any) -> list[Quantity]:
         """Return the bytes of each node's activations at a point, or at each of an array."""

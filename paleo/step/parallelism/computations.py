@@ -101,7 +101,7 @@ class Computations:
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
         again = plan.recomputed(graph, forward)
-        update = plan.update_time(num_params, graph.num_tensors)
+        update = plan.update_of(graph)
         size = plan.encoding.size
         num_bytes = size * num_params
         turns, summing = plan.accumulate, plan.summing_time(num_bytes, graph.num_tensors)

@@ -39,7 +39,7 @@ from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import drawn_passes, exchange, update_piece
+from paleo.step.timeline.kernels import drawn_passes, exchange, whole_update
 from paleo.step.utilization import Sample
 
 #: So many worker counts and more are evaluated at once: fewer are sooner done one by one. So are
@@ -354,7 +354,7 @@ class _Drawn:
         packing, unpacking = self._handling
         summing = plan.summing_time(self.num_bytes, self.graph.num_tensors).total
         sums = [Piece("gradients summed", "backward", float(summing))]
-        update = update_piece(plan, self.graph.num_params, tensors=self.graph.num_tensors)
+        update = whole_update(plan, self.graph)
         exchanged = step.exchanges[self.scheme]
         turns = plan.accumulate
         one = Piece("forward", "forward", step["forward"] / turns)

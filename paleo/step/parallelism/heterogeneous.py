@@ -31,7 +31,7 @@ from paleo.step.parallelism.overlap import Made, Overlapped, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step, WholeStep
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import drawn_passes, exchange, update_piece
+from paleo.step.timeline.kernels import drawn_passes, exchange, whole_update
 from paleo.step.utilization import Sample
 
 #: So often shares are made better, at most: two or three times are enough.
@@ -212,7 +212,7 @@ class Together:
             ahead, back = drawn_passes(kind.plan, kind.plan.passes(graph))
             computed = [*ahead, *back]
             drawing.add_to_all(workers, chain(computed, start))
-            update = update_piece(kind.plan, graph.num_params, tensors=graph.num_tensors)
+            update = whole_update(kind.plan, graph)
             drawing.add_to_all(workers, chain([update], end))
         if not self.plan.overlaps:
             copied = float(self.plan.copying_time(self.num_bytes, self.workers))

@@ -51,7 +51,7 @@ from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import draw_rounds, drawn_passes, update_piece
+from paleo.step.timeline.kernels import draw_rounds, drawn_passes, whole_update
 
 #: How gradients are exchanged, which is no choice.
 SCHEME = "Reduce"
@@ -146,7 +146,7 @@ def single_process(net: NetSpec, plan: Plan, batch_size: int, workers: int) -> S
     moved = _moves(plan, graph, batch)
     forward, backward = _driving(plan, graph, batch).passes(graph)
     again = recomputation(plan.recomputed(graph, forward))
-    update = plan.update_time(graph.num_params, graph.num_tensors)
+    update = plan.update_of(graph)
     *sent, reduced = (Piece(name, TRANSFER, move.seconds) for name, move in moved.items())
     scatter, replicate, gather, gradients = sent
     pieces = (
@@ -246,9 +246,7 @@ class SingleProcess(Parallelism):
             return Span([piece], draw)
 
         def update(drawing: Drawing, start: float) -> None:
-            drawing.add(
-                0, chain([update_piece(plan, graph.num_params, tensors=graph.num_tensors)], start)
-            )
+            drawing.add(0, chain([whole_update(plan, graph)], start))
 
         spans = [
             move("scatter"),
