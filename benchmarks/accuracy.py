@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import collectives as exchanged
+import language_operators as language_tables
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
 from firecaffe import speedups
@@ -229,6 +230,57 @@ def serving(data: Data) -> Iterator[Table | Bound]:
         "`paleo/costs/tiled/kernels/`, each fitted on a tenth of the rows of the systems that say "
         "so; of the others, nothing. Tiles are those of public code. Of kernels around products in "
         "fp8 a few constants were read off tables of the systems that say so.",
+    )
+
+
+def language(data: Data) -> Iterator[Table | Bound]:
+    """Layers of experts, latent attention, encoders and quantization, of serving backends."""
+    rows, types = [], []
+    for title, tables in language_tables.TABLES.items():
+        parts: list[tuple[str, str, Any, Any, Any]] = []
+        for system, framework, cases in language_tables.cases_by_system(
+            data.operators or language_tables.PACKAGE, tables
+        ):
+            predicted = predict(cases, "tiled", {})
+            found = statistics(predicted, cases.measured)
+            fitted_there = language_tables.SYSTEMS[system]
+            rows.append((title, framework, system, fitted_there, *errors(found)))
+            parts.append((system, framework, predicted, cases.measured, cases.labels["precision"]))
+        for system in language_tables.SYSTEMS:
+            own = [part for part in parts if part[0] == system]
+            if own:
+                name = f"{title}, {system}"
+                yield _bound(name, _of_parts(own), (language_tables.WANTED, None, None))
+        yield _bound(f"{title}, all", _of_parts(parts), (language_tables.WANTED, None, None))
+        words = np.concatenate([part[4] for part in parts])
+        predicted = np.concatenate([part[2] for part in parts])
+        measured = np.concatenate([part[3] for part in parts])
+        for word in sorted(set(words.tolist())):
+            mask = words == word
+            types.append((title, word, *errors(statistics(predicted[mask], measured[mask]))))
+        types.append((title, "all", *errors(_of_parts(parts))))
+    yield Table(
+        "Operators of language models",
+        ("operator", "framework", "system", "fitted there", *ERRORS),
+        rows,
+        "`aiconfigurator-core` 0.12.0, as shipped, by the kernels that each framework names. "
+        "Constants of kernels are fitted to a sixth of the rows or less of the H100, and of the "
+        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); "
+        "nothing is fitted to the other systems. Where an architecture has none, those of Hopper "
+        "hold. "
+        "Kernels of encoders' attention are those of the table before.",
+    )
+    yield Table(
+        "Operators of language models by element type",
+        ("operator", "element type in the table", *ERRORS),
+        types,
+        "The same rows, of all systems and frameworks.",
+    )
+
+
+def _of_parts(parts: Sequence[tuple[str, str, Any, Any, Any]]) -> Statistics:
+    return statistics(
+        np.concatenate([part[2] for part in parts]), np.concatenate([part[3] for part in parts])
     )
 
 
@@ -815,7 +867,7 @@ def unpredicted(data: Data) -> Table:
 
 Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
-TABLES: tuple[Section, ...] = (products, serving, collectives)
+TABLES: tuple[Section, ...] = (products, serving, language, collectives)
 PUBLISHED: tuple[Section, ...] = (
     operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, models,
 )  # fmt: skip
@@ -823,6 +875,7 @@ QUICK: tuple[Section, ...] = (operators, peers, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
     "bf16 products, B200", "bf16 products, L40S", "collectives, llmcompass",
+    *language_tables.MISSED,
 )  # fmt: skip
 
 
@@ -832,6 +885,10 @@ ASKED = (
     ("matrix products in fp8, with the kernels that quantize", "products in fp8"),
     ("attention of prompts, by the kernel of a serving backend", "attention, prefill"),
     ("attention of a step of decoding", "attention, decode"),
+    ("layers of experts, by the kernel of a serving backend", "layers of experts"),
+    ("latent attention and its products", "latent attention"),
+    ("attention of encoders", "attention of encoders"),
+    ("kernels that quantize", "quantization"),
     ("products, convolutions and recurrent layers of 2016 to 2019", "DeepBench"),
     ("fp32 products and pointwise operators", "NeuSight's operators"),
     ("nets of 2014 to 2022 on one GPU", "nets, one GPU"),

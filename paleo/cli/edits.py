@@ -1,9 +1,13 @@
-"""The options that say how nets are read, and edited: --set, --remove, --scale_input, --vary."""
+"""The options that say how nets are read, and edited: --dim, --set, --remove, --vary and others."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
 from typing import Any, TypeVar
 
 import click
@@ -11,13 +15,13 @@ import click
 from paleo.cli.options import Parsed, is_given
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.net.edit import Edits, variations
+from paleo.net.edit import MAX_SERIES, Edits, variations
 from paleo.net.importers import PHASES, PROPOSALS, UNKNOWN, ImportOptions, importer_of
 from paleo.net.importers.options import (
     LOOKED_AT,
     import_options,
     not_looked_at,
-    parse_dim,
+    parse_dims,
     parse_input,
     parse_proposals,
     parse_value,
@@ -30,15 +34,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class NetEdits:
-    """The nets of a command with the edits that were asked for: one, or the series of `vary`."""
+    """The nets of a command with the edits that were asked for: one, or the series of `vary`.
+
+    `dims` are the choices of sizes of dimensions, each of which makes a net.
+    """
 
     targets: Sequence[str]
     importing: ImportOptions
     edits: Edits
     vary: Sequence[str]
+    dims: Sequence[Mapping[str, int]] = ({},)
 
     def __bool__(self) -> bool:
-        return bool(self.edits or self.vary)
+        return bool(self.edits or self.vary or len(self.dims) > 1)
 
     def nets(self, first: int = 0) -> list[NetSpec]:
         """Return each net, from a `first` one on, with each of the edits.
@@ -46,7 +54,8 @@ class NetEdits:
         Raises PaleoError with all mistakes.
         """
         mistakes = Mistakes()
-        loaded = mistakes.check_all(self._load, self.targets[first:])
+        every = [(target, dims) for target in self.targets[first:] for dims in self.dims]
+        loaded = mistakes.check_all(self._load, every)
         series = mistakes.check(variations, self.vary, self.edits) or []
         found = [mistakes.check(edits.apply, net) for net in loaded for edits in series]
         mistakes.raise_as(PaleoError)
@@ -58,16 +67,19 @@ class NetEdits:
 
     def beside(self) -> Sequence[str | NetSpec]:
         """Return the first net as it is and the others edited; of one net, itself as edited."""
-        if not self:
+        is_alone = len(self.targets) == 1
+        if not self and not (is_alone and self.dims[0]):
             return self.targets
         mistakes = Mistakes()
-        reference = mistakes.check_all(self._load, self.targets[:1])
-        others = mistakes.check(self.nets, 1 if len(self.targets) > 1 else 0) or []
+        dims = {} if is_alone else self.dims[0]
+        reference = mistakes.check_all(self._load, [(self.targets[0], dims)])
+        others = mistakes.check(self.nets, 0 if is_alone else 1) or []
         mistakes.raise_as(PaleoError)
         return [*reference, *others]
 
-    def _load(self, target: str) -> NetSpec:
-        return load(target, self.importing)
+    def _load(self, target: tuple[str, Mapping[str, int]]) -> NetSpec:
+        name, dims = target
+        return load(name, replace(self.importing, dims=dims))
 
 
 def net_options(function: _F) -> _F:
@@ -114,9 +126,15 @@ def net_options(function: _F) -> _F:
     )
     @click.option(
         "--dim",
-        type=Parsed("NAME=SIZE", parse_dim),
+        type=Parsed("NAME=SIZE,...", parse_dims),
         multiple=True,
-        help="Size of a dimension that an ONNX file leaves open: sequence=128. May be repeated.",
+        help="Size of a dimension that a net file names, or that an ONNX file leaves open: "
+        "seq=4096. Several make a net for each. May be repeated.",
+    )
+    @click.option(
+        "--seq_len",
+        type=Parsed("SIZE,...", lambda text: parse_dims(f"seq={text}")),
+        help="Length of the sequences: short for --dim=seq=SIZE,...",
     )
     @click.option(
         "--phase",
@@ -156,16 +174,35 @@ def net_options(function: _F) -> _F:
         scale_input: float | None,
         vary: tuple[str, ...],
         no_cache: bool,
+        seq_len: tuple[str, tuple[int, ...]] | None,
         **kwargs: Any,
     ) -> Any:
         nets = kwargs["nets"] if "nets" in kwargs else (kwargs["net"],)
         _check_use({importer_of(net) for net in nets})
-        said = {name: kwargs.pop(name) for name in LOOKED_AT}
-        importing = import_options({**said, "cache": not no_cache})
-        edits = NetEdits(nets, importing, Edits(settings, remove, scale_input), vary)
+        dims = _combinations([*kwargs.pop("dim"), *([seq_len] if seq_len else [])])
+        said = {name: kwargs.pop(name) for name in LOOKED_AT if name != "dim"}
+        only = dims[0] if len(dims) == 1 else {}
+        importing = import_options({**said, "dim": only, "cache": not no_cache})
+        edits = NetEdits(nets, importing, Edits(settings, remove, scale_input), vary, dims)
         return function(edits=edits, importing=importing, **kwargs)
 
     return command  # type: ignore[return-value]
+
+
+def _combinations(dims: Sequence[tuple[str, tuple[int, ...]]]) -> list[dict[str, int]]:
+    """Return every combination of the sizes that were given, the last dimension quickest."""
+    mistakes = Mistakes()
+    for name, count in Counter(name for name, _ in dims).items():
+        if count > 1:
+            mistakes.add(
+                f"--dim: {name} is given {count} times: --dim={name}=SIZE,SIZE for a series"
+            )
+    found = math.prod(len(sizes) for _, sizes in dims)
+    if found > MAX_SERIES:
+        mistakes.add(f"--dim: {found} nets are more than {MAX_SERIES}")
+    mistakes.raise_as(SettingError)
+    names = [name for name, _ in dims]
+    return [dict(zip(names, each, strict=True)) for each in product(*(s for _, s in dims))]
 
 
 def _check_use(importers: set[str | None]) -> None:

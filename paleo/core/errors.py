@@ -117,6 +117,11 @@ class Mistakes:
         self._kinds.add(PaleoError)
         self.found.append(Mistake(message, self.file, layer, key))
 
+    def say_once(self, first: int) -> None:
+        """Leave out what was noted twice of those from the `first` on, by its index."""
+        if len(self.found) > first + 1:
+            self.found[first:] = dict.fromkeys(self.found[first:])
+
     def near(self, name: str, names: Iterable[str]) -> str:
         """Return `near(name, names)`, or "" once there are many mistakes: it takes its time."""
         return near(name, names) if len(self.found) < _HINTS else ""

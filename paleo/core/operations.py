@@ -1,14 +1,15 @@
 """What a layer makes a device do: operations, each with its own shape, and their work.
 
 One multiply-add is 2 FLOPs. FLOPs are counted for convolutions, matrix products (those of
-attention and recurrent layers too), pooling (one for each element of each window) and
-dropout (one an element). Operations that only stream through memory (activations,
+attention and recurrent layers too), scans over a sequence, pooling (one for each element of
+each window) and dropout (one an element). Operations that only stream through memory (activations,
 normalizations, concatenation, ...) count none, as is usual in the literature, and are
 priced by their bytes.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, replace
 from typing import ClassVar
 
@@ -18,8 +19,9 @@ from paleo.core.kinds import READ_WITH_WEIGHTS
 from paleo.core.kinds import Kind as Kind
 from paleo.core.kinds import Pass as Pass
 from paleo.core.kinds import Role as Role
+from paleo.core.loads import Loads, active
 from paleo.core.operation import Operation as Operation
-from paleo.core.quantity import Quantity, ceil_div, is_array, minimum
+from paleo.core.quantity import Quantity, ceil_div, is_array, minimum, np, total
 from paleo.core.windowed import TURNED as TURNED
 from paleo.core.windowed import Convolution as Convolution
 from paleo.core.windowed import InOrder as InOrder
@@ -35,11 +37,20 @@ def total_work(operations: tuple[Operation, ...]) -> Work:
     return sum((operation.work for operation in operations), Work())
 
 
+def _stored(size: float, count: Quantity) -> Quantity:
+    """Return the bytes of so many elements, whole ones: sizes may be below a byte, counts means."""
+    if not is_array(count):
+        return math.ceil(size * count)
+    found = np.asarray(size * count)
+    return found if found.dtype.kind == "i" else np.ceil(found)
+
+
 @dataclass(frozen=True, slots=True)
 class MatMul(Operation):
     """C[M, N] = A[M, K] B[K, N]: 2 M N K FLOPs.
 
-    `output_size` is the bytes of an element of C where they are others than those of A and B.
+    `output_size` is the bytes of an element of C where they are others than those of A and B, and
+    `weight_size` of one of B with its scales, where the kernel makes numbers of A's type of them.
     `kernel` is a name of the cost model `tiled` for kernels that are not the vendor library's.
     """
 
@@ -51,6 +62,7 @@ class MatMul(Operation):
     direction: Pass = Pass.FORWARD
     dtype: str = ""
     kernel: str = ""
+    weight_size: float = 0
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -63,7 +75,8 @@ class MatMul(Operation):
 
     @property
     def reads(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.m * self.k, self.element_size * self.k * self.n)
+        weights = _stored(self.weight_size or self.element_size, self.k * self.n)
+        return (self.element_size * self.m * self.k, weights)
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
@@ -124,8 +137,12 @@ class BatchMatMul(Operation):
 class GroupedMatMul(Operation):
     """Rows A[rows, K], each times one of `groups` matrices B[K, N]: 2 rows N K FLOPs.
 
-    The rows are spread evenly, so that groups differ by one row at most. A pass back to the rows
-    has N and K exchanged; the weights' gradient has those of the forward pass.
+    A pass back to the rows has N and K exchanged; the weights' gradient has those of the forward
+    pass. `loads` says how the rows are spread where they are not spread evenly, so that groups
+    differ by one row at most: (groups, rows of each) of several classes of groups, together all of
+    them. Rows of a class are a mean, below 1 where some of its groups have none: no kernel reads
+    their matrices. `weight_size` is the bytes of an element of the matrices with their scales,
+    `output_size` of one of the result, where they are others than those of A.
     """
 
     name: str = field(compare=False)
@@ -133,9 +150,12 @@ class GroupedMatMul(Operation):
     rows: Quantity
     n: Quantity
     k: Quantity
-    element_size: int
+    element_size: float
     direction: Pass = Pass.FORWARD
     dtype: str = ""
+    loads: Loads = ()
+    weight_size: float = 0
+    output_size: int = 0
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -144,9 +164,14 @@ class GroupedMatMul(Operation):
         rows = ceil_div(self.rows, self.groups)
         m, k = (self.k, rows) if self.direction is Pass.WEIGHT_GRADIENT else (rows, self.k)
         return BatchMatMul(
-            self.name, self.groups, m, self.n, k, self.element_size,
+            self.name, self.groups, m, self.n, k, int(self.element_size),
             direction=self.direction, roles=READ_WITH_WEIGHTS[self.direction], dtype=self.dtype,
         )  # fmt: skip
+
+    @property
+    def active(self) -> Quantity:
+        """Groups that have rows."""
+        return active(self.loads) if self.loads else self.groups
 
     @property
     def roles(self) -> tuple[Role, ...]:
@@ -162,8 +187,8 @@ class GroupedMatMul(Operation):
         size = self.element_size
         return (
             size * self.rows * self.k,
-            size * self.groups * self.k * self.n,
-            size * self.rows * self.n,
+            _stored(self.weight_size or size, self.active * self.k * self.n),
+            (self.output_size or size) * self.rows * self.n,
         )
 
     @property
@@ -175,6 +200,68 @@ class GroupedMatMul(Operation):
     def writes(self) -> tuple[Quantity, ...]:
         _, matrices, result = self._tensors
         return (matrices if self.direction is Pass.WEIGHT_GRADIENT else result,)
+
+
+@dataclass(frozen=True, slots=True)
+class FusedExperts(Operation):
+    """A layer of experts as one operator of a serving framework, forward, behind its router.
+
+    Each of `tokens` of `hidden` numbers goes to `chosen` experts. `loads` says how many rows those
+    have that this device holds, as in `GroupedMatMul`. An expert is a product with gate and up,
+    2 `inner` columns (with `inner` where it is not `gated`), their function, and a product back;
+    the weighted sum of a token's rows comes out. Tokens come and go in 2 bytes an element;
+    `element_size` and `weight_size` are the bytes that products read, scales included. `kernel` is
+    a name of the cost model `tiled` for the framework's own.
+    """
+
+    tokens: Quantity
+    chosen: Quantity
+    hidden: Quantity
+    inner: Quantity
+    loads: Loads
+    element_size: float
+    weight_size: float
+    gated: bool = True
+    dtype: str = ""
+    kernel: str = ""
+    kind: ClassVar[Kind] = Kind.MATMUL
+    direction: ClassVar[Pass] = Pass.FORWARD
+
+    @property
+    def rows(self) -> Quantity:
+        """Rows of all experts of this device."""
+        return total(groups * rows for groups, rows in self.loads)
+
+    @property
+    def widened(self) -> Quantity:
+        """Columns of the first product."""
+        return (1 + self.gated) * self.inner
+
+    @property
+    def products(self) -> tuple[GroupedMatMul, GroupedMatMul]:
+        """The two products of the experts."""
+        groups = total(groups for groups, _ in self.loads)
+        first = GroupedMatMul(
+            "gate and up", groups, self.rows, self.widened, self.hidden, self.element_size,
+            dtype=self.dtype, loads=self.loads, weight_size=self.weight_size, output_size=2,
+        )  # fmt: skip
+        return first, replace(first, name="down", n=self.hidden, k=self.inner)
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        return (Role.INPUT, Role.WEIGHT)
+
+    @property
+    def flops(self) -> Quantity:
+        return total(each.flops for each in self.products)
+
+    @property
+    def reads(self) -> tuple[Quantity, ...]:
+        return (2 * self.tokens * self.hidden, total(each.reads[1] for each in self.products))
+
+    @property
+    def writes(self) -> tuple[Quantity, ...]:
+        return (2 * self.tokens * self.hidden,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +278,10 @@ class Attention(Operation):
     decoding. With a `window`, each query sees that many keys at most, up to its own place.
     `kv_size` is the bytes of an element of keys and values where they are kept in another type,
     `kernel` a name of the cost model `tiled` for the kernel that computes it, if one is asked for.
-    `mask` is the bytes of a tensor that is added to the scores, where there is one.
+    `mask` is the bytes of a tensor that is added to the scores, where there is one. With
+    `values_in_keys` the values are the first features of the keys, which are read once, as in
+    multi-head latent attention whose products with the latent have been absorbed (DeepSeek-V2,
+    arXiv:2405.04434, section 2.1).
     """
 
     direction: Pass = field()
@@ -208,6 +298,7 @@ class Attention(Operation):
     kernel: str = ""
     dtype: str = ""
     mask: Quantity = 0
+    values_in_keys: bool = False
     kind: ClassVar[Kind] = Kind.ATTENTION
 
     @property
@@ -250,7 +341,7 @@ class Attention(Operation):
         return (
             rows * self.depth,
             shared * self.depth,
-            shared * self.value_depth,
+            shared * self.value_depth * (not self.values_in_keys),
             rows * self.value_depth,
         )
 
@@ -403,4 +494,4 @@ class Fused(Operation):
 
 
 #: The operations that matrix units can do; all others run on general-purpose lanes.
-PRODUCTS = (MatMul, BatchMatMul, GroupedMatMul, Attention, Convolution)
+PRODUCTS = (MatMul, BatchMatMul, GroupedMatMul, FusedExperts, Attention, Convolution)

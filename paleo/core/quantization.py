@@ -14,7 +14,8 @@ class Quantize(Operation):
     """A[rows, columns] of `input_size` bytes an element written in `element_size`, with scales.
 
     `method` names how scales are found and which kernels do it, as in
-    `paleo.costs.tiled.quantize`. The scales' own bytes are too few to count.
+    `paleo.costs.tiled.quantize`. The scales' own bytes are too few to count. One that is `alone`
+    has no product behind it, whose start would show.
     """
 
     rows: Quantity
@@ -22,6 +23,7 @@ class Quantize(Operation):
     element_size: float
     method: str
     input_size: int = 2
+    alone: bool = False
     direction: ClassVar[Pass] = Pass.FORWARD
     flops: ClassVar[Quantity] = 0
     kind: ClassVar[Kind] = Kind.COPY

@@ -20,6 +20,7 @@ from paleo.core.operations import (
     BatchMatMul,
     Convolution,
     Fused,
+    FusedExperts,
     GroupedMatMul,
     MatMul,
     Operation,
@@ -216,6 +217,8 @@ def kind_of(operation: Operation) -> str:
         return kind_of(operation.head)
     if isinstance(operation, MatMul):
         return "gemm"
+    if isinstance(operation, FusedExperts):
+        return kind_of(operation.products[0])
     if isinstance(operation, GroupedMatMul):
         return kind_of(operation.products)
     if isinstance(operation, BatchMatMul):

@@ -398,15 +398,23 @@ def _infer(
     nodes: dict[str, Node] = {}
     most: Quantity = 0
     known: dict[Any, Node] = {}
+    # Layers by identity, each with the first equal one: most are the same object.
+    firsts: dict[int, tuple[Layer, int]] = {}
+    equal: dict[Layer, int] = {}
     noted: set[tuple[str, str]] = set()
     has_arrays = is_array(batch)
     for spec in _sorted(net, mistakes):
         parents = [nodes[parent] for parent in spec.parents if parent in nodes]
         if len(parents) < len(spec.parents):
             continue
-        layer = adapt(spec.layer) if adapt else spec.layer
+        found = firsts.get(id(spec.layer))
+        if found is None:
+            layer = adapt(spec.layer) if adapt else spec.layer
+            found = layer, equal.setdefault(layer, len(equal))
+            firsts[id(spec.layer)] = found
+        layer, number = found
         inputs = tuple([parent.output for parent in parents])
-        key = (layer, spec.dtype, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
+        key = (number, spec.dtype, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
         like = known.get(key)
         try:
             output = like.output if like else layer.infer_shape(inputs)
@@ -415,10 +423,13 @@ def _infer(
                     output = _with_batch(output, batch, nodes)
                 most = max(most, _check_size(layer, inputs, output))
         except ShapeError as error:
-            mistake = (spec.origin, str(error))
-            if mistake not in noted:  # the slices of one layer share their mistake
+            # The slices of one layer share their mistake, as do the instances of a repeated block.
+            in_file = net.in_file(spec.origin)
+            mistake = (in_file, str(error))
+            if mistake not in noted:
                 noted.add(mistake)
-                mistakes.add(str(error), spec.origin, error.key)
+                is_first = in_file.replace("/*/", "/0/") == spec.origin
+                mistakes.add(str(error), in_file if is_first else spec.origin, error.key)
             continue
         indices = tuple([parent.index for parent in parents])
         index = len(nodes)
@@ -441,7 +452,11 @@ def _by_identity(shape: Shape) -> tuple[Any, ...]:
 
 
 def _are_same(shapes: Shapes, others: Shapes) -> bool:
-    return [*map(_by_identity, shapes)] == [*map(_by_identity, others)]
+    # Those of nodes that are alike are one object, as a rule.
+    return len(shapes) == len(others) and all(
+        shape is other or _by_identity(shape) == _by_identity(other)
+        for shape, other in zip(shapes, others, strict=True)
+    )
 
 
 def _sharing(node: Node, owner: Node) -> Node:
@@ -486,6 +501,8 @@ def _check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
 def _sorted(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
     """Return the layers parents first, else in the file's order; notes a cycle as a mistake."""
     position = {spec.name: i for i, spec in enumerate(net.layers)}
+    if all(position.get(p, -1) < i for i, spec in enumerate(net.layers) for p in spec.parents):
+        return list(net.layers)
     # A parent with a mistake is not there.
     parents = [[position[p] for p in spec.parents if p in position] for spec in net.layers]
     while True:

@@ -12,16 +12,20 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from paleo.core.checks import shown
+from paleo.core.checks import python_int, shown
 from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import names_in, read_bytes
 from paleo.core.registry import unknown
+from paleo.net.decode import Body, decode
 from paleo.net.graph import build, infer_nodes
 from paleo.net.importers import CODE, ImportOptions, hint, importer_of, read, read_object
-from paleo.net.spec import NetSpec, parse
+from paleo.net.reader import parse
+from paleo.net.spec import Description, NetSpec
 from paleo.net.writer import dumps
 
 _PACKAGE = Path(__file__).parents[1]
@@ -90,7 +94,12 @@ NetLike = str | os.PathLike[str] | NetSpec | TorchNet
 ONE_NET: Any = str | os.PathLike | NetSpec | TorchNet
 
 
-def load(net: NetLike, importing: ImportOptions | None = None) -> NetSpec:
+def load(
+    net: NetLike,
+    importing: ImportOptions | None = None,
+    *,
+    dims: Mapping[str, int] | None = None,
+) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 
     A file that ends in .prototxt, .keras, .onnx or .pt2 is read by an importer, and so is the
@@ -100,6 +109,8 @@ def load(net: NetLike, importing: ImportOptions | None = None) -> NetSpec:
     `importing` has what those do not say themselves. Only such targets ever run code. A
     torch.nn.Module (a torch.fx.GraphModule is one) and a torch.export.ExportedProgram may be given
     themselves, with the shapes that a module takes in `importing`: `input=((None, (1, 8)),)`.
+    `dims` are sizes of named dimensions, in the place of the file's: `dims={"seq": 4096}`, as if
+    they stood in `importing`.
 
     Raises NetSpecError with every mistake of the file, UnknownNameError for a name that is
     not known.
@@ -108,8 +119,10 @@ def load(net: NetLike, importing: ImportOptions | None = None) -> NetSpec:
     >>> net.name, len(net.layers)
     ('alex_v2', 15)
     """
+    if dims:
+        importing = replace(importing or ImportOptions(), dims=dims)
     if isinstance(net, NetSpec):
-        return net
+        return net.with_dims(**(dims or {}))
     try:
         target = os.fspath(net)  # type: ignore[arg-type]
     except TypeError:
@@ -130,7 +143,8 @@ def load(net: NetLike, importing: ImportOptions | None = None) -> NetSpec:
     except OSError as error:
         raise NetSpecError(f"{target}: {error.strerror or error}") from None
     check_no_keras(text, target)
-    return loads(text, file=target)
+    found = loads(text, file=target)
+    return found.with_dims(**importing.dims) if importing else found
 
 
 def check_no_keras(text: bytes, file: str) -> None:
@@ -176,10 +190,75 @@ def loads(text: str | bytes, file: str | None = None) -> NetSpec:
     >>> [layer.name for layer in net.layers]
     ['data', 'scores']
     """
+    return _read(decode(text, file), file, None)
+
+
+def _read(body: Body, file: str | None, chosen: Mapping[str, int] | None) -> NetSpec:
+    """Return the net that a decoded file describes, with these sizes of its dimensions."""
     mistakes = Mistakes(file)
-    net = parse(text, file, mistakes)
+    net = parse(body, file, mistakes, chosen)
     if mistakes:
         infer_nodes(net, mistakes)
     mistakes.raise_as(NetSpecError)
+    if net.dims or net.repeats:
+        net = replace(net, described=(_Described(body, file), net.layers))
     build(net)  # the nodes are kept: those at other batch sizes are made from them
     return net
+
+
+class _Described(Description):
+    """A decoded net file that names dimensions or repeats blocks.
+
+    `named` and `written` are the net's name and its dimensions before any were chosen.
+    """
+
+    body: Body
+
+    def __init__(
+        self,
+        body: Body,
+        file: str | None,
+        named: str | None = None,
+        written: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.body = body
+        self.file = file
+        self.named: str = named or body["name"]
+        self.written: Mapping[str, Any] = body.get("dims", {}) if written is None else written
+
+    def read(self, dims: Mapping[str, int]) -> NetSpec:
+        chosen = {name: python_int(size) for name, size in dims.items()}
+        before = self.body.get("dims", {})
+        after = {**before, **{name: chosen[name] for name in before if name in chosen}}
+        others = [f"{name}={after[name]}" for name in after if after[name] != self.written[name]]
+        name = " ".join([self.named, ", ".join(others)]) if others else self.named
+        body = self.body.with_values(name=name, dims=self.body.like(after))
+        # The file's own dimensions are looked at, so that a name that is none is said.
+        net = _read(self.body.with_values(name=name), self.file, chosen)
+        described = _Described(body, self.file, self.named, self.written)
+        return replace(net, described=(described, net.layers))
+
+    def with_batch(self, batch_size: int) -> NetSpec | None:
+        body = _with_batch(self.body, batch_size)
+        if body is None:
+            return None
+        net = _read(body, self.file, {})
+        described = _Described(body, self.file, self.named, self.written)
+        return replace(net, described=(described, net.layers))
+
+
+def _with_batch(body: Body, batch_size: int) -> Body | None:
+    """Return a net or a block whose inputs have another batch; None if one's is no number."""
+    layers = Body([])
+    for name, layer in body["layers"].items():
+        found: Body | None = layer
+        if "layers" in layer:
+            found = _with_batch(layer, batch_size)
+        elif layer["type"] == "Input":
+            first, *others = layer["tensor"] if isinstance(layer["tensor"], list) else [None]
+            is_said = isinstance(first, int)
+            found = layer.with_values(tensor=[batch_size, *others]) if is_said else None
+        if found is None:
+            return None
+        layers[name] = found
+    return body.with_values(layers=layers)

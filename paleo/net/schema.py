@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.core.tensor import DTYPES
+from paleo.net.dims import NAME
 from paleo.net.layers import LAYERS, Layer
 from paleo.net.layers.fields import Whole
-from paleo.net.spec import BLOCKS, LAYER_KEYS, MAX_SPLITS, ROOT_KEYS
+from paleo.net.spec import BLOCKS, LAYER_KEYS, MAX_LAYERS, MAX_SPLITS, ROOT_KEYS
 
 _PARENTS = {
     "description": "the layers that feed this one; empty for an Input, and in a block for the "
@@ -32,17 +33,34 @@ def _object(description: str, properties: dict[str, Any], required: list[str]) -
     }
 
 
+def _varied(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of what may differ by index."""
+    items = {"type": "array", "items": schema, "minItems": 1}
+    by_index = {
+        "type": "object",
+        "properties": {"by_index": items},
+        "required": ["by_index"],
+        "additionalProperties": False,
+    }
+    return {
+        "description": description,
+        "if": {"type": "object"},
+        "then": by_index,
+        "else": schema,
+    }
+
+
 def _layer_schema(name: str, layer: type[Layer]) -> dict[str, Any]:
     source = layer.is_source()
     properties: dict[str, Any] = {
         "type": {"const": name},
         "parents": _PARENTS,
-        "shares": {"description": LAYER_KEYS["shares"], "type": ["string", "null"]},
-        "dtype": {"description": LAYER_KEYS["dtype"], "enum": [*DTYPES, "", None]},
+        "shares": _varied(LAYER_KEYS["shares"], {"type": ["string", "null"]}),
+        "dtype": _varied(LAYER_KEYS["dtype"], {"enum": [*DTYPES, "", None]}),
     }
     required = ["type"] if source else ["type", "parents"]
     for key, declared in layer.keys.items():
-        schema = {"description": declared.doc, **declared.kind.schema}
+        schema = _varied(declared.doc, declared.kind.schema)
         if declared.required:
             required.append(key)
         else:
@@ -62,6 +80,13 @@ def _block_schema(name: str) -> dict[str, Any]:
             "description": "the inner layer meant where the block is named as a parent",
             "type": "string",
         },
+        "repeat": {
+            "description": "how many instances of the block follow each other, named by their "
+            "index: the first reads the block's parents, each other one the endpoint of the one "
+            "before",
+            **Whole().schema,
+            "maximum": MAX_LAYERS,
+        },
         "splits": {
             "description": "how many devices the inner layers are split over",
             **Whole().schema,
@@ -72,8 +97,11 @@ def _block_schema(name: str) -> dict[str, Any]:
     description = "layers in a namespace of their own"
     if "splits" in keys:
         description += ", each split over devices"
-    required = [key for key in keys if key != "endpoint"]
-    return _object(description, {key: known[key] for key in keys}, required)
+    required = [key for key in keys if key not in ("endpoint", "repeat")]
+    schema = _object(description, {key: known[key] for key in keys}, required)
+    if "repeat" in keys:
+        schema["dependentRequired"] = {"repeat": ["endpoint"]}
+    return schema
 
 
 def net_schema() -> dict[str, Any]:
@@ -98,6 +126,12 @@ def net_schema() -> dict[str, Any]:
             "description": ROOT_KEYS["notes"],
             "type": "array",
             "items": {"type": "string"},
+        },
+        "dims": {
+            "description": ROOT_KEYS["dims"],
+            "type": "object",
+            "propertyNames": {"pattern": f"^{NAME}$"},
+            "additionalProperties": Whole().schema,
         },
         "layers": {"description": ROOT_KEYS["layers"], **_LAYERS},
     }

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, total
+from paleo.net.spec import in_file
 from paleo.studies.summary import LayerSummary, NetSummary
 
 #: What divides the names of blocks: "/" in net files, "." in modules of frameworks.
@@ -16,10 +19,14 @@ _PATH = re.compile(r"[/.]")
 
 @dataclass(frozen=True)
 class Group:
-    """Layers of one block or of one type; sums over them. Seconds are None without a device."""
+    """Layers of one block or of one type; sums over them. Seconds are None without a device.
+
+    All `instances` of a repeated block are one, with "*" in the place of their index.
+    """
 
     name: str
     layers: tuple[LayerSummary, ...]
+    instances: int = 1
 
     def _total(self, name: str) -> Quantity:
         return total(getattr(layer, name) or 0 for layer in self.layers)
@@ -46,6 +53,7 @@ class Group:
         timed = {} if self.time is None else {"time_s": self.time}
         return {
             "name": self.name,
+            "instances": self.instances,
             "layers": len(self.layers),
             "params": self.num_params,
             "forward_flops": self.forward_flops,
@@ -57,7 +65,20 @@ class Group:
 
 def by_block(summary: NetSummary, depth: int) -> tuple[Group, ...]:
     """Return the blocks down to a depth, in the order of the net; other layers stand alone."""
-    return _grouped(summary.layers, lambda layer: block_of(layer.name, depth))
+    repeats = summary.repeats
+
+    def name_of(layer: LayerSummary) -> str:
+        return block_of(in_file(layer.name, repeats), depth)
+
+    groups = _grouped(summary.layers, name_of)
+    if not repeats:
+        return groups
+    return tuple(replace(group, instances=_instances(group.name, repeats)) for group in groups)
+
+
+def _instances(name: str, repeats: Mapping[str, int]) -> int:
+    """Return how many blocks are meant by a name with "*" in it."""
+    return math.prod(n for prefix, n in repeats.items() if f"{name}/".startswith(prefix))
 
 
 def by_type(summary: NetSummary) -> tuple[Group, ...]:

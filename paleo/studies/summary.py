@@ -200,6 +200,8 @@ class NetSummary(Result):
     )
     #: What the net itself says of its figures.
     stated: tuple[str, ...] = ()
+    #: The repeated blocks of the net, as in NetSpec.
+    repeats: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def num_params(self) -> int:
@@ -390,6 +392,7 @@ def _summary(spec: NetSpec, graph: Graph, passes: Sequence[PassTime] = ()) -> Ne
         dict(unknown),
         dtype=graph.dtype,
         stated=spec.notes,
+        repeats=spec.repeats,
     )
 
 

@@ -24,7 +24,7 @@ from paleo.core.frozen import dataclass
 from paleo.net.importers import IMPORTERS, importer_by_name, read_bytes
 from paleo.net.importers.options import parse_options
 from paleo.net.load import check_no_keras, loads
-from paleo.net.spec import MAX_SPLITS, NetSpec
+from paleo.net.spec import MAX_LAYERS, MAX_SPLITS, NetSpec
 from paleo.net.writer import dumps
 
 #: The importers that parse and do nothing else. The others have PyTorch's or TensorFlow's own
@@ -66,7 +66,7 @@ def read(data: bytes, job: Job) -> dict[str, Any]:
     else:
         check_no_keras(data, job.file)
         _check_size(data, job)
-        net = loads(data, job.file)
+        net = loads(data, job.file).with_dims(**parse_options(job.options, None).dims)
     _check_layers(len(net.layers), job)
     # As it will be read again: what the reader refuses, the server never sees.
     text = dumps(net)
@@ -107,9 +107,11 @@ def _check_size(data: bytes, job: Job) -> None:
         if not isinstance(layers, dict):
             found += times
             continue
-        splits = body.get("splits")
+        splits, repeat = body.get("splits"), body.get("repeat")
         if body.get("type") == "ModelParallel" and isinstance(splits, int) and splits > 1:
             times = min(times * splits, MAX_SPLITS)
+        if body.get("type") == "Block" and isinstance(repeat, int) and repeat > 1:
+            times = min(times * repeat, MAX_LAYERS)
         waiting += [(layer, times) for layer in layers.values()]
     _check_layers(found, job)
 

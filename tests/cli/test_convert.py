@@ -132,7 +132,7 @@ def test_what_is_not_understood_is_named_or_listed(tmp_path: Path) -> None:
     [
         ("--input=1x3xx", "expected a shape such as 1x3x224x224"),
         ("--input==1x3", "expected a shape such as 1x3x224x224"),
-        ("--dim=5", "expected a name and a size"),
+        ("--dim=5", "expected a name and sizes, such as seq=1024,4096"),
         ("--phase=tests", "is not one of"),
     ],
 )
@@ -332,7 +332,7 @@ def test_a_dash_is_standard_output(
     ("arguments", "message"),
     [
         (["summary", "nin", "--input=1x3x8x8"], "--input: none of the nets is of another"),
-        (["summary", "nin", "--dim=x=3"], "--dim: none of the nets is an ONNX file"),
+        (["summary", "nin", "--dim=x=3"], "nin: it has no dims to set"),
         (["simulate", "nin", "--phase=test"], "--phase: none of the nets is a prototxt or"),
         (["convert", "nin", "--unknown=zero"], "--unknown: none of the nets is of another"),
         (["convert", "nin", "--name="], "name: expected the net's name, got an empty one"),

@@ -92,6 +92,8 @@ def test_an_unknown_type_is_an_error_that_says_which_there_are(dtype: Any) -> No
 def test_every_layer_moves_half_the_bytes_in_halves_and_computes_as_much(example: Example) -> None:
     if "num_compared" in example.keys:
         return  # a bit for each pair is a bit in every type
+    if "weights" in example.keys:
+        return  # so are four
     graph, node = node_of(example)
     half = paleo.Graph(graph.name, graph.nodes, "mixed_fp16")
     for direction in PASSES:

@@ -139,6 +139,10 @@ LAYERS: list[tuple[Any, str]] = [
         "parents: Gather takes 1 to 2 parents, got 3",
     ),
     (
+        layer("Gather", output_shape=[-1, 9, 8, 3], distinct=True),
+        "output_shape: it picks 9 different rows, such as positions, of 8",
+    ),
+    (
         layer("MatMul", parents=["data", "data"]),
         ": it cannot multiply 2x8x8x3, 2x8x8x3: 3 is not 8",
     ),
@@ -146,7 +150,47 @@ LAYERS: list[tuple[Any, str]] = [
         layer("Attention", parents=["data"] * 2 + ["d"]),
         'parents: there is no layer "d"',
     ),
+    (
+        layer("Attention", parents=["data"] * 3, causal=True, window=2, chunk=2),
+        ": a query sees a window of keys or those of its chunk, not both",
+    ),
+    (layer("Attention", parents=["data"] * 3, chunk=0), "chunk: expected 1 or more, got 0"),
+    (layer("Gated"), ": 3 elements are no gate and as many others"),
+    (layer("RotaryEmbedding"), "rotated: 3 elements are no pairs"),
+    (layer("RotaryEmbedding", rotated=4), "rotated: 2x8x8x3 has fewer than 4 elements to"),
     (layer("Experts", num_outputs=4), "num_experts: missing"),
+    (layer("Experts", num_outputs=4, num_experts=2, load="od"), 'load: expected "even" or a nu'),
+    (layer("Experts", num_outputs=4, num_experts=2, load=0), 'load: expected "even" or a num'),
+    (layer("SelectiveScan"), "parents: SelectiveScan takes 4 to 5 parents, got 1"),
+    (layer("SelectiveScan", parents=["data"] * 4), ": its parents must be N x L x D twice, N x L"),
+    (layer("StateSpaceDual", parents=["data"] * 4), ": its parents must be N x L x H x P, N x L "),
+    (layer("StateSpaceDual", parents=["data"] * 4, chunk=0), "chunk: expected 1 or more, got 0"),
+    (layer("GatedDelta", parents=["data"] * 5), ": its parents must be twice N x L x G x d, N x "),
+    (layer("LinearCrossEntropy", num_outputs=4), "parents: LinearCrossEntropy takes 2 parents"),
+    (
+        layer("LinearCrossEntropy", parents=["data"] * 2, num_outputs=4),
+        ": its parents must be N x ... x D and labels of N x ..., got 2x8x8x3, 2x8x8x3",
+    ),
+    (layer("InnerProduct", num_outputs=4, weights="int5"), 'weights: unknown "int5" (did you mean'),
+    (
+        layer("InnerProduct", num_outputs=4, group=8),
+        "group: a group shares a scale of weights in f",
+    ),
+    (
+        layer("Experts", num_experts=2, num_outputs=4, weights="mxfp4", group=8),
+        "group: mxfp4 has groups of 32, not of 8",
+    ),
+    (layer("TopK", k=4), "k: of 3 scores it cannot take 4"),
+    (layer("TopK", k=0), "k: expected 1 or more, got 0"),
+    (layer("Dispatch"), "parents: Dispatch takes 2 parents, got 1"),
+    (
+        layer("Dispatch", parents=["data"] * 2, capacity=2),
+        "num_experts: with a capacity, the number of experts is needed",
+    ),
+    (
+        layer("Dispatch", parents=["data"] * 2, capacity=-1),
+        "capacity: expected a number above 0, up to 1000, or null, got -1",
+    ),
     (layer("Similarity"), "parents: Similarity takes 2 parents, got 1"),
     (
         layer("Similarity", parents=["data", "data"]),

@@ -18,6 +18,9 @@ from paleo.net.graph import Node
 PASSES = (Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
 IMAGE, SEQUENCE, VOLUME = [2, 6, 6, 4], [2, 6, 4], [2, 4, 6, 6, 4]
 HEADS = [2, 3, 6, 4]
+#: 6 positions, 4 heads of 5 features and 2 groups: of states of 3 numbers, and of keys of 3.
+SPACES = ([2, 6, 4, 5], [2, 6, 4], [2, 6, 2, 3], [2, 6, 2, 3])
+DELTAS = ([2, 6, 2, 3], [2, 6, 2, 3], [2, 6, 4, 5], [2, 6, 4], [2, 6, 4])
 
 
 class Example(NamedTuple):
@@ -101,6 +104,17 @@ EXAMPLES = [
     Example("InnerProduct", {"num_outputs": 8, "axis": -1, "use_bias": False}),
     Example("Experts", {"num_experts": 5, "num_outputs": 8}, (SEQUENCE,)),
     Example("Experts", {"num_experts": 20, "num_outputs": 8, "use_bias": False}, (SEQUENCE,)),
+    Example("InnerProduct", {"num_outputs": 8, "weights": "int4", "group": 36}),
+    Example("InnerProduct", {"num_outputs": 8, "weights": "nvfp4"}),
+    Example("Experts", {"num_experts": 5, "num_outputs": 8, "load": 1.5}, (SEQUENCE,)),
+    Example(
+        "Experts", {"num_experts": 5, "num_outputs": 8, "weights": "fp8", "group": 4}, (SEQUENCE,)
+    ),
+    Example("TopK", {"k": 2}, (SEQUENCE,)),
+    Example("Dispatch", {}, (SEQUENCE, [2, 6, 3])),
+    Example("Dispatch", {"capacity": 1.5, "num_experts": 5}, (SEQUENCE, [2, 6, 3])),
+    Example("Combine", {}, ([2, 6, 3, 4], [2, 6, 3])),
+    Example("Combine", {}, ([2, 5, 6, 4], [2, 6, 3])),
     Example("Embedding", {"num_embeddings": 50, "num_outputs": 8}, ([2, 6],)),
     Example("MatMul", {}, (SEQUENCE, [2, 4, 3])),
     Example("MatMul", {"transpose_a": True, "transpose_b": True}, ([2, 4, 6], [2, 3, 4])),
@@ -111,6 +125,12 @@ EXAMPLES = [
     Example("Attention", {}, (HEADS, [2, 3, 5, 4], [2, 3, 5, 7])),
     Example("Attention", {"causal": True}, ([2, 6, 5, 4], HEADS, HEADS)),
     Example("Attention", {"causal": True, "window": 2}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Attention", {"causal": True, "chunk": 4}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Attention", {"sinks": True}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Attention", {"alibi": True, "softcap": True}, ([2, 6, 5, 4], HEADS, HEADS)),
+    Example("Attention", {"values_in_keys": True}, (HEADS, HEADS, [2, 3, 6, 2])),
+    Example("RotaryEmbedding", {}, (HEADS,)),
+    Example("RotaryEmbedding", {"rotated": 2}, (HEADS,)),
     Example("Similarity", {}, ([2, 6], [2, 6])),
     Example("Proposals", {"num_regions": 3, "num_compared": 5}, ([2, 6, 1], [2, 6, 4])),
     Example("Proposals", {"num_regions": 3, "num_values": 5}, (SEQUENCE,)),
@@ -136,8 +156,16 @@ EXAMPLES = [
         {"num_outputs": 5, "num_layers": 2, "bidirectional": True, "num_biases": 1},
         (SEQUENCE,),
     ),
+    Example("SelectiveScan", {}, (SEQUENCE, SEQUENCE, [2, 6, 3], [2, 6, 3])),
+    Example("SelectiveScan", {}, (SEQUENCE, SEQUENCE, [2, 6, 3], [2, 6, 3], SEQUENCE)),
+    Example("StateSpaceDual", {}, SPACES),
+    Example("StateSpaceDual", {"chunk": 4}, SPACES),
+    Example("GatedDelta", {}, DELTAS),
+    Example("GatedDelta", {"chunk": 4}, DELTAS),
     Example("Dropout", {"dropout_keep_prob": 0.5}),
     Example("Activation", {"function": "relu"}),
+    Example("Gated", {}, (SEQUENCE, SEQUENCE)),
+    Example("Gated", {"function": "gelu"}, (SEQUENCE,)),
     Example("PReLU", {}),
     Example("PReLU", {"shared": True}),
     Example("Sigmoid", {}),
@@ -172,9 +200,17 @@ EXAMPLES = [
     Example("Rearrange", {}),
     Example("Rearrange", {"output_shape": [-1, 3, 3, 16]}),
     Example("Gather", {"output_shape": [-1, 3, 4]}, (SEQUENCE, [2, 3])),
+    Example("Gather", {"output_shape": [-1, 3, 4], "distinct": True}, (SEQUENCE, [2, 3])),
     Example("Reduce", {"dims": [1, 2]}),
     Example("Reduce", {"dims": [3], "function": "maximum", "keep_dims": True}),
     Example("Loss", {"function": "hinge"}, ([2, 10], [2, 1])),
+    Example("Loss", {"fused": True}, ([2, 6, 10], [2, 6])),
+    Example("LinearCrossEntropy", {"num_outputs": 10}, (SEQUENCE, [2, 6])),
+    Example(
+        "LinearCrossEntropy",
+        {"num_outputs": 10, "use_bias": True, "chunk": 5},
+        (SEQUENCE, [2, 6]),
+    ),
     Example("Accuracy", {}, ([2, 10], [2, 1])),
     Example("Unknown", {"operator": "NonMaxSuppression", "output_shape": [-1, 7, 4]}),
 ]

@@ -1,11 +1,13 @@
 """The predefined nets that are written by the importers, and how: `python tests/helpers/zoo.py`.
 
 Most come from the PyTorch definitions in `torch_nets`, which are written from the
-publications; two from Caffe files that are not ours to ship. SqueezeNet has a generator.
+publications; two from Caffe files that are not ours to ship. SqueezeNet has a generator. Nets that
+name dimensions are written by hand, and hold the layers that their definitions give.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -285,8 +287,32 @@ def join_activations(net: paleo.NetSpec) -> paleo.NetSpec:
     return replace(net, layers=layers)
 
 
-def text(name: str) -> str:
-    """Return what the file of a net should hold; needs PyTorch, or protobuf and the Caffe files."""
+def constants_into_blocks(net: paleo.NetSpec) -> paleo.NetSpec:
+    """Return a net in which what one layer of Transformer-XL alone reads has its name."""
+    readers: dict[str, set[str]] = {}
+    for spec in net.layers:
+        found = re.match(r"layers/\d+/dec_attn/", spec.name)
+        for parent in spec.parents if found else ():
+            readers.setdefault(parent.removesuffix("_view"), set()).add(found[0])  # type: ignore[index]
+    widths = {spec.name: spec.layer.infer_shape(())[-1] for spec in net.layers if not spec.parents}
+
+    def renamed(name: str) -> str:
+        constant = name.removesuffix("_view")
+        if not constant.startswith("constants/") or len(readers[constant]) > 1:
+            return name
+        (block,) = readers[constant]
+        kind = "zeros" if widths[constant] == 1 else "distances"
+        return block + kind + name[len(constant) :]
+
+    layers = (
+        replace(spec, name=renamed(spec.name), parents=tuple(map(renamed, spec.parents)))
+        for spec in net.layers
+    )
+    return replace(net, layers=tuple(layers))
+
+
+def made(name: str) -> paleo.NetSpec:
+    """Return what the file of a net should say; needs PyTorch, or protobuf and the Caffe files."""
     origin = ZOO[name]
     if origin.prototxt is None:
         import torch_nets
@@ -299,7 +325,9 @@ def text(name: str) -> str:
         net = load(CAFFE / f"{origin.prototxt}.prototxt").with_batch(origin.batch_size)
     if origin.joined:
         net = join_activations(net)
-    return dumps(replace(net, name=name, source=origin.source))
+    if name.startswith("transformer_xl"):
+        net = constants_into_blocks(net)
+    return replace(net, name=name, source=origin.source)
 
 
 def main() -> None:
@@ -307,7 +335,9 @@ def main() -> None:
     sys.path.insert(0, str(ROOT / "tests" / "helpers"))
     for name in ZOO:
         path = ROOT / "nets" / f"{name}.json"
-        path.write_text(text(name), "utf-8")
+        if path.exists() and paleo.load(path).dims:
+            continue
+        path.write_text(dumps(made(name)), "utf-8")
         sys.stderr.write(f"{path.name}: {paleo.summarize(path).num_params:,} parameters\n")
 
 

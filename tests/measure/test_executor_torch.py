@@ -29,7 +29,19 @@ torch: Any = pytest.importorskip("torch", reason="needs PyTorch")
 ODDITIES = ("Sigmoid", "Softmax num_classes", "Unknown operator output_shape")
 #: Those of torchvision are not PyTorch's own.
 REGIONS = ("Proposals", "RegionPooling")
-BUILT = [each for each in EXAMPLES if str(each) not in ODDITIES and each.kind not in REGIONS]
+#: Those that kernels of other libraries compute.
+KERNELS = (
+    "TopK", "Dispatch", "Combine",
+    "SelectiveScan", "StateSpaceDual", "GatedDelta", "LinearCrossEntropy",
+)  # fmt: skip
+OPTIONS = {"chunk", "sinks", "alibi", "load", "weights"}
+BUILT = [
+    each
+    for each in EXAMPLES
+    if str(each) not in ODDITIES
+    and each.kind not in (*REGIONS, *KERNELS)
+    and not OPTIONS & each.keys.keys()
+]
 #: Nets of every kind, in a batch and with images or words that take little time.
 NETS = (
     "lenet5", "alex_v2_2gpu", "squeezenet_simple_bypass", "resnet18", "mobilenet_v3_small",

@@ -52,6 +52,8 @@ FUNCTIONS = {
     "sign": np.sign(X),
     "compare": X > 0,
     "cast": X,
+    "relu_squared": np.maximum(X, 0) ** 2,
+    "quick_gelu": X * sigmoid(1.702 * X),
 }
 
 
@@ -171,6 +173,16 @@ def test_other_normalizations_are_over_a_samples_own_elements() -> None:
     found = run("GroupNorm", {"num_groups": 2}, x, parameters=[scale, shift])
     close(found, groups * scale + shift)
     close(run("L2Norm", {}, x), x / np.sqrt((x**2).sum(3, keepdims=True)))
+
+
+@pytest.mark.parametrize("keys", [{}, {"rotated": 4}, {"rotated": 2}])
+def test_pairs_of_a_heads_elements_are_turned(keys: dict[str, int]) -> None:
+    x = normal(2, 3, 5, 6)
+    turned = keys.get("rotated", 6)
+    first, second = x[..., : turned // 2], x[..., turned // 2 : turned]
+    # By an angle whose cosine is 0.6 and whose sine is 0.8.
+    pairs = (0.6 * first - 0.8 * second, 0.6 * second + 0.8 * first, x[..., turned:])
+    close(run("RotaryEmbedding", keys, x), np.concatenate(pairs, -1))
 
 
 def test_a_scale_multiplies_channels_and_shifts_them() -> None:

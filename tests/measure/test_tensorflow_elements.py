@@ -45,6 +45,8 @@ OF_ONE: dict[str, Callable[[Array], Array]] = {
     "sign": np.sign,
     "compare": lambda x: x > 0,
     "cast": lambda x: x,
+    "relu_squared": lambda x: np.maximum(x, 0) ** 2,
+    "quick_gelu": lambda x: x / (1 + np.exp(-1.702 * x)),
 }
 
 

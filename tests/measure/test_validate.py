@@ -534,6 +534,18 @@ def test_a_traced_net_takes_sequences_of_another_length(
         assert flops(with_length(paleo.load(name), length)) == 2 * expected
 
 
+def test_a_net_has_as_many_positions_as_its_words_take() -> None:
+    def positions(name: str, length: int) -> int:
+        net = with_length(paleo.load(name), length)
+        assert net.name == name
+        return net.dims["positions"]
+
+    # GPT-2's file has as many as words, that of BERT 512 for 128 words.
+    assert positions("gpt2", 100) == 100
+    assert positions("bert_base", 100) == 512
+    assert positions("bert_base", 600) == 600
+
+
 def test_a_net_without_sequences_has_no_length() -> None:
     with pytest.raises(UnmappedError, match="no length of sequences"):
         with_length(paleo.load("lenet5"), 16)

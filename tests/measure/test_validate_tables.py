@@ -50,7 +50,7 @@ def tables(tmp_path: Path) -> Path:
     table(tmp_path, "h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet", GEMM)
     table(tmp_path, "h100_sxm/gemm/vllm/0.24.0/gemm_perf.parquet", GEMM)
     table(tmp_path, "h100_sxm/attention/sglang/0.5.14/context_attention_perf.parquet", ATTENTION)
-    table(tmp_path, "h100_sxm/moe/sglang/0.5.14/moe_perf.parquet", {"latency": [1.0, 2.0]})
+    table(tmp_path, "h100_sxm/mhc/sglang/0.5.14/mhc_perf.parquet", {"latency": [1.0, 2.0]})
     table(tmp_path, "a100_sxm/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
     table(tmp_path, "b99/gemm/sglang/0.5.10/gemm_perf.parquet", GEMM)
     return tmp_path
@@ -81,7 +81,7 @@ def test_rows_become_cases_of_their_system(tables: Path) -> None:
 def test_tables_and_rows_that_are_not_modelled_are_counted(tables: Path) -> None:
     found = operator_cases(tables)
     said = reasons(found)
-    assert said["operator table 'moe' is not modelled"] == 2
+    assert said["operator table 'mhc' is not modelled"] == 2
     (b99,) = [reason for reason in said if reason.startswith("unknown device 'b99'")]
     assert said[b99] == 3  # what is left of it
     assert said["context_attention: heads that do not share keys evenly"] == 1
@@ -106,7 +106,10 @@ def test_selections_pick_tables_and_rows(tables: Path) -> None:
     assert [str(mistake) for mistake in caught.value.mistakes] == [
         "system: there are no operator tables of 'h10_sxm' (did you mean 'h100_sxm'?)",
         "operator: there are no operator tables of 'gem' (did you mean 'gemm'?)",
-        "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8, fp8_block",
+        (
+            "dtype: no operator tables of 'fp4' are modelled; there are: bf16, fp16, fp8, "
+            "fp8_block, int4_wo, nvfp4, w4a16_mxfp4, w4a8_mxfp4_mxfp8"
+        ),
     ]
     with pytest.raises(paleo.PaleoError, match="no operator table has all that was selected"):
         operator_cases(tables, Selection(systems=("b99",), versions=("0.5.14",)))
@@ -325,7 +328,9 @@ def test_products_with_scales_of_blocks_are_those_of_the_kernel_that_is_known(
         ("b200_sxm", "vllm_vit_flash_attn_fa4", "fa4_prefill"),
         ("b200_sxm", "flash_attention_v3", 0),  # not measured there
         ("h100_sxm", "flash_attention_v3", "fa3_prefill"),
-        ("l40s", "triton", 0),  # SGLang's kernel for encoders is another than that for prompts
+        # SGLang's kernel for encoders is another than that for prompts, and the nearest to it.
+        ("l40s", "triton", "triton_extend"),
+        ("b300_sxm", "triton", "triton_extend_sm90"),
     ],
 )
 def test_encoders_are_computed_by_the_kernel_of_the_row(

@@ -77,8 +77,8 @@ def test_blocks_within_a_block_are_meant_by_its_name() -> None:
     net = paleo.load("bert_base")
     assert names(net, "full:encoder") == names(net, "full")
     assert len(names(net, "full")) == 12
-    (alone,) = names(net, "full:encoder/layer3/attention")
-    assert all(name.startswith("encoder/layer3/attention/") for name in alone)
+    (alone,) = names(net, "full:encoder/3/attention")
+    assert all(name.startswith("encoder/3/attention/") for name in alone)
 
 
 def test_the_core_of_attention_is_from_scores_to_values() -> None:

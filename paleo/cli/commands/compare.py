@@ -52,7 +52,7 @@ def command(
       paleo compare vgg16 --device=K40,K80
       paleo compare vgg16 --cost_model=paleo2017 --conv_library=cudnn4,cudnn7
       paleo compare vgg16 --device=K40 --cost_model=roofline --dtype=fp32,fp64
-      paleo compare vgg16 --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
+      paleo compare nin --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)

@@ -12,6 +12,7 @@ import click
 from paleo.cli.files import file_option, write_net, written_options
 from paleo.cli.options import one_of, several
 from paleo.net.generators.squeezenet import BYPASSES, squeezenet
+from paleo.net.generators.transformer import transformer
 
 
 @click.group(
@@ -68,3 +69,42 @@ def _squeezenet(output: str | None, verbose: bool, **settings: Any) -> None:
       paleo generate squeezenet --sr=0.5 --bypass=complex -o net.json
     """  # noqa: D301 (click takes the control character, not the escape)
     write_net(squeezenet(**settings), output, verbose)
+
+
+#: The metaparameters of a language model: what they are, those left out as the function has them.
+_TRANSFORMER = {
+    "layers": "Layers.",
+    "hidden": "Width of the states.",
+    "heads": "Heads of queries.",
+    "kv_heads": "Heads of keys and values, which must divide --heads.  [default: --heads]",
+    "head": "Size of each head.  [default: --hidden / --heads]",
+    "ffn": "Width of the gated nets.  [default: 4 times --hidden]",
+    "vocab": "Words.",
+    "seq_len": "Length of the sequences.",
+    "window": "The most words that one sees, the last up to its own.  [default: all]",
+}
+
+
+def _of_transformer(name: str, text: str) -> Callable[[Any], Any]:
+    default = inspect.signature(transformer).parameters[name].default
+    return click.option(f"--{name}", type=int, default=default, help=text)
+
+
+@command.command("transformer", short_help="A decoder as LLaMA is one.")
+@several(itertools.starmap(_of_transformer, _TRANSFORMER.items()))
+@click.option("--tied", is_flag=True, help="Let the scores of words share the table of words.")
+@click.option("--batch_size", type=int, default=1, help="Batch size in the file.")
+@click.option("--name", help="Name of the net.  [default: made of layers and width]")
+@file_option
+@written_options
+def _transformer(output: str | None, verbose: bool, **settings: Any) -> None:
+    """Write a language model with RMSNorm, rotary positions, grouped heads and gated nets.
+
+    Its dimensions are named, so that --seq_len and --dim of other commands set them.
+
+    \b
+    Examples:
+      paleo generate transformer --layers=2 --hidden=512 --heads=8 -o small.json
+      paleo generate transformer --kv_heads=8 --ffn=14336 --vocab=128256 -o mine.json
+    """  # noqa: D301 (click takes the control character, not the escape)
+    write_net(transformer(**settings), output, verbose)

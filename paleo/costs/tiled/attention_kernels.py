@@ -12,24 +12,15 @@ from dataclasses import field
 from functools import cache
 from pathlib import Path
 
-from paleo.cluster.figures import FileReader
-from paleo.core.errors import HardwareError, Mistakes, near_or_known
+from paleo.core.errors import HardwareError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
+from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
 
 _FOLDER = Path(__file__).parent / "kernels"
 _FEATURES = _KEYS = 2**31
 _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
-
-
-class Constant(NamedTuple):
-    """What a constant of a kernel means, its bounds, and its value where a file has none."""
-
-    meaning: str
-    low: float
-    high: float
-    value: float
 
 
 #: All of them, in SI units; shares have none.
@@ -136,32 +127,9 @@ class AttentionKernel:
 
 
 @cache
-def _read(name: str) -> Mapping[str, Mapping[str, float]]:
+def _read(name: str) -> ByArchitecture:
     """Return the constants of a kernel by architecture."""
-    path = _FOLDER / f"{name}.toml"
-    architectures = ("Ampere", "Ada", "Hopper", "Blackwell", "Blackwell RTX")
-    root = FileReader(path, ("name", "sources", *architectures))
-    root.text("name", name)
-    found: dict[str, dict[str, float]] = {}
-    mistakes = Mistakes(path.name)
-    for architecture in architectures:
-        given = {
-            key: float(figure.value) for key, figure in root.table(architecture).constants().items()
-        }
-        for key, value in given.items():
-            constant = CONSTANTS.get(key)
-            place = f"{architecture}.{key}"
-            if constant is None:
-                mistakes.add(f"unknown constant{near_or_known(key, CONSTANTS)}", key=place)
-            elif not constant.low <= value <= constant.high:
-                limits = f"{constant.low:g} to {constant.high:g}"
-                mistakes.add(f"expected {limits} ({constant.meaning}), got {value:g}", key=place)
-        if given:
-            known = {key: each.value for key, each in CONSTANTS.items()}
-            found[architecture] = {**known, **given}
-    root.finish()
-    mistakes.raise_as(HardwareError)
-    return found
+    return read_kernel(_FOLDER / f"{name}.toml", name, CONSTANTS)
 
 
 ATTENTION_KERNELS: Registry[AttentionKernel] = Registry("attention kernel")
@@ -272,6 +240,44 @@ for _each in (
         "trtllm_gen_generation", "TensorRT-LLM's kernels for Blackwell, one query",
         f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha", packed=(1,),
         splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "fa3_mla_prefill", "FlashAttention-3, prompts, absorbed latent attention",
+        f"{_FLASH}, hopper; sgl-project/sglang, layers/attention/flashattention_backend.py",
+        (Tile(64, 64),), packed=(1, 0),
+    ),
+    AttentionKernel(
+        "fa3_mla_decode", "FlashAttention-3, one query, absorbed latent attention",
+        f"{_FLASH}, hopper; sgl-project/sglang, layers/attention/flashattention_backend.py",
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "flash_mla", "FlashMLA, one query, absorbed latent attention",
+        "deepseek-ai/FlashMLA; NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels/flashMLA",
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_xqa_mla",
+        "TensorRT-LLM's kernel but for Hopper and Blackwell, one query, absorbed latent attention",
+        "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mla_sm120.cu; keys are not split",
+        (Tile(64, 64),), packed=(1,),
+    ),
+    AttentionKernel(
+        "trtllm_gen_mla",
+        "TensorRT-LLM's kernels for Blackwell, one query, absorbed latent attention",
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
+        (Tile(64, 128),), packed=(1,), splits=_SPLITS,
+    ),
+    AttentionKernel(
+        "trtllm_fmha_mla", "TensorRT-LLM's FMHA, prompts, keys of 192 and values of 128 features",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(128, 128),), packed=(0,),
+    ),
+    AttentionKernel(
+        "trtllm_gen_mla_context",
+        "TensorRT-LLM's kernels for Blackwell, prompts, keys of 192 and values of 128 features",
+        f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
+        (Tile(128, 128),), packed=(0,),
     ),
 ):  # fmt: skip
     ATTENTION_KERNELS.add(_each.name, _each)

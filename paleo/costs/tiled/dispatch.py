@@ -11,6 +11,7 @@ from paleo.core.operations import (
     BatchMatMul,
     Convolution,
     Fused,
+    FusedExperts,
     GroupedMatMul,
     MatMul,
     Operation,
@@ -19,7 +20,17 @@ from paleo.core.operations import (
 from paleo.core.quantization import Quantize
 from paleo.costs.batching import price_stacked
 from paleo.costs.model import CostModel, Explanation, Target
-from paleo.costs.tiled import attention, convolution, cpu, gemm, quantize, recurrent, stream
+from paleo.costs.tiled import (
+    attention,
+    convolution,
+    cpu,
+    experts,
+    gemm,
+    grouped,
+    quantize,
+    recurrent,
+    stream,
+)
 from paleo.costs.tiled.machine import Machine, machine_for
 from paleo.costs.times import Time, Times
 
@@ -28,6 +39,8 @@ _KINDS: tuple[tuple[type[Operation], Any], ...] = (
     (MatMul, gemm),
     (BatchMatMul, recurrent),
     (Convolution, convolution),
+    (GroupedMatMul, grouped),
+    (FusedExperts, experts),
     (Attention, attention),
     (Quantize, quantize),
 )
@@ -47,6 +60,9 @@ def _price_on(model: CostModel, machine: Machine, operation: Operation) -> Time:
             steps = cpu.behind(operation, machine)
             kernel = kernel + Time(steps, total=steps)
         return kernel
+    if machine.is_cpu and isinstance(operation, FusedExperts):
+        first, second = (_price_on(model, machine, each) for each in operation.products)
+        return first + second
     operation = _asked_for(operation, machine)
     time: Time = _module(operation, machine).price(operation, machine)
     return time
@@ -82,7 +98,7 @@ def explain(model: CostModel, operation: Operation, target: Target) -> Explanati
 
 def _asked_for(operation: Operation, machine: Machine) -> Operation:
     """Return the operation that is priced: a grouped product's, or attention by a kernel."""
-    if isinstance(operation, GroupedMatMul):
+    if isinstance(operation, GroupedMatMul) and not (operation.loads and not machine.is_cpu):
         return operation.products
     if isinstance(operation, Attention):
         return attention.asked_for(operation, machine)

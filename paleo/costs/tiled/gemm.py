@@ -19,6 +19,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from paleo.core.frozen import NamedTuple
+from paleo.core.loads import Loads, row_tiles
 from paleo.core.operations import MatMul
 from paleo.core.quantity import (
     Quantity,
@@ -186,7 +187,7 @@ def choose(
     k: Quantity,
     machine: Machine,
     *,
-    sizes: tuple[int, int, int],
+    sizes: tuple[float, float, float],
     count: Quantity = 1,
     share: Quantity = 1.0,
     stored: tuple[Quantity, Quantity] | None = None,
@@ -195,6 +196,10 @@ def choose(
     least_tile: Quantity = 0,
     least_matrix_tile: float = 0,
     whole: Quantity = 0,
+    loads: Loads = (),
+    operands: float = 1.0,
+    sides: int = 0,
+    fill: float = 0.0,
 ) -> Choice:
     """Return the quickest way to compute `count` products in one kernel, and its time.
 
@@ -206,12 +211,18 @@ def choose(
     on the lanes, `least_matrix_tile` those on the matrix units; where `whole` is 1 no kernel on the
     lanes splits K. `tile` are the rows and columns of a tile where the library does not choose, and
     then it does not split K either.
+
+    With `loads` products have rows of their own, so many each, as in `GroupedMatMul`: `m` is the
+    mean of those that have any. Their operands pass again each time, as those of a layer that is
+    measured by itself, at `operands` times the rate. `sides` are the most rows and columns of a
+    tile that the library has, 0 for any, `fill` the seconds in which each tile starts and ends.
     """
     # As floating point, in which whole numbers are exact and division is quick.
     m, n, k, count = (1.0 * each for each in (m, n, k, count))
     size_a, size_b, size_c = sizes
     a, b = stored or (count * (size_a * m * k), count * (size_b * k * n))
-    memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine)
+    sets = 1 if loads else _SETS
+    memory, num_bytes = _memory(a + b, count * (size_c * m * n), machine, sets, operands)
     flops = 2 * m * n * k * count
     filling: Quantity = 0.0
     powered: Quantity = math.inf
@@ -228,6 +239,9 @@ def choose(
             unit = _WARPS
         if least_matrix_tile:
             tiles = tuple(tile for tile in unit.tiles if min(tile) >= least_matrix_tile)
+            unit = unit._replace(tiles=tiles)
+        if sides:
+            tiles = tuple(tile for tile in unit.tiles if max(tile) <= sides)
             unit = unit._replace(tiles=tiles)
         least_tile = 0
         whole = _left_whole(m, n, k, machine.architecture)
@@ -247,6 +261,7 @@ def choose(
         m, n, k, count, machine, sizes, unit, rate * share, load_rate, _fourth(memory),
         0.0 if unit.is_matrix and machine.architecture not in _GRAPHICS else _vectors(m, n),
         machine.partial * (m * n * count) / machine.bandwidth, filling, powered, least_tile, whole,
+        loads, fill,
     )  # fmt: skip
     rows, columns, parts = (*tile, 1.0) if tile else products.quickest(splits or unit.splits)
     tiling, split = products.tiled(rows, columns), products.split(parts)
@@ -303,7 +318,7 @@ class _Products(NamedTuple):
     k: Quantity
     times: Quantity
     machine: Machine
-    sizes: tuple[int, int, int]
+    sizes: tuple[float, float, float]
     unit: _Unit
     rate: Quantity
     load_rate: Quantity
@@ -314,6 +329,15 @@ class _Products(NamedTuple):
     powered: Quantity
     least_tile: Quantity
     whole: Quantity
+    loads: Loads = ()
+    fill: float = 0.0
+
+    def tiles(self, rows: Any, columns: Any) -> Quantity:
+        """Return how many tiles of this size there are."""
+        across = _ceil(self.n / columns)
+        if self.loads:
+            return row_tiles(self.loads, rows) * across
+        return self.times * _ceil(self.m / rows) * across
 
     def tiled(self, rows: Any, columns: Any) -> _Tiling:
         """Return the products in tiles of this size.
@@ -324,13 +348,14 @@ class _Products(NamedTuple):
         size_a, size_b, size_c = self.sizes
         in_rows, in_columns = minimum(self.m, rows), minimum(self.n, columns)
         loaded = (size_a * in_rows + size_b * in_columns) / self.load_rate
-        step = _LATENCY_STEP * (2 if self.machine.dtype in _COPIED else 1)
+        copied = self.machine.dtype in _COPIED
+        step = _LATENCY_STEP * (_LOADED_SIZE / size_a if copied else 1)
         wait = maximum(loaded, self.machine.latency / step)
         vectors = self.vectors
         computed = rows * columns * (1 - vectors) + in_rows * in_columns * vectors
         seconds, number = (
             2 * computed / self.rate,
-            self.times * _ceil(self.m / rows) * _ceil(self.n / columns),
+            self.tiles(rows, columns),
         )
         if not self.unit.is_matrix:
             loads = (_LARGE / rows + _LARGE / columns) / 2 - 1
@@ -343,7 +368,7 @@ class _Products(NamedTuple):
         writing = _WRITING_GRAPHICS if self.machine.architecture in _GRAPHICS else _WRITING
         return _Tiling(
             _fourth_root(_fourth(seconds) + _fourth(wait)),
-            writing * size_c * in_rows * in_columns / self.load_rate,
+            writing * size_c * in_rows * in_columns / self.load_rate + self.fill,
             number,
         )
 
@@ -447,20 +472,25 @@ def _left_whole(m: Quantity, n: Quantity, k: Quantity, architecture: str) -> Qua
     return (1.0 - _vectors(m, n)) * (short | (k < _SPLIT_FROM.get(architecture, 0)))
 
 
-def _aligned(k: Quantity, size_a: int, n: Quantity, size_b: int) -> Quantity:
+def _aligned(k: Quantity, size_a: float, n: Quantity, size_b: float) -> Quantity:
     """Return 1, or less where a row of A or of B is no whole number of pieces."""
     odd = (k * size_a % _ALIGNMENT != 0) | (n * size_b % _ALIGNMENT != 0)
     return 1.0 - (1.0 - _UNALIGNED) * odd
 
 
-def _memory(read: Quantity, written: Quantity, machine: Machine) -> tuple[Quantity, Quantity]:
-    """Return the seconds of memory traffic, and the bytes that leave or enter the chip."""
+def _memory(
+    read: Quantity, written: Quantity, machine: Machine, sets: int = _SETS, share: float = 1.0
+) -> tuple[Quantity, Quantity]:
+    """Return the seconds of memory traffic, and the bytes that leave or enter the chip.
+
+    So many `sets` pass before one is read again.
+    """
     parted, graphics = (machine.architecture in which for which in (_PARTED, _GRAPHICS))
     kept, decay = (1.0, _FULL_DECAY) if graphics else (_KEPT, DECAY)
-    out = missed(_SETS * read + written, machine, kept / 2 if parted else kept, decay) * read
+    out = missed(sets * read + written, machine, kept / 2 if parted else kept, decay) * read
     out = out + missed(read + written, machine, kept, decay) * written
     hit = read + written - out
-    rate = machine.bandwidth * machine.memory_share * machine.operand_share
+    rate = machine.bandwidth * machine.memory_share * machine.operand_share * share
     if graphics:
         return out / rate + hit / (_CACHED * machine.clock * machine.multiprocessors), out
     return (out + hit / machine.cache_ratio) / rate, out
@@ -516,7 +546,9 @@ def _chosen(operation: MatMul, machine: Machine) -> Choice:
             few = minimum(m, n)
             least = _LEAST_TILE * ((few > 1) & (few <= _FEW))
         machine = on_units_of_library(machine)
-        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least)
+        # What is stored in few bits passes so, and is multiplied as all else is.
+        stored = (size * m * k, operation.weight_size * k * n) if operation.weight_size else None
+        return choose(m, n, k, machine, sizes=sizes, whole=whole, least_tile=least, stored=stored)
     kernel = PRODUCT_KERNELS[operation.kernel]
     share = kernel.share.get(machine.architecture, 1.0)
     tile = kernel.tile(m, n, machine)

@@ -23,6 +23,13 @@ from paleo.costs.times import Time
 #: with one kernel (SGLang) and 2.2 with three (vLLM) on the H100, 1.3 and 1.7 on the L40S.
 #: (aiconfigurator-core 0.12.0: products in fp8 of few rows, less a product as long.)
 _START, _NODE = 0.7, 0.2e-6
+#: Kernels of a graph that have no product between them follow one another after so long, whatever
+#: the device takes to start a product. (The same tables, scale_matrix of vLLM on the H100; cards of
+#: other architectures take 1.4 to 2.1 us.)
+_APART = 1.85e-6
+#: TensorRT-LLM's kernels start while the one before ends: 1.35 us from one to the next on the H100
+#: (the same tables, scale_matrix).
+_OVERLAPPED = 0.51
 #: A block of 256 lanes waits so long for memory, and so long again for each further step along its
 #: row. (vLLM's static_scaled_fp8_quant there: 32,768 rows of 128 numbers take 22 us on the H100,
 #: whose 132 multiprocessors have 8 blocks each; one row of 51,200 takes 4.1 us longer than one of
@@ -55,6 +62,8 @@ class Quantizer(NamedTuple):
     source: str
     kernels: int
     seconds: Callable[[Quantize, Machine], Quantity]
+    #: The first kernel's fixed time beside that of a product.
+    start: float = _START
 
 
 def _resident(lanes: int, machine: Machine) -> Quantity:
@@ -130,6 +139,10 @@ for _each in (
         "static_scaled_fp8_quant", 1, _static_rows,
     ),
     Quantizer(
+        "static_trtllm", "a known scale for all", "TensorRT-LLM, "
+        "cpp/tensorrt_llm/common/cudaFp8Utils.cu: invokeQuantizeMatrix", 1, _group, _OVERLAPPED,
+    ),
+    Quantizer(
         "token_sglang", "a scale for each row", "sgl-kernel, csrc/gemm/per_token_quant_fp8.cu",
         1, _token,
     ),
@@ -153,7 +166,9 @@ for _each in (
 def price(operation: Quantize, machine: Machine) -> Time:
     """Return the time of the kernels that quantize."""
     quantizer = QUANTIZERS[operation.method]
-    start = _START * machine.launch + (quantizer.kernels - 1) * _NODE + machine.prologue
+    first = _APART / _START if operation.alone else machine.launch
+    start = quantizer.start * first + (quantizer.kernels - 1) * _NODE
+    start = start + (0.0 if operation.alone else machine.prologue)
     seconds = quantizer.seconds(operation, machine)
     memory = _moves(operation, machine)
     return Time(0.0 * memory, memory, start + (seconds - memory), start + seconds)

@@ -1,7 +1,8 @@
 """Nets over sequences of another length than their file's.
 
-The net file of a model that was traced has the length in it in many places: of the input, of
-views, of the positions' parameters, of a mask. An edit follows shapes, not such constants.
+A net that names it as a dimension, "seq", is read again with another. The net file of a model that
+was traced has the length in it in many places: of the input, of views, of the positions'
+parameters, of a mask. An edit follows shapes, not such constants.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import PaleoError
@@ -23,6 +25,8 @@ _SHAPES = {"Reshape": "output_shape", "Gather": "output_shape", "Parameter": "sh
 
 def length_of(net: NetSpec) -> int:
     """Return the length of a net's sequences; raises UnmappedError if it has none."""
+    if "seq" in net.dims:
+        return net.dims["seq"]
     return _length(net, json.loads(dumps(net)))
 
 
@@ -44,8 +48,11 @@ def with_length(net: NetSpec, length: int) -> NetSpec:
     """Return a net whose inputs, batch x length, have this length; raises UnmappedError if none.
 
     In shapes of views and of parameters the first dimension of the old length changes, in those
-    of constants (masks) every one.
+    of constants (masks) every one. So a net that has as many positions as words keeps to that;
+    another one has as many as it takes.
     """
+    if "seq" in net.dims:
+        return _with_dimension(net, length)
     text = json.loads(dumps(net))
     old = _length(net, text)
     if old == length:
@@ -62,6 +69,20 @@ def with_length(net: NetSpec, length: int) -> NetSpec:
                 each[key] = [length if size == old else size for size in shape]
     try:
         return loads(json.dumps(text))
+    except PaleoError as error:
+        raise UnmappedError(
+            f"net {net.name!r} with sequences of {length}: {error.mistakes[0]}"
+        ) from None
+
+
+def _with_dimension(net: NetSpec, length: int) -> NetSpec:
+    before = net.dims["seq"]
+    dims = {"seq": length}
+    if "positions" in net.dims:
+        has = net.dims["positions"]
+        dims["positions"] = length if has == before else max(has, length)
+    try:
+        return net if before == length else replace(net.with_dims(**dims), name=net.name)
     except PaleoError as error:
         raise UnmappedError(
             f"net {net.name!r} with sequences of {length}: {error.mistakes[0]}"

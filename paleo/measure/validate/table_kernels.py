@@ -36,12 +36,14 @@ _NAMED: Mapping[str, tuple[str, str]] = {
     "vllm_flashinfer_trtllmprefill": _GEN,
     "vllm_flashinfer_trtllmdecode": _GEN,
 }
-#: Kernels of encoders, whose tables have no cache.
+#: Kernels of encoders, whose tables have no cache. (SGLang's in Triton is one of its own,
+#: triton_ops/prefill_attention.py; that for prompts is the nearest which is known.)
 _OF_ENCODERS: Mapping[str, str] = {
     "vllm_vit_flash_attn_fa2": "fa2_prefill",
     "flash_attention_v3": "fa3_prefill",
     "vllm_vit_flash_attn_fa3": "fa3_prefill",
     "flash_attention_v4": "fa4_prefill",
+    "triton": "triton_extend",
     "vllm_vit_flash_attn_fa4": "fa4_prefill",
 }
 #: Texts that name no library.
@@ -83,11 +85,18 @@ def kernels_of(
     return found
 
 
-def kernels_of_encoders(columns: Mapping[str, Array], architecture: str, count: int) -> Array:
+def kernels_of_encoders(
+    columns: Mapping[str, Array], framework: str, architecture: str, count: int
+) -> Array:
     """Return the kernel of each row of an encoder's table, 0 where none is known."""
     found = np.zeros(count, object)
+    backend = _backend(framework)
     for place, text in enumerate(columns.get(KERNEL, np.full(count, "", object)).tolist()):
         name = _OF_ENCODERS.get(text, "")
+        if text in _UNNAMED and backend:
+            name = backend.attention(architecture, is_step=False, is_narrow=False)
+        if architecture in _LARGE_ON:
+            name = _LARGE.get(name, name)
         if name and ATTENTION_KERNELS[name].runs_on(architecture):
             found[place] = name
     return found

@@ -22,9 +22,13 @@ from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.collective_tables import TABLES, collective_cases
+from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
 from paleo.measure.validate.groups import CaseGroup
+from paleo.measure.validate.latent_tables import CONTEXT, GENERATION, PRODUCTS
+from paleo.measure.validate.quantize_tables import QUANTIZE
 from paleo.measure.validate.spellings import UnmappedError, device_of
 from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
+from paleo.measure.validate.table_groups import Reading, table_cases
 from paleo.measure.validate.table_kernels import (
     KERNEL,
     kernels_of,
@@ -39,6 +43,20 @@ _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "half": "fp16", "fp8": "fp8"}
 #: Types whose scales are of blocks, and what rows of them say in the column of the kernel if they
 #: are modelled; those of other kernels are not.
 _BLOCKS = {"fp8_block": ("fp8", "deepgemm")}
+
+#: Tables that are read by themselves, by the name of the file without "_perf.parquet".
+READINGS: Mapping[str, Reading] = {
+    "moe": MOE,
+    "context_mla": CONTEXT,
+    "generation_mla": GENERATION,
+    "mla_bmm": PRODUCTS,
+    "scale_matrix": QUANTIZE,
+    "computescale": QUANTIZE,
+}
+
+#: Kernels that a backend launches around attention for the cache, which encoders do not have (as
+#: the shortest of them show on the H100).
+_OF_CACHE = {"trtllm": 2}
 
 _Columns: TypeAlias = Mapping[str, Array]
 _Letters: TypeAlias = dict[str, Any]
@@ -138,7 +156,15 @@ def _generation(columns: _Columns, framework: str, dtype: str, is_narrow: bool) 
 def _encoder(columns: _Columns, framework: str, dtype: str, is_narrow: bool) -> _Letters:
     bare = {**columns, "num_key_value_heads": columns["num_heads"]}
     found = _heads(bare, framework, 0)
-    alone = {"value_dim": columns["head_dim"], "causal": 0, "stored": 0, "kernels": 0}
+    # TensorRT-LLM takes queries, keys and values apart in a kernel before, as with rotations.
+    rotated = int(framework == "trtllm")
+    alone = {
+        "value_dim": columns["head_dim"],
+        "causal": 0,
+        "stored": 0,
+        "rotated": rotated,
+        "kernels": 0,
+    }
     return found | alone | {"queries": columns["isl"], "keys": columns["isl"]}
 
 
@@ -220,8 +246,8 @@ def _chosen(tables: list[Table], selection: Selection) -> list[Table]:
                 known = near_or_known(name, sorted(names - {""}))
                 mistakes.add(f"{option}: there are no operator tables of {name!r}{known}")
     for dtype in selection.dtypes:
-        if dtype not in (*_DTYPES.values(), *_BLOCKS):
-            known = ", ".join(sorted({*_DTYPES.values(), *_BLOCKS}))
+        if dtype not in (*_DTYPES.values(), *_BLOCKS, *WEIGHT_TYPES):
+            known = ", ".join(sorted({*_DTYPES.values(), *_BLOCKS, *WEIGHT_TYPES}))
             mistakes.add(f"dtype: no operator tables of {dtype!r} are modelled; there are: {known}")
     mistakes.raise_as(SettingError)
     if not selection.frameworks and any(table.framework == _FRAMEWORK for table in tables):
@@ -261,6 +287,8 @@ def _read(table: Table, dtypes: Sequence[str]) -> Cases:
         file = parquet.ParquetFile(table.path)
         if table.operator in TABLES:
             return collective_cases(table, file)
+        if table.operator in READINGS:
+            return table_cases(table, file, READINGS[table.operator], dtypes)
         if family is None:
             reason = f"operator table {table.operator!r} is not modelled"
             source = table.system or table.path.stem
@@ -327,7 +355,7 @@ def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device:
         is_narrow = np.array([element_size(_dtype(word)) == 1 for word in sizes.tolist()], bool)
         kernels = kernels_of(own, framework, device.architecture, is_narrow)
     elif family.kind == "attention encoder":
-        kernels = kernels_of_encoders(own, device.architecture, len(kept))
+        kernels = kernels_of_encoders(own, framework, device.architecture, len(kept))
     kinds = dtypes + " " + sizes + " " + kernels.astype(str)
     for kind in np.unique(kinds):
         places = (kinds == kind).nonzero()[0]
@@ -343,6 +371,8 @@ def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device:
         letters = family.letters(numbers, framework, scheme, size == 1)
         if kernel := kernels[places[0]]:
             launched = launches_of(framework, kernel, size == 1)
+            if launched and family.kind == "attention encoder":
+                launched = max(launched - _OF_CACHE.get(framework, 0), 0)
             if framework == "vllm" and kernel == "trtllm_gen_context" and size == 1:
                 # vllm/v1/attention/backends/flashinfer.py: trtllm_prefill_attn_kvfp8_dequant
                 letters |= {"widened": 1, "cast": 0}

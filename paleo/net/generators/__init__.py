@@ -12,9 +12,11 @@ from collections.abc import Callable
 
 from paleo.core.registry import Registry
 from paleo.net.generators.squeezenet import squeezenet
+from paleo.net.generators.transformer import transformer
 from paleo.net.spec import NetSpec
 
-__all__ = ["GENERATORS", "squeezenet"]
+__all__ = ["GENERATORS", "squeezenet", "transformer"]
 
 GENERATORS: Registry[Callable[..., NetSpec]] = Registry("generator")
 GENERATORS.add("squeezenet", squeezenet)
+GENERATORS.add("transformer", transformer)

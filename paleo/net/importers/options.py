@@ -11,11 +11,11 @@ from paleo.core.errors import Mistakes, SettingError, near
 from paleo.net.importers import IMPORTERS
 from paleo.net.importers.base import PHASES, UNKNOWN, ImportOptions
 
-#: Which importers look at an option, and what their nets are. One of another package may look at
-#: all of them.
-LOOKED_AT = {
+#: Which importers look at an option, None for what reads Paleo's own net files, and what their nets
+#: are. An importer of another package may look at all of them.
+LOOKED_AT: Mapping[str, tuple[tuple[str | None, ...], str]] = {
     "input": (("caffe", "keras", "onnx", "pytorch", "tensorflow"), "of another framework"),
-    "dim": (("onnx",), "an ONNX file"),
+    "dim": (("onnx", None), "a net file or an ONNX file"),
     "phase": (("caffe", "pytorch"), "a prototxt or PyTorch module"),
     "unknown": (("caffe", "keras", "onnx", "pytorch", "tensorflow"), "of another framework"),
     "proposals": (("caffe", "onnx", "pytorch", "tensorflow"), "of another framework"),
@@ -55,6 +55,17 @@ def parse_dim(text: str) -> tuple[str, int]:
     if not name or not _is_number(size):
         raise ValueError("expected a name and a size, such as sequence=128")
     return name, int(size)
+
+
+def parse_dims(text: str) -> tuple[str, tuple[int, ...]]:
+    """Return the name and the sizes of a dimension: seq=1024,4096.
+
+    Raises ValueError for any other text.
+    """
+    name, _, sizes = text.rpartition("=")
+    if not name or not all(map(_is_number, sizes.split(","))):
+        raise ValueError("expected a name and sizes, such as seq=1024,4096")
+    return name, tuple(map(int, sizes.split(",")))
 
 
 def parse_value(text: str) -> tuple[str, tuple[float, ...]]:
@@ -103,8 +114,8 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
 def parse_options(text: str, importer: str | None) -> ImportOptions:
     """Return the options that a line says, as a command has them: --input=1x3x224x224 --dim N=1.
 
-    Raises SettingError with every mistake, also where this importer (None: that of net files, which
-    leave nothing open) does not look at one.
+    Raises SettingError with every mistake, also where this importer (None: that of net files) does
+    not look at one.
     """
     import shlex  # here: commands need the rest alone
 

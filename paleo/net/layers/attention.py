@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from paleo.core.operations import Attention as AttentionWork
-from paleo.core.operations import BatchMatMul, Kind, Pass, Stream
-from paleo.core.quantity import product, total
+from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
+from paleo.core.quantity import Quantity, ceil_div, every, minimum, product, some, total
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
     Layer,
@@ -14,6 +14,7 @@ from paleo.net.layers.base import (
     Operations,
     ShapeError,
     batch_of,
+    is_one,
     layer_type,
     tensor_bytes,
 )
@@ -25,7 +26,8 @@ class Attention(Layer):
     """Scaled dot-product attention of queries, keys and values, N x heads x T x d each.
 
     Keys and values may have fewer heads, each of which serves several of the queries. A fourth
-    parent is added to the scores, such as biases of positions; dimensions of 1 are repeated.
+    parent is added to the scores, such as biases of positions; dimensions of 1 are repeated. The
+    queries of a causal one, and of one in chunks, are the last of the keys.
     """
 
     num_parents: ClassVar[tuple[int, int | None]] = (3, 4)
@@ -39,13 +41,42 @@ class Attention(Layer):
         "the most keys that a query sees, the last up to its own; by default all",
         default=None,
     )
+    chunk: int | None = key(
+        Whole(optional=True),
+        "positions of a chunk: a query sees the keys of its own chunk alone; by default all",
+        default=None,
+    )
+    sinks: bool = key(
+        Flag(),
+        "whether each of the queries' heads has a learned score that takes part in the softmax and "
+        "has no value",
+        default=False,
+    )
+    alibi: bool = key(
+        Flag(),
+        "whether the kernel adds a bias that falls with the distance of query and key",
+        default=False,
+    )
+    softcap: bool = key(
+        Flag(), "whether scores go through a tanh that keeps them below a bound", default=False
+    )
+    values_in_keys: bool = key(
+        Flag(),
+        "whether the values are the first e features of the keys, so that they are read once",
+        default=False,
+    )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether frameworks have an operator for it, not only kernels of libraries."""
+        return not (self.chunk or self.sinks or self.alibi or self.softcap)
 
     def _sizes(self, inputs: Shapes) -> tuple[Any, int, Any, Any, int, int]:
         """Return heads with the batch, queries' heads for one of keys, T, S, d, and d of values."""
         q, k, v, *_ = inputs
         if not len(q) == len(k) == len(v) >= 4:
             raise ShapeError(f"its inputs must be N x heads x T x d, got {format_shapes(inputs)}")
-        agree = q[-1] == k[-1] and k[-2] == v[-2] and k[1:-2] == v[1:-2]
+        agree = every(k[-2] == v[-2]) and q[-1] == k[-1] and k[1:-2] == v[1:-2]
         if not agree or q[1:-3] != k[1:-3] or q[-3] % k[-3]:
             raise ShapeError(
                 f"queries, keys and values do not fit together: {format_shapes(inputs)}"
@@ -56,16 +87,74 @@ class Attention(Layer):
     def infer_shape(self, inputs: Shapes) -> Shape:
         _, _, queries, keys, *_ = self._sizes(inputs)
         for mask in inputs[3:]:
-            if mask[-1] not in (1, keys) or mask[-2] not in (1, queries):
+            fits = [
+                is_one(own) or every(own == size)
+                for own, size in zip(mask[-2:], (queries, keys), strict=True)
+            ]
+            if not all(fits):
                 raise ShapeError(f"a mask of {format_shape(mask)} is none of {queries} x {keys}")
         if self.window is not None and not self.causal:
             raise ShapeError("a window ends at the query's own position, so causal must be true")
+        if self.window is not None and self.chunk is not None:
+            raise ShapeError("a query sees a window of keys or those of its chunk, not both")
+        if self.chunk is not None and not every(queries <= keys):
+            raise ShapeError(
+                f"the queries of chunks are the last of the keys: {queries} are no part of {keys}"
+            )
+        if self.values_in_keys and inputs[2][-1] > inputs[1][-1]:
+            raise ShapeError(
+                f"values of {inputs[2][-1]} features are no part of keys of {inputs[1][-1]}"
+            )
         return (batch_of(inputs), *inputs[0][1:-1], inputs[2][-1])
 
+    def num_params(self, inputs: Shapes) -> int:
+        return int(product(inputs[0][1:-2])) * self.sinks
+
+    def _pieces(self, queries: Any, keys: Any) -> list[tuple[Quantity, Quantity, Quantity]]:
+        """Return how many pieces there are of so many queries and keys each.
+
+        In chunks each is attention by itself: the first may hold keys before the first query, the
+        last is what is left.
+        """
+        if self.chunk is None:
+            return [(1, queries, keys)]
+        before = (keys - queries) % self.chunk
+        first = minimum(self.chunk - before, queries) * (before > 0)
+        whole, last = divmod(queries - first, self.chunk)
+        found = [
+            (1 * (first > 0), first, before + first),
+            (whole, self.chunk, self.chunk),
+            (1 * (last > 0), last, last),
+        ]
+        found = [piece for piece in found if some(piece[0])]
+        if all(every(count > 0) for count, *_ in found):
+            return found
+        # Of an array of lengths some have a piece that others have not: equal pieces of each.
+        chunks = ceil_div(before + queries, self.chunk)
+        return [(chunks, queries / chunks, (before + queries) / chunks)]
+
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
-        sizes, window = self._sizes(inputs), self.window or 0
-        mask = total(tensor_bytes(inputs[3:], element_size))
-        return (AttentionWork(direction, *sizes, element_size, self.causal, window, mask=mask),)
+        heads, sharing, queries, keys, depth, value_depth = self._sizes(inputs)
+        if direction is Pass.WEIGHT_GRADIENT:
+            # A sum over rows: of the share that the score has in each, and of the gradient there.
+            rows = element_size * heads * queries
+            written = element_size * self.num_params(inputs)
+            return (
+                Stream(
+                    Kind.REDUCTION, (rows, rows), (written,), direction=direction,
+                    roles=(Role.KEPT, Role.OUTPUT_GRADIENT), label="gradient of sinks",
+                ),
+            )  # fmt: skip
+        masks = total(tensor_bytes(inputs[3:], element_size))
+        return tuple(
+            AttentionWork(
+                direction, heads * count, sharing, own, seen, depth, value_depth, element_size,
+                self.causal, self.window or 0,
+                mask=masks * count * own * seen // (queries * keys),
+                values_in_keys=self.values_in_keys,
+            )
+            for count, own, seen in self._pieces(queries, keys)
+        )  # fmt: skip
 
     def input_gradient(
         self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
@@ -92,7 +181,7 @@ class Attention(Layer):
         return MemoryNeeds(inputs=places, output=True, saved=4 * heads * queries)
 
     def in_steps(self, wide: bool) -> Layer:
-        return AttentionInSteps(causal=self.causal, window=self.window, wide=wide)
+        return AttentionInSteps(**vars(self), wide=wide)
 
 
 class AttentionInSteps(Attention):
@@ -107,6 +196,8 @@ class AttentionInSteps(Attention):
     wide: bool = key(Flag(), "whether the softmax is computed in fp32")
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return super().operations(direction, inputs, element_size)
         heads, sharing, queries, keys, depth, value_depth = self._sizes(inputs)
         count, rows = heads // sharing, queries * sharing
         element = (count, rows, keys, depth, element_size)

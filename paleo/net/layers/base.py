@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Kind, Operation, Pass, Stream
-from paleo.core.quantity import Quantity, is_array
+from paleo.core.quantity import Quantity, every, is_array
 from paleo.core.registry import Registry
 from paleo.core.strides import Strides
 from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
@@ -197,6 +197,10 @@ class Layer(ABC):
         """Return the number of trainable parameters."""
         return 0
 
+    def stored_bytes(self, inputs: Shapes, element_size: int) -> int:
+        """Return the bytes of its parameters as they are stored for inference."""
+        return element_size * self.num_params(inputs)
+
     def num_tensors(self, inputs: Shapes) -> int:
         """Return how many tensors its parameters are: one by default, if it has any."""
         return int(self.num_params(inputs) > 0)
@@ -300,6 +304,15 @@ def batch_of(inputs: Shapes) -> Quantity:
 def is_one(size: Quantity) -> bool:
     """Tell whether a dimension is 1, so that it is repeated; an array of batches is not."""
     return not is_array(size) and bool(size == 1)
+
+
+def are_same(*shapes: Shape) -> bool:
+    """Tell whether shapes, or parts of them, are equal, of arrays in all elements."""
+    first, *others = shapes
+    return all(
+        len(first) == len(other) and all(every(a == b) for a, b in zip(first, other, strict=True))
+        for other in others
+    )
 
 
 def dimension(number: int, shape: Shape, key: str) -> int:

@@ -9,9 +9,9 @@ from abc import abstractmethod
 from typing import Any, ClassVar
 
 from paleo.core.checks import shown
-from paleo.core.operations import BatchMatMul, GroupedMatMul, Kind, Pass, Role, Stream
+from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
 from paleo.core.operations import MatMul as MatMulWork
-from paleo.core.quantity import Quantity, minimum, product, total
+from paleo.core.quantity import Quantity, product, total
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes, num_elements
 from paleo.net.layers import fields
 from paleo.net.layers.base import (
@@ -25,23 +25,13 @@ from paleo.net.layers.base import (
     dimension,
     is_one,
     layer_type,
-    share,
 )
 from paleo.net.layers.fields import Dimension, Flag, Whole, key
-
-
-class _Matrix(Layer):
-    """A layer with a matrix of parameters, whose columns can be split over devices."""
-
-    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(inputs=(0,))
-    num_outputs: int
-
-    def shard(self, splits: int) -> Layer:
-        return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))
+from paleo.net.layers.matrices import Matrix, StoredMatrix
 
 
 @layer_type("InnerProduct")
-class InnerProduct(_Matrix):
+class InnerProduct(StoredMatrix):
     """N x D to N x K by a matrix of D x K, and a bias; the input is flattened to N x D."""
 
     leads = True
@@ -62,8 +52,12 @@ class InnerProduct(_Matrix):
         return shape[:first], int(product(shape[first:]))
 
     def infer_shape(self, inputs: Shapes) -> Shape:
+        self.check_storage()
         rows, _ = self._rows_and_features(inputs[0])
         return (*rows, self.num_outputs)
+
+    def features(self, inputs: Shapes) -> int:
+        return self._rows_and_features(inputs[0])[1]
 
     def num_params(self, inputs: Shapes) -> int:
         _, features = self._rows_and_features(inputs[0])
@@ -80,47 +74,13 @@ class InnerProduct(_Matrix):
             Pass.INPUT_GRADIENT: (n, d, k),
             Pass.WEIGHT_GRADIENT: (d, k, n),
         }
-        work = MatMulWork(*sizes[direction], element_size, direction=direction)
+        stored = self.weight_size(d) if direction is Pass.FORWARD else 0
+        work = MatMulWork(*sizes[direction], element_size, direction=direction, weight_size=stored)
         return (work, *bias_stream(direction, (n, k), k * self.use_bias, element_size))
 
 
-@layer_type("Experts")
-class Experts(_Matrix):
-    """Each row of N x ... x D to K numbers, by the matrix of one of E experts, and its bias.
-
-    Which expert a row goes to depends on data: they are taken to have as many rows each. Where
-    there are fewer rows than experts, each has an expert of its own.
-    """
-
-    leads = True
-    adds_bias: ClassVar[bool] = True
-
-    num_experts: int = key(Whole(), "E, the experts, each with a matrix of D x K")
-    num_outputs: int = key(Whole(), "K, the numbers that a row becomes")
-    use_bias: bool = key(
-        Flag(), "whether each expert adds a bias of its own, of K parameters", default=True
-    )
-
-    def infer_shape(self, inputs: Shapes) -> Shape:
-        return (*inputs[0][:-1], self.num_outputs)
-
-    def num_params(self, inputs: Shapes) -> int:
-        return self.num_experts * self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
-
-    def num_tensors(self, inputs: Shapes) -> int:
-        return 1 + self.use_bias
-
-    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
-        rows, d, k = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs
-        n, inner = (d, k) if direction is Pass.INPUT_GRADIENT else (k, d)
-        groups = minimum(rows, self.num_experts)
-        work = GroupedMatMul("experts", groups, rows, n, inner, element_size, direction)
-        biases = k * self.num_experts * self.use_bias
-        return (work, *bias_stream(direction, (rows, k), biases, element_size))
-
-
 @layer_type("Embedding")
-class Embedding(_Matrix):
+class Embedding(Matrix):
     """Whole numbers to vectors: each is a row of a table of V x D."""
 
     num_embeddings: int = key(Whole(), "V, the rows of the table")

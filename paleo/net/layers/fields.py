@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
 from paleo.core.errors import near
+from paleo.net.dims import EXPRESSION, MAX_LENGTH
 
 #: A JSON Schema.
 Schema: TypeAlias = dict[str, Any]
@@ -26,6 +27,10 @@ class Kind(ABC):
     def parse(self, value: Any) -> Any:
         """Return the value as the layer holds it; raises ValueError saying what is expected."""
 
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        """Return a file's value with numbers in the place of expressions, if it is of numbers."""
+        return value
+
     def written(self, value: Any) -> Any:
         """Return what `parse` turns into this value, as in a file."""
         return list(value) if isinstance(value, tuple) else value
@@ -34,6 +39,18 @@ class Kind(ABC):
     @abstractmethod
     def schema(self) -> Schema:
         """The JSON Schema of the values that `parse` takes."""
+
+
+class Numbers(Kind):
+    """A kind of lists of whole numbers, for each of which an expression may stand."""
+
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        if not isinstance(value, list):
+            return value
+        return [
+            evaluate(entry) if isinstance(entry, str) else self.evaluated(entry, evaluate)
+            for entry in value
+        ]
 
 
 class Key:
@@ -63,7 +80,10 @@ def key(kind: Kind, doc: str, *, default: Any = _MISSING) -> Any:
 
 
 def _whole_schema(minimum: int) -> Schema:
-    return {"type": "integer", "minimum": minimum, "maximum": MAX_SIZE}
+    """Return the schema of a whole number, or of an expression in its place."""
+    expression = {"pattern": EXPRESSION, "maxLength": MAX_LENGTH}
+    bounds = {"minimum": minimum, "maximum": MAX_SIZE}
+    return {"type": ["integer", "string"], **bounds, **expression}
 
 
 def _array_schema(items: Any, least: int, most: int | None = None, **more: Any) -> Schema:
@@ -108,16 +128,19 @@ class Whole(Kind):
         self.minimum = minimum
         self.optional = optional
 
+    def evaluated(self, value: Any, evaluate: Callable[[str], int]) -> Any:
+        return evaluate(value) if isinstance(value, str) else value
+
     def parse(self, value: Any) -> int | None:
         return None if value is None and self.optional else whole_number(value, self.minimum)
 
     @property
     def schema(self) -> Schema:
         schema = _whole_schema(self.minimum)
-        return schema | {"type": ["integer", "null"]} if self.optional else schema
+        return schema | {"type": ["integer", "string", "null"]} if self.optional else schema
 
 
-class Sizes(Kind):
+class Sizes(Numbers):
     """A tensor's shape, such as [N, H, W, C]; -1 is taken at the positions in `derived`."""
 
     def __init__(
@@ -158,7 +181,7 @@ def _each_rank(prefix: Callable[[int], list[Any]]) -> Schema:
     return {"type": "array", "anyOf": choices}
 
 
-class FilterShape(Kind):
+class FilterShape(Numbers):
     """A filter [R, S, channels, channels], or with 1 or 3 spatial sizes.
 
     -1 is taken at the positions in `derived`, counted from the end.
@@ -183,7 +206,7 @@ class FilterShape(Kind):
 _ONE: Schema = {"const": 1}
 
 
-class Window(Kind):
+class Window(Numbers):
     """[1, height, width, 1], of a window or of strides; held as (height, width).
 
     With 1 or 3 spatial dimensions there are so many numbers between the ones.
@@ -203,7 +226,7 @@ class Window(Kind):
         return [1, *value, 1]
 
 
-class PaddingKind(Kind):
+class PaddingKind(Numbers):
     """One of "VALID", "SAME", [p_h, p_w] and [[top, bottom], [left, right]].
 
     Numbers are held as (before, after) of each dimension, of which there are 1 to 3.
@@ -289,7 +312,7 @@ class Permutation(Kind):
         return tuple(entries)
 
 
-class Margins(Kind):
+class Margins(Numbers):
     """[before, after] of each dimension but the batch."""
 
     schema: ClassVar[Schema] = _array_schema(_PAIR, 1, _MAX_DIMENSION)
@@ -388,7 +411,7 @@ class Flag(Kind):
         return {"type": ["boolean", "null"] if self.optional else "boolean"}
 
 
-class Ignored(Kind):
+class Ignored(Numbers):
     """A list of whole numbers, true, false or null, that changes nothing."""
 
     schema: ClassVar[Schema] = {

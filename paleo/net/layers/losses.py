@@ -5,11 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from paleo.core.operations import Kind, Pass, Role, Stream
-from paleo.core.quantity import product
-from paleo.core.tensor import Shape, Shapes, num_elements
-from paleo.net.layers.base import Layer, MemoryNeeds, Operations, batch_of, layer_type, tensor_bytes
-from paleo.net.layers.fields import Name, key
+from paleo.core.kinds import READ_WITH_WEIGHTS
+from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
+from paleo.core.quantity import ceil_div, minimum, product
+from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
+from paleo.net.layers.base import (
+    Layer,
+    MemoryNeeds,
+    Operations,
+    ShapeError,
+    are_same,
+    batch_of,
+    bias_stream,
+    is_one,
+    layer_type,
+    tensor_bytes,
+)
+from paleo.net.layers.fields import Flag, Name, Whole, key
 
 _LOSSES = (
     "softmax_cross_entropy",
@@ -71,17 +83,23 @@ class Loss(_Judging):
     is_loss: ClassVar[bool] = True
 
     function: str = key(Name(_LOSSES), "which", default="softmax_cross_entropy")
+    fused: bool = key(
+        Flag(),
+        "whether one kernel computes it of each row of scores, and writes no logarithms of them",
+        default=False,
+    )
 
     @property
     def by_class(self) -> bool:
         return self.function in _BY_CLASS
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
-        found = super().operations(Pass.FORWARD, inputs, element_size)
-        if direction is Pass.FORWARD:
-            return found
-        (step,) = found
+        (step,) = super().operations(Pass.FORWARD, inputs, element_size)
         assert isinstance(step, Stream)
+        if self.fused:
+            return (_of_rows(step, direction, inputs, element_size),)
+        if direction is Pass.FORWARD:
+            return (step,)
         # Nothing has been done since the forward pass read the scores.
         roles = (Role.AGAIN, *[Role.KEPT] * (len(inputs) - 1))
         return (replace(step, writes=step.reads[:1], direction=direction, roles=roles),)
@@ -90,9 +108,109 @@ class Loss(_Judging):
         found = tuple(range(len(inputs)))
         if self.function in _OF_DIFFERENCES:
             return MemoryNeeds(inputs=found)
+        if self.fused:
+            return MemoryNeeds(inputs=found, saved=4 * num_elements(inputs[0][:-1]))
         # The scores' logarithms, and their gradient on the way to that of the scores.
         scores = element_size * num_elements(inputs[0])
         return MemoryNeeds(inputs=found, own=scores, backward=scores)
+
+
+def _of_rows(step: Stream, direction: Pass, inputs: Shapes, element_size: int) -> Stream:
+    """Return a loss of rows of scores, the last dimension: one sum, of which there is a gradient.
+
+    A kernel reads a row for its largest score and the sum of exponentials, and writes the logarithm
+    of that (Dao et al., FlashAttention, csrc/xentropy); backward it reads the row again.
+    """
+    scores, *labels = step.reads
+    sums = element_size * num_elements(inputs[0][:-1])
+    if direction is Pass.FORWARD:
+        row = element_size * inputs[0][-1]
+        return replace(step, writes=(*step.writes, sums), row=row, passes=2)
+    roles = (Role.AGAIN, *[Role.KEPT] * (len(labels) + 1))
+    return replace(
+        step, reads=(*step.reads, sums), writes=(scores,), direction=direction, roles=roles
+    )
+
+
+@layer_type("LinearCrossEntropy")
+class LinearCrossEntropy(_Judging):
+    """A language model's head and its loss: N x ... x D and labels of N x ... to N x 1.
+
+    Scores of so many rows at a time are multiplied, and their gradient takes their place before the
+    next are (Hsu et al., Liger Kernel, arXiv:2410.10989, section 3.2): scores of all rows are never
+    in memory. There are three products, as of a head and a loss that are apart, and the gradient of
+    the matrix is a sum over chunks. That of the input is made in the forward pass, and kept.
+    """
+
+    num_parents: ClassVar[tuple[int, int | None]] = (2, 2)
+    is_loss: ClassVar[bool] = True
+
+    num_outputs: int = key(Whole(), "V, the words that there are")
+    use_bias: bool = key(Flag(), "whether each word has a bias, a parameter", default=False)
+    chunk: int = key(Whole(), "rows whose scores are in memory at a time", default=1024)
+
+    def are_classes(self, inputs: Shapes) -> bool:
+        return True
+
+    def index_limit(self, k: int, inputs: Shapes) -> int | None:
+        return self.num_outputs if k == 1 else None
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        if not are_same(inputs[0][1:-1], _places(inputs[1])):
+            raise ShapeError(
+                "its parents must be N x ... x D and labels of N x ..., got "
+                f"{format_shapes(inputs)}"
+            )
+        return super().infer_shape(inputs)
+
+    def num_params(self, inputs: Shapes) -> int:
+        return self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
+
+    def num_tensors(self, inputs: Shapes) -> int:
+        return 1 + self.use_bias
+
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        rows, d, v = product(inputs[0][:-1]), inputs[0][-1], self.num_outputs
+        sizes = {
+            Pass.FORWARD: (rows, v, d),
+            Pass.INPUT_GRADIENT: (rows, d, v),
+            Pass.WEIGHT_GRADIENT: (d, v, rows),
+        }
+        # Chunks are large enough to be as quick as one product of all rows.
+        work = BatchMatMul(
+            "head", 1, *sizes[direction], element_size,
+            direction=direction, roles=READ_WITH_WEIGHTS[direction],
+        )  # fmt: skip
+        if direction is Pass.INPUT_GRADIENT:
+            return (work,)
+        if direction is Pass.WEIGHT_GRADIENT:
+            # But the first, each chunk reads what those before have summed up, and writes it.
+            summed = element_size * v * d * (ceil_div(rows, self.chunk) - 1)
+            again = Stream(
+                Kind.ELEMENTWISE, (summed,), (summed,), direction=direction, label="sum of chunks"
+            )
+            return (
+                work,
+                again,
+                *bias_stream(direction, (rows, v), v * self.use_bias, element_size),
+            )
+        row, labels = element_size * v, element_size * rows
+        # The bias is added where a row is read.
+        loss = Stream(
+            Kind.REDUCTION, (row * rows, labels), (row * rows, labels),
+            row=row, passes=2, label="loss",
+        )  # fmt: skip
+        return (work, loss)
+
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        chunk = minimum(product(inputs[0][:-1]), self.chunk)
+        gradient = element_size * num_elements(inputs[0]) * needed[0]
+        return MemoryNeeds(saved=gradient, forward=element_size * chunk * self.num_outputs)
+
+
+def _places(labels: Shape) -> Shape:
+    """Return the dimensions of labels but the batch; a label for each sample is N x 1."""
+    return () if len(labels) == 2 and is_one(labels[1]) else labels[1:]
 
 
 @layer_type("Accuracy")

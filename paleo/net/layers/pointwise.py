@@ -16,6 +16,7 @@ from paleo.net.layers.base import (
     MemoryNeeds,
     Operations,
     ShapeError,
+    are_same,
     batch_of,
     dimension,
     is_one,
@@ -111,6 +112,52 @@ class Activation(Pointwise):
             case Gradient.OUTPUT:
                 return MemoryNeeds(output=True, backward=made)
         return MemoryNeeds(ends=row.gradient is Gradient.NONE)
+
+
+@layer_type("Gated")
+class Gated(Layer):
+    """A function of a gate's elements times those of another tensor, in one kernel.
+
+    (Shazeer, GLU Variants Improve Transformer, arXiv:2002.05202.) Of one parent, the last dimension
+    holds both: the gate, then the factor. Its gradient reads both and writes those of both.
+    """
+
+    leads = True
+    is_pointwise: ClassVar[bool] = True
+    num_parents: ClassVar[tuple[int, int | None]] = (1, 2)
+
+    function: str = key(
+        Name(FUNCTIONS, aliases=spellings(FUNCTIONS, "aliases")),
+        "which function of the gate",
+        default="silu",
+    )
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        *front, last = inputs[0]
+        if len(inputs) == 2:
+            if not are_same(inputs[0][1:], inputs[1][1:]):
+                raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
+            return (batch_of(inputs), *front[1:], last)
+        if last % 2 or last < 2:
+            raise ShapeError(f"{last} elements are no gate and as many others")
+        return (*front, last // 2)
+
+    def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
+        if direction is Pass.INPUT_GRADIENT:
+            return self.input_gradient(inputs, element_size, (True,) * len(inputs))
+        written = tensor_bytes((self.infer_shape(inputs),), element_size)
+        reads = tensor_bytes(inputs, element_size)
+        return (Stream(Kind.ELEMENTWISE, reads, written),)
+
+    def input_gradient(
+        self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
+    ) -> Operations:
+        whole, *parts = tensor_bytes((self.infer_shape(inputs), *inputs), element_size)
+        gradients = tuple(part for part, wanted in zip(parts, needed, strict=True) if wanted)
+        return (passing((whole, *parts), *gradients),)
+
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        return MemoryNeeds(inputs=tuple(range(len(inputs))))
 
 
 @layer_type("Sigmoid")

@@ -359,8 +359,20 @@ class Gather(Layer):
     num_parents: ClassVar[tuple[int, int | None]] = (1, 2)
 
     output_shape: tuple[int, ...] = key(Sizes(derived=(0,)), "the batch (-1), and what is picked")
+    distinct: bool = key(
+        Flag(),
+        "whether none is picked twice, so that there must be as many, as of a table of positions",
+        default=False,
+    )
 
     def infer_shape(self, inputs: Shapes) -> Shape:
+        if self.distinct:
+            there, picked, _ = self.rows(inputs)
+            if picked > there:
+                raise ShapeError(
+                    f"it picks {picked} different rows, such as positions, of {there}",
+                    "output_shape",
+                )
         return (batch_of(inputs), *self.output_shape[1:])
 
     def rows(self, inputs: Shapes) -> tuple[int, int, Shape]:

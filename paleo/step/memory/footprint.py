@@ -215,7 +215,6 @@ def footprint(
     activations = step.activations(fullest)
     own = matrices(graph) if training and chosen.by_matrix else [()] * len(graph.nodes)
     size, learned = graph.element_size, graph.precision.parameter_size
-    read = step.weight_size + step.copy_size
     return Footprint(
         net=spec.name,
         batch_size=graph.batch_size,
@@ -231,13 +230,13 @@ def footprint(
                 node.name,
                 node.type_name,
                 size * num_elements(node.output),
-                read * params,
+                weights + step.copy_size * params,
                 learned * params * training,
                 chosen.state_bytes(params, learned, those) * training,
                 kept,
             )
-            for node, params, kept, those in zip(
-                graph.nodes, schedule.num_params, activations, own, strict=True
+            for node, params, weights, kept, those in zip(
+                graph.nodes, schedule.num_params, step.weights, activations, own, strict=True
             )
         ),
         recompute=str(again) if training else "none",

@@ -41,7 +41,7 @@ class Step:
         """Return the bytes that are alive at each point."""
         changes: list[Any] = [0] * (len(self.schedule.points) + 1)
         if not activations_only:
-            changes[0] = self.weight_size * sum(self.schedule.num_params)
+            changes[0] = sum(self.weights)
         for tensor in self.schedule.tensors:
             if tensor.is_activation or not activations_only:
                 size = self._size(tensor)
@@ -52,6 +52,19 @@ class Step:
             return found
         own = matrices(self.graph) if self.optimizer.by_matrix else ()
         return self.optimizer.added(found, self.schedule.num_params, self.weight_size, own)
+
+    @property
+    def weights(self) -> list[int]:
+        """The bytes of each node's parameters; in inference they may be stored in fewer bits."""
+        params = self.schedule.num_params
+        if self.optimizer:
+            return [self.weight_size * own for own in params]
+        found = []
+        for node, own in zip(self.graph.nodes, params, strict=True):
+            whole = node.layer.num_params(node.inputs) if own else 1
+            stored = node.layer.stored_bytes(node.inputs, self.weight_size) if own else 0
+            found.append(stored * own // whole)  # without what is shared
+        return found
 
     def activations(self, point: Any) -> list[Quantity]:
         """Return the bytes of each node's activations at a point, or at each of an array."""

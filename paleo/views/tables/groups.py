@@ -15,7 +15,8 @@ from paleo.views.table import Column, Table, plain
 def groups_table(summary: NetSummary, groups: Sequence[Group], what: str) -> Table:
     """Return a row for each group, which is `what`: a block or a type."""
     rows = [group.to_dict() for group in groups]
-    totals = {key: sum(row[key] for row in rows) for key in rows[0] if key != "name"}
+    sums = [key for key in rows[0] if key not in ("name", "instances")]
+    totals = {key: sum(row[key] for row in rows) for key in sums}
     is_timed = "time_s" in totals
     digits = summary.timed_on.plan.digits if summary.timed_on else 0
     times = (
@@ -23,8 +24,8 @@ def groups_table(summary: NetSummary, groups: Sequence[Group], what: str) -> Tab
         Column("time_share", "share", "share", for_people=True),
     )
     columns = (
-        *plain("net"),
-        Column("name", what),
+        *plain("net", "name", "instances"),
+        Column("shown_name", what, for_people=True),
         Column("layers", "layers"),
         Column("params", "parameters"),
         Column("params_share", "share", "share", for_people=True),
@@ -38,7 +39,9 @@ def groups_table(summary: NetSummary, groups: Sequence[Group], what: str) -> Tab
 
     def with_shares(row: dict[str, Any]) -> dict[str, Any]:
         shares = {share: row[key] / totals[key] for share, key in shared.items() if totals.get(key)}
-        return {"net": summary.name, **row, **shares}
+        count = row.get("instances", 1)
+        name = row["name"] if count == 1 else f"{row['name'].removesuffix('/*')} x {count}"
+        return {"net": summary.name, **row, "shown_name": name, **shares}
 
     title = summary_setting(summary, counted(len(summary.layers), "layer"))
     return Table(

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .parts import sequence
-
 
 class Attention(nn.Module):
     """Attention of several heads: separate projections, products and a softmax.
@@ -71,9 +69,7 @@ class Bert(nn.Module):
         self.kinds = nn.Embedding(2, width)
         self.norm = nn.LayerNorm(width)
         self.dropout = nn.Dropout(0.1)
-        self.encoder = sequence(
-            **{f"layer{i}": BertLayer(width, heads, 4 * width) for i in range(layers)}
-        )
+        self.encoder = nn.Sequential(*(BertLayer(width, heads, 4 * width) for _ in range(layers)))
         self.pooler = nn.Linear(width, width)
         self.tanh = nn.Tanh()
 

@@ -68,9 +68,9 @@ def test_what_is_wrong_in_a_line_is_said(line: str, said: str) -> None:
 
 def test_every_mistake_is_said() -> None:
     with pytest.raises(paleo.SettingError) as caught:
-        parse_options("--dim=N=1 --input=x --size=3", None)
+        parse_options("--value=N=1 --input=x --size=3", None)
     assert [str(each).partition(":")[0] for each in caught.value.mistakes] == [
-        "--dim", "--input", "--input", "options",
+        "--value", "--input", "--input", "options",
     ]  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_an_importer_has_the_options_alone_that_it_looks_at() -> None:
     options = ImportOptions(((None, (1, 3)),), {"N": 2}, "test", "zero")
     assert option_words(options, "caffe") == ["--input=1x3", "--phase=test", "--unknown=zero"]
     assert option_words(options, "onnx") == ["--input=1x3", "--dim=N=2", "--unknown=zero"]
-    assert option_words(options, None) == []
+    assert option_words(options, None) == ["--dim=N=2"]  # as a net file that names N
 
 
 def test_a_saved_model_is_a_folder_or_its_graph(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from paleo.core.kinds import Kind, Pass
 from paleo.core.operations import Attention as AttentionWork
-from paleo.core.operations import BatchMatMul, Stream
+from paleo.core.operations import BatchMatMul, Stream, total_work
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import ShapeError
 
@@ -76,3 +79,68 @@ def test_shared_heads_are_rows_of_one_product() -> None:
     scores, *_ = Attention(causal=False).in_steps(False).operations(Pass.FORWARD, shared, 2)
     assert isinstance(scores, BatchMatMul)
     assert (scores.count, scores.m) == (N, H * T)
+
+
+def pieces(layer: Attention, queries: int, keys: int) -> list[Any]:
+    """Return heads, queries and keys of each operation."""
+    shapes = ((N, H, queries, D), (N, H, keys, D), (N, H, keys, D))
+    found: tuple[Any, ...] = layer.operations(Pass.FORWARD, shapes, 2)
+    return [(each.heads, each.queries, each.keys) for each in found]
+
+
+def test_each_chunk_is_attention_by_itself() -> None:
+    layer, heads = Attention(causal=True, chunk=4), N * H
+    assert pieces(layer, 12, 12) == [(heads * 3, 4, 4)]
+    assert pieces(layer, 14, 14) == [(heads * 3, 4, 4), (heads, 2, 2)]
+    assert pieces(layer, 3, 3) == [(heads, 3, 3)]
+    # The last 7 of 13 positions: 6 and 7 are the last two of their chunk, then 8 to 11, then 12.
+    assert pieces(layer, 7, 13) == [(heads, 2, 4), (heads, 4, 4), (heads, 1, 1)]
+    # One query after 9 others, the second of its chunk.
+    assert pieces(layer, 1, 10) == [(heads, 1, 2)]
+    assert pieces(layer, 1, 9) == [(heads, 1, 1)]
+
+
+def test_chunks_of_many_lengths_have_the_same_counts_as_one_by_one() -> None:
+    layer = Attention(causal=True, chunk=4)
+
+    def works(lengths: Any) -> Any:
+        return total_work(layer.operations(Pass.FORWARD, ((N, H, lengths, D),) * 3, 2))
+
+    for lengths in ([4, 8, 400], [5, 11, 402]):
+        whole = works(np.array(lengths))
+        ones = [works(length) for length in lengths]
+        assert list(whole.flops) == [one.flops for one in ones]
+        assert list(whole.num_bytes) == [one.num_bytes for one in ones]
+    # 3 and 4 are one chunk, 8 two; 6 counts as two of 3, not as one of 4 and one of 2.
+    mixed = works(np.array([3, 4, 6, 8]))
+    each = 4 * D * N * H
+    assert list(mixed.flops) == [each * 9, each * 16, each * 2 * 9, each * 2 * 16]
+
+
+def test_queries_of_chunks_must_be_the_last_of_the_keys() -> None:
+    with pytest.raises(ShapeError, match="8 are no part of 7"):
+        Attention(chunk=4).infer_shape(((N, H, 8, D), *QKV[1:]))
+
+
+def test_a_sink_is_a_parameter_of_each_head_of_the_queries() -> None:
+    layer, shared = Attention(sinks=True), (QKV[0], (N, 1, S, D), (N, 1, S, D))
+    assert layer.num_params(shared) == H
+    assert Attention().num_params(shared) == 0
+    # The sums of two numbers for each query and head, of all samples.
+    (summed,) = layer.operations(Pass.WEIGHT_GRADIENT, shared, 2)
+    assert (summed.reads, summed.writes) == ((2 * N * H * T,) * 2, (2 * H,))
+    assert layer.in_steps(False).operations(Pass.WEIGHT_GRADIENT, shared, 2) == (summed,)
+    assert layer.operations(Pass.FORWARD, shared, 2) == Attention().operations(
+        Pass.FORWARD, shared, 2
+    )
+
+
+def test_values_that_are_part_of_the_keys_are_read_once() -> None:
+    # DeepSeek-V2's absorbed form: all heads share one latent of 512 with 64 turned features.
+    heads, latent = 128, ((1, 128, 1, 576), (1, 1, 4096, 576), (1, 1, 4096, 512))
+    (work,) = Attention(causal=True, values_in_keys=True).operations(Pass.FORWARD, latent, 2)
+    assert work.flops == 2 * heads * 4096 * (576 + 512)
+    assert sum(work.reads) == 2 * (heads * 576 + 4096 * 576)
+    assert work.writes == (2 * heads * 512,)
+    with pytest.raises(ShapeError, match="600 features are no part of keys of 576"):
+        Attention(values_in_keys=True).infer_shape((*latent[:2], (1, 1, 4096, 600)))

@@ -41,6 +41,8 @@ _COMPOSED: dict[str, Callable[[Any, Any], Any]] = {
     "mish": lambda tf, x: x * tf.tanh(tf.nn.softplus(x)),
     "threshold": lambda tf, x: tf.where(x > 0.5, x, tf.zeros((), x.dtype)),
     "affine": lambda tf, x: x * 0.5 + 0.25,
+    "relu_squared": lambda tf, x: tf.square(tf.nn.relu(x)),
+    "quick_gelu": lambda tf, x: x * tf.sigmoid(1.702 * x),
 }
 
 
@@ -51,12 +53,22 @@ def _applied(tf: Any, row: ElementFunction, *operands: Any) -> Any:
     return tf.cast(attrgetter(row.tensorflow)(tf)(*operands), kind)
 
 
+def _active(tf: Any, name: str, x: Any) -> Any:
+    if name in _COMPOSED:
+        return _COMPOSED[name](tf, x)
+    return _applied(tf, FUNCTIONS[name], x, *_CONSTANTS.get(name, ()))
+
+
 @builds("Activation")
 def _activation(call: Call) -> Any:
-    name = call.layer.function
-    if name in _COMPOSED:
-        return _COMPOSED[name](call.tf, call.x)
-    return _applied(call.tf, FUNCTIONS[name], call.x, *_CONSTANTS.get(name, ()))
+    return _active(call.tf, call.layer.function, call.x)
+
+
+@builds("Gated")
+def _gated(call: Call) -> Any:
+    """An activation and a product: TensorFlow has no kernel for both."""
+    gate, factor = call.xs if len(call.xs) == 2 else call.tf.split(call.x, 2, -1)
+    return _active(call.tf, call.layer.function, gate) * factor
 
 
 #: Layers that are one operator.
@@ -188,6 +200,19 @@ def _rms_norm(call: Call) -> Any:
     tf, x, dims = call.tf, call.x, list(range(-call.layer.num_dims, 0))
     y = x * tf.math.rsqrt(tf.reduce_mean(tf.square(x), dims, keepdims=True) + EPSILON)
     return y * call.affine(*_normalized_shape(call), terms=1)[0] if call.layer.affine else y
+
+
+@builds("RotaryEmbedding")
+def _rotary(call: Call) -> Any:
+    """The first half of what is turned makes pairs with the second; angles are chosen here."""
+    tf, x, shape = call.tf, call.x, call.inputs[0]
+    turned, place = call.layer.rotated or shape[-1], len(shape) - 2
+    table = [1] * (len(shape) - 1) + [turned]
+    table[place] = shape[place]
+    cosine, sine = (tf.fill(table, tf.constant(value, x.dtype)) for value in (0.6, 0.8))
+    above, below = tf.split(x[..., :turned], 2, -1)
+    made = x[..., :turned] * cosine + tf.concat([-below, above], -1) * sine
+    return tf.concat([made, x[..., turned:]], -1) if turned < shape[-1] else made
 
 
 @builds("LRN")

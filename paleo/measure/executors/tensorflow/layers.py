@@ -147,8 +147,14 @@ def _resize(call: Call) -> Any:
 # Products -----------------------------------------------------------------------------------
 
 
+def _whole(layer: Any) -> None:
+    if layer.weights is not None:
+        raise UnbuildableError(f"TensorFlow has no product with weights in {layer.weights}")
+
+
 @builds("InnerProduct")
 def _inner_product(call: Call) -> Any:
+    _whole(call.layer)
     tf = call.tf
     d, k = int(product(call.inputs[0]) // product(call.output[:-1])), call.layer.num_outputs
     y = tf.matmul(tf.reshape(call.x, (-1, d)), call.weight(d, k, fan_in=d))
@@ -159,6 +165,9 @@ def _inner_product(call: Call) -> Any:
 def _experts(call: Call) -> Any:
     """Rows that are next to each other go to one expert, as if they had been sorted."""
     tf, layer, (*front, d) = call.tf, call.layer, call.inputs[0]
+    if layer.load != "even":
+        raise UnbuildableError("rows are spread evenly over experts")
+    _whole(layer)
     experts, k, rows = layer.num_experts, layer.num_outputs, int(product(front))
     weight = call.weight(experts, d, k, fan_in=d)
     bias = call.weight(experts, 1, k) if layer.use_bias else None
@@ -219,6 +228,8 @@ def _einsum(call: Call) -> Any:
 def _attention(call: Call) -> Any:
     """Two products and a softmax: TensorFlow has no kernel of its own for attention."""
     tf, layer, n, (q, k, _) = call.tf, call.layer, call.output[0], call.inputs[:3]
+    if not layer.is_plain:
+        raise UnbuildableError("TensorFlow has no operator for it")
     (*front, heads, queries, depth), shared, keys = q[1:], k[-3], k[-2]
     batch, group = (n, *front, shared), heads // shared
     # Products, scaled, with those that are not seen left out, and weights.

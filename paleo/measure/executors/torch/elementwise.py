@@ -34,7 +34,16 @@ from paleo.net.layers.normalization import (
     RMSNorm,
     Scale,
 )
-from paleo.net.layers.pointwise import Activation, Dropout, Elementwise, PReLU, Sigmoid, Softmax
+from paleo.net.layers.pointwise import (
+    Activation,
+    Dropout,
+    Elementwise,
+    Gated,
+    PReLU,
+    Sigmoid,
+    Softmax,
+)
+from paleo.net.layers.positions import RotaryEmbedding
 
 #: The momentum of running statistics, and what is added to variances: PyTorch's defaults.
 _MOMENTUM, _EPSILON = 0.1, 1e-5
@@ -48,6 +57,12 @@ _CONSTANTS: dict[str, tuple[float, ...]] = {
     "threshold": (0.1, 0.0),
     "clip": (-1.0, 1.0),
     "compare": (0.0,),
+}
+
+#: Those that PyTorch has no function for.
+_COMPOSED: dict[str, Callable[[Any], Any]] = {
+    "relu_squared": lambda x: torch.relu(x).square(),
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
 }
 
 #: Those that may work in the memory of what a layer has just made.
@@ -66,6 +81,8 @@ def _operator(row: ElementFunction) -> Callable[..., Any]:
 
 def _function(name: str) -> Callable[[Any], Any]:
     """Return a function of one element, with constants; steps are cut off from the gradient."""
+    if name in _COMPOSED:
+        return _COMPOSED[name]
     row = FUNCTIONS[name]
     operator, constants = _operator(row), _CONSTANTS.get(name, ())
     if name == "affine":  # 1 - 2 x, in one pass
@@ -78,6 +95,20 @@ def _function(name: str) -> Callable[[Any], Any]:
 @builds(Activation, wanted=following)
 def _activation(context: BuildContext) -> Built:
     return context.of_first(_function(context.layer.function))
+
+
+@builds(Gated)
+def _gated(context: BuildContext) -> Built:
+    """An activation and a product: PyTorch has no kernel for both."""
+    function, order = _function(context.layer.function), plain(len(context.output))
+    reads = [context.reader(k, order) for k in range(len(context.inputs))]
+
+    def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
+        read = [read(tensors) for read in reads]
+        gate, factor = read if len(read) == 2 else read[0].chunk(2, -1)
+        return function(gate) * factor
+
+    return run, order
 
 
 @builds(Sigmoid, wanted=any_order)
@@ -256,6 +287,27 @@ def _over_last(context: BuildContext) -> Built:
         return F.rms_norm(x, over, None if scale is None else scale.to(x.dtype), _EPSILON)
 
     return run, order
+
+
+@builds(RotaryEmbedding)
+def _rotary(context: BuildContext) -> Built:
+    """The first half of what is turned makes pairs with the second; angles are chosen here."""
+    layer, shape = context.layer, context.inputs[0]
+    turned, place = layer.rotated or shape[-1], len(shape) - 2
+    table = [1] * (len(shape) - 1) + [turned]
+    table[place] = shape[place]
+    for fill in (0.6, 0.8):
+        context.hold(*table, learns=False, fill=fill)
+    read = context.reader(0, plain(len(shape)))
+
+    def run(tensors: list[Any], held: list[Any], training: bool) -> Any:
+        x = read(tensors)
+        first, rest = x[..., :turned], x[..., turned:]
+        above, below = first.chunk(2, -1)
+        made = first * held[0].to(x.dtype) + torch.cat([-below, above], -1) * held[1].to(x.dtype)
+        return torch.cat([made, rest], -1) if turned < x.shape[-1] else made
+
+    return run, plain(len(shape))
 
 
 @builds(GroupNorm, wanted=whole_images)

@@ -25,7 +25,9 @@ from paleo.measure.executors.torch.builders import (
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import is_one
 from paleo.net.layers.convolution import Convolution, Deconvolution
-from paleo.net.layers.dense import Einsum, Embedding, Experts, InnerProduct, MatMul, Similarity
+from paleo.net.layers.dense import Einsum, Embedding, InnerProduct, MatMul, Similarity
+from paleo.net.layers.matrices import StoredMatrix
+from paleo.net.layers.mixtures import Experts
 from paleo.net.layers.pooling import AvgPool, GlobalPooling, Pooling, Resize, UpSampling2D
 from paleo.net.layers.recurrent import GRU, LSTM, RNN
 
@@ -241,10 +243,16 @@ def _cubic(x: Any, size: list[int]) -> Any:
 # ---- Products ----------------------------------------------------------------------------------
 
 
+def _whole(layer: StoredMatrix) -> None:
+    if layer.weights is not None:
+        raise CannotBuildError(f"PyTorch has no product with weights in {layer.weights}")
+
+
 @builds(InnerProduct)
 def _inner_product(context: BuildContext) -> Built:
     """Features are taken in memory's order, as frameworks do with their layers' outputs."""
     layer: InnerProduct = context.layer
+    _whole(layer)
     shape, k, has_bias = context.inputs[0], layer.num_outputs, layer.use_bias
     first = layer.axis % len(shape)
     features = product(shape[first:])
@@ -287,6 +295,9 @@ def _embedding(context: BuildContext) -> Built:
 def _experts(context: BuildContext) -> Built:
     """Rows that are next to each other go to one expert, as if they had been sorted."""
     layer: Experts = context.layer
+    if layer.load != "even":
+        raise CannotBuildError("rows are spread evenly over experts")
+    _whole(layer)
     shape, k, has_bias = context.inputs[0], layer.num_outputs, layer.use_bias
     context.hold(layer.num_experts, shape[-1], k, fan_in=shape[-1])
     if has_bias:
@@ -372,6 +383,8 @@ def _similarity(context: BuildContext) -> Built:
 @builds(Attention)
 def _attention(context: BuildContext) -> Built:
     layer: Attention = context.layer
+    if not layer.is_plain:
+        raise CannotBuildError("PyTorch has no operator for chunks, sinks or biases of a kernel")
     order = plain(len(context.output))
     reads = [context.repeated(k, order) for k in range(len(context.inputs))]
     shares = context.inputs[0][-3] != context.inputs[1][-3]

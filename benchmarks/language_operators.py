@@ -1,0 +1,65 @@
+"""The operators of language models in serving frameworks' tables: which, and what is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from paleo.core.errors import PaleoError
+from paleo.measure.validate import Cases, Selection, join, operator_cases
+
+PACKAGE = "aiconfigurator_core"
+#: Systems, and which kernels' constants were fitted there.
+SYSTEMS = {
+    "a100_sxm": "nothing",
+    "h100_sxm": "kernels of Hopper",
+    "h200_sxm": "nothing",
+    "l40s": "nothing",
+    "rtx_pro_6000_server": "nothing",
+    "gb200": "kernels of Blackwell",
+    "b200_sxm": "nothing",
+    "b300_sxm": "nothing",
+    "gb300": "nothing",
+}
+FRAMEWORKS = ("trtllm", "sglang", "vllm")
+#: Tables by what they are called on the page.
+TABLES = {
+    "layers of experts": ("moe",),
+    "latent attention, prefill": ("context_mla",),
+    "latent attention, decode": ("generation_mla",),
+    "latent attention, products": ("mla_bmm",),
+    "attention of encoders": ("encoder_attention",),
+    "quantization": ("scale_matrix", "computescale"),
+}
+#: Versions that have the whole of a table where the newest has a part.
+_VERSIONS = {("trtllm", "moe"): ("1.3.0rc20", "1.0.0")}
+#: Percent of the median error that is wanted of each.
+WANTED = 12
+
+#: Of which the median is known to be above that: how the names of figures begin.
+MISSED = (
+    *(f"layers of experts, {each}" for each in ("a100", "l40s", "rtx", "all")),
+    *(f"latent attention, prefill, {each}" for each in ("a100", "l40s", "rtx")),
+    *(f"latent attention, decode, {each}" for each in ("a100", "l40s", "rtx", "b", "gb", "all")),
+    "latent attention, products", "attention of encoders", "quantization",
+)  # fmt: skip
+
+
+def cases_by_system(place: str, tables: tuple[str, ...]) -> Iterator[tuple[str, str, Cases]]:
+    """Yield a system, a framework and its cases of these tables."""
+    for system in SYSTEMS:
+        for framework in FRAMEWORKS:
+            found = []
+            for table in tables:
+                for version in (*_VERSIONS.get((framework, table), ()), ""):
+                    selection = Selection(
+                        systems=(system,), operators=(table,), frameworks=(framework,),
+                        versions=(version,) if version else (),
+                    )  # fmt: skip
+                    try:
+                        found.append(operator_cases(place, selection))
+                        break
+                    except PaleoError:
+                        continue
+            cases = join(found)
+            if len(cases):
+                yield system, framework, cases

@@ -1,0 +1,51 @@
+"""Files of kernels' constants: by architecture, each with its source, within its bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from paleo.cluster.figures import FileReader
+from paleo.core.errors import HardwareError, Mistakes, near_or_known
+from paleo.core.frozen import NamedTuple
+
+_ARCHITECTURES = ("Ampere", "Ada", "Hopper", "Blackwell", "Blackwell RTX")
+
+#: Constants by name, by the architecture that they are for.
+ByArchitecture: TypeAlias = Mapping[str, Mapping[str, float]]
+
+
+class Constant(NamedTuple):
+    """What a constant of a kernel means, its bounds, and its value where a file has none."""
+
+    meaning: str
+    low: float
+    high: float
+    value: float
+
+
+def read_kernel(path: Path, name: str, constants: Mapping[str, Constant]) -> ByArchitecture:
+    """Return the constants of the kernel `name`; raises HardwareError with every mistake."""
+    root = FileReader(path, ("name", "sources", *_ARCHITECTURES))
+    root.text("name", name)
+    found: dict[str, dict[str, float]] = {}
+    mistakes = Mistakes(path.name)
+    for architecture in _ARCHITECTURES:
+        given = {
+            key: float(figure.value) for key, figure in root.table(architecture).constants().items()
+        }
+        for key, value in given.items():
+            constant = constants.get(key)
+            place = f"{architecture}.{key}"
+            if constant is None:
+                mistakes.add(f"unknown constant{near_or_known(key, constants)}", key=place)
+            elif not constant.low <= value <= constant.high:
+                limits = f"{constant.low:g} to {constant.high:g}"
+                mistakes.add(f"expected {limits} ({constant.meaning}), got {value:g}", key=place)
+        if given:
+            known = {key: each.value for key, each in constants.items()}
+            found[architecture] = {**known, **given}
+    root.finish()
+    mistakes.raise_as(HardwareError)
+    return found
