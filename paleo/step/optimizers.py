@@ -9,13 +9,14 @@ of a framework decides.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.operations import Update
+from paleo.core.operations import MatMul, Update
 from paleo.core.quantity import Quantity, ceil_div, maximum
 from paleo.core.registry import Registry
+from paleo.step.matrices import Matrix
 
 
 class Sweep(NamedTuple):
@@ -25,6 +26,17 @@ class Sweep(NamedTuple):
     reads: int
     writes: int
     flops: int
+    #: Bytes besides, of what is in another type than parameters are.
+    bytes_read: int = 0
+    bytes_written: int = 0
+
+    def update(self, num_params: Quantity, size: int, kernels: Quantity) -> Update:
+        """Return what it does to so many parameters of `size` bytes, by so many kernels."""
+        read, written = self.reads, self.writes
+        if self.bytes_read or self.bytes_written:
+            read, written = size * read + self.bytes_read, size * written + self.bytes_written
+            size = 1
+        return Update(num_params, size, read, written, self.flops, kernels, self.name)
 
 
 @dataclass(frozen=True)
@@ -35,8 +47,9 @@ class Optimizer:
     `temporaries` those of one layer's size that the update of a layer takes, layer by layer.
     `fused` are the sweeps of a library that does with each parameter in one kernel what it can,
     `steps` those of a framework that takes the formula step by step; without, they are the same.
-    Whose code takes many tensors `at_once` does so in every framework; whose code is `composed` of
-    a framework's functions takes steps wherever those are not fused.
+    Whose code takes many tensors `at_once` does so in every framework, whose code takes `each` by
+    itself takes a kernel for each; whose code is `composed` of a framework's functions takes steps
+    wherever those are not fused. `of_all` are temporaries of all parameters' size.
     """
 
     name: str
@@ -47,20 +60,118 @@ class Optimizer:
     steps: tuple[Sweep, ...] = ()
     at_once: bool = False
     composed: bool = False
+    each: bool = False
+    of_all: int = 0
+    #: Whether it matters which matrices parameters are.
+    by_matrix: ClassVar[bool] = False
 
     def added(
-        self, sums: Sequence[Any], num_params: Sequence[int], parameter_size: int
+        self,
+        sums: Sequence[Any],
+        num_params: Sequence[int],
+        parameter_size: int,
+        matrices: Sequence[Matrices] = (),
     ) -> list[Any]:
         """Return the bytes at the points of a step, the last of them the update, with its own.
 
-        `num_params` are the parameters layer by layer, of so many bytes each.
+        `num_params` are the parameters layer by layer, of so many bytes each, and `matrices` those
+        that they are, for optimizers `by_matrix`.
         """
-        states = self.states * parameter_size * sum(num_params)
+        of_layers = zip(num_params, matrices or [()] * len(num_params), strict=True)
+        states = sum(self.state_bytes(count, parameter_size, each) for count, each in of_layers)
         *found, last = [each + states for each in sums]
-        return [*found, last + self.temporaries * parameter_size * max(num_params)]
+        own = self.temporaries * max(num_params) + self.of_all * sum(num_params)
+        return [*found, last + own * parameter_size]
+
+    def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
+        """Return the bytes that it keeps of a layer's parameters, which have `size` bytes each."""
+        return self.states * size * num_params
+
+    def products(self, matrices: Matrices) -> tuple[MatMul, ...]:
+        """Return the matrix products of its update of a layer."""
+        return ()
+
+    def sweeps_of(
+        self, own: tuple[Sweep, ...], num_params: Quantity, matrices: Matrices
+    ) -> tuple[tuple[Sweep, Quantity], ...]:
+        """Return the sweeps of an update, each with how many of the parameters it goes over."""
+        return tuple((sweep, num_params) for sweep in own)
+
+
+#: Those of a layer, or of all.
+Matrices = Sequence[Matrix]
+
+
+@dataclass(frozen=True)
+class Factored(Optimizer):
+    """Keeps of the squares of a matrix means of its rows and of its columns, of others all."""
+
+    by_matrix: ClassVar[bool] = True
+
+    def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
+        factored = sum(each.elements for each in matrices)
+        kept = sum(each.number * (each.rows + each.columns) for each in matrices)
+        return size * (kept + num_params - factored)
+
+
+@dataclass(frozen=True)
+class InBytes(Optimizer):
+    """Keeps states of large tensors in a byte each, with a scale in fp32 for each block of them."""
+
+    by_matrix: ClassVar[bool] = True
+    block: int = 256
+    least: int = 4096
+
+    def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
+        large = [each for each in matrices if each.rows * each.columns >= self.least]
+        small = num_params - sum(each.elements for each in large)
+        blocks = sum(each.number * ceil_div(each.rows * each.columns, self.block) for each in large)
+        one = sum(each.elements for each in large) + 4 * blocks
+        return int(self.states * (one + 4 * small))
+
+
+@dataclass(frozen=True)
+class Orthogonal(Optimizer):
+    """Makes the momentum of each hidden matrix orthogonal by Newton-Schulz iterations.
+
+    All other parameters have the optimizer `other`.
+    """
+
+    by_matrix: ClassVar[bool] = True
+    other: Optimizer | None = None
+    iterations: int = 5
+
+    def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
+        assert self.other
+        hidden = sum(each.elements for each in matrices if each.is_hidden)
+        return self.states * size * hidden + self.other.state_bytes(num_params - hidden, size)
+
+    def products(self, matrices: Matrices) -> tuple[MatMul, ...]:
+        """X X^T = A of r x c, r the shorter; b A + c A A; a X + that X: 4 r r c + 2 r r r FLOPs."""
+        found: list[MatMul] = []
+        for each in matrices:
+            r, c = sorted((each.rows, each.columns))
+            sizes = ((r, r, c), (r, r, r), (r, c, r)) if each.is_hidden else ()
+            once = [MatMul(m, n, k, _HALF, dtype=_NEWTON_SCHULZ) for m, n, k in sizes]
+            found += self.iterations * each.number * once
+        return tuple(found)
+
+    def sweeps_of(
+        self, own: tuple[Sweep, ...], num_params: Quantity, matrices: Matrices
+    ) -> tuple[tuple[Sweep, Quantity], ...]:
+        assert self.other
+        hidden = sum(each.elements for each in matrices if each.is_hidden)
+        others = self.other.steps or self.other.fused
+        return (
+            *((sweep, hidden) for sweep in own),
+            *((sweep, num_params - hidden) for sweep in others),
+        )
 
 
 OPTIMIZERS: Registry[Optimizer] = Registry("optimizer")
+
+#: The type that Newton-Schulz iterations are computed in, and its bytes.
+_NEWTON_SCHULZ, _HALF = "bf16", 2
 
 #: Steps that several have: a root, and a small number added to it.
 _ROOT, _SMALL = Sweep("square root", 1, 1, 1), Sweep("epsilon added", 1, 1, 1)
@@ -75,6 +186,43 @@ _ADAM_STEPS = (
     Sweep("bias corrected", 1, 1, 1),
     _SMALL,
     _DIVIDED,
+)
+
+_ADAMW_STEPS = (Sweep("weight decay", 1, 1, 1), *_ADAM_STEPS)
+_ADAMW = Sweep("adamw", 4, 3, 14)
+#: PyTorch, torch/optim/_adafactor.py, _single_tensor_adafactor: of a matrix; others have less.
+_ADAFACTOR_STEPS = (
+    Sweep("norm of weights", 1, 0, 2),
+    Sweep("squares of rows", 1, 0, 2),
+    Sweep("squares of columns", 1, 0, 2),
+    Sweep("rows times columns", 0, 1, 1),
+    Sweep("squares scaled", 1, 1, 1),
+    Sweep("squares clamped", 1, 1, 1),
+    Sweep("inverse root", 1, 1, 1),
+    Sweep("update", 2, 1, 1),
+    Sweep("norm of the update", 1, 0, 2),
+    Sweep("update added to weights", 2, 1, 2),
+)
+#: google/automl, lion/lion_pytorch.py.
+_LION_STEPS = (
+    Sweep("weight decay", 1, 1, 1),
+    Sweep("momentum scaled", 1, 1, 1),
+    Sweep("gradient scaled", 1, 1, 1),
+    Sweep("update", 2, 1, 1),
+    Sweep("sign", 1, 1, 1),
+    Sweep("sign added to weights", 2, 1, 2),
+    Sweep("momentum scaled", 1, 1, 1),
+    Sweep("gradient added", 2, 1, 2),
+)
+#: PyTorch, torch/optim/_muon.py: products apart.
+_MUON_STEPS = (
+    Sweep("momentum", 2, 1, 3),
+    Sweep("Nesterov's momentum", 2, 1, 3),
+    Sweep("cast", 1, 0, 0, bytes_written=_HALF),
+    Sweep("norm", 0, 0, 2, bytes_read=_HALF),
+    Sweep("divided by the norm", 0, 0, 1, bytes_read=_HALF, bytes_written=_HALF),
+    Sweep("weight decay", 1, 1, 1),
+    Sweep("update added to weights", 1, 1, 2, bytes_read=_HALF),
 )
 
 # Steps are those of PyTorch, torch/optim: `_multi_tensor_*` of sgd.py, rmsprop.py, adagrad.py and
@@ -136,8 +284,8 @@ for _each in (
         "Adam, with weight decay apart from the gradient",
         2,
         2,
-        fused=(Sweep("adamw", 4, 3, 14),),
-        steps=(Sweep("weight decay", 1, 1, 1), *_ADAM_STEPS),
+        fused=(_ADAMW,),
+        steps=_ADAMW_STEPS,
     ),
     # google-research/bert, optimization.py, AdamWeightDecayOptimizer: no correction of biases, each
     # function a kernel unless a compiler joins them.
@@ -175,6 +323,76 @@ for _each in (
         2,
         fused=(_ADAM,),
         at_once=True,
+    ),
+    Optimizer("fused_adamw", "AdamW in one kernel", 2, fused=(_ADAMW,), at_once=True),
+    Optimizer(
+        "fused_momentum",
+        "momentum in one kernel, as PyTorch's SGD with fused=True",
+        1,
+        fused=(Sweep("momentum", 3, 2, 4),),
+        at_once=True,
+    ),
+    # PyTorch's foreach=True, its default on GPUs: a root of all parameters is there at once.
+    *(
+        Optimizer(
+            f"foreach_{name}",
+            f"{title} step by step, many tensors at once, as PyTorch's with foreach=True",
+            2,
+            fused=steps,
+            at_once=True,
+            of_all=1,
+        )
+        for name, title, steps in (("adam", "Adam", _ADAM_STEPS), ("adamw", "AdamW", _ADAMW_STEPS))
+    ),
+    # With foreach=False, tensor by tensor.
+    *(
+        Optimizer(
+            f"forloop_{name}",
+            f"{title} step by step and tensor by tensor, as PyTorch's with foreach=False",
+            2,
+            2,
+            fused=steps,
+            each=True,
+        )
+        for name, title, steps in (("adam", "Adam", _ADAM_STEPS), ("adamw", "AdamW", _ADAMW_STEPS))
+    ),
+    # Shazeer and Stern, Adafactor: Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018,
+    # without a mean of gradients.
+    Factored(
+        "adafactor",
+        "means of squared gradients by row and column",
+        0,
+        1,
+        fused=_ADAFACTOR_STEPS,
+        each=True,
+    ),
+    # X. Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023.
+    Optimizer(
+        "lion",
+        "the sign of a running mean of gradients",
+        1,
+        3,
+        fused=(Sweep("lion", 3, 2, 9),),
+        steps=_LION_STEPS,
+    ),
+    # T. Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022, as in
+    # bitsandbytes: blocks of 256, tensors of fewer than 4,096 elements in fp32.
+    InBytes(
+        "adam_8bit",
+        "Adam with means in a byte each, as bitsandbytes'",
+        2,
+        fused=(Sweep("adam in bytes", 2, 1, 13, bytes_read=2, bytes_written=2),),
+        each=True,
+    ),
+    # K. Jordan et al., Muon: an optimizer for hidden layers in neural networks, 2024.
+    Orthogonal(
+        "muon",
+        "orthogonal momenta of hidden matrices by 5 Newton-Schulz iterations, AdamW of all else",
+        1,
+        2,
+        fused=_MUON_STEPS,
+        each=True,
+        other=Optimizer("adamw", "", 2, 2, fused=(_ADAMW,), steps=_ADAMW_STEPS),
     ),
     # You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, ICLR
     # 2020, as in NVIDIA apex, csrc/multi_tensor_lamb.cu and multi_tensor_l2norm_kernel.cu: the norm
@@ -228,19 +446,29 @@ class Rule:
         return (*_UNSCALING * self.unscaled, *_CLIPPING * self.clipped, *own)
 
     def operations(
-        self, num_params: Quantity, size: int, tensors: Quantity = 1
-    ) -> tuple[Update, ...]:
-        """Return what a device does to so many parameters of `size` bytes, in so many tensors."""
+        self, num_params: Quantity, size: int, tensors: Quantity = 1, matrices: Matrices = ()
+    ) -> tuple[Update | MatMul, ...]:
+        """Return what a device does to so many parameters of `size` bytes, in so many tensors.
+
+        `matrices` are those that they are, for optimizers `by_matrix`.
+        """
         sweeps = self.sweeps
         kernels: Quantity = 1
-        if len(sweeps) > 1 or self.optimizer.states:  # plain descent is a kernel, whose ever it is
+        if self.optimizer.each:
+            kernels = maximum(tensors, 1)
+        elif (
+            len(sweeps) > 1 or self.optimizer.states
+        ):  # plain descent is a kernel, whose ever it is
             if self.software.updates_each and not self.optimizer.at_once:
                 kernels = maximum(tensors, 1)
             elif self.software.name:
                 kernels = maximum(ceil_div(num_params, _ELEMENTS), ceil_div(tensors, _TENSORS))
-        return tuple(
-            Update(num_params, size, each.reads, each.writes, each.flops, kernels, each.name)
-            for each in sweeps
+        return (
+            *(
+                sweep.update(count, size, kernels)
+                for sweep, count in self.optimizer.sweeps_of(sweeps, num_params, matrices)
+            ),
+            *self.optimizer.products(matrices),
         )
 
 

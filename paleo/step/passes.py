@@ -45,6 +45,7 @@ from paleo.net.graph import (
 )
 from paleo.net.layers import Layer
 from paleo.step.declarations import check_count, checked_share
+from paleo.step.matrices import Matrix
 from paleo.step.optimizers import PLAIN, Rule
 
 FORWARD = (Pass.FORWARD,)
@@ -169,6 +170,27 @@ class PassTime:
     @functools.cached_property
     def _of_layers(self) -> Times:
         return self.times.at(self.places)
+
+
+class Recomputed(NamedTuple):
+    """The layers that the backward pass does forward again, by the node before whose they are."""
+
+    before: Mapping[int, Sequence[LayerTime]]
+
+    @property
+    def time(self) -> Time:
+        """Computation, memory traffic and overhead of all."""
+        return sum((layer.time for layer in self.layers), Time())
+
+    @property
+    def seconds(self) -> Quantity:
+        """Seconds of all, one after the other."""
+        return total(layer.seconds for layer in self.layers)
+
+    @property
+    def layers(self) -> list[LayerTime]:
+        """All of them."""
+        return list(itertools.chain(*self.before.values()))
 
 
 def checked_target(
@@ -465,19 +487,29 @@ def update_time(
     dtype: str = "fp32",
     rule: Rule = PLAIN,
     tensors: Quantity = 1,
+    matrices: Sequence[Matrix] = (),
 ) -> Time:
     """Return what takes the time to update `num_params` parameters, in so many tensors.
+
+    `matrices` are those that they are, for optimizers by matrix.
 
     Where gradients are unscaled the host waits for what says whether they are finite, and has no
     lead: the update takes as long as it takes to hand over its kernels.
     """
     if cost_model.conventions.descends_plainly:
         rule = PLAIN
-    operations = update_operations(num_params, dtype, rule, tensors)
+    operations = update_operations(num_params, dtype, rule, tensors, matrices)
     first, *others = operations
     time = cost_model.price(first, target)
+    counts: dict[Operation, int] = {}
     for each in others:
-        time += cost_model.price(each, target)
+        if isinstance(each, Update):
+            time += cost_model.price(each, target)
+        else:  # there are many alike, and they have a type that a device may not have
+            counts[each] = counts.get(each, 0) + 1
+    for each, count in counts.items():
+        known = target.device.peaks.get(each.dtype)
+        time += cost_model.price(each, target.of(each) if known else target).times(count)
     host = cost_model.host(target) if rule.unscaled else 0.0
     if largest(host):
         kernels = total(each.kernels if isinstance(each, Update) else 1 for each in operations)
@@ -487,12 +519,16 @@ def update_time(
 
 
 def update_operations(
-    num_params: Quantity, dtype: str = "fp32", rule: Rule = PLAIN, tensors: Quantity = 1
+    num_params: Quantity,
+    dtype: str = "fp32",
+    rule: Rule = PLAIN,
+    tensors: Quantity = 1,
+    matrices: Sequence[Matrix] = (),
 ) -> tuple[Operation, ...]:
     """Return what a device does to update so many parameters; raises SettingError."""
     check_count(num_params, "num_params")
     precision = find_precision(dtype)
-    update = rule.operations(num_params, precision.parameter_size, tensors)
+    update = rule.operations(num_params, precision.parameter_size, tensors, matrices)
     if not precision.is_mixed:
         return update
     half = (precision.element_size * num_params,)

@@ -31,7 +31,10 @@ from paleo.core.quantity import (
 )
 from paleo.costs import Time
 from paleo.costs.error_bands import Band
+from paleo.step.utilization import Sample
 
+#: The keys of how well a step uses devices, by the convention of paleo.step.utilization.
+USED = ("tokens_per_s", "mfu", "hfu")
 #: The category of the time in which a worker does nothing.
 WAIT = "wait"
 #: The category of what moves between workers; "forward", "backward" and "update" are computation.
@@ -162,7 +165,8 @@ class WholeStep:
     `seconds` for `batch_size` samples on `workers` workers; `one_worker` is the seconds in
     which a single worker computes `one_worker_batch` samples, split layers and all. `net` is the
     net's name. `low` and `high` are the ends of the error band of `seconds`, None where one is not
-    known.
+    known. `sample` is what a sample has and takes, by the convention of paleo.step.utilization;
+    None where nobody said.
     """
 
     workers: int
@@ -173,6 +177,7 @@ class WholeStep:
     net: str = field(default="", compare=False)
     low: float | None = None
     high: float | None = None
+    sample: Sample | None = field(default=None, compare=False, repr=False)
 
     @property
     def ends(self) -> Ends[WholeStep]:
@@ -193,6 +198,27 @@ class WholeStep:
         return self.batch_size / self._time
 
     @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens a second, None of a net without; raises as `throughput`."""
+        has_tokens = self.sample and self.sample.tokens
+        return has_tokens * self.throughput if has_tokens else None
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOP utilization, None where it is not known; raises as `throughput`."""
+        return self._utilization(self.sample.flops) if self.sample else None
+
+    @property
+    def hfu(self) -> float | None:
+        """Hardware FLOP utilization, None where it is not known; raises as `throughput`."""
+        return self._utilization(self.sample.hardware_flops) if self.sample else None
+
+    def _utilization(self, flops: float) -> float | None:
+        assert self.sample
+        found: float | None = self.sample.utilization(flops, self.throughput, self.workers)
+        return found
+
+    @property
     def speedup(self) -> float:
         """How many times the throughput of one worker; raises as `throughput`."""
         return self.one_worker / self._time * (self.batch_size / self.one_worker_batch)
@@ -208,12 +234,13 @@ class WholeStep:
         if self.low is None and self.high is None:
             return values
         ends = at_ends(self.ends, WholeStep._values)
-        return with_ends(values, ends, times=["step_s"], rates=["throughput_per_s"])
+        return with_ends(values, ends, times=["step_s"], rates=["throughput_per_s", *USED])
 
     def _values(self) -> dict[str, Any]:
         return {
             "step_s": self.seconds,
             "throughput_per_s": self.throughput,
+            **{key: getattr(self, key) for key in USED},
             "speedup": self.speedup,
             "efficiency": self.efficiency,
         }
@@ -226,10 +253,10 @@ class Step:
     `label` says which pass or part it is, "" where it is a step. Of `batch_size` samples a worker
     has `worker_batch_size`. `exchanges` are by scheme the pieces of which one ends the step.
     `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
-    which speedups relate. `fields` are its values in tables and JSON; `net` is the net's name.
-    `band` is how far the truth may be from the seconds of what is computed; None where that is not
-    known. `exchanging` gives the exchanges if computation takes so many times as long: None where
-    they are the same however long that is.
+    which speedups relate; `sample` what each sample has and takes. `fields` are its values in
+    tables and JSON; `net` is the net's name. `band` is how far the truth may be from the seconds of
+    what is computed; None where that is not known. `exchanging` gives the exchanges if computation
+    takes so many times as long: None where they are the same however long that is.
     """
 
     workers: Any
@@ -242,6 +269,7 @@ class Step:
     one_worker: float = 0.0
     one_worker_batch: int = 1
     net: str = field(default="", compare=False)
+    sample: Sample | None = field(default=None, compare=False, repr=False)
     band: Band | None = None
     exchanging: Callable[[float], Mapping[str, Piece]] | None = field(
         default=None, repr=False, compare=False
@@ -303,6 +331,7 @@ class Step:
                 self.one_worker,
                 self.one_worker_batch,
                 self.net,
+                self.sample,
                 self.band,
                 functools.partial(exchanging, place) if self.exchanging else None,
             )
@@ -315,6 +344,10 @@ class Step:
     def __getitem__(self, name: str) -> Any:
         """Return the seconds of the piece of this name."""
         return self.piece(name).seconds
+
+    def seconds_of(self, name: str) -> Quantity:
+        """Return the seconds of the piece of this name, 0 if there is none."""
+        return next((piece.seconds for piece in self.pieces if piece.name == name), 0.0)
 
     def piece(self, name: str) -> Piece:
         """Return the piece of this name."""
@@ -417,6 +450,7 @@ class Step:
                 self.one_worker_batch,
                 self.net,
                 *at_ends(self.ends, operator.methodcaller("total", scheme)),
+                self.sample,
             )
             for scheme in self.exchanges
         }

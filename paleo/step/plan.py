@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
 from paleo.cluster import Cluster, Device, Network
 from paleo.cluster.collectives import COLLECTIVES
+from paleo.cluster.device import OTHER_MAKERS
 from paleo.cluster.frameworks import Framework
 from paleo.core.attributes import attributes
 from paleo.core.checks import MAX_COUNT, shown
@@ -29,6 +31,7 @@ from paleo.step.declarations import check_names, checked_share, declared, found_
 from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
+from paleo.step.matrices import Matrix, matrices
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -36,6 +39,7 @@ from paleo.step.passes import (
     Fetches,
     Kernels,
     PassTime,
+    Recomputed,
     adapter,
     checked_target,
     computed_by,
@@ -46,6 +50,7 @@ from paleo.step.passes import (
     update_time,
     updated_in,
 )
+from paleo.step.recompute import NOTHING, Recompute
 from paleo.step.settings import (
     DEVICE,
     OF_CLUSTER,
@@ -59,6 +64,7 @@ HOW = (
     "fuse",
     "framework",
     "compile",
+    "graphs",
     "memory_format",
     "attention",
     *ConvolutionChoice().to_dict(),
@@ -66,6 +72,8 @@ HOW = (
 )
 #: Those that say how parameters are updated.
 UPDATED = ("optimizer", "clip_gradients", "scale_loss")
+#: That which says what is computed again.
+AGAIN = ("recompute",)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: Those that say when gradients are exchanged.
@@ -108,6 +116,7 @@ class Plan(ExchangePlan):
     fuse: bool = False
     framework: Framework | None = None
     compile: bool = False
+    graphs: bool = False
     memory_format: str = CONTIGUOUS
     attention: str | None = None
     conv_library: str | None = None
@@ -116,6 +125,7 @@ class Plan(ExchangePlan):
     optimizer: str = "sgd"
     clip_gradients: bool = False
     scale_loss: bool = False
+    recompute: Recompute = NOTHING
     cluster: Cluster | None = None
     overlap: bool | None = None
     bucket: int | None = None
@@ -152,6 +162,10 @@ class Plan(ExchangePlan):
                 f"framework: {self.framework.name} runs on GPUs of NVIDIA, not on "
                 f"{self.device.name}"
             )
+        if self.graphs and (self.device.kind != "gpu" or self.device.architecture in OTHER_MAKERS):
+            raise SettingError(
+                f"graphs: CUDA graphs run on GPUs of NVIDIA, not on {self.device.name}"
+            )
         if self.compile and self.framework and not self.framework.compiled:
             raise SettingError(
                 f"compile: the framework {self.framework.name} has no compiler of nets"
@@ -164,12 +178,20 @@ class Plan(ExchangePlan):
             self.device,
             find_precision(self.dtype).computing,
             self.ppp_comp,
-            {"host": host} if (host := self.software.host_of(self.device)) else {},
+            self._host,
             self.convolutions,
             memory_format=self.images,
             attention=self.attention,
             persistent=self.software.persistent,
         )
+
+    @property
+    def _host(self) -> dict[str, Quantity]:
+        """What is stated of the host: that a framework takes so long, or graphs none."""
+        if self.graphs:
+            return {"host": 0.0}
+        host = self.software.host_of(self.device)
+        return {"host": host} if is_array(host) or host else {}
 
     @property
     def images(self) -> str:
@@ -266,6 +288,7 @@ class Plan(ExchangePlan):
             "fuse": "fused" if self.fuse else "",
             "framework": self.framework.name if self.framework else "",
             "compile": "compiled" if self.compile else "",
+            "graphs": "CUDA graphs" if self.graphs else "",
             "memory_format": "" if self.images == CONTIGUOUS else "channels last",
             "attention": f"attention by {self.attention}" if self.attention else "",
             "convolutions": str(self.convolutions),
@@ -282,6 +305,7 @@ class Plan(ExchangePlan):
             "nccl": f"NCCL {self.nccl}" if self.nccl else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
+            "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
     def to_dict(self, *keys: str) -> dict[str, Any]:
@@ -296,11 +320,13 @@ class Plan(ExchangePlan):
             "fuse": self.fuse,
             "framework": self.framework.name if self.framework else None,
             "compile": self.compile,
+            "graphs": self.graphs,
             "memory_format": self.images,
             "attention": self.attention,
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
+            "recompute": str(self.recompute),
             "overlap": self.overlaps,
             "bucket_bytes": self.exchange.bucket,
             "accumulate": self.accumulate,
@@ -373,7 +399,7 @@ class Plan(ExchangePlan):
         """Return the time of these passes together; see `passes.estimate_pass`."""
         in_order = images_in(self.software, graph, self.memory_format)
         target = replace(self.target, memory_format=in_order)
-        if Pass.FORWARD in directions:
+        if Pass.FORWARD in directions and not self.graphs:
             ahead = ahead - self.software.start_on(self.device, graph.num_tensors)
         how = (target, self.cost_model, self.use_pipeline, fetches)
         return estimate_pass(
@@ -384,6 +410,13 @@ class Plan(ExchangePlan):
         """Return the time of the forward and of the backward pass."""
         forward = self.estimate(graph, FORWARD, fetches)
         return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
+
+    def recomputed(self, graph: Graph, forward: PassTime) -> Recomputed:
+        """Return what of a forward pass is done again in the backward pass."""
+        layers = forward.layers
+        return Recomputed(
+            {max(region): [layers[i] for i in region] for region in self.recompute.regions(graph)}
+        )
 
     def waits(self, graph: Graph) -> list[Quantity]:
         """Return the seconds that the device waits for its host in both passes of each node."""
@@ -409,10 +442,25 @@ class Plan(ExchangePlan):
         """Return the seconds to update so many parameters, in so many tensors."""
         return self.seconds(self.update_time(num_params, tensors))
 
-    def update_time(self, num_params: Quantity, tensors: Quantity = 1) -> Time:
-        """Return what takes the time to update so many parameters, in so many tensors."""
+    def update_time(
+        self, num_params: Quantity, tensors: Quantity = 1, matrices: Sequence[Matrix] = ()
+    ) -> Time:
+        """Return what takes the time to update so many parameters, in so many tensors.
+
+        `matrices` are those that they are, for optimizers by matrix.
+        """
         how = (self.target, self.cost_model, self.update_dtype, self.rule)
-        return update_time(num_params, *how, tensors)
+        return update_time(num_params, *how, tensors, matrices)
+
+    def matrices(self, graph: Graph) -> tuple[Matrix, ...]:
+        """Return the matrices that parameters are, where the optimizer goes by them."""
+        if not OPTIMIZERS[self.optimizer].by_matrix:
+            return ()
+        return tuple(itertools.chain(*matrices(graph)))
+
+    def update_of(self, graph: Graph) -> Time:
+        """Return what takes the time to update all parameters of a graph."""
+        return self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
 
     def summing_time(self, num_bytes: int, tensors: int) -> Time:
         """Return what takes the time to add gradients, tensor by tensor, to those of turns before.

@@ -11,7 +11,7 @@ import itertools
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from paleo.core.attributes import attributes
 from paleo.core.errors import PaleoError
@@ -21,7 +21,7 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
 from paleo.step.pieces import Step, Steps, WholeStep
-from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED, Plan
+from paleo.step.plan import AGAIN, EXCHANGED, HOW, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
 
@@ -97,6 +97,14 @@ class Predicted:
         return PARALLELISMS[self.parallel].title
 
 
+class WholeTraining(Protocol):
+    """A training of many steps: see paleo.studies.training."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the keys of the JSON output."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run(Predicted, Result):
     """One net under one parallelism (and scaling, for data parallelism).
@@ -118,6 +126,10 @@ class Run(Predicted, Result):
         default=Recommendation, compare=False, repr=False
     )
     data: DataParallel | None = field(default=None, compare=False, repr=False)
+    #: What gives the whole training by steps like one, where somebody said how long it is.
+    train: Callable[[WholeStep], WholeTraining] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     @property
     def batch_size(self) -> int:
@@ -145,17 +157,20 @@ class Run(Predicted, Result):
         if PARALLELISMS[self.parallel].splits and net.splits:
             return None
         with contextlib.suppress(PaleoError):
-            return footprint(net, row.worker_batch_size, dtype=self.dtype)
+            again = self.plan.recompute
+            return footprint(net, row.worker_batch_size, dtype=self.dtype, recompute=again)
         return None
 
     def time_by_type(self, row: Step) -> dict[str, float]:
         """Return the seconds of both passes of one worker by type of layer, the most first."""
         spent: dict[str, float] = {}
-        for passed in self.plan.passes(self.scenario.graph(row.worker_batch_size)):
-            for layer in passed.layers:
-                kind = layer.node.layer.type_name
-                seconds = self.plan.accumulate * float(layer.seconds)
-                spent[kind] = spent.get(kind, 0.0) + seconds
+        graph = self.scenario.graph(row.worker_batch_size)
+        forward, backward = self.plan.passes(graph)
+        again = self.plan.recomputed(graph, forward)
+        for layer in (*forward.layers, *again.layers, *backward.layers):
+            kind = layer.node.layer.type_name
+            seconds = self.plan.accumulate * float(layer.seconds)
+            spent[kind] = spent.get(kind, 0.0) + seconds
         return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
     @property
@@ -184,6 +199,12 @@ class Run(Predicted, Result):
         )
         return replace(self, rows=rows, find_worth=found)
 
+    def trained(self, row: Step) -> dict[str, Any]:
+        """Return the values of the whole training by the best scheme of a row, {} if none is."""
+        if self.train is None or not row.exchanges:
+            return {}
+        return self.train(row.whole_step(row.best_scheme)).to_dict()
+
     def settings(self) -> dict[str, Any]:
         """Return what was predicted on and with, under the keys of the JSON output."""
         return {
@@ -192,17 +213,19 @@ class Run(Predicted, Result):
             "parallel": self.parallel,
             "scaling": self.scaling,
             "batch_size": self.batch_size,
-            **self.plan.to_dict(*HOW, *UPDATED, *EXCHANGED, *SHARES),
+            **self.plan.to_dict(*HOW, *UPDATED, *AGAIN, *EXCHANGED, *SHARES),
             **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         rows = self.rows
+        values = rows.to_dicts() if isinstance(rows, Steps) else [row.to_dict() for row in rows]
         return {
             **self.settings(),
-            "rows": rows.to_dicts() if isinstance(rows, Steps) else [row.to_dict() for row in rows],
+            "rows": [value | self.trained(row) for value, row in zip(values, rows, strict=True)],
             **(self.step.to_dict() if self.step else {}),
+            **(self.train(self.step).to_dict() if self.train and self.step else {}),
             "knee": dict(self.worth.knee),
             "balance_workers": dict(self.worth.balance),
             "memory_capacity_bytes": self.memory_capacity,

@@ -16,7 +16,7 @@ from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
-from paleo.net.graph import Graph
+from paleo.net.graph import Graph, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
@@ -163,6 +163,7 @@ def asked(
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             one = Scenario(spec, plan, *parts)
             mistakes.check(_check_parallel, one)
+            mistakes.check(_check_recompute, one)
             found.append(one)
     return found, values
 
@@ -202,8 +203,18 @@ def _check_parallel(scenario: Scenario) -> None:
     if bool(scenario.plan.other_devices) != kind.has_others:
         said = "takes other devices, such as K80:4" if kind.has_others else "has no other devices"
         raise SettingError(f"other_devices: --parallel={scenario.parallel} {said}")
+    if scenario.plan.recompute.mode != "none" and kind.splits:
+        raise SettingError(f"recompute: is not for --parallel={scenario.parallel}")
     if names and not kind.synchronizes:
         raise SettingError(f"{names[0]}: is for --parallel=data, not {scenario.parallel}")
+
+
+def _check_recompute(scenario: Scenario) -> None:
+    """Raise SettingError for blocks to be computed again that there are not."""
+    recompute = scenario.plan.recompute
+    if recompute.blocks:
+        plan = scenario.plan
+        recompute.regions(typical(plan.computable(scenario.net), plan.dtype, plan.adapt))
 
 
 def _several(values: Mapping[str, Any]) -> Iterator[Sequence[Any]]:

@@ -66,6 +66,7 @@ from paleo.step.distributed_settings import (
 )
 from paleo.step.gradients import Compression
 from paleo.step.optimizers import OPTIMIZERS
+from paleo.step.recompute import MODES, Recompute, find_recompute
 
 #: The worker counts of a curve: those of the original command line.
 DEFAULT_WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -215,6 +216,24 @@ ATTENTION = Setting(
 )
 
 
+RECOMPUTE = Setting(
+    default="none",
+    check=find_recompute,
+    help="What the backward pass computes again instead of keeping it: "
+    + "; ".join(f"{mode} ({said})" for mode, said in MODES.items())
+    + "; full:BLOCK,... of these blocks alone.",
+    label="Recomputation",
+    choices=lambda: MODES,
+    metavar="MODE",
+)
+
+
+class RecomputeSettings(TypedDict, total=False):
+    """What of activations is computed again."""
+
+    recompute: Annotated[str | Recompute, RECOMPUTE]
+
+
 class KernelSettings(TypedDict, total=False):
     """What of a device runs at the same time, or in one kernel."""
 
@@ -239,6 +258,15 @@ class KernelSettings(TypedDict, total=False):
             "PyTorch's TorchInductor: pointwise operations run together in kernels of their own, "
             "none is cast apart.",
             label="Compiled",
+        ),
+    ]
+    graphs: Annotated[
+        bool,
+        Setting(
+            default=False,
+            check=bool,
+            help="Assume that CUDA graphs replay the kernels of a step: the host hands over one "
+            "thing, and its time does not count.",
         ),
     ]
     memory_format: Annotated[str, MEMORY_FORMAT]
@@ -351,6 +379,7 @@ class UpdateSettings(RateSettings, OptimizerSettings, GradientSettings, total=Fa
 
 class ClusterSettings(
     PricingSettings,
+    RecomputeSettings,
     NetworkSettings,
     OptimizerSettings,
     GradientSettings,
@@ -388,6 +417,7 @@ class TimedSettings(MaybeDeviceSettings, EstimateSettings, total=False):
 
 class GridSettings(
     KernelSettings,
+    RecomputeSettings,
     ConvolutionSettings,
     OptimizerSettings,
     GradientSettings,

@@ -13,8 +13,8 @@ from paleo.core.frozen import dataclass
 from paleo.core.registry import Registry
 from paleo.net.spec import NetSpec
 
-#: More epochs mean nothing.
-_MOST = 1e12
+#: More epochs mean nothing, nor do more tokens.
+_MOST, _MOST_TOKENS = 1e12, 1e18
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,14 @@ _add(
 class Schedule:
     """How long a net is trained, None where that is not known.
 
-    `epochs` of a `dataset`, one of DATASETS, or of `dataset_size` samples. Raises a PaleoError
-    with all that is wrong.
+    `epochs` of a `dataset`, one of DATASETS, or of `dataset_size` samples; or until it has read so
+    many `tokens`. Raises a PaleoError with all that is wrong.
     """
 
     epochs: float | None = None
     dataset: str | None = None
     dataset_size: int | None = None
+    tokens: float | None = None
 
     def __post_init__(self) -> None:
         mistakes = Mistakes()
@@ -107,6 +108,12 @@ class Schedule:
             mistakes.check(DATASETS.__getitem__, self.dataset)
             if size is not None:
                 mistakes.add("dataset: give it or dataset_size, not both")
+        if self.tokens is not None:
+            if not (is_number(self.tokens) and 1 <= self.tokens <= _MOST_TOKENS):
+                said = _wanted(self.tokens, "a number of 1 or more", _MOST_TOKENS)
+                mistakes.add(f"tokens: {said}")
+            if epochs is not None or size is not None or self.dataset is not None:
+                mistakes.add("tokens: give them or epochs of a dataset, not both")
         mistakes.raise_as(PaleoError)
 
     @property
@@ -116,12 +123,12 @@ class Schedule:
 
     @property
     def num_samples(self) -> float | None:
-        """Samples of all epochs together."""
+        """Samples of all epochs together; how many have so many tokens depends on the net."""
         return None if self.epochs is None or self.size is None else self.epochs * self.size
 
 
-def _wanted(value: Any, expected: str) -> str:
+def _wanted(value: Any, expected: str, most: float = _MOST) -> str:
     """Return what is said of a value that is not as expected, or too large."""
-    if is_number(value) and value > _MOST:
+    if is_number(value) and value > most:
         return f"{value:g} is too large to mean anything"
     return f"expected {expected}, got {shown(value)}"

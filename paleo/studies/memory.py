@@ -15,10 +15,12 @@ from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.step.declarations import Setting, check_names, declared, listing
 from paleo.step.memory import Fit, fit
+from paleo.step.recompute import Recompute
 from paleo.step.settings import (
     DEVICE,
     NET_BATCH_SIZE,
     OPTIMIZER,
+    RECOMPUTE,
     DeviceLike,
     GridSettings,
     found_settings,
@@ -48,6 +50,7 @@ class MemorySettings(TypedDict, total=False):
         ),
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
+    recompute: Annotated[str | Recompute, RECOMPUTE]
     workspace: Annotated[
         float | str | None,
         Setting(
@@ -93,6 +96,7 @@ def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
         "optimizer": found["optimizer"],
         "training": not found["inference"],
         "workspace": found["workspace"],
+        "recompute": found["recompute"],
     }
     fits = [
         mistakes.check(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Annotated, Any, Unpack
 
+from paleo.cluster import Price
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import has_arrays
+from paleo.step.declarations import declared
 from paleo.step.memory import largest_batch
 from paleo.step.parallelism import (
     PARALLELISMS,
@@ -23,7 +26,19 @@ from paleo.step.parallelism import (
 from paleo.step.plan import Plan, check_together
 from paleo.step.results import Recommendation, Run, Simulation
 from paleo.step.scenario import Scenario, ScenarioLike, SimulateSettings, asked
+from paleo.studies.datasets import Schedule
 from paleo.studies.knee import Curve, balance, curve, knee, own_batches
+from paleo.studies.training import (
+    PowerSettings,
+    TokenSettings,
+    Training,
+    TrainingSettings,
+    check_tokens,
+    cost_notes,
+    power_of,
+    price_of,
+    schedule_of,
+)
 
 #: Layers that differ, times batch sizes, from which arrays are quicker, NumPy's import and all.
 _WORTH_ARRAYS = 300
@@ -31,11 +46,18 @@ _WORTH_ARRAYS = 300
 _FEW_BATCHES = 64
 
 
+class SimulatedSettings(SimulateSettings, TokenSettings, PowerSettings, total=False):
+    """Of steps at many worker counts, and of the whole training where its tokens are given."""
+
+    price: Annotated[float | str | Price | None, declared(TrainingSettings)["price"]]
+    prices: Annotated[str | os.PathLike[str] | None, declared(TrainingSettings)["prices"]]
+
+
 def simulate(
     nets: ScenarioLike | Iterable[ScenarioLike],
     *,
     computations: Computations | None = None,
-    **settings: Unpack[SimulateSettings],
+    **settings: Unpack[SimulatedSettings],
 ) -> Simulation:
     """Predict training steps of one net or several.
 
@@ -50,9 +72,10 @@ def simulate(
     `workspace` of so many bytes, or a text such as "4 GiB"; with `use_only_gemm`, the quickest
     matrix product. `dtype` is one of paleo.core.tensor.PRECISIONS; with `fuse`, pointwise
     operations run in the kernels before them, as paleo.net.fusion says. `importing` is for files of
-    other frameworks, as in `load`. `computations`, of this one net on this device and so on, are
-    used again: what they know is not computed anew. Raises a PaleoError with every mistake in
-    settings and files.
+    other frameworks, as in `load`. With the `tokens` that are read it is said what the whole
+    training takes and costs, at the `price` and the `power` of a device. `computations`, of this
+    one net on this device and so on, are used again: what they know is not computed anew. Raises a
+    PaleoError with every mistake in settings and files.
 
     >>> simulation = paleo.simulate("alex_v2", device="K40", workers=16, cost_model="paleo2017")
     >>> (step,) = simulation.runs[0].rows
@@ -62,11 +85,32 @@ def simulate(
     (175, 1463)
     """
     mistakes = Mistakes()
-    scenarios, _ = asked(nets, SimulateSettings, settings, mistakes)
+    scenarios, found = asked(nets, SimulatedSettings, settings, mistakes)
+    schedule = schedule_of(found, mistakes)
     mistakes.raise_as(PaleoError)
     runs = [run for each in scenarios for run in runs_of(each, mistakes, computations)]
+    if schedule and schedule.tokens is not None:
+        for each in scenarios:
+            mistakes.check(check_tokens, schedule, each)
+        runs = [_with_training(run, schedule, found) for run in runs]
     mistakes.raise_as(PaleoError)
     return Simulation(tuple(runs))
+
+
+def _with_training(run: Run, schedule: Schedule, found: Mapping[str, Any]) -> Run:
+    """Return a run with what the whole training takes and costs.
+
+    Neither cost nor energy is known of devices of several kinds.
+    """
+    device = run.plan.device
+    if run.plan.other_devices:
+        return replace(run, train=functools.partial(Training, schedule=schedule))
+    price = price_of(device, found["price"], found["prices"])
+    power = found["power"] or power_of(device)
+    own = {"own_power": found["power"], "own_price": found["price"]}
+    notes = (*run.notes, *cost_notes(device, power, price, **own))
+    train = functools.partial(Training, schedule=schedule, price=price, power=power)
+    return replace(run, train=train, notes=notes)
 
 
 def runs_of(
@@ -119,11 +163,13 @@ class _Case:
 
     @functools.cached_property
     def _largest_batch(self) -> int | None:
-        capacity = self.scenario.plan.device.memory_capacity
+        plan = self.scenario.plan
+        capacity = plan.device.memory_capacity
         if capacity is None:
             return None
         try:
-            return largest_batch(self.scenario.net, capacity, dtype=self.scenario.plan.dtype)
+            how: Any = {"dtype": plan.dtype, "recompute": plan.recompute}
+            return largest_batch(self.scenario.net, capacity, **how)
         except PaleoError:  # a net that only the conventions of this cost model can take
             return None
 
@@ -148,6 +194,8 @@ class _Case:
         if plan.convolution_note and scenario.has_convolutions:
             notes = [plan.convolution_note, *notes]
         notes += plan.notes_on(scenario.net)
+        if plan.recompute.mode != "none":
+            notes += plan.recompute.notes(plan.graph(scenario.net, None))
         if kind.scales or kind.has_others:
             every = [found.whole.workers] if kind.has_others and found.whole else workers
             notes += _notes_on_links(plan, every)

@@ -9,12 +9,16 @@ from typing import Annotated, Any, TypedDict
 
 from paleo.cluster import Device, Price, find_device, parse_price
 from paleo.cluster.prices import usual_price
+from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
 from paleo.core.frozen import dataclass
+from paleo.core.units import parse
 from paleo.step.declarations import Setting
 from paleo.step.pieces import WholeStep
+from paleo.step.scenario import Scenario
 from paleo.step.settings import DeviceLike
+from paleo.step.utilization import tokens_of
 from paleo.studies.datasets import DATASETS, Schedule
 
 #: What a price is in that is a number alone.
@@ -29,17 +33,26 @@ HOUR = 3600
 class Training:
     """A training of steps like this one, None where something is not known.
 
-    `price` is that of one device.
+    `price` is that of one device for an hour, `power` the watts that it draws.
     """
 
     step: WholeStep
     schedule: Schedule
     price: Price | None = None
+    power: float | None = None
+
+    @property
+    def num_samples(self) -> float | None:
+        """Samples of the whole training."""
+        tokens = self.step.sample.tokens if self.step.sample else None
+        if self.schedule.tokens is None or tokens is None:
+            return self.schedule.num_samples
+        return self.schedule.tokens / tokens
 
     @property
     def num_steps(self) -> float | None:
         """Steps of the whole training, of which the last may be part of one."""
-        return times(self.schedule.num_samples, 1 / self.step.batch_size)
+        return times(self.num_samples, 1 / self.step.batch_size)
 
     @property
     def seconds(self) -> float | None:
@@ -47,19 +60,75 @@ class Training:
         return times(self.num_steps, self.step.seconds)
 
     @property
+    def device_hours(self) -> float | None:
+        """Hours of all devices together."""
+        return times(self.seconds, self.step.workers / HOUR)
+
+    @property
+    def energy(self) -> float | None:
+        """Joules that the devices draw all the while."""
+        return times(times(self.device_hours, HOUR), self.power)
+
+    @property
     def cost(self) -> float | None:
         """What the devices cost all the while, in the currency of the price."""
-        if self.price is None:
-            return None
-        return times(self.seconds, self.price.amount * self.step.workers / HOUR)
+        return times(self.device_hours, self.price.amount if self.price else None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values for JSON."""
+        """Return the values under the keys of the JSON output, with both ends of their bands."""
+        values = self._values()
+        has_band = self.step.ends != (None, None)
+        ends = at_ends(self.ends(), Training._values)
+        return with_ends(values, ends, times=TIMES) if has_band else values
+
+    def _values(self) -> dict[str, Any]:
         return {
             "num_steps": self.num_steps,
             "training_time_s": self.seconds,
+            "device_hours": self.device_hours,
+            "training_energy_j": self.energy,
             "training_cost": self.cost,
         }
+
+    def ends(self) -> Ends[Training]:
+        """Return the training at both ends of the error band of its steps."""
+        return at_ends(self.step.ends, lambda end: replace(self, step=end))
+
+
+#: What of a training is the longer, or the more, the longer its steps are.
+TIMES = ("training_time_s", "device_hours", "training_energy_j", "training_cost")
+#: What is said of energy by the power of a data sheet.
+ENERGY_BOUND = (
+    "energy is an upper bound: devices are assumed to draw their full board power all the time"
+)
+
+
+class TokenSettings(TypedDict, total=False):
+    """How many tokens a net reads in training."""
+
+    tokens: Annotated[
+        float | None,
+        Setting(
+            default=None,
+            check=lambda value: Schedule(tokens=python_int(value)).tokens,
+            help="Tokens that training reads, such as 15e12, in place of epochs of a dataset.",
+            label="Tokens",
+        ),
+    ]
+
+
+class PowerSettings(TypedDict, total=False):
+    """What devices draw."""
+
+    power: Annotated[
+        float | str | None,
+        Setting(
+            default=None,
+            check=lambda value: _power(value),
+            help="Power that one device draws, such as '180 W'.",
+            shown_default="its board power, from the device's file",
+        ),
+    ]
 
 
 class TrainingSettings(TypedDict, total=False):
@@ -118,8 +187,15 @@ class TrainingSettings(TypedDict, total=False):
 
 def schedule_of(found: Mapping[str, Any], mistakes: Mistakes) -> Schedule | None:
     """Return the schedule of settings that were found; notes what does not go together."""
-    keys = ("epochs", "dataset", "dataset_size")
-    return mistakes.check(lambda: Schedule(**{key: found[key] for key in keys}))
+    keys = ("epochs", "dataset", "dataset_size", "tokens")
+    return mistakes.check(lambda: Schedule(**{key: found.get(key) for key in keys}))
+
+
+def check_tokens(schedule: Schedule, scenario: Scenario) -> None:
+    """Raise SettingError if tokens are to be read by a net that reads none."""
+    net = scenario.net
+    if schedule.tokens is not None and tokens_of(net, scenario.plan.adapt) is None:
+        raise SettingError(f"tokens: {net.name} reads none: no Embedding reads one of its inputs")
 
 
 def price_of(
@@ -130,6 +206,28 @@ def price_of(
     A `price` comes first, then `prices`, by the names of devices, then those known of the device.
     """
     return price or usual_price((prices or {}).get(device.name, ())) or device.newest_price
+
+
+def power_of(device: Device) -> float | None:
+    """Return the watts that a device draws at most, None if its file does not say."""
+    known = device.figures.get("power")
+    return float(known.value) if known else None
+
+
+def cost_notes(
+    device: Device, power: float | None, price: Price | None, *, own_power: Any, own_price: Any
+) -> list[str]:
+    """Return what is to be said of energy and cost where power and price are not one's own."""
+    notes = []
+    if power is None:
+        notes.append(f"no energy: the file of {device.name} has no power")
+    elif own_power is None:
+        notes.append(ENERGY_BOUND)
+    if price and own_price is None:
+        notes.append(
+            f"price: {price.amount:g} {price.currency} for an hour of a device, {price.origin()}"
+        )
+    return notes
 
 
 def with_prices(device: DeviceLike, prices: Mapping[str, tuple[Price, ...]]) -> Device:
@@ -173,3 +271,18 @@ def checked_prices(path: Any) -> Mapping[str, tuple[Price, ...]] | None:
     from paleo.cluster.price_files import read_price_file  # here, since few ask for it
 
     return read_price_file(path)
+
+
+def _power(power: Any) -> float | None:
+    if power is None:
+        return None
+    if is_number(power) and 0 < power <= _MOST:
+        return float(power)
+    try:
+        if not isinstance(power, str):
+            raise ValueError(
+                f"expected watts, a number above 0, up to {_MOST:g}, got {shown(power)}"
+            )
+        return parse(power, "W")
+    except ValueError as error:
+        raise SettingError(f"power: {error}") from None

@@ -76,6 +76,7 @@ class PageSettings:
     fuse: bool = False
     framework: str = ""
     compile: bool = False
+    graphs: bool = False
     memory_format: str = CONTIGUOUS
     attention: str = ""
     dataset: str = "imagenet"

@@ -6,15 +6,14 @@ Run it to write them: `python tests/helpers/models_as_nets.py`.
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+from model_configurations import PUBLISHED
 
-from paleo.net.importers.base import ImportOptions  # noqa: E402
-from paleo.net.importers.transformers import net_text  # noqa: E402
-from tests.helpers.model_configurations import PUBLISHED  # noqa: E402
+from paleo.net.importers.base import ImportOptions
+from paleo.net.importers.transformers import net_text
+
+ROOT = Path(__file__).parents[2]
 
 
 def made(name: str) -> str:

@@ -350,3 +350,23 @@ def test_workers_differ_by_their_gpus_at_the_least(name: str) -> None:
         assert software.exchange.source
     # Hosts and input pipelines are hidden in tuned stacks alone.
     assert (framework.jitter == 0.015) == (name == "tuned")
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "tensorflow", "mxnet", None])
+def test_graphs_leave_kernels_alone(framework: str | None) -> None:
+    settings: Any = {"device": "A100_SXM_80GB", "batch_size": 2, "workers": 1, "scaling": "weak"}
+    settings["framework"] = framework
+    (eager,) = paleo.simulate("resnet50", **settings).runs[0].rows
+    (run,) = paleo.simulate("resnet50", graphs=True, **settings).runs
+    (row,) = run.rows
+    graph = run.plan.graph(run.scenario.net, 2)
+    waits = float(sum(replace(run.plan, graphs=False).waits(graph)))
+    assert (waits > 0) is (framework is not None)
+    assert eager.compute - row.compute == pytest.approx(waits, abs=1e-12)
+    assert sum(run.plan.waits(graph)) == 0
+
+
+@pytest.mark.parametrize("device", ["EPYC_7763", "MI300X"])
+def test_graphs_are_of_cuda(device: str) -> None:
+    with pytest.raises(paleo.PaleoError, match=f"^graphs: CUDA graphs run on .*, not on {device}$"):
+        paleo.simulate("lenet5", device=device, graphs=True)

@@ -281,6 +281,7 @@ def test_the_json_has_both_sides_and_the_factors() -> None:
         "fuse": False,
         "framework": None,
         "compile": False,
+        "graphs": False,
         "memory_format": "contiguous",
         "attention": None,
         "conv_library": None,

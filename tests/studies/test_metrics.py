@@ -172,6 +172,7 @@ def test_every_metric_of_a_net_by_hand(
         "fuse": False,
         "framework": None,
         "compile": False,
+        "graphs": False,
         "memory_format": "contiguous",
         "attention": None,
         "conv_library": None,
@@ -207,6 +208,11 @@ def test_every_metric_of_a_net_by_hand(
         "epochs": 3,
         "dataset": None,
         "dataset_size": 1000,
+        "tokens": None,
+        "tokens_per_s": None,
+        "mfu": 80_000 / 0.06044 / 4e6,  # 100 * 800 FLOPs, on 4 devices of 1 MFLOP/s
+        "hfu": 80_000 / 0.06044 / 4e6,
+        "device_hours": 4 * 1.8132 / 3600,
         "num_steps": 30,
         "training_flops": 2_400_000,
         "training_time_s": 1.8132,
@@ -286,6 +292,7 @@ def test_what_is_not_known_is_none() -> None:
     unknown = {key for key, value in values.items() if value is None}
     assert unknown == {
         *("epochs", "dataset", "dataset_size", "num_steps", "training_flops", "training_time_s"),
+        *("tokens", "tokens_per_s", "device_hours"),
         *("power_w", "inference_energy_per_sample_j", "training_energy_per_sample_j"),
         *("training_energy_j", "price_per_device_hour", "price_currency", "price_provider"),
         *("price_date", "training_cost", "memory_capacity_bytes", "largest_batch_size"),

@@ -50,6 +50,8 @@ def test_a_training_is_so_many_steps_at_so_much() -> None:
     assert Training(step, Schedule()).to_dict() == {
         "num_steps": None,
         "training_time_s": None,
+        "device_hours": None,
+        "training_energy_j": None,
         "training_cost": None,
     }
     assert Training(step, Schedule(3, None, 1000)).cost is None

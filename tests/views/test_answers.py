@@ -82,8 +82,10 @@ def is_rounded(text: str, value: float) -> bool:
 
 SIMULATED = re.compile(
     rf"^(?:One|(?P<workers>[\d,]+) x) (?P<device>.+?) trains? (?P<net>\S+) at {ABOUT}"
-    rf"(?P<rate>{NUMBER}) (?:images|samples)/s{BAND.format('')}: {TIME.format('step')} a step of "
-    rf"(?P<batch>[\d,]+) (?:images|samples)(?:, (?P<efficiency>{NUMBER}) % scaling efficiency)?"
+    rf"(?P<rate>{NUMBER}) (?P<things>images|samples|tokens)/s{BAND.format('')}: "
+    rf"{TIME.format('step')} a step of "
+    rf"(?P<batch>[\d,]+) (?:images|samples)(?: of (?P<tokens>[\d,]+) tokens)?"
+    rf"(?:, (?P<efficiency>{NUMBER}) % scaling efficiency)?(?:, (?P<mfu>{NUMBER}) % MFU)?"
     rf"(?:, (?P<memory>{NUMBER}) of (?P<capacity>{NUMBER}) GiB used(?: each)?)?[.,]"
 )
 CASES = [
@@ -115,12 +117,18 @@ def test_the_first_sentence_of_simulate_is_its_json(
     assert int((found["workers"] or "1").replace(",", "")) == workers
     assert found["device"] == device.replace("_", " ")
     assert found["net"] == net
-    assert is_rounded(found["rate"], value["throughput_per_s"])
+    rate = {"gpt2": "tokens_per_s", "lstm_lm": "tokens_per_s"}.get(net, "throughput_per_s")
+    assert (found["things"] == "tokens") is (rate == "tokens_per_s")
+    if found["tokens"]:
+        assert is_rounded(found["mfu"], 100 * value["mfu"])
+        length = int(found["tokens"].replace(",", ""))
+        assert value[rate] == pytest.approx(length * value["throughput_per_s"])
+    assert is_rounded(found["rate"], value[rate])
     assert is_rounded(found["step"], value["step_s"])
     assert int(found["batch"].replace(",", "")) == 2 * workers == row["batch_size"]
     if run["band"] and run["band"]["high"] is not None:
-        assert is_rounded(found["low"], value["throughput_per_s_low"])
-        assert is_rounded(found["high"], value["throughput_per_s_high"])
+        assert is_rounded(found["low"], value[f"{rate}_low"])
+        assert is_rounded(found["high"], value[f"{rate}_high"])
         assert " at about " in text
     else:
         assert found["low"] is None

@@ -18,7 +18,7 @@ from paleo.views.tables.memory import memory_table, memory_tables
 
 @click.command("memory", short_help="Memory of training or inference, and what fits.")
 @nets_argument
-@setting_options(MemorySettings, "batch_size", "optimizer", "inference", "dtype")
+@setting_options(MemorySettings, "batch_size", "optimizer", "recompute", "inference", "dtype")
 @setting_option(declared(MemorySettings)["workspace"], type=str)
 @setting_options(MemorySettings, "device")
 @result_options
@@ -35,12 +35,13 @@ def command(
     Examples:
       paleo memory resnet50 --batch_size=32
       paleo memory vgg16 --batch_size=64 --optimizer=adam --device=K40
+      paleo memory gpt2 --batch_size=8 --dtype=mixed_bf16 --recompute=full
       paleo memory googlenet --inference --dtype=fp16
       paleo memory alexnet --workspace="1 GiB" --device=TITAN_X
       paleo memory nin_227 --scale_input=2
     """  # noqa: D301 (click takes the control character, not the escape)
     if settings["inference"]:
-        say_no_effect("training", "optimizer")
+        say_no_effect("training", "optimizer", "recompute")
     fits = memory(edits.applied(), **settings)
     say_what_is_used(nets)
     plot.write(

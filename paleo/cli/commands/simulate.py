@@ -23,7 +23,7 @@ from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import SHARES
 from paleo.step.scenario import SimulateSettings
-from paleo.studies.simulate import simulate
+from paleo.studies.simulate import SimulatedSettings, simulate
 from paleo.views.answers.simulation import simulation_answer
 from paleo.views.tables.simulation import simulation_tables
 
@@ -33,8 +33,11 @@ from paleo.views.tables.simulation import simulation_tables
 @setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
 @setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
 @setting_options(
-    SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, "schemes", *SYNCHRONOUS
+    SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, "recompute", "schemes"
 )
+@setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")
+@setting_option(declared(SimulatedSettings)["prices"], type=click.Path())
+@setting_option(declared(SimulatedSettings)["power"], type=str)
 @click.option(
     "--explain",
     is_flag=True,
@@ -71,6 +74,7 @@ def command(
       paleo simulate squeezenet --vary=squeezenet.sr=0.125,0.5,1 --num_workers=1
       paleo simulate inception_v3 --plot=scaling.svg
       paleo simulate nin --scaling=weak --num_workers=4 --trace=step.json
+      paleo simulate gpt2 --device=H100_SXM --dtype=bf16 --batch_size=8 --tokens=300e9
       paleo simulate resnet50_v1_5 --cluster=dgx_a100 --num_workers=8,64 --explain
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()

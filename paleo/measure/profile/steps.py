@@ -196,7 +196,7 @@ def _predicted(case: NetGraphs, setting: Setting, inference: bool) -> tuple[Step
         time = plan.estimate(graph, FORWARD, training=False).time
         return (StepPart(INFERENCE, time, plan.inference_band),)
     forward, backward = plan.passes(graph)
-    update = plan.update_time(graph.num_params, graph.num_tensors)
+    update = plan.update_of(graph)
     times = {"forward": forward.time, "backward": backward.time, "update": update}
     bands = {"forward": band, "backward": band}
     whole = sum(times.values(), Time())

@@ -25,10 +25,12 @@ from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
+from paleo.step.matrices import Matrix, matrices
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.usage import Step
 from paleo.step.optimizers import OPTIMIZERS, Optimizer
 from paleo.step.passes import keep_shape
+from paleo.step.recompute import NOTHING, Recompute, find_recompute
 
 #: The schedules of so many nets are kept.
 _KEPT = 8
@@ -81,8 +83,9 @@ class Footprint(Result):
     `activations` are those kept for the backward pass, at the end of the forward pass; in
     inference the largest sum of those alive at one time. `peak` is the largest sum of
     everything in a step, `workspace` included; it is reached in the layer `peak_layer`, in
-    `peak_pass`: "forward", "backward" or "update". For an array of batch sizes both are
-    arrays of names. Layers that are split over devices count with all their slices.
+    `peak_pass`: "forward", "backward", "recomputation" or "update". For an array of batch sizes
+    both are arrays of names. Layers that are split over devices count with all their slices.
+    `recompute` says what is computed again in training.
     """
 
     net: str
@@ -95,6 +98,7 @@ class Footprint(Result):
     peak_layer: Any
     peak_pass: Any
     layers: tuple[LayerMemory, ...]
+    recompute: str = "none"
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
 
@@ -124,7 +128,8 @@ class Footprint(Result):
     @property
     def purpose(self) -> str:
         """What it is for, in words: "training with sgd", or "inference"."""
-        return f"training with {self.optimizer}" if self.training else "inference"
+        again = "" if self.recompute == "none" else f" and recomputation ({self.recompute})"
+        return f"training with {self.optimizer}{again}" if self.training else "inference"
 
     @property
     def weights(self) -> int:
@@ -152,7 +157,7 @@ class Footprint(Result):
             "net": self.net,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer if self.training else None,
-            **attributes(self, "training", "dtype", "layers"),
+            **attributes(self, "training", "dtype", "recompute", "layers"),
             **attributes(self, *_PARTS, "workspace", unit="bytes"),
             **with_ends(
                 attributes(self, "peak", unit="bytes"),
@@ -170,6 +175,7 @@ def footprint(
     optimizer: str = "sgd",
     training: bool = True,
     dtype: str = "fp32",
+    recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
 ) -> Footprint:
@@ -177,9 +183,10 @@ def footprint(
 
     `optimizer` is one of `OPTIMIZERS`; in inference there is none. `dtype` is one of
     paleo.core.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies
-    of them for the layers to read; inference has the copies alone. `workspace` are bytes to add at
-    every point, such as a library's scratch memory. `importing` is for files of other frameworks,
-    as in `load`. Raises a PaleoError with every mistake in settings and file.
+    of them for the layers to read; inference has the copies alone. `recompute` says what is
+    computed again in training, "none", "selective" or "full": see paleo.step.recompute. `workspace`
+    are bytes to add at every point, such as a library's scratch memory. `importing` is for files of
+    other frameworks, as in `load`. Raises a PaleoError with every mistake in settings and file.
 
     >>> footprint = paleo.footprint("lenet5", 64)
     >>> footprint.weights == 4 * paleo.summarize("lenet5").num_params
@@ -189,22 +196,24 @@ def footprint(
     chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
+    again = mistakes.check(find_recompute, recompute)
     if batch_size is not None:
         mistakes.check(checked_batch, batch_size)
     spec = mistakes.check(load, net, importing)
     mistakes.raise_as(PaleoError)
     assert chosen is not None
     assert added is not None
+    assert again is not None
     assert spec is not None
     graph = build(spec, batch_size, dtype, keep_shape)
-    step = _step(spec, graph, chosen if training else None)
+    step = _step(spec, graph, chosen if training else None, again)
     schedule, sums = step.schedule, step.sums()
     peak, top = _largest(sums)
     fullest = schedule.last_forward
     if not training:
         _, fullest = _largest(step.sums(activations_only=True))
     activations = step.activations(fullest)
-    copies = (1, chosen.states) if training else (0, 0)
+    own = matrices(graph) if training and chosen.by_matrix else [()] * len(graph.nodes)
     size, learned = graph.element_size, graph.precision.parameter_size
     return Footprint(
         net=spec.name,
@@ -222,15 +231,16 @@ def footprint(
                 node.type_name,
                 size * num_elements(node.output),
                 weights + step.copy_size * params,
-                learned * params * copies[0],
-                learned * params * copies[1],
+                learned * params * training,
+                chosen.state_bytes(params, learned, those) * training,
                 kept,
             )
-            for node, params, weights, kept in zip(
-                graph.nodes, schedule.num_params, step.weights, activations, strict=True
+            for node, params, weights, kept, those in zip(
+                graph.nodes, schedule.num_params, step.weights, activations, own, strict=True
             )
         ),
-        notes=_notes(spec, graph),
+        recompute=str(again) if training else "none",
+        notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
     )
 
 
@@ -259,6 +269,7 @@ def largest_batch(
     optimizer: str = "sgd",
     training: bool = True,
     dtype: str = "fp32",
+    recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
 ) -> int:
@@ -277,14 +288,16 @@ def largest_batch(
     room = mistakes.check(_checked_bytes, capacity, "capacity")
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
+    again = mistakes.check(find_recompute, recompute)
     spec = mistakes.check(load, net, importing)
     mistakes.raise_as(PaleoError)
     assert room is not None
+    assert again is not None
     assert added is not None
     assert spec is not None
     left = math.floor(room) - math.ceil(added)
     added_by = chosen if training else None
-    sums = functools.partial(_deciding_sums, spec, dtype, added_by)
+    sums = functools.partial(_deciding_sums, spec, dtype, added_by, again)
     # Two batch sizes say where each line reaches the capacity. Not 1: dimensions of 1 are
     # repeated, as a batch of 2 is not.
     (two,) = sums((2,))
@@ -296,35 +309,45 @@ def largest_batch(
     return largest
 
 
-def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None) -> Step:
+def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None, recompute: Recompute) -> Step:
     """Return a step of a net in which a Sigmoid keeps its shape."""
     schedule = None
     with contextlib.suppress(PaleoError):  # which has no other batch size than this
-        schedule = _schedule(net, graph.precision.is_mixed, optimizer is not None)
-    return Step(graph, optimizer, schedule)
+        schedule = _schedule(net, graph.precision.is_mixed, optimizer is not None, recompute)
+    return Step(graph, optimizer, schedule, recompute)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _schedule(net: NetSpec, is_mixed: bool, training: bool) -> Schedule:
+def _schedule(net: NetSpec, is_mixed: bool, training: bool, recompute: Recompute) -> Schedule:
     """Return when the tensors of a step are alive at most batch sizes."""
     dtype = "mixed_fp16" if is_mixed else "fp32"  # or another of the kind
-    return scheduled(typical(net, dtype, keep_shape), training=training)
+    return scheduled(typical(net, dtype, keep_shape), training=training, recompute=recompute)
 
 
 def _deciding_sums(
-    net: NetSpec, dtype: str, optimizer: Optimizer | None, batch_sizes: tuple[int, ...]
+    net: NetSpec,
+    dtype: str,
+    optimizer: Optimizer | None,
+    recompute: Recompute,
+    batch_sizes: tuple[int, ...],
 ) -> list[list[int]]:
     """Return the bytes at the points that decide, for each of these batch sizes."""
-    lines, num_params = cached_for_net(_lines, net, dtype, optimizer is not None, batch_sizes)
+    which = (dtype, optimizer is not None, recompute, batch_sizes)
+    lines, num_params = cached_for_net(_lines, net, *which)
     sums = [list(each) for each in zip(*lines, strict=True)]
     if optimizer is None:
         return sums
     size = find_precision(dtype).parameter_size
-    return [optimizer.added(each, num_params, size) for each in sums]
+    own = cached_for_net(_matrices, net, dtype) if optimizer.by_matrix else ()
+    return [optimizer.added(each, num_params, size, own) for each in sums]
+
+
+def _matrices(net: NetSpec, dtype: str) -> tuple[tuple[Matrix, ...], ...]:
+    return matrices(typical(net, dtype, keep_shape))
 
 
 def _lines(
-    net: NetSpec, dtype: str, training: bool, batch_sizes: tuple[int, ...]
+    net: NetSpec, dtype: str, training: bool, recompute: Recompute, batch_sizes: tuple[int, ...]
 ) -> tuple[list[tuple[int, ...]], tuple[int, ...]]:
     """Return the bytes at the points of a step that decide which batch is the largest.
 
@@ -332,7 +355,7 @@ def _lines(
     capacities and optimizers ask for them. The last point is the last of the step; the others are
     those that no other is above, and grows no slower. The parameters of each node come second.
     """
-    steps = [_plain_sums(net, dtype, training, batch) for batch in batch_sizes]
+    steps = [_plain_sums(net, dtype, training, recompute, batch) for batch in batch_sizes]
     *others, last = zip(*(sums for sums, _ in steps), strict=True)
     found: list[tuple[int, ...]] = []
     steepest = -math.inf
@@ -347,11 +370,11 @@ def _lines(
 
 @functools.lru_cache(maxsize=2)  # those of one batch are asked for, and then with another's
 def _plain_sums(
-    net: NetSpec, dtype: str, training: bool, batch_size: int
+    net: NetSpec, dtype: str, training: bool, recompute: Recompute, batch_size: int
 ) -> tuple[list[int], Schedule]:
     """Return the bytes at each point of a step, without an optimizer's."""
     graph = build(net, batch_size, dtype, keep_shape)
-    step = _step(net, graph, OPTIMIZERS["sgd"] if training else None)
+    step = _step(net, graph, OPTIMIZERS["sgd"] if training else None, recompute)
     return step.sums(), step.schedule
 
 

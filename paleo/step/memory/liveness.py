@@ -7,11 +7,16 @@ last use, both included: while a layer runs it has what it reads and what it wri
 What PyTorch does is the model. The gradient of a tensor that several layers read is added up
 as it comes: into the first one's memory if nobody else holds that, else into a new tensor.
 Of a sum's inputs, all have the gradient of the output, the same tensor.
+
+What is computed again (paleo.step.recompute) keeps nothing in the forward pass but what comes into
+it from elsewhere. Before its backward pass there are points of a forward pass again, whose tensors
+are new ones.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from paleo.core.frozen import NamedTuple, dataclass
@@ -20,6 +25,7 @@ from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph, Node
 from paleo.net.layers import Layer
 from paleo.net.layers.base import MemoryNeeds
+from paleo.step.recompute import NOTHING, RECOMPUTATION, Recompute, Region
 
 #: The sizes of a kind, in this order: its output, what it keeps for its backward pass, and what
 #: it takes for a moment in each pass.
@@ -140,12 +146,13 @@ class Schedule:
         return found
 
 
-def scheduled(graph: Graph, *, training: bool) -> Schedule:
+def scheduled(graph: Graph, *, training: bool, recompute: Recompute = NOTHING) -> Schedule:
     """Return when the tensors of a step are alive at the batch size of a graph, and most others.
 
-    It is the same in all element types, but another in mixed precision.
+    It is the same in all element types, but another in mixed precision. In training things are
+    computed again as `recompute` says. Raises SettingError for a block of it that there is not.
     """
-    found = _Scheduling(graph, training)
+    found = _Scheduling(graph, training, recompute.regions(graph) if training else ())
     return Schedule(
         tuple(found.points),
         found.last_forward,
@@ -196,10 +203,23 @@ def _parts(graph: Graph, training: bool) -> list[_Part]:
     return parts
 
 
+def _again(parts: Sequence[_Part], regions: Sequence[Region]) -> dict[int, list[int]]:
+    """Return by the index of a part those that are computed again together with it, in order."""
+    region_of = {node: number for number, region in enumerate(regions) for node in region}
+    together: dict[int, list[int]] = {}
+    found = {}
+    for i, part in enumerate(parts):
+        number = region_of.get(part.node.index)
+        if number is not None:
+            found[i] = together.setdefault(number, [])
+            found[i].append(i)
+    return found
+
+
 class _Scheduling:
     """A step as it is followed: a forward pass and, in training, backward pass and update."""
 
-    def __init__(self, graph: Graph, training: bool) -> None:
+    def __init__(self, graph: Graph, training: bool, regions: Sequence[Region]) -> None:
         #: Whether layers read copies of the parameters: they are there from the layer's forward
         #: pass to its backward pass.
         self._copies = training and graph.precision.is_mixed
@@ -209,12 +229,18 @@ class _Scheduling:
         #: Those that are there at the end.
         self._lasting: list[Tensor] = []
         self.parts = _parts(graph, training)
+        #: By the index of a part, those that are computed again together with it.
+        self._again = _again(self.parts, regions)
         #: What each part keeps for its backward pass.
         self._kept: list[list[Tensor]] = []
         self._outputs: list[Tensor] = []
+        #: Copies of parameters that are there to the end of the forward pass.
+        self._cached: list[Tensor] = []
         self._forward()
         #: The last point of the forward pass.
         self.last_forward = len(self.points) - 1
+        for tensor in self._cached:
+            self._use(tensor)
         if training:
             self._backward()
             self._at(max(graph.nodes, key=lambda node: node.num_params), "update")
@@ -256,30 +282,53 @@ class _Scheduling:
             parent for part in self.parts if not part.kind.layer.is_judge for parent in part.parents
         }
         for i, part in enumerate(self.parts):
-            node, kind = part.node, part.kind
-            self._at(node, "forward")
-            for parent in part.parents:
-                self._use(self._outputs[parent])
-            output = self._output(part)
+            self._at(part.node, "forward")
+            output = self._output(part, self._outputs)
             self._outputs.append(output)
-            self._take(part, _FORWARD)
-            kept = [self._outputs[part.parents[k]] for k in kind.kept.inputs]
-            if kind.has[_OWN]:
-                kept.append(self._make(node, kind.first + _OWN, True))
-            if kind.kept.output:
-                kept.append(output)
-            if self._copies:
-                own_params = max(0, kind.num_params - node.shared_params)
-                kept.append(self._make_params(node, own_params, is_copy=True))
-            self._kept.append(kept if kind.has_gradient else [])
+            is_again = i in self._again and part.kind.has_gradient
+            kept = self._keep(part, output, self._outputs, is_again)
+            self._kept.append([] if is_again else kept)
             if i not in read:  # a result, which who called has to the end
                 self._lasting.append(output)
 
-    def _output(self, part: _Part) -> Tensor:
-        """Return the tensor that a part writes to."""
+    def _keep(
+        self, part: _Part, output: Tensor, outputs: Sequence[Tensor], is_again: bool = False
+    ) -> list[Tensor]:
+        """Return what a part that runs keeps for its backward pass; nothing if it has none.
+
+        Of what `is_again` computed later it is there for this point alone, but for the copy of its
+        parameters: autocast has that as long as it is in force (torch.autocast, cache_enabled).
+        """
         node, kind = part.node, part.kind
+        self._take(part, _FORWARD)
+        kept = [outputs[part.parents[k]] for k in kind.kept.inputs]
+        if kind.has[_OWN]:
+            kept.append(self._make(node, kind.first + _OWN, True))
+        if kind.kept.output:
+            kept.append(output)
+        if self._copies:
+            own_params = max(0, kind.num_params - node.shared_params)
+            kept.append(self._make_params(node, own_params, is_copy=True))
+            self._cached += kept[-1:] * is_again
+        return kept if kind.has_gradient else []
+
+    def _recompute(self, which: Sequence[int]) -> None:
+        """Run these parts forward again, of which the backward pass comes next."""
+        outputs = list(self._outputs)
+        for i in which:
+            part = self.parts[i]
+            self._at(part.node, RECOMPUTATION)
+            outputs[i] = self._output(part, outputs)
+            self._kept[i] = self._keep(part, outputs[i], outputs)
+            del self._again[i]
+
+    def _output(self, part: _Part, outputs: Sequence[Tensor]) -> Tensor:
+        """Return the tensor that a part writes to; `outputs` are those of parts before."""
+        node, kind = part.node, part.kind
+        for parent in part.parents:
+            self._use(outputs[parent])
         if kind.kept.view:
-            output = self._outputs[part.parents[0]]
+            output = outputs[part.parents[0]]
             self._use(output)
             return output
         # What is trained is counted as weights.
@@ -299,6 +348,8 @@ class _Scheduling:
             if gradient is None:
                 self._lasting += self._kept[i]
                 continue
+            if i in self._again:
+                self._recompute(self._again[i])
             node, kind = part.node, part.kind
             self._at(node, "backward")
             for tensor in self._kept[i]:

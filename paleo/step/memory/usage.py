@@ -7,20 +7,26 @@ from typing import Any
 
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
+from paleo.step.matrices import matrices
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
 from paleo.step.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.recompute import NOTHING, Recompute
 
 
 class Step:
     """One step: a forward pass and, with an `optimizer`, backward pass and update."""
 
     def __init__(
-        self, graph: Graph, optimizer: Optimizer | None, schedule: Schedule | None = None
+        self,
+        graph: Graph,
+        optimizer: Optimizer | None,
+        schedule: Schedule | None = None,
+        recompute: Recompute = NOTHING,
     ) -> None:
         """Find the sizes. `schedule`, of this net at another batch size, is used if it holds."""
         sizes = schedule.sizes(graph) if schedule else None
         if schedule is None or sizes is None:
-            schedule = scheduled(graph, training=optimizer is not None)
+            schedule = scheduled(graph, training=optimizer is not None, recompute=recompute)
             sizes = schedule.sizes(graph)
         assert sizes is not None
         self.graph, self.optimizer, self.schedule, self._sizes = graph, optimizer, schedule, sizes
@@ -44,7 +50,8 @@ class Step:
         found = list(accumulate(changes[:-1]))
         if activations_only or not self.optimizer:
             return found
-        return self.optimizer.added(found, self.schedule.num_params, self.weight_size)
+        own = matrices(self.graph) if self.optimizer.by_matrix else ()
+        return self.optimizer.added(found, self.schedule.num_params, self.weight_size, own)
 
     @property
     def weights(self) -> list[int]:

@@ -6,17 +6,20 @@ To add one: a subclass of Parallelism in a file of this folder, registered by
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from operator import attrgetter
 from typing import ClassVar
 
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.registry import Registry
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism.computations import Computations
-from paleo.step.pieces import Field, Step, WholeStep
+from paleo.step.pieces import USED, Field, Step, WholeStep
 from paleo.step.plan import Plan
+from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Schedule
 
 
@@ -87,8 +90,17 @@ def _computing(name: str) -> Field:
     return Field(f"{name}_s", lambda step: step[name], name, "s", banded="time")
 
 
-#: What computation consists of.
-COMPUTING = tuple(map(_computing, ("forward", "backward", "update")))
+#: What computation consists of, of which some steps have no recomputation.
+COMPUTING = (
+    _computing("forward"),
+    Field(
+        f"{RECOMPUTATION}_s", lambda step: step.seconds_of(RECOMPUTATION), "", "s", banded="time"
+    ),
+    _computing("backward"),
+    _computing("update"),
+)
+#: The title that people see of that.
+OF_RECOMPUTATION = {"recomputation_s": "recom-\nputation"}
 #: How many workers there are, and the batch of all of them.
 WORKERS = Field("workers", lambda step: step.workers, "workers")
 BATCH_SIZE = Field("batch_size", lambda step: step.batch_size, "batch")
@@ -104,12 +116,37 @@ def _by_scheme(
     return Field(key, lambda step: step.by_scheme(value), title, dimension, 1, banded=banded)
 
 
+def _used(key: str) -> Field:
+    """Return a field of how well a step uses devices: None where that is not known."""
+
+    def value(step: Step) -> dict[str, float] | None:
+        found = step.by_scheme(attrgetter(key))
+        return None if any(each is None for each in found.values()) else found
+
+    dimension = "" if key == "tokens_per_s" else "percent"
+    return Field(key, value, "", dimension, place=1, banded="rate")
+
+
 #: How quick a step is, and how it scales, by scheme.
 SCALED = (
     _by_scheme("step_s", lambda whole: whole.seconds, "step", "s", "time"),
     _by_scheme("throughput_per_s", lambda whole: whole.throughput, "samples\n/s", banded="rate"),
+    *(_used(key) for key in USED),
     _by_scheme("speedup", lambda whole: whole.speedup, "speedup"),
     _by_scheme("efficiency", lambda whole: whole.efficiency, "efficiency", "percent"),
 )
+
+#: The titles that people see of them where a net has tokens.
+OF_TOKENS = {"tokens_per_s": "tokens\n/s", "mfu": "MFU"}
+
+
+@functools.cache
+def with_titles(fields: tuple[Field, ...], **titles: str) -> tuple[Field, ...]:
+    """Return fields, of which those of some keys have titles."""
+    return tuple(
+        entry._replace(title=titles[entry.key]) if entry.key in titles else entry
+        for entry in fields
+    )
+
 
 PARALLELISMS: Registry[Parallelism] = Registry("parallelism")

@@ -9,13 +9,16 @@ from typing import Any
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, at, ceil_div, joined, np, total
+from paleo.core.tensor import find_precision
 from paleo.costs import Time
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
 from paleo.step.parallelism.overlap import Made
-from paleo.step.passes import PassTime, not_counted
+from paleo.step.passes import PassTime, Recomputed, not_counted
 from paleo.step.pieces import Piece
 from paleo.step.plan import Plan
+from paleo.step.recompute import RECOMPUTATION
+from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
 
 #: What of a plan is of the exchange alone.
 _OF_EXCHANGES = (
@@ -24,7 +27,7 @@ _OF_EXCHANGES = (
 )
 
 
-_NOTHING = Time()
+_NOTHING, _NEVER = Time(), Recomputed({})
 
 
 class Computation(NamedTuple):
@@ -97,14 +100,16 @@ class Computations:
         graph = plan.graph(self.net, batch)
         num_params = graph.num_params
         forward, backward = plan.passes(graph)
-        update = plan.update_time(num_params, graph.num_tensors)
+        again = plan.recomputed(graph, forward)
+        update = plan.update_of(graph)
         size = plan.encoding.size
         num_bytes = size * num_params
         turns, summing = plan.accumulate, plan.summing_time(num_bytes, graph.num_tensors)
-        made = made_by(backward, size) if plan.overlaps else ()
+        made = made_by(backward, size, again) if plan.overlaps else ()
         return Computation(
             (
                 _done("forward", turns, forward),
+                *recomputation(again, turns),
                 _done("backward", turns, backward, summing),
                 Piece("update", "update", plan.seconds(update), time=update),
             ),
@@ -146,6 +151,17 @@ class Computations:
         plan = self.plan
         return not_counted(typical(self.net, plan.dtype, plan.adapt), plan.cost_model)
 
+    @functools.cached_property
+    def sample(self) -> Sample:
+        """What one sample has and takes: see paleo.step.utilization."""
+        plan, computing = self.plan, find_precision(self.plan.dtype).computing
+        graph = typical(plan.computable(self.net), plan.dtype, plan.adapt)
+        flops, again = model_flops(graph, plan.cost_model), recomputed_flops(graph, plan.recompute)
+        batch = int(graph.batch_size)
+        peak = float(plan.device.peak(computing)) if plan.device.peaks.get(computing) else None
+        tokens = tokens_of(self.net, plan.adapt)
+        return Sample(tokens, flops / batch, (flops + again) / batch, peak)
+
     def _keep(self, batch: int, found: Computation, least: int = 0) -> None:
         """Keep what is found, and of the others the newest; at least so many."""
         while len(self._known) >= max(self.MOST, least):
@@ -159,15 +175,25 @@ def _done(name: str, turns: int, passed: PassTime, summing: Time = _NOTHING) -> 
     return Piece(name, name, turns * passed.upper + (turns - 1) * summing.total, time=time)
 
 
-def made_by(backward: PassTime, size: int) -> tuple[Made, ...]:
+def recomputation(again: Recomputed, turns: int = 1) -> tuple[Piece, ...]:
+    """Return what is computed again in so many backward passes, if anything is."""
+    if not again.before:
+        return ()
+    time = again.time.times(turns)
+    return (Piece(RECOMPUTATION, RECOMPUTATION, turns * again.seconds, time=time),)
+
+
+def made_by(backward: PassTime, size: int, again: Recomputed = _NEVER) -> tuple[Made, ...]:
     """Return the gradients of a backward pass in its order, of parameters of `size` bytes.
 
-    Those of parameters that layers share are whole once the first of these layers is done.
+    Those of parameters that layers share are whole once the first of these layers is done. What is
+    computed `again` comes before.
     """
     found = []
     seconds: Quantity = 0.0
     for layer in reversed(backward.layers):
-        seconds = seconds + layer.seconds
+        before = again.before.get(layer.node.index, ())
+        seconds = seconds + total(each.seconds for each in before) + layer.seconds
         if layer.node.num_params:
             found.append(Made(seconds, size * layer.node.num_params))
             seconds = 0.0

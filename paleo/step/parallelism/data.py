@@ -22,20 +22,25 @@ from paleo.step.distributed_settings import SCALINGS
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
+    OF_RECOMPUTATION,
+    OF_TOKENS,
     PARALLELISMS,
     SCALED,
     WORKERS,
     Asked,
     Parallelism,
     Prediction,
+    with_titles,
 )
 from paleo.step.parallelism.computations import Computation, Computations, divided
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.parallelism.overlap import Made, Overlapped, buckets, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
+from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
+from paleo.step.timeline.kernels import drawn_passes, exchange, whole_update
+from paleo.step.utilization import Sample
 
 #: So many worker counts and more are evaluated at once: fewer are sooner done one by one. So are
 #: more of them where NumPy is yet to be imported.
@@ -65,20 +70,15 @@ _FIELDS = (
 )
 
 
-@functools.cache
-def _fields_with(**titles: str) -> tuple[Field, ...]:
-    """Return the fields, of which those of some keys have titles."""
-    return tuple(
-        entry._replace(title=titles[entry.key]) if entry.key in titles else entry
-        for entry in _FIELDS
-    )
-
-
-def _fields(plan: Plan) -> tuple[Field, ...]:
-    """Return the fields of steps: people see what is exposed, and waits where there are any."""
+def _fields(plan: Plan, sample: Sample) -> tuple[Field, ...]:
+    """Return the fields of steps: people see what is exposed, waits and tokens where there are."""
     exposed = {"exposed_communication_s": "exposed"} if plan.overlaps else {}
     waiting = {"wait_s": "waiting"} if some(plan.deviation > 0) else {}
-    return _fields_with(**exposed, **waiting)
+    again = OF_RECOMPUTATION if plan.recompute.mode != "none" else {}
+    tokens = OF_TOKENS if sample.tokens else {}
+    if tokens and again:
+        tokens = tokens | {"hfu": "HFU"}
+    return with_titles(_FIELDS, **exposed, **waiting, **again, **tokens)
 
 
 class Worker:
@@ -240,7 +240,7 @@ class DataParallel:
             whole,
             share,
             worker.pieces,
-            _fields(self.plan),
+            _fields(self.plan, self.computations.sample),
             exchanges=worker.exchanges(),
             band=self.plan.band,
             exchanging=worker.exchanges if self.plan.overlaps else None,
@@ -253,6 +253,7 @@ class DataParallel:
             "one_worker": float(self.computing(own)),
             "one_worker_batch": whole,
             "net": self.computations.net.name,
+            "sample": self.computations.sample,
         }
         if len(workers) < (_MANY_WORKERS if has_arrays() else _WORTH_IMPORTING):
             steps = (self.step(batch_size, count, scaling) for count in workers)
@@ -348,18 +349,16 @@ class _Drawn:
     def schedule(self) -> Schedule:
         """Return the passes of each turn, the last with its exchanges, and the update."""
         plan, step = self.plan, self.step
-        forward, backward = map(pass_pieces, plan.passes(self.graph), ("forward", "backward"))
-        ahead, back = (
-            [piece for layer in layers for piece in layer.pieces]
-            for layers in (forward, reversed(backward))
-        )
+        passes = plan.passes(self.graph)
+        ahead, back = drawn_passes(plan, passes)
         packing, unpacking = self._handling
         summing = plan.summing_time(self.num_bytes, self.graph.num_tensors).total
         sums = [Piece("gradients summed", "backward", float(summing))]
-        update = update_piece(plan, self.graph.num_params, tensors=self.graph.num_tensors)
+        update = whole_update(plan, self.graph)
         exchanged = step.exchanges[self.scheme]
         turns = plan.accumulate
         one = Piece("forward", "forward", step["forward"] / turns)
+        again = Piece(RECOMPUTATION, RECOMPUTATION, step.seconds_of(RECOMPUTATION) / turns)
         packed = total(piece.seconds for piece in packing)
         passed = (step["backward"] - packed - (turns - 1) * summing) / turns
         spans = []
@@ -370,10 +369,10 @@ class _Drawn:
             second = Piece("backward", "backward", passed + total(piece.seconds for piece in added))
             if is_last and plan.overlaps:
                 spans.append(self._computing([one], ahead))
-                drawn = self._slower([second])
+                drawn = self._slower([again, second])
                 spans.append(Span([*drawn, exchanged], functools.partial(self._overlap, back)))
             else:
-                spans.append(self._computing([one, second], [*ahead, *back, *added]))
+                spans.append(self._computing([one, again, second], [*ahead, *back, *added]))
         last = self._computing([step.piece("update")], [*unpacking, update])
         if plan.overlaps:
             spans.append(last)

@@ -31,7 +31,8 @@ from paleo.step.parallelism.overlap import Made, Overlapped, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step, WholeStep
 from paleo.step.plan import Plan
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import exchange, pass_pieces, update_piece
+from paleo.step.timeline.kernels import drawn_passes, exchange, whole_update
+from paleo.step.utilization import Sample
 
 #: So often shares are made better, at most: two or three times are enough.
 _TURNS = 10
@@ -208,11 +209,10 @@ class Together:
         for kind in self.kinds:
             workers, first = range(first, first + kind.workers), first + kind.workers
             graph = kind.plan.graph(kind.computations.net, kind.batch)
-            forward, backward = map(pass_pieces, kind.plan.passes(graph), ("forward", "backward"))
-            layers = itertools.chain(forward, reversed(backward))
-            computed = [piece for layer in layers for piece in layer.pieces]
+            ahead, back = drawn_passes(kind.plan, kind.plan.passes(graph))
+            computed = [*ahead, *back]
             drawing.add_to_all(workers, chain(computed, start))
-            update = update_piece(kind.plan, graph.num_params, tensors=graph.num_tensors)
+            update = whole_update(kind.plan, graph)
             drawing.add_to_all(workers, chain([update], end))
         if not self.plan.overlaps:
             copied = float(self.plan.copying_time(self.num_bytes, self.workers))
@@ -228,6 +228,15 @@ class Together:
 def _others(plan: Plan) -> list[tuple[Plan, int]]:
     """Return the plans of the other kinds of devices, and how many workers are on each."""
     return [(replace(plan, device=device), count) for device, count in plan.other_devices]
+
+
+def _sample(kinds: Sequence[Kind]) -> Sample:
+    """Return what a sample has and takes, with the mean peak of all workers."""
+    peaks = [(kind.computations.sample.peak, kind.workers) for kind in kinds]
+    count = sum(kind.workers for kind in kinds)
+    known = [peak * workers for peak, workers in peaks if peak is not None]
+    mean = sum(known) / count if len(known) == len(kinds) else None
+    return replace(kinds[0].computations.sample, peak=mean)
 
 
 class Heterogeneous(Parallelism):
@@ -261,6 +270,7 @@ class Heterogeneous(Parallelism):
             one_worker=float(own * count / rate),
             one_worker_batch=own,
             net=net.name,
+            sample=_sample(kinds),
         )
         notes = [
             "samples of a step: "

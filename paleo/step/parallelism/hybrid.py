@@ -409,6 +409,7 @@ class HybridParallelism(Parallelism):
             net=net.name,
             low=low,
             high=high,
+            sample=asked.computations.sample.on(max(workers, *net.splits, 1) / workers),
         )
         return Prediction(steps, tuple(notes), whole)
 

@@ -36,19 +36,22 @@ from paleo.step.declarations import checked_workers
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
+    OF_RECOMPUTATION,
+    OF_TOKENS,
     PARALLELISMS,
     SCALED,
     WORKERS,
     Asked,
     Parallelism,
     Prediction,
+    with_titles,
 )
-from paleo.step.parallelism.computations import divided
-from paleo.step.passes import PassTime
+from paleo.step.parallelism.computations import divided, recomputation
 from paleo.step.pieces import TRANSFER, Field, Piece, Step
 from paleo.step.plan import Plan
+from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import draw_rounds, pass_pieces, update_piece
+from paleo.step.timeline.kernels import draw_rounds, drawn_passes, whole_update
 
 #: How gradients are exchanged, which is no choice.
 SCHEME = "Reduce"
@@ -66,9 +69,9 @@ _FIELDS = (
     COMPUTING[0],
     _moving("gather", "gather"),
     _moving("scatter_gradients", "scatter\ngradients"),
-    COMPUTING[1],
+    *COMPUTING[1:3],
     Field("reduce_s", lambda step: step.exchanges[SCHEME].seconds, "reduce", "s"),
-    COMPUTING[2],
+    COMPUTING[3],
     *SCALED,
 )
 
@@ -142,7 +145,8 @@ def single_process(net: NetSpec, plan: Plan, batch_size: int, workers: int) -> S
     graph = plan.graph(net, share)
     moved = _moves(plan, graph, batch)
     forward, backward = _driving(plan, graph, batch).passes(graph)
-    update = plan.update_time(graph.num_params, graph.num_tensors)
+    again = recomputation(plan.recomputed(graph, forward))
+    update = plan.update_of(graph)
     *sent, reduced = (Piece(name, TRANSFER, move.seconds) for name, move in moved.items())
     scatter, replicate, gather, gradients = sent
     pieces = (
@@ -151,6 +155,7 @@ def single_process(net: NetSpec, plan: Plan, batch_size: int, workers: int) -> S
         Piece("forward", "forward", forward.upper, time=forward.time),
         gather,
         gradients,
+        *again,
         Piece("backward", "backward", backward.upper, time=backward.time),
         Piece("update", "update", plan.seconds(update), time=update),
     )
@@ -172,7 +177,7 @@ def _moves(plan: Plan, graph: Graph, batch: int) -> dict[str, Move]:
 def _driving(plan: Plan, graph: Graph, batch: int) -> Plan:
     """Return the plan under which a device computes while the process drives all of them."""
     software = plan.software
-    if not software.host_of(plan.device):
+    if plan.graphs or not software.host_of(plan.device):
         return plan
     return replace(plan, framework=software.driving(_devices(graph, batch)), compile=False)
 
@@ -195,7 +200,11 @@ class SingleProcess(Parallelism):
             "one_worker": float(asked.computations.of(batch).seconds),
             "one_worker_batch": batch,
             "net": net.name,
+            "sample": asked.computations.sample,
         }
+        tokens = OF_TOKENS if asked.computations.sample.tokens else {}
+        again = OF_RECOMPUTATION if plan.recompute.mode != "none" else {}
+        one["fields"] = with_titles(_FIELDS, **tokens, **again)
         steps = tuple(
             replace(single_process(net, plan, batch, workers), **one) for workers in asked.workers
         )
@@ -220,15 +229,14 @@ class SingleProcess(Parallelism):
         passes = _driving(plan, graph, step.batch_size).passes(graph)
         moved = _moves(plan, graph, step.batch_size)
 
-        def compute(category: str, passed: PassTime) -> Span:
-            layers = pass_pieces(passed, category)
-            ordered = layers if category == "forward" else reversed(layers)
-            fine = [piece for layer in ordered for piece in layer.pieces]
+        ahead, back = drawn_passes(plan, passes)
+        again = [piece for piece in step.pieces if piece.name == RECOMPUTATION]
 
+        def compute(pieces: Sequence[Piece], fine: Sequence[Piece]) -> Span:
             def draw(drawing: Drawing, start: float) -> None:
                 drawing.add_to_all(used, chain(fine, start))
 
-            return Span([step.piece(category)], draw)
+            return Span(pieces, draw)
 
         def move(name: str) -> Span:
             def draw(drawing: Drawing, start: float) -> None:
@@ -238,17 +246,15 @@ class SingleProcess(Parallelism):
             return Span([piece], draw)
 
         def update(drawing: Drawing, start: float) -> None:
-            drawing.add(
-                0, chain([update_piece(plan, graph.num_params, tensors=graph.num_tensors)], start)
-            )
+            drawing.add(0, chain([whole_update(plan, graph)], start))
 
         spans = [
             move("scatter"),
             move("replicate"),
-            compute("forward", passes[0]),
+            compute([step.piece("forward")], ahead),
             move("gather"),
             move("scatter_gradients"),
-            compute("backward", passes[1]),
+            compute([*again, step.piece("backward")], back),
             move("reduce"),
             Span([step.piece("update")], update),
         ]

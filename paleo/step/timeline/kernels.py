@@ -13,9 +13,11 @@ from paleo.core.operations import Operation, Unpriced, total_work
 from paleo.core.quantity import total
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
+from paleo.step.matrices import Matrix
 from paleo.step.passes import Fetch, PassTime, update_operations
 from paleo.step.pieces import TRANSFER, Piece
 from paleo.step.plan import Plan
+from paleo.step.recompute import RECOMPUTATION
 from paleo.step.timeline.drawing import Drawing, chain
 from paleo.step.timeline.values import Flow
 
@@ -99,6 +101,28 @@ def pass_pieces(
     return result
 
 
+def drawn_passes(plan: Plan, passes: tuple[PassTime, PassTime]) -> tuple[list[Piece], list[Piece]]:
+    """Return what a device does in a forward pass, and in a backward pass with what is done again.
+
+    What is computed again comes before the backward pass of the last of its layers.
+    """
+    forward, backward = map(pass_pieces, passes, ("forward", "backward"))
+    again = plan.recomputed(passes[0].graph, passes[0]).before
+    back: list[Piece] = []
+    for layer in reversed(backward):
+        for each in again.get(layer.node.index, ()):
+            back += [
+                piece._replace(
+                    name=f"{piece.name} again",
+                    category=RECOMPUTATION,
+                    arguments={**piece.arguments, "pass": RECOMPUTATION},
+                )
+                for piece in forward[each.node.index].pieces
+            ]
+        back += layer.pieces
+    return [piece for layer in forward for piece in layer.pieces], back
+
+
 def _arguments(operations: Sequence[Operation], time: Time, seconds: Any) -> dict[str, Any]:
     work = total_work(tuple(operations))
     return {
@@ -114,11 +138,23 @@ def _arguments(operations: Sequence[Operation], time: Time, seconds: Any) -> dic
     }
 
 
-def update_piece(plan: Plan, num_params: int, name: str = "update", tensors: int = 1) -> Piece:
-    """Return the update of so many parameters, in so many tensors."""
-    time = plan.update_time(num_params, tensors)
+def whole_update(plan: Plan, graph: Graph) -> Piece:
+    """Return the update of all parameters of a graph."""
+    how = (graph.num_tensors, plan.matrices(graph))
+    return update_piece(plan, graph.num_params, "update", *how)
+
+
+def update_piece(
+    plan: Plan,
+    num_params: int,
+    name: str = "update",
+    tensors: int = 1,
+    matrices: Sequence[Matrix] = (),
+) -> Piece:
+    """Return the update of so many parameters, in so many tensors, of which `matrices` are some."""
+    time = plan.update_time(num_params, tensors, matrices)
     seconds = plan.seconds(time)
-    operations = update_operations(num_params, plan.update_dtype, plan.rule, tensors)
+    operations = update_operations(num_params, plan.update_dtype, plan.rule, tensors, matrices)
     arguments = {"parameters": num_params, **_arguments(operations, time, seconds)}
     return Piece(name, "update", float(seconds), arguments)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Unpack
 
-from paleo.core.checks import is_number, python_int, shown
-from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.checks import python_int
+from paleo.core.errors import Mistakes, PaleoError
 from paleo.core.results import Results
-from paleo.core.units import parse
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import Setting, choice
 from paleo.step.distributed_settings import ExchangeSettings
@@ -26,17 +25,23 @@ from paleo.step.settings import (
 from paleo.studies.metrics.cases import Case
 from paleo.studies.metrics.values import Metrics, Storage
 from paleo.studies.simulate import runs_of
-from paleo.studies.training import TrainingSettings, schedule_of
+from paleo.studies.training import (
+    PowerSettings,
+    TokenSettings,
+    TrainingSettings,
+    check_tokens,
+    schedule_of,
+)
 
 __all__ = ["PARALLELISMS", "Metrics", "MetricsSettings", "Storage", "metrics"]
 
 #: The ways to divide a step among devices that make a whole step.
 PARALLELISMS = tuple(name for name, kind in _KINDS.items() if kind.trains and not kind.has_others)
-#: More watts mean nothing.
-_MOST = 1e12
 
 
-class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=False):
+class MetricsSettings(
+    GridSettings, TrainingSettings, TokenSettings, PowerSettings, ExchangeSettings, total=False
+):
     """Of what running and training nets takes."""
 
     hybrid_workers: Annotated[int, HYBRID_WORKERS]
@@ -78,15 +83,6 @@ class MetricsSettings(GridSettings, TrainingSettings, ExchangeSettings, total=Fa
             help="Bits that store the position of a weight, where zeros are left out.",
         ),
     ]
-    power: Annotated[
-        float | str | None,
-        Setting(
-            default=None,
-            check=lambda value: _power(value),
-            help="Power that one device draws, such as '180 W'.",
-            shown_default="its board power, from the device's file",
-        ),
-    ]
 
 
 def metrics(
@@ -96,12 +92,13 @@ def metrics(
 
     Settings of `paleo.simulate` mean the same. `scheme` is one communication scheme, None the best.
     Time, energy and cost of a training need `epochs` and either `dataset`, one of
-    paleo.studies.datasets.DATASETS, or `dataset_size`. `weight_bits`, `index_bits` and `sparsity`
-    are those of `Storage`, the bits of a parameter's type unless given; `optimizer` is one of
-    paleo.step.memory.OPTIMIZERS. `price` is what one device costs for an hour, in dollars or as a
-    text such as "0.90 EUR/h"; None is that in the file `prices` of one's own, or else the cheapest
-    on demand of `paleo.prices`. `power` is what it takes, in watts or as a text such as "180 W",
-    None that of the file. Raises a PaleoError with every mistake.
+    paleo.studies.datasets.DATASETS, or `dataset_size`; or the `tokens` that are read.
+    `weight_bits`, `index_bits` and `sparsity` are those of `Storage`, the bits of a parameter's
+    type unless given; `optimizer` is one of paleo.step.memory.OPTIMIZERS. `price` is what one
+    device costs for an hour, in dollars or as a text such as "0.90 EUR/h"; None is that in the file
+    `prices` of one's own, or else the cheapest on demand of `paleo.prices`. `power` is what it
+    takes, in watts or as a text such as "180 W", None that of the file. Raises a PaleoError with
+    every mistake.
 
     >>> (metrics,) = paleo.metrics("nin", device="K80", epochs=90, dataset="imagenet")
     >>> metrics.params, round(metrics.num_steps)
@@ -112,6 +109,8 @@ def metrics(
     others = {"schemes": scheme} if isinstance(scheme, str) else {}
     scenarios, found = asked(nets, MetricsSettings, settings, mistakes, others)
     schedule = schedule_of(found, mistakes)
+    for each in scenarios if schedule else ():
+        mistakes.check(check_tokens, schedule, each)
     runs = [run for each in scenarios for run in runs_of(each, mistakes)]
     mistakes.raise_as(PaleoError)
     assert schedule is not None
@@ -125,18 +124,3 @@ def metrics(
         own_power=found["power"],
     )
     return Results(each for run in runs for each in case.metrics(run))
-
-
-def _power(power: Any) -> float | None:
-    if power is None:
-        return None
-    if is_number(power) and 0 < power <= _MOST:
-        return float(power)
-    try:
-        if not isinstance(power, str):
-            raise ValueError(
-                f"expected watts, a number above 0, up to {_MOST:g}, got {shown(power)}"
-            )
-        return parse(power, "W")
-    except ValueError as error:
-        raise SettingError(f"power: {error}") from None

@@ -22,12 +22,7 @@ from paleo.step.results import Run
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule
 from paleo.studies.metrics.values import Metrics, Storage
-from paleo.studies.training import price_of
-
-#: What is said of energy by the power of a data sheet.
-ENERGY_BOUND = (
-    "energy is an upper bound: devices are assumed to draw their full board power all the time"
-)
+from paleo.studies.training import cost_notes, power_of, price_of
 
 
 class _Step(NamedTuple):
@@ -80,8 +75,7 @@ class Case:
         one = plan.graph(net, 1)
         inference_flops = _flops(one, plan.cost_model, FORWARD)
         training_flops = inference_flops + _flops(one, plan.cost_model, BACKWARD)
-        known_power = device.figures.get("power")
-        power = self.own_power or (float(known_power.value) if known_power else None)
+        power = self.own_power or power_of(device)
         price = price_of(device, self.own_price, self.prices)
         apart = PARALLELISMS[run.parallel].splits and bool(net.splits)
         own_bits = self.storage["weight_bits"] or 8 * find_precision(plan.dtype).parameter_size
@@ -150,6 +144,7 @@ class Case:
         capacity, largest = scenario.plan.device.memory_capacity, None
         training: Mapping[int, Footprint] = {}
         of: Any = {"optimizer": self.optimizer, "dtype": dtype}
+        of["recompute"] = scenario.plan.recompute
         try:
             if not apart:
                 training = footprints(net, batches, **of)
@@ -164,17 +159,8 @@ class Case:
         return {each: _Memory(inference[each], training.get(each), largest) for each in batches}
 
     def _notes(self, device: Device, power: float | None, price: Price | None) -> list[str]:
-        notes = []
-        if power is None:
-            notes.append(f"no energy: the file of {device.name} has no power")
-        elif self.own_power is None:
-            notes.append(ENERGY_BOUND)
-        if price and self.own_price is None:
-            notes.append(
-                f"price: {price.amount:g} {price.currency} for an hour of a device, "
-                f"{price.origin()}"
-            )
-        return notes
+        own = {"own_power": self.own_power, "own_price": self.own_price}
+        return cost_notes(device, power, price, **own)
 
 
 def _inferences(scenario: Scenario, batches: list[int]) -> dict[int, float]:

@@ -14,7 +14,7 @@ from paleo.core.quantity import ceil_div
 from paleo.core.results import Result
 from paleo.core.tensor import find_precision
 from paleo.step.memory import Footprint
-from paleo.step.pieces import WholeStep
+from paleo.step.pieces import USED, WholeStep
 from paleo.step.plan import HOW
 from paleo.step.results import Predicted
 from paleo.step.scenario import Scenario
@@ -23,12 +23,12 @@ from paleo.studies.training import HOUR, Training, times
 
 #: The keys of what follows from a time, and of what is the less the longer that is.
 TIMES = (
-    *("inference_s", "step_s", "compute_s", "training_time_s", "training_cost"),
+    *("inference_s", "step_s", "compute_s", "training_time_s", "device_hours", "training_cost"),
     *("inference_cost_per_million", "training_cost_per_million"),
     *(f"{name}_j" for name in ("inference_energy_per_sample", "training_energy")),
     "training_energy_per_sample_j",
 )
-RATES = ("inference_throughput_per_s", "training_throughput_per_s")
+RATES = ("inference_throughput_per_s", "training_throughput_per_s", *USED)
 
 #: No weight, and no index of one, has more bits.
 _MOST_BITS = 64
@@ -140,7 +140,7 @@ class Metrics(Predicted, Result):
     @property
     def training(self) -> Training:
         """The whole training."""
-        return Training(self.step, self.schedule, self.price)
+        return Training(self.step, self.schedule, self.price, self.power)
 
     def cost_per_million(self, per_second: float | None, devices: int = 1) -> float | None:
         """Return what a million samples cost at so many a second, in the currency of the price."""
@@ -166,7 +166,7 @@ class Metrics(Predicted, Result):
     @property
     def training_flops(self) -> float | None:
         """FLOPs of the whole training but for updates."""
-        return times(self.schedule.num_samples, self.training_flops_per_sample)
+        return times(self.training.num_samples, self.training_flops_per_sample)
 
     @property
     def training_time(self) -> float | None:
@@ -186,7 +186,7 @@ class Metrics(Predicted, Result):
     @property
     def training_energy(self) -> float | None:
         """Joules of the whole training, of all workers together."""
-        return times(self.schedule.num_samples, self.training_energy_per_sample)
+        return self.training.energy
 
     @property
     def training_cost(self) -> float | None:
@@ -242,8 +242,11 @@ class Metrics(Predicted, Result):
             "speedup": self.step.speedup,
             **attributes(self.schedule, "epochs", "dataset"),
             "dataset_size": self.schedule.size,
+            "tokens": self.schedule.tokens,
+            **{key: getattr(self.step, key) for key in USED},
             **attributes(self, "num_steps", "training_flops"),
             "training_time_s": self.training_time,
+            "device_hours": self.training.device_hours,
             "power_w": self.power,
             **attributes(
                 self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
@@ -21,6 +21,7 @@ from paleo.views.answers.base import (
     used,
     which,
 )
+from paleo.views.answers.training import training_said
 from paleo.views.table import in_unit
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     whole = row.whole_step(scheme or row.best_scheme)
     said = [
         speed_said(run, whole, _memory(run, row)),
+        *_trained(run, whole),
         *_limits(run, row, whole, scheme or row.best_scheme),
         *_scaling(run, row),
     ]
@@ -100,15 +102,27 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     if whole.workers == 1:
         devices = f"One {device_named(run.device)}{of} trains"
     about = "about " if band else ""
-    slow, quick = amounts(at_ends(whole.ends, lambda end: end.throughput), digits)[::-1]
+    tokens = whole.sample.tokens if whole.sample else None
+    rate, things = whole.tokens_per_s or whole.throughput, "tokens" if tokens else what
+    ends = at_ends(whole.ends, lambda end: end.tokens_per_s or end.throughput)
+    slow, quick = amounts(ends, digits)[::-1]
+    each = f" of {tokens:,} tokens" if tokens else ""
     sentence = (
-        f"{devices} {run.net} at {about}{rounded(whole.throughput, digits)} {what}/s"
+        f"{devices} {run.net} at {about}{rounded(rate, digits)} {things}/s"
         f"{spread((slow, quick), band)}: "
-        f"{duration(whole.seconds, digits)} a step of {whole.batch_size:,} {what}"
+        f"{duration(whole.seconds, digits)} a step of {whole.batch_size:,} {what}{each}"
     )
+    if tokens and whole.mfu:
+        more = (f"{rounded(100 * whole.mfu, 2)} % MFU", *more)
     if whole.workers > 1:
         more = (f"{percent(whole.efficiency)} scaling efficiency", *more)
     return ", ".join([sentence, *filter(None, more)]) + "."
+
+
+def _trained(run: Run, whole: WholeStep) -> list[str]:
+    """Return what the whole training takes and costs, where it is known how long it is."""
+    training: Any = run.train(whole) if run.train else None
+    return [training_said(run, training, training.ends())] if training else []
 
 
 def _memory(run: Run, row: Step) -> str:
@@ -226,7 +240,7 @@ def _scaling(run: Run, row: Step) -> list[str]:
 
 
 def _of_whole(run: Run, whole: WholeStep) -> list[str]:
-    return [speed_said(run, whole)]
+    return [speed_said(run, whole), *_trained(run, whole)]
 
 
 def _of_passes(run: Run) -> list[str]:

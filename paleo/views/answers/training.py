@@ -19,14 +19,26 @@ def training_said(
     schedule, plan = training.schedule, on.plan
     digits, like = plan.digits, training.seconds or 0.0
     times = durations(at_ends(ends, lambda end: end.seconds or 0.0), digits, like)
-    what = schedule.dataset or f"{schedule.size:,} {samples_of(on.scenario.net)}"
-    epochs = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
+    if schedule.tokens is not None:
+        length = f"{_counted(schedule.tokens)} tokens"
+    else:
+        what = schedule.dataset or f"{schedule.size:,} {samples_of(on.scenario.net)}"
+        length = f"{schedule.epochs:g} epoch{'s' * (schedule.epochs != 1)} of {what}"
     named, where = f" {net}" if net else "", f" on {who}" if who else ""
-    subject = f"Training{named} for {epochs}{where}"
+    subject = f"Training{named} for {length}{where}"
     about = "about " if plan.band else ""
     taken = f"{about}{duration(like, digits)}{spread(times, plan.band if net else None)}"
+    if schedule.tokens is not None and training.device_hours is not None:
+        taken += f", {about}{rounded(training.device_hours, digits)} device-hours,"
     if training.cost is None or training.price is None:
-        return f"{subject} takes {taken}."
+        return f"{subject} takes {taken.removesuffix(',')}."
     costs = spread(amounts(at_ends(ends, lambda end: end.cost or 0.0), digits))
     cost = f"{about}{rounded(training.cost, digits)} {training.price.currency}{costs}"
     return f"{subject} takes {taken} and costs {cost}."
+
+
+def _counted(count: float) -> str:
+    """Return a large number in words: "15 trillion"."""
+    scales = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+    factor, word = next((scale for scale in scales if count >= scale[0]), (1.0, ""))
+    return f"{count / factor:,.10g} {word}".rstrip()

@@ -17,8 +17,8 @@ from paleo.views.table import Column, Table, plain
 from paleo.views.tables.base import common_notes
 
 
-def columns_of_metrics(optimizer: str) -> tuple[Column, ...]:
-    """Return the columns of all figures, for people a line each."""
+def columns_of_metrics(optimizer: str, *, has_tokens: bool = False) -> tuple[Column, ...]:
+    """Return the columns of all figures, for people a line each, of tokens where a net has any."""
     people: dict[str, Any] = {"for_people": True}
     inference: dict[str, Any] = {"group": "inference, on one device"}
     training: dict[str, Any] = {"group": "training"}
@@ -55,6 +55,9 @@ def columns_of_metrics(optimizer: str) -> tuple[Column, ...]:
         Column("balance_workers"),
         Column("balance", "workers where they equal", **people, **training),
         Column("training_throughput_per_s", "samples/s", **training),
+        Column("tokens_per_s", "tokens/s" * has_tokens, **training),
+        Column("mfu", "MFU" * has_tokens, "percent", **training),
+        *plain("hfu"),
         Column("speedup", "speedup over one worker", **training),
         Column("training_energy_per_sample_j", "energy of a sample", "J", **training),
         Column("optimizer"),
@@ -69,9 +72,11 @@ def columns_of_metrics(optimizer: str) -> tuple[Column, ...]:
         Column("epochs", "epochs", **whole),
         Column("dataset", "dataset", **whole),
         Column("dataset_size", "samples of an epoch", **whole),
+        Column("tokens", "tokens", **whole),
         Column("num_steps", "steps", **whole),
         Column("training_flops", "computation", "FLOP of a run", **whole),
         Column("training_time_s", "time", "duration", **whole),
+        Column("device_hours", "device-hours" * has_tokens, **whole),
         Column("training_energy_j", "energy", "J", **whole),
         *plain("price_per_device_hour", "price_currency", "price_provider", "price_date"),
         Column("price", "price of a device for 1 h", **people, **whole),
@@ -86,6 +91,7 @@ def metrics_table(found: Sequence[Metrics]) -> Table:
     """Return the table of several metrics beside each other."""
     first = found[0]
     several = len({each.workers for each in found}) > 1
+    has_tokens = any(each.step.tokens_per_s for each in found)
     digits = max(each.plan.digits for each in found) if all(each.plan.band for each in found) else 0
     shown = dict.fromkeys((*TIMES, *RATES, "computation_communication_ratio"), digits)
     shown |= {"speedup": max(each.plan.ratio_digits for each in found)} if digits else {}
@@ -93,7 +99,7 @@ def metrics_table(found: Sequence[Metrics]) -> Table:
         plan_setting(first),
         [
             replace(column, digits=shown.get(column.key, column.digits))
-            for column in columns_of_metrics(first.optimizer)
+            for column in columns_of_metrics(first.optimizer, has_tokens=has_tokens)
         ],
         [row_of_metrics(each, several) for each in found],
         footnotes=_footnotes(first),

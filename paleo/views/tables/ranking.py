@@ -8,7 +8,7 @@ from typing import Any
 
 from paleo.core.attributes import at_ends, attributes
 from paleo.studies.metrics import Metrics
-from paleo.studies.metrics.cases import ENERGY_BOUND
+from paleo.studies.training import ENERGY_BOUND
 from paleo.views.answers.base import durations, spread
 from paleo.views.answers.metrics import INFERENCE, Purpose
 from paleo.views.table import Column, Table

@@ -10,7 +10,7 @@ from typing import Any
 from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
-from paleo.step.plan import EXCHANGED, HOW, SHARES, UPDATED
+from paleo.step.plan import AGAIN, EXCHANGED, HOW, SHARES, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
 from paleo.views.answers.base import amounts, band_said, rounded
@@ -29,6 +29,7 @@ _SETTINGS = plain(
     "scaling",
     *HOW,
     *UPDATED,
+    *AGAIN,
     *EXCHANGED,
     *SHARES,
 )
@@ -37,12 +38,20 @@ _VARIED = ("net", "cluster", "device", "network", "cost_model", "dtype", "scalin
 #: What an exact scheme is.
 _EXACT = " that gives all workers the whole sum"
 #: The parts of computation, which stand in the sum of them.
-_PARTS = ("forward_s", "backward_s", "update_s")
+_PARTS = ("forward_s", "recomputation_s", "backward_s", "update_s")
 _EXCHANGE = Column("exchange_s", "communi-\ncation", "s", for_people=True, digits=3)
 #: A part of it, to as many digits.
 _EXPOSED = "exposed_communication_s"
 #: How many workers there are on devices of all kinds.
 _IN_ALL = Column("all_workers", "workers\nin all")
+#: Of a whole training, where its length is given.
+_TRAINING = (
+    *plain("num_steps"),
+    Column("training_time_s", "training", "duration"),
+    Column("device_hours", "device-\nhours"),
+    Column("training_energy_j", "energy", "J"),
+    Column("training_cost", "cost"),
+)
 _BAND = Column("band", "80 % of cases", for_people=True, right=True)
 
 
@@ -143,6 +152,8 @@ def _columns(run: Run, row: Step, *, all_schemes: bool) -> tuple[Column, ...]:
         columns.append(column)
     batch = [] if any(column.key == "batch_size" for column in columns) else [Column("batch_size")]
     bands = [replace(_BAND, wide=True)] if run.band and row.exchanges else []
+    trained = run.trained(row)
+    columns += (replace(each, digits=digits) for each in _TRAINING if each.key in trained)
     return (*_SETTINGS, *batch, *columns, *bands)
 
 
@@ -209,6 +220,7 @@ def _values(run: Run, row: Step) -> dict[str, Any]:
             values[_EXCHANGE.key] = value[row.best_scheme]
         else:
             values[key] = value[row.best_scheme] if isinstance(value, Mapping) else value
+    values |= run.trained(row)
     if run.band and row.exchanges:
         digits = run.plan.digits
         ends = row.whole_step(row.best_scheme).ends

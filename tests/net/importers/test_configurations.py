@@ -6,15 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import models_as_nets
 import pytest
+from model_configurations import PUBLISHED, SMALL
 
 import paleo
 from paleo.core.errors import NetSpecError
 from paleo.core.operations import Pass
 from paleo.net.importers.base import ImportOptions
+from paleo.net.layers.attention import Attention
 from paleo.net.writer import dumps
-from tests.helpers import models_as_nets
-from tests.helpers.model_configurations import PUBLISHED, SMALL
 
 LLAMA3_8B: dict[str, Any] = {
     "model_type": "llama",
@@ -136,7 +137,7 @@ def test_layers_are_called_as_modules_and_repeat(tmp_path: Path) -> None:
 def test_windows_follow_the_index(tmp_path: Path) -> None:
     config = SMALL["gemma3_text"] | {"sliding_window": 8, "num_hidden_layers": 8}
     net = loaded(tmp_path, config)
-    windows = [spec.layer.window for spec in net.layers if spec.layer.is_attention]
+    windows = [spec.layer.window for spec in net.layers if isinstance(spec.layer, Attention)]
     # Each sixth layer sees everything.
     assert windows == [8] * 5 + [None] + [8] * 2
 

@@ -10,12 +10,12 @@ import os
 from typing import Any
 
 import pytest
+from model_configurations import PUBLISHED, SMALL
 
 import paleo
 from paleo.core.operations import Pass
 from paleo.net.importers.base import ImportOptions
 from paleo.net.importers.transformers import net_text
-from tests.helpers.model_configurations import PUBLISHED, SMALL
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 torch = pytest.importorskip("torch")

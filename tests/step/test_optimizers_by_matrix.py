@@ -1,0 +1,184 @@
+"""Optimizers that go by the matrices that parameters are, and variants of PyTorch's: by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+import paleo
+from paleo.cluster.frameworks import FRAMEWORKS
+from paleo.core.operations import MatMul, Update, total_work
+from paleo.net.graph import build
+from paleo.step.matrices import Matrix, matrices
+from paleo.step.memory import footprint
+from paleo.step.optimizers import OPTIMIZERS, Rule
+from paleo.step.passes import update_operations, update_time
+
+#: Words, width, hidden width, and classes of a net with an MLP.
+V, D, F, C = 1000, 64, 256, 10
+
+
+def mlp() -> paleo.NetSpec:
+    def product(parent: str, outputs: int) -> dict[str, Any]:
+        return {"type": "InnerProduct", "parents": [parent], "num_outputs": outputs, "axis": -1}
+
+    layers: dict[str, Any] = {
+        "words": {"type": "Input", "parents": [], "tensor": [4, 16]},
+        "embedding": {
+            "type": "Embedding", "parents": ["words"], "num_embeddings": V, "num_outputs": D,
+        },
+        "norm": {"type": "LayerNorm", "parents": ["embedding"]},
+        "up": product("norm", F),
+        "down": product("up", D),
+        "classes": product("down", C),
+    }  # fmt: skip
+    return paleo.loads(json.dumps({"name": "mlp", "layers": layers}))
+
+
+#: Parameters: the table, scale and shift, products with biases.
+PARAMS = V * D + 2 * D + (D * F + F) + (F * D + D) + (D * C + C)
+#: Those of no matrix.
+VECTORS = 2 * D + F + D + C
+
+
+def test_matrices_are_those_of_products_and_of_what_is_looked_up() -> None:
+    graph = build(mlp())
+    found = {graph.nodes[i].name: those for i, those in enumerate(matrices(graph)) if those}
+    assert found == {
+        "embedding": (Matrix(V, D, is_hidden=False),),
+        "up": (Matrix(D, F),),
+        "down": (Matrix(F, D),),
+        "classes": (Matrix(D, C, is_hidden=False),),  # it makes the result
+    }
+
+
+def test_a_tied_head_makes_the_result_and_leaves_the_last_block_hidden() -> None:
+    graph = build(paleo.load("gpt2"))
+    found = {graph.nodes[i].name: those for i, those in enumerate(matrices(graph)) if those}
+    assert "lm_head" not in found
+    assert found["h/11/c_proj"] == (Matrix(3072, 768),)
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("lion", 4 * PARAMS),
+        ("fused_adamw", 8 * PARAMS),
+        ("foreach_adam", 8 * PARAMS),
+        ("forloop_adamw", 8 * PARAMS),
+        ("fused_momentum", 4 * PARAMS),
+        # A number for each row and each column.
+        ("adafactor", 4 * ((V + D) + 2 * (D + F) + (D + C) + VECTORS)),
+        # Two bytes and, for each block of 256, two scales of 4; the last product's 640 are few.
+        (
+            "adam_8bit",
+            2 * (V * D + 2 * D * F) + 8 * (V * D // 256 + 2 * (D * F // 256))
+            + 8 * (D * C + VECTORS),
+        ),
+        ("muon", 4 * (2 * D * F) + 8 * (V * D + D * C + VECTORS)),
+    ],
+)  # fmt: skip
+def test_the_state_is_that_of_each_matrix(name: str, state: int) -> None:
+    found = footprint(mlp(), optimizer=name)
+    assert found.optimizer_state == state
+    assert found.gradients == 4 * PARAMS
+
+
+def test_a_block_of_fewer_numbers_has_a_scale_too() -> None:
+    optimizer = OPTIMIZERS["adam_8bit"]
+    assert optimizer.state_bytes(5000, 4, (Matrix(50, 100),)) == 2 * (5000 + 4 * 20)  # 19.5 blocks
+
+
+def test_a_mixed_step_keeps_states_in_fp32() -> None:
+    assert footprint(mlp(), dtype="mixed_bf16", optimizer="lion").optimizer_state == 4 * PARAMS
+    assert footprint(mlp(), dtype="bf16", optimizer="lion").optimizer_state == 2 * PARAMS
+
+
+def test_many_tensors_at_once_need_a_root_of_all() -> None:
+    # At so small a batch the update is the peak: the batch and its result; weights, gradients, two
+    # means, and a root of all; or, one by one, two tensors as large as the table.
+    held = 4 * 16 + 4 * 16 * C
+    at_once, alone = (
+        footprint(mlp(), 1, optimizer=f"{how}_adam") for how in ("foreach", "forloop")
+    )
+    assert {at_once.peak_pass, alone.peak_pass} == {"update"}
+    assert at_once.peak == 5 * 4 * PARAMS + held
+    assert alone.peak == 4 * 4 * PARAMS + 2 * 4 * V * D + held
+
+
+@pytest.mark.parametrize(
+    ("name", "reads", "writes"),
+    [
+        # d w (1, 1); b m, c g (2, 2); their sum (2, 1); sign (1, 1); w (2, 1); b m + c g (3, 2).
+        ("lion", 11, 8),
+        ("foreach_adam", 11, 7),
+        ("forloop_adamw", 12, 8),
+        ("fused_adamw", 4, 3),
+        ("fused_momentum", 3, 2),
+        # |w|, rows and columns of g (3, 0); their product (0, 1); scaled, clamped, root (3, 3);
+        # times g (2, 1); its norm (1, 0); w (2, 1).
+        ("adafactor", 11, 6),
+    ],
+)
+def test_an_update_moves_what_pytorch_moves(name: str, reads: int, writes: int) -> None:
+    found = Rule(OPTIMIZERS[name], FRAMEWORKS["pytorch"]).operations(1000, 4, 10)
+    assert sum(len(each.reads) for each in found) == reads
+    assert sum(len(each.writes) for each in found) == writes
+
+
+def test_means_in_bytes_move_a_byte_each() -> None:
+    (found,) = Rule(OPTIMIZERS["adam_8bit"]).operations(1000, 4, 10)
+    assert isinstance(found, Update)
+    # Weights and gradients in 4 bytes, two means in 1; weights and means are written.
+    assert sum(found.reads) == 1000 * (4 + 4 + 1 + 1)
+    assert sum(found.writes) == 1000 * (4 + 1 + 1)
+    assert found.kernels == 10
+
+
+def test_for_loops_have_a_kernel_for_each_tensor_and_foreach_few() -> None:
+    def kernels(name: str) -> set[Any]:
+        rule = Rule(OPTIMIZERS[name], FRAMEWORKS["pytorch"])
+        return {each.kernels for each in rule.operations(1000, 4, 97) if isinstance(each, Update)}
+
+    assert kernels("forloop_adam") == kernels("adafactor") == kernels("muon") == {97}
+    assert kernels("foreach_adam") == kernels("fused_adamw") == {3}  # 48 tensors each
+
+
+def test_muon_iterates_five_times_over_each_hidden_matrix() -> None:
+    graph = build(mlp())
+    those = tuple(each for found in matrices(graph) for each in found)
+    found = update_operations(PARAMS, "fp32", Rule(OPTIMIZERS["muon"]), 8, those)
+    products = [each for each in found if isinstance(each, MatMul)]
+    assert len(products) == 2 * 5 * 3
+    # 2 matrices of 64 x 256, r = 64 and c = 256.
+    assert total_work(tuple(products)).flops == 2 * 5 * (4 * D * D * F + 2 * D**3)
+    assert {each.dtype for each in products} == {"bf16"}
+    updates = [each for each in found if isinstance(each, Update)]
+    assert {each.num_params for each in updates} == {2 * D * F, PARAMS - 2 * D * F}
+
+
+@pytest.mark.parametrize("device", ["H100_SXM", "V100_SXM2_16GB", "EPYC_7763"])
+def test_products_of_an_update_take_time_on_any_device(device: str) -> None:
+    those = (Matrix(4096, 4096, 10),)
+    target, model = paleo.scenario(mlp(), device=device).plan.target, paleo.find_cost_model("tiled")
+    rule = Rule(OPTIMIZERS["muon"])
+    with_products = update_time(10 * 4096**2, target, model, "fp32", rule, 10, those)
+    peak = max(
+        float(paleo.find_device(device).peak(dtype))
+        for dtype in paleo.find_device(device).peaks
+        if dtype in ("fp32", "bf16")
+    )
+    assert with_products.total > 10 * 5 * 6 * 4096**3 / peak
+
+
+@pytest.mark.parametrize("name", ["adafactor", "adam_8bit", "muon"])
+@pytest.mark.parametrize("net", ["gpt2", "resnet50", "lstm_lm"])
+def test_every_net_has_a_step_and_a_footprint(name: str, net: str) -> None:
+    (run,) = paleo.simulate(net, optimizer=name, workers=[1, 2], scaling="weak", batch_size=4).runs
+    assert run.rows[0]["update"] > 0
+    found = footprint(net, 4, optimizer=name)
+    assert 0 < found.optimizer_state <= 2 * found.gradients
+    largest = paleo.largest_batch(net, float(found.peak), optimizer=name)
+    assert largest == 4
