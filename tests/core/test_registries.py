@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from layer_examples import EXAMPLES, Example
+from model_configurations import DIFFERENT
 
 import paleo
 from paleo.cli.main import COMMANDS
@@ -181,7 +182,7 @@ def test_every_collective_keeps_the_contract(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", paleo.net_names())
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_every_net_keeps_the_contract(name: str) -> None:
     net = paleo.load(name)
     assert net.name == name

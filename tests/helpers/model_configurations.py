@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
+
+import paleo
 
 _HERE = Path(__file__).parent
 
@@ -19,3 +22,16 @@ SMALL = _read("model_configurations.json")
 #: By name: the `config`, what of it decides on layers; the `source`; and the `parameters` that the
 #: published weights have, where that is known.
 PUBLISHED = _read("published_models.json")
+
+
+def _further_sizes() -> set[str]:
+    """Return the published models of which there is a smaller one of the same kind."""
+    kinds: dict[str, list[str]] = {}
+    for name in sorted(PUBLISHED, key=lambda name: PUBLISHED[name].get("parameters") or math.inf):
+        config = PUBLISHED[name]["config"]
+        kinds.setdefault(config.get("model_type") or str(sorted(config)), []).append(name)
+    return {name for names in kinds.values() for name in names[1:]}
+
+
+#: The predefined nets that differ in more than sizes: what is tried on every net is on these.
+DIFFERENT = [name for name in paleo.net_names() if name not in _further_sizes()]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from layer_examples import EXAMPLES, Example
+from model_configurations import DIFFERENT
 from nets_of_tests import make_net
 
 import paleo
@@ -447,7 +448,7 @@ def test_an_array_of_batch_sizes_gives_the_same_as_one_by_one(name: str, trainin
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", paleo.net_names())
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_the_footprint_of_every_net_adds_up(name: str) -> None:
     found = footprint(name, 4, optimizer="momentum")
     summary = paleo.summarize(name, 4)

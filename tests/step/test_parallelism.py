@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from model_configurations import DIFFERENT
 from nets_of_tests import predefined
 
 import paleo
@@ -166,7 +167,7 @@ def test_model_parallel_ignores_network_and_pipelining_in_2017(net: Any) -> None
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", paleo.net_names())
+@pytest.mark.parametrize("name", DIFFERENT)
 @pytest.mark.parametrize("model", COST_MODELS)
 def test_model_parallelism_works_on_every_net(name: str, model: str) -> None:
     spec = predefined(name)
@@ -180,7 +181,7 @@ def test_model_parallelism_works_on_every_net(name: str, model: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", paleo.net_names())
+@pytest.mark.parametrize("name", DIFFERENT)
 @pytest.mark.parametrize("model", COST_MODELS)
 def test_hybrid_parallelism_works_on_every_net(name: str, model: str) -> None:
     spec = predefined(name)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_configurations import DIFFERENT
 
 import paleo
 from paleo.cli import cli
@@ -218,7 +219,7 @@ def test_the_knees_of_a_net_are_those_of_all_worker_counts(
 
 @pytest.mark.slow
 @pytest.mark.alike
-@pytest.mark.parametrize("name", paleo.net_names())
+@pytest.mark.parametrize("name", DIFFERENT)
 def test_no_worker_computes_a_larger_batch_in_less_time(name: str) -> None:
     # The search for knees counts on it, where a cost model says so.
     batches = np.arange(1, 65)

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from model_configurations import DIFFERENT
 
 import paleo
 from paleo.web import predefined, warmup
@@ -117,7 +118,7 @@ def test_what_no_device_changes_is_found_of_every_net(
 
     monkeypatch.setattr("paleo.net.graph._infer", never)
     monkeypatch.setattr("paleo.step.memory.liveness._Scheduling", never)
-    for name in paleo.net_names():
+    for name in DIFFERENT:
         asked = {"net": name, "device": "A30", "dtype": dtype, "batch_size": "7"}
         answered = json.loads(Answers().text("scaling", read_settings(asked)))
         assert answered["table"]["rows"]
