@@ -75,9 +75,9 @@ if TYPE_CHECKING:  # as type checkers see what is found below
     from paleo.step.memory import OPTIMIZERS as OPTIMIZERS
     from paleo.step.memory import footprint as footprint
     from paleo.step.memory import largest_batch as largest_batch
-    from paleo.step.parallelism import data_parallel as data_parallel
-    from paleo.step.parallelism import hybrid_parallel as hybrid_parallel
-    from paleo.step.parallelism import model_parallel as model_parallel
+    from paleo.step.parallelism.data import data_parallel as data_parallel
+    from paleo.step.parallelism.hybrid import hybrid_parallel as hybrid_parallel
+    from paleo.step.parallelism.model import model_parallel as model_parallel
     from paleo.step.plan import Plan as Plan
     from paleo.step.scenario import Scenario as Scenario
     from paleo.step.scenario import scenario as scenario
@@ -129,7 +129,9 @@ _PLACES = {
         "estimate_update",
     ),
     "paleo.step.memory": ("OPTIMIZERS", "footprint", "largest_batch"),
-    "paleo.step.parallelism": ("data_parallel", "hybrid_parallel", "model_parallel"),
+    "paleo.step.parallelism.data": ("data_parallel",),
+    "paleo.step.parallelism.hybrid": ("hybrid_parallel",),
+    "paleo.step.parallelism.model": ("model_parallel",),
     "paleo.step.plan": ("Plan",),
     "paleo.step.scenario": ("Scenario", "scenario"),
     "paleo.studies.collectives": ("collectives",),

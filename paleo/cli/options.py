@@ -318,6 +318,18 @@ def one_of(names: Any) -> dict[str, Any]:
     }
 
 
+class _Described(click.Option):
+    """An option that says more of its choices where its help is asked for."""
+
+    def __init__(self, *args: Any, whole_help: Callable[[], str], **words: Any) -> None:
+        super().__init__(*args, **words)
+        self.whole_help = whole_help
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        self.help = self.whole_help()
+        return super().get_help_record(ctx)
+
+
 def setting_option(setting: Setting, **changes: Any) -> Callable[[_F], _F]:
     """Return the option of a declared setting; `changes` are what is to be said otherwise.
 
@@ -325,6 +337,8 @@ def setting_option(setting: Setting, **changes: Any) -> Callable[[_F], _F]:
     """
     said = f"  [default: {setting.shown_default}]" if setting.shown_default else ""
     words: dict[str, Any] = {"default": setting.default, "help": setting.help + said}
+    if setting.describes:
+        words |= {"cls": _Described, "whole_help": lambda: setting.whole_help + said}
     if setting.type is bool:
         words["is_flag"] = True
     elif setting.metavar.endswith(",..."):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import inspect
 import threading
 from collections.abc import Callable
 from operator import attrgetter
@@ -56,9 +57,23 @@ _FEW = 4
 _LOCK = threading.RLock()
 
 
+#: What makes an attribute no field, or another kind of one.
+_SPECIAL = ("ClassVar", "InitVar", "KW_ONLY")
+
+
 def _with_fields(cls: type[Any], **options: bool) -> type[Any]:
     """Return the class with its fields, without methods."""
-    return dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
+    written = inspect.get_annotations(cls)
+    # Each text is taken apart, whatever is in it: so it gets something else where that is known.
+    cls.__annotations__ = {
+        name: kind if isinstance(kind, str) and any(map(kind.__contains__, _SPECIAL)) else object
+        for name, kind in written.items()
+    }
+    made = dataclasses.dataclass(cls, init=False, repr=False, eq=False, **options)
+    made.__annotations__ = written
+    for field in dataclasses.fields(made):
+        field.type = written.get(field.name, field.type)
+    return made
 
 
 def _missing(cls: type[Any], frozen: bool, eq: bool, slots: bool) -> list[str]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paleo.core.errors import PluginError, UnknownNameError, near
 from paleo.core.plugins import broken, entry_points, load
@@ -39,26 +38,25 @@ class Registry(Generic[_T], Mapping[str, _T]):
         #: The names of Paleo's own, in the order in which output shows them.
         self.built_in: tuple[str, ...] = ()
         self._things: dict[str, _T] = {}
+        #: The modules of things that nobody has asked for yet, by their names.
+        self._waiting: dict[str, str] = {}
 
     def add(self, name: str, thing: _T) -> None:
         """Register `thing`; raises ValueError if the name is taken."""
+        module = self._waiting.pop(name, "")
+        if module and module not in sys.modules:
+            import_module(module)  # its own is the one
         if name in self._things:
             raise ValueError(f"there is a {self.kind} {name!r} already")
         self._things[name] = thing
 
-    def discover(self, package: str, order: Callable[[_T], Any] | None = None) -> None:
-        """Import the modules of a package, by name, so that they register what they hold.
+    def offer(self, package: str, modules: Mapping[str, str]) -> None:
+        """Say by which module of a package each thing is registered, in the order of output.
 
-        Things are in the order in which they register, or in that of `order`.
+        A module is imported when something of it is asked for.
         """
-        (folder,) = sys.modules[package].__path__
-        for entry in sorted(Path(folder).iterdir()):
-            is_module = entry.suffix == ".py" and entry.stem != "__init__"
-            if is_module or (not entry.suffix and (entry / "__init__.py").is_file()):
-                import_module(f"{package}.{entry.stem}")
-        if order:
-            self._things = dict(sorted(self._things.items(), key=lambda item: order(item[1])))
-        self.built_in = tuple(self._things)
+        self._waiting = {name: f"{package}.{module}" for name, module in modules.items()}
+        self.built_in = tuple(self._waiting)
 
     @cached_property
     def _plugins(self) -> Mapping[str, EntryPoint]:
@@ -77,6 +75,8 @@ class Registry(Generic[_T], Mapping[str, _T]):
 
     def __getitem__(self, name: str) -> _T:
         try:
+            if name in self._waiting:
+                import_module(self._waiting[name])
             if name not in self._things and name in self._plugins:
                 self._load(self._plugins[name])
             return self._things[name]
@@ -85,11 +85,10 @@ class Registry(Generic[_T], Mapping[str, _T]):
 
     # Mapping's own versions expect KeyError from __getitem__.
     def __contains__(self, name: object) -> bool:
-        return name in self._things or name in self._plugins
+        return name in self._things or name in self._waiting or name in self._plugins
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._things
-        yield from (name for name in self._plugins if name not in self._things)
+        yield from dict.fromkeys([*self.built_in, *self._things, *self._plugins])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

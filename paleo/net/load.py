@@ -35,7 +35,6 @@ from paleo.net.importers import (
 )
 from paleo.net.reader import parse
 from paleo.net.spec import Description, NetSpec
-from paleo.net.writer import dumps
 
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
@@ -137,6 +136,8 @@ def load(
     except TypeError:
         spec = read_object(net, importing or ImportOptions())
         if spec is not None:
+            from paleo.net.writer import dumps  # here: nets of our own do without
+
             return loads(dumps(spec), file=spec.file)
         raise NetSpecError(f"a net: expected a name or a file, got {shown(net)}") from None
     importer = importer_of(target)
@@ -175,6 +176,7 @@ def _of_weights(target: str) -> str | None:
 def _imported(importer: str, target: str, options: ImportOptions) -> NetSpec:
     """Return the net that an importer reads, or that it has read before."""
     from paleo.net.importers import cache  # here: nets of our own do without
+    from paleo.net.writer import dumps
 
     source = net_source(target)
     if importer in TEXTS:

@@ -22,7 +22,6 @@ from paleo.core.checks import (
 from paleo.core.errors import Mistakes, SettingError, near, results_of
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, is_array, largest, smallest, whole_array
-from paleo.core.registry import Registry
 
 #: No share of peak is smaller; less would make times infinite.
 _LEAST_SHARE = 1e-9
@@ -48,11 +47,6 @@ def several(
 ) -> Callable[[Any], tuple[Any, ...]]:
     """Return the check of a setting that is one value of this type, or several."""
     return lambda values: tuple(results_of(check, listed(name, values, single)))
-
-
-def described(things: Registry[Any]) -> str:
-    """Return a line on each of Paleo's own: those of other packages are looked up when used."""
-    return "; ".join(f"{name} ({things[name].summary})" for name in things.built_in) + "."
 
 
 def checked_share(value: Quantity, name: str) -> Quantity:
@@ -128,12 +122,23 @@ class Setting:
     shown_default: str = ""
     #: Whether it has to be one number where arrays are not for.
     is_number: bool = False
+    #: Whether the help goes on with a word on each of the choices, which are a registry's.
+    describes: bool = False
     #: Whether a file of one's own stands for a value, too.
     may_be_file: bool = False
     #: The key in its TypedDict, and the type of one value, `object` if that may be a number or a
     #: text; `declared` fills both in.
     name: str = ""
     type: type = str
+
+    @property
+    def whole_help(self) -> str:
+        """The help, with what there is to choose: Paleo's own, which are imported for it."""
+        if not self.describes or not self.choices:
+            return self.help
+        things: Any = self.choices()
+        each = "; ".join(f"{name} ({things[name].summary})" for name in things.built_in)
+        return f"{self.help} {each}."
 
     def with_default(self, default: Any, **changes: Any) -> Setting:
         """Return the setting as it is where another default holds."""

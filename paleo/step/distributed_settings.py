@@ -19,8 +19,7 @@ from paleo.cluster import (
     find_network,
     network_names,
 )
-from paleo.cluster.collectives import COLLECTIVES
-from paleo.cluster.collectives.nccl import CURRENT, find_nccl
+from paleo.cluster.collectives import COLLECTIVES, NCCL_VERSION
 from paleo.core.checks import MAX_SIZE, checked_bytes, is_whole, shown
 from paleo.core.errors import SettingError
 from paleo.core.quantity import Quantity
@@ -29,7 +28,6 @@ from paleo.step.declarations import (
     checked_jitter,
     checked_share,
     choice,
-    described,
     name_in,
     several,
 )
@@ -89,8 +87,8 @@ SCHEMES = Setting(
         if value in ("all", ["all"])
         else several("schemes", name_in(COLLECTIVES))(value)
     ),
-    help="How workers exchange gradients: one scheme, several to compare, or all. "
-    + described(COLLECTIVES),
+    help="How workers exchange gradients: one scheme, several to compare, or all.",
+    describes=True,
     options=("--scheme",),
     choices=lambda: COLLECTIVES,
     metavar="NAME,...",
@@ -107,7 +105,8 @@ def _checked_scheme(value: Any) -> str | None:
 SCHEME = Setting(
     default=None,
     check=_checked_scheme,
-    help="How workers exchange gradients. " + described(COLLECTIVES),
+    help="How workers exchange gradients.",
+    describes=True,
     choices=lambda: COLLECTIVES,
     metavar="NAME",
     shown_default="auto; the best of four with paleo2017",
@@ -214,14 +213,22 @@ JITTER = Setting(
 )
 
 
+def _checked_nccl(value: Any) -> str | None:
+    if value is None:
+        return None
+    from paleo.cluster.collectives.nccl import find_nccl  # here: most start without
+
+    return find_nccl(str(value)).version
+
+
 NCCL = Setting(
     default=None,
-    check=lambda value: None if value is None else find_nccl(str(value)).version,
+    check=_checked_nccl,
     help="Version of NCCL, such as 2.18, which decides by which algorithm and protocol auto, ring "
     "and others of its schemes send.",
     label="NCCL",
     metavar="VERSION",
-    shown_default=CURRENT.version,
+    shown_default=NCCL_VERSION,
 )
 
 

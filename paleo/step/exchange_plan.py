@@ -7,7 +7,7 @@ import operator
 from dataclasses import replace
 
 from paleo.cluster import Cluster, Device, Network, group_of
-from paleo.cluster.collectives import AUTO, COLLECTIVES, SERVERS, Choice, Collective
+from paleo.cluster.collectives import AUTO, COLLECTIVES, OF_2017, SERVERS, Choice, Collective
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.cluster.frameworks import Framework, running
 from paleo.cluster.gradient_exchange import Exchange
@@ -76,12 +76,12 @@ class ExchangePlan:
         if self.schemes is None and not is_of_2017:
             return (AUTO,)
         if self.schemes is None or self.schemes == ALL_SCHEMES:
-            every = map(COLLECTIVES.__getitem__, COLLECTIVES.built_in)
+            known = OF_2017 if is_of_2017 else COLLECTIVES.built_in
             needed = set(self.encoding.operations)
             return tuple(
                 scheme.name
-                for scheme in every
-                if (scheme.is_of_2017 if is_of_2017 else scheme.can_exchange(self.topology.tiers))
+                for scheme in map(COLLECTIVES.__getitem__, known)
+                if (is_of_2017 or scheme.can_exchange(self.topology.tiers))
                 and needed.issubset(scheme.operations)
             )
         return self.schemes

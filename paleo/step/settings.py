@@ -39,7 +39,6 @@ from paleo.step.declarations import (
     checked_share,
     choice,
     declared,
-    described,
     found_default,
     found_setting,
     listing,
@@ -133,7 +132,8 @@ USE_PIPELINE = Setting(
 COST_MODEL = Setting(
     default=DEFAULT_COST_MODEL,
     check=find_cost_model,
-    help="How operations are priced. " + described(COST_MODELS),
+    help="How operations are priced.",
+    describes=True,
     label="Cost model",
     choices=lambda: COST_MODELS,
 )
@@ -191,7 +191,8 @@ FRAMEWORK = Setting(
     default=None,
     check=_checked_framework,
     help="What runs the net: which operations share a kernel, what is cast, and how long the host "
-    "takes for each. " + described(FRAMEWORKS),
+    "takes for each.",
+    describes=True,
     label="Framework",
     choices=lambda: FRAMEWORKS,
     metavar="NAME",
@@ -208,7 +209,8 @@ MEMORY_FORMAT = Setting(
 ATTENTION = Setting(
     default=None,
     check=checked_attention,
-    help="Whose kernels compute attention forward, in 2 bytes. " + described(ATTENTION_FAMILIES),
+    help="Whose kernels compute attention forward, in 2 bytes.",
+    describes=True,
     label="Attention",
     choices=lambda: ATTENTION_FAMILIES,
     metavar="NAME",
@@ -333,8 +335,8 @@ class PricingSettings(DeviceSettings, EstimateSettings, total=False):
 OPTIMIZER = Setting(
     default="sgd",
     check=name_in(OPTIMIZERS),
-    help="The optimizer, which decides how much state training keeps and how long an update "
-    "takes: " + described(OPTIMIZERS),
+    help="The optimizer, which decides how much state training keeps and how long an update takes:",
+    describes=True,
     label="Optimizer",
     choices=lambda: OPTIMIZERS,
     metavar="NAME",

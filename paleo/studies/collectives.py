@@ -25,7 +25,6 @@ from paleo.step.declarations import (
     check_names,
     checked_workers,
     declared,
-    described,
     name_in,
     several,
 )
@@ -128,8 +127,8 @@ class CollectiveSettings(TypedDict, total=False):
         Setting(
             default=AUTO,
             check=_checked_schemes,
-            help="How workers do it: one scheme, several to compare, or all. "
-            + described(COLLECTIVES),
+            help="How workers do it: one scheme, several to compare, or all.",
+            describes=True,
             options=("--scheme",),
             choices=lambda: COLLECTIVES,
             metavar="NAME,...",

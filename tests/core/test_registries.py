@@ -5,13 +5,16 @@ Whatever is added is held to its contract on arrival.
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from layer_examples import EXAMPLES, Example
 from model_configurations import DIFFERENT
 
 import paleo
 from paleo.cli.main import COMMANDS
-from paleo.cluster.collectives import SERVERS
+from paleo.cluster.collectives import COLLECTIVES, OF_2017, SERVERS
 from paleo.cluster.frameworks import SOFTWARE
 from paleo.core.operations import Operation, Pass
 from paleo.core.registry import Registry
@@ -196,3 +199,46 @@ def test_every_net_keeps_the_contract(name: str) -> None:
     assert layers[-1].output[0] == 3
     (run,) = paleo.simulate(net, workers=[1, 2], cost_model="roofline").runs
     assert [step.workers for step in run.rows] == [1, 2]
+
+
+REGISTRIES = {
+    "paleo.net.layers": "LAYERS",
+    "paleo.costs": "COST_MODELS",
+    "paleo.cluster.collectives": "COLLECTIVES",
+    "paleo.step.parallelism": "PARALLELISMS",
+}
+
+
+@pytest.mark.parametrize(("package", "name"), REGISTRIES.items())
+def test_a_package_offers_what_its_modules_register(package: str, name: str) -> None:
+    """In a process of its own: here others may have asked for everything already."""
+    program = (
+        f"import importlib, pkgutil, {package} as package\n"
+        f"registry = package.{name}\n"
+        "for one in registry.built_in: registry[one]\n"
+        "assert registry.built_in == tuple(registry), tuple(registry)\n"
+        "for module in pkgutil.iter_modules(package.__path__):\n"
+        "    importlib.import_module(f'{package.__name__}.{module.name}')\n"
+        "assert set(registry._things) == set(registry.built_in), registry._things.keys()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_shows_first_what_sends_most() -> None:
+    sent = [COLLECTIVES[name].transfers(64) for name in COLLECTIVES.built_in]
+    assert sent == sorted(sent, reverse=True)
+    of_2017 = [name for name in COLLECTIVES.built_in if COLLECTIVES[name].is_of_2017]
+    assert tuple(of_2017) == OF_2017
+
+
+def test_what_is_offered_is_registered_once_by_its_own_module() -> None:
+    registry: Registry[str] = Registry("word")
+    registry.offer("json", {"tool": "tool", "decoder": "decoder"})
+    assert list(registry) == ["tool", "decoder"]
+    assert "tool" in registry
+    with pytest.raises(paleo.UnknownNameError):
+        registry["tool"]  # json.tool registers nothing
+    registry.add("decoder", "that of json, which is imported already")
+    with pytest.raises(ValueError, match="there is a word 'decoder' already"):
+        registry.add("decoder", "another")

@@ -1,7 +1,7 @@
 """The contract of a collective: bytes and a group of workers become seconds.
 
 To add one: a subclass of Collective in a file of this folder, registered by
-`COLLECTIVES.add(name, instance)`. The folder finds its files by itself.
+`COLLECTIVES.add(name, instance)`, and its name and file in the folder's `__init__.py`.
 """
 
 from __future__ import annotations
@@ -196,6 +196,8 @@ class Collective(ABC):
         return self.transfers(workers) * (num_bytes / bandwidth)
 
 
-__all__ = ["COLLECTIVES", "Carried", "Choice", "Collective", "Operation", "Round"]
+__all__ = ["COLLECTIVES", "NCCL_VERSION", "Carried", "Choice", "Collective", "Operation", "Round"]
 
+#: The version of NCCL that is taken unless told otherwise.
+NCCL_VERSION = "2.27"
 COLLECTIVES: Registry[Collective] = Registry("communication scheme", "paleo.collectives")

@@ -18,7 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from paleo.cluster.collectives.base import Choice, Collective, Operation
+from paleo.cluster.collectives.base import NCCL_VERSION, Choice, Collective, Operation
 from paleo.cluster.collectives.paths import PROTOCOLS, Path, is_modelled
 from paleo.cluster.collectives.tuner import SUMS_SECONDS, Tuner
 from paleo.cluster.topology import Group, beyond_one
@@ -63,7 +63,7 @@ class Nccl:
     - `message_share`: the part of the bandwidth that messages between all pairs reach.
     """
 
-    version: str = "2.27"
+    version: str = NCCL_VERSION
     fill: float = 0.24
     start: float = 3.2
     message_start: float = 2.4

@@ -22,6 +22,7 @@ from paleo.views.answers.base import (
     which,
 )
 from paleo.views.answers.training import training_said
+from paleo.views.charts.numbers import counted
 from paleo.views.table import in_unit
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     sentence = (
         f"{devices} {run.net} at {about}{rounded(rate, digits)} {things}/s"
         f"{spread((slow, quick), band)}: "
-        f"{duration(whole.seconds, digits)} a step of {whole.batch_size:,} {what}{each}"
+        f"{duration(whole.seconds, digits)} a step of "
+        f"{counted(whole.batch_size, what.removesuffix('s'))}{each}"
     )
     if tokens and whole.mfu:
         more = (f"{rounded(100 * whole.mfu, 2)} % MFU", *more)
