@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from paleo.core.errors import PluginError, UnknownNameError, near
@@ -50,13 +51,22 @@ class Registry(Generic[_T], Mapping[str, _T]):
             raise ValueError(f"there is a {self.kind} {name!r} already")
         self._things[name] = thing
 
-    def offer(self, package: str, modules: Mapping[str, str]) -> None:
-        """Say by which module of a package each thing is registered, in the order of output.
+    def discover(self, package: str, known: Mapping[str, str], others: str = "") -> None:
+        """Find the modules of a package that register things.
 
-        A module is imported when something of it is asked for.
+        `known` says which module registers what, in the order of output: such a module is imported
+        when something of it is asked for. `others` are modules that register nothing. Whatever
+        else is in the folder, a file that somebody has added, is imported at once.
         """
-        self._waiting = {name: f"{package}.{module}" for name, module in modules.items()}
-        self.built_in = tuple(self._waiting)
+        self._waiting = {name: f"{package}.{module}" for name, module in known.items()}
+        (folder,) = sys.modules[package].__path__
+        told = {"__init__", *known.values(), *others.split()}
+        for entry in sorted(Path(folder).iterdir()):
+            if entry.stem in told:
+                continue
+            if entry.suffix == ".py" or (not entry.suffix and (entry / "__init__.py").is_file()):
+                import_module(f"{package}.{entry.stem}")
+        self.built_in = tuple(dict.fromkeys([*known, *self._things]))
 
     @cached_property
     def _plugins(self) -> Mapping[str, EntryPoint]:

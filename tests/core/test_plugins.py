@@ -89,7 +89,7 @@ def test_a_layer_type_is_read_from_a_net_file(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_layer_type_is_in_the_schema_and_has_a_section(folder: Path) -> None:
     schema = json.loads(paleo(folder, "nets", "--schema").stdout)
-    assert schema["$defs"]["Crop"]["properties"]["margin"]["minimum"] == 1
+    assert schema["$defs"]["Crop"]["properties"]["margin"]["else"]["minimum"] == 1
     section = paleo(folder, "nets", "--layer=Crop").stdout
     assert section.startswith("### Crop\n\nThe middle of an image")
     assert "| `margin` | elements cut off on each side | required |\n" in section

@@ -234,7 +234,7 @@ def test_output_shows_first_what_sends_most() -> None:
 
 def test_what_is_offered_is_registered_once_by_its_own_module() -> None:
     registry: Registry[str] = Registry("word")
-    registry.offer("json", {"tool": "tool", "decoder": "decoder"})
+    registry.discover("json", {"tool": "tool", "decoder": "decoder"}, others="scanner encoder")
     assert list(registry) == ["tool", "decoder"]
     assert "tool" in registry
     with pytest.raises(paleo.UnknownNameError):

@@ -259,7 +259,7 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "device": "K40", "framework": "timm", "memory_format": "channels_last", "compile": "true",
         "attention": "fa2", "cluster": "firecaffe", "overlap": "false", "bucket": "1GiB",
         "accumulate": "2", "gradient_dtype": "fp16", "compress": "onebit", "num_servers": "2",
-        "jitter": "0.1", "nccl": "2.18",
+        "jitter": "0.1", "nccl": "2.18", "graphs": "true",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)

@@ -74,7 +74,7 @@ def command(
       paleo simulate squeezenet --vary=squeezenet.sr=0.125,0.5,1 --num_workers=1
       paleo simulate inception_v3 --plot=scaling.svg
       paleo simulate nin --scaling=weak --num_workers=4 --trace=step.json
-      paleo simulate gpt2 --device=H100_SXM --dtype=bf16 --batch_size=8 --tokens=300e9
+      paleo simulate gpt2 --device=H100_SXM --dtype=bf16 --tokens=300e9
       paleo simulate resnet50_v1_5 --cluster=dgx_a100 --num_workers=8,64 --explain
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()

@@ -36,7 +36,7 @@ OF_2017 = ("OneToAll", "TreeAllReduce", "ButterflyAllReduce", "ButterflyMixing")
 SERVERS = "parameter_server"
 
 # Output shows first what sends most.
-COLLECTIVES.offer(
+COLLECTIVES.discover(
     __name__,
     {
         "parameter_server": "parameter_server",
@@ -55,4 +55,5 @@ COLLECTIVES.offer(
         "ButterflyMixing": "butterfly",
         "pairwise": "direct",
     },
+    others="base nccl paths phases rounds tuner",
 )

@@ -1,7 +1,7 @@
 """The contract of a collective: bytes and a group of workers become seconds.
 
 To add one: a subclass of Collective in a file of this folder, registered by
-`COLLECTIVES.add(name, instance)`, and its name and file in the folder's `__init__.py`.
+`COLLECTIVES.add(name, instance)`. The folder finds its files by itself.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from paleo.net.layers.base import LAYERS, Layer, ShapeError
 
 __all__ = ["LAYERS", "Layer", "ShapeError"]
 
-#: The types in each file.
+#: The types in each file, which is imported when one is asked for.
 _TYPES = {
     "attention": "Attention",
     "pointwise": "Activation Gated Sigmoid Dropout PReLU Softmax Elementwise",
@@ -26,4 +26,8 @@ _TYPES = {
     "Gather Reduce Unknown",
     "scans": "SelectiveScan StateSpaceDual GatedDelta",
 }
-LAYERS.offer(__name__, {name: file for file, names in _TYPES.items() for name in names.split()})
+LAYERS.discover(
+    __name__,
+    {name: file for file, names in _TYPES.items() for name in names.split()},
+    others="base fields functions matrices",
+)

@@ -26,7 +26,8 @@ __all__ = [
 ]
 
 # Output shows first what scales, then what predicts passes alone.
-PARALLELISMS.offer(
+PARALLELISMS.discover(
     __name__,
     {name: name for name in ("data", "model", "hybrid", "single_process", "heterogeneous")},
+    others="base computations fetch jitter overlap slowdown",
 )
