@@ -53,7 +53,7 @@ def start_to_end(cost_model: str, bound: float) -> tuple[str, float, float]:
     command = process("-m", "paleo", "simulate", str(NET), f"--cost_model={cost_model}")
     baseline(), command()  # whatever is cached on disk, is
     # In turns: the machine may be slower for a while.
-    rounds = [(best(command, 1), best(baseline, 1)) for _ in range(25)]
+    rounds = [(best(command, 1), best(baseline, 1)) for _ in range(60)]
     ratio = min(own for own, _ in rounds) / min(other for _, other in rounds)
     name = f"paleo simulate alex_v2 ({cost_model}), start to end / import click, numpy"
     return name, ratio, bound
@@ -196,16 +196,21 @@ def large_plots() -> list[tuple[str, float, float]]:
     ]
 
 
+#: Ratios of one commit differ by so much from run to run, on two cores that others share.
+NOISE = 1.07
+
+
 def report(figures: list[tuple[str, float, float]]) -> bool:
-    """Print a row for each figure with its bound; tell whether one misses it.
+    """Print a row for each figure with its bound; tell whether one misses it by more than noise.
 
     A negative bound is one from below.
     """
     missed = False
     print(f"{'figure':62}  {'ratio':>8}  bound")
     for name, ratio, bound in figures:
-        ok = ratio >= -bound if bound < 0 else ratio <= bound
-        missed |= not ok
+        beyond = -bound / ratio if bound < 0 else ratio / bound
+        ok = beyond <= 1
+        missed |= beyond > NOISE
         limit = f"at least {-bound:g}" if bound < 0 else f"at most {bound:g}"
         print(f"{name:62}  {ratio:8.4g}  {limit}{'' if ok else '  MISSED'}")
     return missed
