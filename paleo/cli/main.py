@@ -47,16 +47,12 @@ COMMANDS = (
 
 @functools.cache
 def _imported(name: str) -> click.Command:
-    """Import a command. Its modules stay, so that no garbage is looked for in what they make.
-
-    Nor is it in what is imported as it runs, which a command makes little else besides.
-    """
+    """Import a command. Its modules stay, so that no garbage is looked for in what they make."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         command: click.Command = importlib.import_module(f"paleo.cli.commands.{name}").command
         gc.freeze()
-        gc.set_threshold(50_000, 10, 10)
     finally:
         if was_enabled:
             gc.enable()
