@@ -13,7 +13,7 @@ type that says nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from paleo.core.frozen import NamedTuple
@@ -59,6 +59,20 @@ class MemoryNeeds(NamedTuple):
     aliased: tuple[int, ...] = ()
     pieces: bool = False
     ends: bool = False
+
+
+#: The axis of a tensor of which each device has a term: the sum of all is the tensor.
+TERMS = -1
+
+
+class Divided(NamedTuple):
+    """What one of several devices does of a layer, and how they have its output.
+
+    They divide it in the dimension `axis`; None: each has all of it, TERMS: a term of it.
+    """
+
+    layer: Layer
+    axis: int | None = None
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key,))
@@ -250,6 +264,51 @@ class Layer(ABC):
         of this package keep what PyTorch's operators do (its tools/autograd/derivatives.yaml).
         """
         return self.kept or MemoryNeeds(inputs=tuple(range(len(inputs))), output=True)
+
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        """Return the dimensions, counted from the last (-1), whose elements it takes together.
+
+        None are those of all: nothing is known. In the others each is taken by itself.
+        """
+        return () if self.is_pointwise else None
+
+    def divided(
+        self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]
+    ) -> Divided | None:
+        """Return what one of so many devices does where its inputs are divided in these `axes`.
+
+        `inputs` are the whole shapes. None where it cannot do its part without the others'. By
+        default it can where no dimension that is divided is one that it goes `across`.
+        """
+        across = self.across(inputs)
+        if all(axis is None for axis in axes):
+            return Divided(self)
+        if across is None or TERMS in axes:
+            return None
+        behind = {
+            axis - len(shape) for axis, shape in zip(axes, inputs, strict=True) if axis is not None
+        }
+        if len(behind) > 1 or behind.intersection(across):
+            return None
+        (place,) = behind
+        for shape, axis in zip(inputs, axes, strict=True):
+            if axis is None and len(shape) >= -place and not is_one(shape[place]):
+                return None  # it has all where the others have a part
+        return Divided(self, max(map(len, inputs)) + place)
+
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        """Return what one of so many devices does with its part of the parameters.
+
+        All of them have the inputs. None where its parameters do not divide by itself.
+        """
+        return None
+
+    def padded(self, multiple: int) -> Layer:
+        """Return this layer with words added until their number divides by `multiple`.
+
+        A layer whose parameters are no vocabulary is as it is.
+        """
+        return self
 
     def shard(self, splits: int) -> Layer:
         """Return the slice of this layer that one of `splits` devices holds.

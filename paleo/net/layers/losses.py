@@ -10,6 +10,8 @@ from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
 from paleo.core.quantity import ceil_div, minimum, product
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
+    TERMS,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -92,6 +94,13 @@ class Loss(_Judging):
     @property
     def by_class(self) -> bool:
         return self.function in _BY_CLASS
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        # By words: each device sums up the exponentials of its own (Megatron-LM,
+        # tensor_parallel/cross_entropy.py).
+        if self.by_class and axes[0] == len(inputs[0]) - 1 and not any(axes[1:]):
+            return Divided(self, TERMS)
+        return super().divided(ways, inputs, axes)
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         (step,) = super().operations(Pass.FORWARD, inputs, element_size)

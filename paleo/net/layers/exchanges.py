@@ -1,0 +1,159 @@
+"""What devices that share a net's layers send each other: tensors summed, gathered, scattered.
+
+They do nothing on a device; a cluster says how long a message takes. Nets have them where they are
+divided (paleo.net.division): each is of a group of devices, and its gradient is another message.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from paleo.core.frozen import NamedTuple
+from paleo.core.operations import Pass
+from paleo.core.quantity import Quantity
+from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
+from paleo.net.layers.base import Layer, MemoryNeeds, ShapeError, dimension, layer_type
+from paleo.net.layers.fields import Dimension, Flag, Name, Whole, key
+
+#: Who exchanges: the devices that share tensors, a sequence, or experts.
+GROUPS = ("tensor", "context", "expert")
+
+
+class Message(NamedTuple):
+    """What the devices of a group exchange in one go: an operation, and bytes as NCCL counts them.
+
+    They are what each has before a reduction or an all-to-all, and what each has after an
+    all-gather. What is sent `beside` products of the same pass need not be waited for.
+    """
+
+    operation: str
+    num_bytes: Quantity
+    group: str
+    beside: bool = False
+
+
+class Exchange(Layer):
+    """A message of a group in the forward pass, and another in the backward pass."""
+
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds()
+
+    group: str = key(Name(GROUPS), "who exchanges: those that share tensors, a sequence, experts")
+
+    @property
+    def label(self) -> str:
+        """What it is called behind the name of the tensor."""
+        return re.sub("(?<=[a-z])(?=[A-Z])", "_", self.type_name).lower()
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        return inputs[0]
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        """Return what is exchanged in a pass."""
+        return ()
+
+    def _message(self, operation: str, shape: Shape, size: int, beside: bool = False) -> Message:
+        return Message(operation, size * num_elements(shape), self.group, beside)
+
+
+@layer_type("AllReduce")
+class AllReduce(Exchange):
+    """The sum of a tensor over all devices of a group, or, `backward`, of its gradient alone.
+
+    (f and g of Shoeybi et al., Megatron-LM, arXiv:1909.08053, section 3.) The sum takes the place
+    of what is summed. That of gradients is sent beside the product that makes the weights'.
+    """
+
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True, aliased=(0,))
+
+    backward: bool = key(Flag(), "whether it is the gradient that is summed", default=False)
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        if direction is not (Pass.INPUT_GRADIENT if self.backward else Pass.FORWARD):
+            return ()
+        return (self._message("all_reduce", inputs[0], element_size, beside=self.backward),)
+
+
+class _Along(Exchange):
+    """An exchange by which tensors become longer or shorter in one dimension."""
+
+    dim: int = key(Dimension(), "the dimension in which devices divide the tensor")
+    ways: int = key(Whole(minimum=2), "how many devices divide it")
+
+    def _longer(self, shape: Shape) -> Shape:
+        dim = dimension(self.dim, shape, "dim")
+        return (*shape[:dim], shape[dim] * self.ways, *shape[dim + 1 :])
+
+    def _shorter(self, shape: Shape) -> Shape:
+        dim = dimension(self.dim, shape, "dim")
+        if shape[dim] % self.ways:
+            raise ShapeError(
+                f"dimension {dim} of {format_shape(shape)} is not divided {self.ways} ways", "ways"
+            )
+        return (*shape[:dim], shape[dim] // self.ways, *shape[dim + 1 :])
+
+
+@layer_type("AllGather")
+class AllGather(_Along):
+    """The parts of all devices of a group, one behind the other; gradients are summed and divided.
+
+    What is gathered is not kept: where a product before needs it for its weights' gradient, it is
+    gathered again, beside the product that makes the input's (Korthikanti et al.,
+    arXiv:2205.05198, section 4.2.2).
+    """
+
+    again: bool = key(
+        Flag(), "whether it is gathered again in the backward pass, and not kept", default=True
+    )
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        return self._longer(inputs[0])
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        whole = self.infer_shape(inputs)
+        if direction is Pass.FORWARD:
+            return (self._message("all_gather", whole, element_size),)
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        back = self._message("reduce_scatter", whole, element_size, beside=True)
+        again = self._message("all_gather", whole, element_size, beside=True)
+        return (again, back) if self.again else (back,)
+
+    def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
+        whole = element_size * num_elements(self.infer_shape(inputs))
+        # It is there twice, forward and backward, but between them only its part is.
+        return MemoryNeeds(view=True, forward=whole, backward=whole) if self.again else MemoryNeeds()
+
+
+@layer_type("ReduceScatter")
+class ReduceScatter(_Along):
+    """The sum of a tensor over all devices of a group, of which each keeps a part."""
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        return self._shorter(inputs[0])
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        operation = "reduce_scatter" if direction is Pass.FORWARD else "all_gather"
+        return (self._message(operation, inputs[0], element_size),)
+
+
+@layer_type("AllToAll")
+class AllToAll(Exchange):
+    """Rows that each device of a group sends to the others, as many as it gets; so gradients."""
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        return (self._message("all_to_all", inputs[0], element_size),)
