@@ -32,6 +32,7 @@ from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
 from paleo.step.matrices import Matrix, matrices
+from paleo.step.mesh import ORDER
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.passes import (
     BACKWARD,
@@ -92,6 +93,19 @@ OF_DATA_PARALLEL = {
     "jitter": None,
     "nccl": None,
 }
+#: Settings that a mesh alone has, and what they are where nothing is said.
+OF_MESH = {
+    "tp": 1,
+    "pp": 1,
+    "zero": 0,
+    "micro_batch": None,
+    "global_batch": None,
+    "schedule": "1f1b",
+    "interleave": 1,
+    "stages": "even",
+    "sequence_parallel": False,
+    "order": ORDER,
+}
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
@@ -136,6 +150,16 @@ class Plan(ExchangePlan):
     jitter: Quantity | None = None
     nccl: str | None = None
     other_devices: tuple[tuple[Device, int], ...] = ()
+    tp: int = 1
+    pp: int = 1
+    zero: int = 0
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    schedule: str = "1f1b"
+    interleave: int = 1
+    stages: str | tuple[int, ...] = "even"
+    sequence_parallel: bool = False
+    order: tuple[str, ...] = ORDER
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -257,6 +281,11 @@ class Plan(ExchangePlan):
         if self.use_pipeline and not self.cost_model.pipelines:
             return (f"{self.cost_model.name} overlaps by itself: use_pipeline has no effect",)
         return ()
+
+    @property
+    def is_mesh(self) -> bool:
+        """Whether devices share a net by more than its data, or a step by micro-batches."""
+        return any(getattr(self, name) != usual for name, usual in OF_MESH.items())
 
     @property
     def of_data_parallel(self) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.gradients import Compression
+from paleo.step.mesh_settings import MeshSettings
 from paleo.step.optimizers import OPTIMIZERS
 from paleo.step.recompute import MODES, Recompute, find_recompute
 
@@ -386,6 +387,7 @@ class ClusterSettings(
     OptimizerSettings,
     GradientSettings,
     SynchronousSettings,
+    MeshSettings,
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
@@ -424,6 +426,7 @@ class GridSettings(
     OptimizerSettings,
     GradientSettings,
     SynchronousSettings,
+    MeshSettings,
     total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
+from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.results import Predicted, Run, Simulation
 from paleo.views.answers.base import (
@@ -81,6 +82,8 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     if row is None or not row.exchanges:
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
+    if PARALLELISMS[run.parallel].shares_net:
+        return [speed_said(run, whole), *_trained(run, whole), *_shared(run, row)]
     said = [
         speed_said(run, whole, _memory(run, row)),
         *_trained(run, whole),
@@ -116,7 +119,7 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     )
     if tokens and whole.mfu:
         more = (f"{rounded(100 * whole.mfu, 2)} % MFU", *more)
-    if whole.workers > 1:
+    if whole.workers > 1 and whole.one_worker:
         more = (f"{percent(whole.efficiency)} scaling efficiency", *more)
     return ", ".join([sentence, *filter(None, more)]) + "."
 
@@ -149,6 +152,32 @@ def _misfit(run: Run, row: Step) -> list[str]:
     batch = f"--batch_size={most} is the largest that does"
     smaller = "a smaller type, such as --dtype=mixed_fp16, may help"
     return [f"It does not fit: {needed}; {batch}; {smaller}. If it did fit:"]
+
+
+#: What the parts of a step on a mesh are called in a sentence.
+_PARTS = {
+    "tensor_parallel": "messages of tensor parallelism",
+    "pipeline_parallel": "messages between stages",
+    "data_parallel": "the exchange of gradients",
+    "bubble": "waiting in the pipeline (the bubble)",
+}
+
+
+def _shared(run: Run, row: Step) -> list[str]:
+    """Return what of a step on a mesh is computation, and what is not."""
+    pieces = row.under(row.best_scheme)
+    seconds = float(sum(piece.seconds for piece in pieces))
+    others = {
+        _PARTS[piece.name]: float(piece.seconds) / seconds
+        for piece in pieces
+        if piece.name in _PARTS and piece.seconds >= 0.005 * seconds
+    }
+    computing = percent(float(row.compute) / seconds)
+    shares = [
+        f"{percent(share)} {name}" for name, share in sorted(others.items(), key=lambda kv: -kv[1])
+    ]
+    *front, last = shares or ["nothing else"]
+    return [f"{computing} of the step is computation, {' and '.join([', '.join(front), last] if front else [last])}."]
 
 
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:

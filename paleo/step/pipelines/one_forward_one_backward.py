@@ -1,0 +1,47 @@
+"""1F1B: a backward pass as soon as there is one, in turn with forward passes.
+
+D. Narayanan et al., "PipeDream: generalized pipeline parallelism for DNN training", SOSP 2019;
+flushed at the end of a step, and interleaved: D. Narayanan et al., "Efficient large-scale language
+model training on GPU clusters using Megatron-LM", arXiv:2104.04473, section 2.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paleo.core.quantity import Quantity
+from paleo.step.pipelines.base import PIPELINES, Pipeline, Work, filled, slowest, summed
+
+
+class OneForwardOneBackward(Pipeline):
+    """Forward and backward passes in turn."""
+
+    name = "1f1b"
+    summary = "forward and backward passes in turn, so that few activations are kept"
+    interleaves = True
+
+    def seconds(self, stages: Sequence[Work], batches: Quantity, chunks: int = 1) -> Quantity:
+        """Return the seconds of the slowest stage, and what it waits for at both ends.
+
+        Until it has its first micro-batch that has passed the stages before, after its last one
+        that passes them back; and its first backward pass waits for the stages behind. Where each
+        stage has several chunks it waits for a chunk of each of the others. Of equal stages it
+        waits (p - 1) / (m v) of what it works (arXiv:2104.04473, section 2.2.2).
+        """
+        each = [work.seconds for work in stages]
+        longest = slowest(each)
+        return batches * longest + (summed(each) - longest) / chunks
+
+    def in_flight(self, stage: int, stages: int, batches: Quantity, chunks: int = 1) -> Quantity:
+        """Return how far a stage is ahead of its first backward pass.
+
+        By p minus its number, from 0 on; of chunks, p (1 + (p - 1) / (p v)) at the first (section
+        2.2.2, and V. Korthikanti et al., arXiv:2205.05198, section 4.2.3), less by as much at each.
+        """
+        if chunks == 1:
+            return filled(stages - stage, batches)
+        warm = (stages - stage - 1) * 2 + (chunks - 1) * stages + 1
+        return filled(warm / chunks, batches)
+
+
+PIPELINES.add(OneForwardOneBackward.name, OneForwardOneBackward())
