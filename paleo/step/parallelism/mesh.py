@@ -8,7 +8,7 @@ of gradients, and the update.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +25,8 @@ from paleo.net.division import divided
 from paleo.net.graph import Graph
 from paleo.net.layers.exchanges import Exchange
 from paleo.net.spec import NetSpec
+from paleo.step.memory import Footprint, footprint
+from paleo.step.memory.stage import StageMemory, stage_memory, stage_net
 from paleo.step.mesh import Mesh
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
@@ -227,10 +229,33 @@ class Meshed:
             global_batch,
             micro,
             tuple(pieces),
-            _fields(mesh),
+            (*_fields(mesh), *_memory_fields(plan, functools.cache(self._most), micro, batches)),
             exchanges={AUTO: Piece("data_parallel", TRANSFER, exchange)},
             band=plan.band,
         ).of_floats()
+
+    def memory(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
+        """Return what a device of each stage takes of memory."""
+        plan, mesh = self.plan, self.mesh
+        graph, _ = self.part.of(micro_batch)
+        found, _ = self.stages(micro_batch)
+        pipeline = PIPELINES[plan.schedule]
+        known: dict[tuple[int, ...], Footprint] = {}
+        memory = []
+        for stage in range(mesh.pp):
+            nodes = found.nodes(stage)
+            alike = tuple(graph.nodes[i].like for i in nodes)
+            if alike not in known:
+                own = stage_net(self.part.net, graph, nodes)
+                how: Any = {name: getattr(plan, name) for name in ("optimizer", "dtype", "recompute")}
+                known[alike] = footprint(own, micro_batch, **how)
+            in_flight = pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
+            memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, mesh.dp))
+        return tuple(memory)
+
+    def _most(self, micro_batch: int, batches: int) -> int:
+        """Return the bytes of a device of the stage that takes most."""
+        return int(max(each.total for each in self.memory(micro_batch, batches)))
 
     def _exchanged(self, stage: Stage) -> Quantity:
         """Return the seconds in which shares of the data exchange the gradients of a stage."""
@@ -316,6 +341,21 @@ def _fields(mesh: Mesh) -> tuple[Field, ...]:
         _best("tokens_per_s", "tokens\n/s"),
         _best("mfu", "MFU", "percent"),
         _best("hfu", "", "percent"),
+    )
+
+
+def _memory_fields(
+    plan: Plan, most: Callable[[int, int], int], micro_batch: int, batches: int
+) -> tuple[Field, ...]:
+    """Return the fields of what a device of the fullest stage takes."""
+    capacity = plan.device.memory_capacity
+
+    def fits(_: Step) -> bool | None:
+        return None if capacity is None else most(micro_batch, batches) <= capacity
+
+    return (
+        Field("memory_bytes", lambda _: most(micro_batch, batches), "memory", "bytes", place=2),
+        Field("fits", fits, "fits", place=2),
     )
 
 
