@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import NamedTuple
 from paleo.core.tensor import Shape
 from paleo.net.graph import Node, infer_nodes
 from paleo.net.layers import Layer
+from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import TERMS, Divided
-from paleo.net.layers.exchanges import AllGather, AllReduce, Exchange, ReduceScatter
+from paleo.net.layers.exchanges import AllGather, AllReduce, AllToAll, Exchange, ReduceScatter, Ring, Swap
 from paleo.net.layers.reshape import Slice
 from paleo.net.spec import LayerSpec, NetSpec
 
@@ -70,6 +72,67 @@ def divided(net: NetSpec, ways: int, *, sequence: bool = False, group: str = "te
             whole |= error.names
             continue
         return replace(net, layers=layers, described=None)
+
+
+def divided_by_positions(net: NetSpec, ways: int, how: str) -> NetSpec:
+    """Return the part of a net that one of so many devices has, which share its positions.
+
+    In attention keys and values pass all of them in a "ring", or heads are divided instead by an
+    "all_to_all". A causal net's positions are dealt out so that all devices have as much to do.
+    Raises NetSpecError for a net that does not fit, SettingError if it has no attention, or
+    positions or heads do not divide.
+    """
+    if ways == 1:
+        return net
+    mistakes = Mistakes(net.file)
+    nodes = infer_nodes(net, mistakes)
+    mistakes.raise_as(NetSpecError)
+    if not any(node.layer.is_attention for node in nodes):
+        raise SettingError(f"cp: {net.name} has no layer of type Attention")
+    division = _ByPositions(net, nodes, ways, False, "context", frozenset(), how)
+    return replace(net, layers=division.layers(), described=None)
+
+
+def divided_by_experts(net: NetSpec, ways: int) -> NetSpec:
+    """Return the part of a net that one of so many devices has, which share its experts.
+
+    Rows go to the devices of their experts, and back. Raises NetSpecError for a net that does not
+    fit, SettingError if it has no experts, or they do not divide.
+    """
+    if ways == 1:
+        return net
+    mistakes = Mistakes(net.file)
+    nodes = infer_nodes(net, mistakes)
+    mistakes.raise_as(NetSpecError)
+    specs = {spec.name: spec for spec in net.layers}
+    names = {node.index: node.name for node in nodes}
+    away: set[int] = set()  # rows that are where their experts are
+    layers = []
+    for node in nodes:
+        layer, spec = node.layer, specs[node.name]
+        count = layer.num_experts_held
+        if count and count % ways:
+            raise SettingError(
+                f"ep: {count} experts of {net.in_file(node.name)} do not divide {ways} ways"
+            )
+        is_away = bool(count) or (
+            layer.is_pointwise and bool(node.parents) and away.issuperset(node.parents)
+        )
+        parents = []
+        for parent in node.parents:
+            name = names[parent]
+            if is_away != (parent in away):
+                name = f"{nodes[parent].name}/all_to_all"
+                if name not in {each.name for each in layers[-len(node.parents) :]}:
+                    sent = AllToAll(group="expert")
+                    layers.append(LayerSpec(name, sent, (names[parent],)))
+            parents.append(name)
+        layers.append(replace(spec, layer=layer.held_by(ways), parents=tuple(parents)))
+        if is_away:
+            away.add(node.index)
+    if not away:
+        raise SettingError(f"ep: {net.name} has no layer of type Experts")
+    return replace(net, layers=tuple(layers), described=None)
 
 
 class _Division:
@@ -203,7 +266,7 @@ class _Division:
         return self._exchange(tensor, layer, None)
 
     def _has_positions(self, shape: Shape) -> bool:
-        return len(shape) == 3 and not shape[_POSITIONS] % self.ways
+        return len(shape) >= 3 and not shape[_POSITIONS] % self.ways
 
     def _exchange(self, tensor: _Tensor, layer: Layer, axis: int | None) -> _Tensor:
         """Return what comes of a tensor by a layer between, the same for all who ask for it."""
@@ -223,6 +286,65 @@ class _Division:
             self.made.append(LayerSpec(name, layer, parents))
         else:
             self.made.append(replace(like, layer=layer, parents=parents))
+
+
+class _ByPositions(_Division):
+    """A net of which devices have positions; parameters are whole on each."""
+
+    def __init__(self, *arguments: Any) -> None:
+        *usual, self.how = arguments
+        super().__init__(*usual)
+
+    def _added(self, node: Node) -> _Tensor:
+        if node.layer.is_input and len(node.output) == 2 and node.output[1] > 1:
+            if node.output[1] % self.ways:
+                raise SettingError(
+                    f"cp: {node.output[1]} positions of {node.name} do not divide {self.ways} ways"
+                )
+            part = (node.output[0], node.output[1] // self.ways)
+            self._add(node.name, node.layer.of_shape(part), [], self.specs[node.name])
+            return _Tensor(node.name, node.output, _POSITIONS, self.divides)
+        if node.layer.is_attention:
+            return self._attending(node)
+        return super()._added(node)
+
+    #: What tells that all is divided that depends on what comes in.
+    divides = frozenset([""])
+
+    def _split(self, node: Node) -> Divided | None:
+        return None
+
+    def _whole(self, tensor: _Tensor, _: Sequence[_Tensor]) -> _Tensor:
+        if tensor.axis is None:
+            return tensor
+        layer = AllGather(group=self.group, dim=tensor.axis, ways=self.ways, again=False)
+        return self._exchange(tensor, layer, None)
+
+    def _attending(self, node: Node) -> _Tensor:
+        """Add attention whose queries, keys and values are divided by positions."""
+        inputs = [self.tensors[parent] for parent in node.parents]
+        layer, axis = node.layer, len(node.output) - 2
+        spec = self.specs[node.name]
+        assert isinstance(layer, Attention)
+        if self.how == "all_to_all":
+            heads = min(int(shape[axis - 1]) for shape in node.inputs[:3])
+            if heads % self.ways:
+                raise SettingError(
+                    f"cp: {heads} heads of {self.net.in_file(node.name)} do not divide "
+                    f"{self.ways} ways"
+                )
+            there = Swap(group=self.group, joined=axis, parted=axis - 1, ways=self.ways)
+            swapped = [self._exchange(tensor, there, axis - 1) for tensor in inputs]
+            self._add(node.name, layer, swapped, spec)
+            back = Swap(group=self.group, joined=axis - 1, parted=axis, ways=self.ways)
+            made = _Tensor(node.name, node.output, axis - 1)
+            return self._exchange(made, back, axis)._replace(since=self.divides)
+        keys = int(node.inputs[1][axis])
+        seen, own = layer.seen_by_part(keys, self.ways)
+        ring = Ring(group=self.group, dim=axis, ways=self.ways, seen=seen)
+        passed = [self._exchange(tensor, ring, axis) for tensor in inputs[1:3]]
+        self._add(node.name, own, [inputs[0], *passed, *inputs[3:]], spec)
+        return _Tensor(node.name, node.output, axis, self.divides)
 
 
 def _learning(nodes: Sequence[Node]) -> frozenset[int]:

@@ -38,7 +38,23 @@ def _optional_count(name: str, text: str, shown_default: str) -> Setting:
 
 
 TP = _degree("tp", "Devices that share each layer (tensor parallelism)")
+CP = _degree("cp", "Devices that share the positions of a sequence (context parallelism)")
+EP = _degree("ep", "Devices that share the experts of mixtures, of those that have different data")
 PP = _degree("pp", "Stages that the net is cut into (pipeline parallelism)")
+#: How devices that share positions attend to all of them.
+CONTEXTS = {
+    "ring": "keys and values pass all devices in a ring",
+    "all_to_all": "devices share heads in attention, as DeepSpeed-Ulysses has it",
+}
+CONTEXT = Setting(
+    default="ring",
+    check=choice("context", tuple(CONTEXTS)),
+    help="With --cp, how attention sees all positions: "
+    + "; ".join(f"{name} ({said})" for name, said in CONTEXTS.items())
+    + ".",
+    choices=lambda: CONTEXTS,
+    metavar="NAME",
+)
 SEQUENCE_PARALLEL = Setting(
     default=False,
     check=bool,
@@ -130,6 +146,9 @@ class MeshSettings(TypedDict, total=False):
 
     tp: Annotated[int, TP]
     pp: Annotated[int, PP]
+    cp: Annotated[int, CP]
+    context: Annotated[str, CONTEXT]
+    ep: Annotated[int, EP]
     zero: Annotated[int, ZERO]
     micro_batch: Annotated[int | None, MICRO_BATCH]
     global_batch: Annotated[int | None, GLOBAL_BATCH]

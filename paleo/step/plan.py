@@ -97,6 +97,9 @@ OF_DATA_PARALLEL = {
 OF_MESH = {
     "tp": 1,
     "pp": 1,
+    "cp": 1,
+    "context": "ring",
+    "ep": 1,
     "zero": 0,
     "micro_batch": None,
     "global_batch": None,
@@ -152,6 +155,9 @@ class Plan(ExchangePlan):
     other_devices: tuple[tuple[Device, int], ...] = ()
     tp: int = 1
     pp: int = 1
+    cp: int = 1
+    context: str = "ring"
+    ep: int = 1
     zero: int = 0
     micro_batch: int | None = None
     global_batch: int | None = None

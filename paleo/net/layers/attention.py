@@ -111,6 +111,19 @@ class Attention(Layer):
     def num_params(self, inputs: Shapes) -> int:
         return int(product(inputs[0][1:-2])) * self.sinks
 
+    def seen_by_part(self, keys: int, ways: int) -> tuple[int, Attention]:
+        """Return how many keys a query of one of so many parts of the positions sees, and how.
+
+        Parts of a causal one are dealt out so that each has early and late positions (such as the
+        first and the last of twice as many pieces): a query sees half of the keys on average.
+        """
+        if self.window is not None or self.chunk is not None:
+            most = self.window or self.chunk or keys
+            return min(keys, keys // ways + most), self
+        if not self.causal:
+            return keys, self
+        return ceil_div(keys, 2), self.replace(causal=False)
+
     def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
         # By heads; a mask that is the same for all of them is whole.
         masks = zip(inputs[3:], axes[3:], strict=True)

@@ -303,6 +303,15 @@ class Layer(ABC):
         """
         return None
 
+    @property
+    def num_experts_held(self) -> int:
+        """How many experts have parameters here; 0 where there are none."""
+        return 0
+
+    def held_by(self, ways: int) -> Layer:
+        """Return what one of so many devices has that share its experts; any other is as it is."""
+        return self
+
     def padded(self, multiple: int) -> Layer:
         """Return this layer with words added until their number divides by `multiple`.
 

@@ -7,6 +7,7 @@ divided (paleo.net.division): each is of a group of devices, and its gradient is
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import ClassVar
 
 from paleo.core.frozen import NamedTuple
@@ -48,6 +49,9 @@ class Exchange(Layer):
     def infer_shape(self, inputs: Shapes) -> Shape:
         return inputs[0]
 
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        return ()
+
     def messages(
         self, direction: Pass, inputs: Shapes, element_size: int
     ) -> tuple[Message, ...]:
@@ -83,6 +87,9 @@ class _Along(Exchange):
 
     dim: int = key(Dimension(), "the dimension in which devices divide the tensor")
     ways: int = key(Whole(minimum=2), "how many devices divide it")
+
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        return (dimension(self.dim, inputs[0], "dim") - len(inputs[0]),)
 
     def _longer(self, shape: Shape) -> Shape:
         dim = dimension(self.dim, shape, "dim")
@@ -145,6 +152,67 @@ class ReduceScatter(_Along):
             return ()
         operation = "reduce_scatter" if direction is Pass.FORWARD else "all_gather"
         return (self._message(operation, inputs[0], element_size),)
+
+
+@layer_type("Ring")
+class Ring(_Along):
+    """Keys or values that pass all devices of a group, which have parts of the positions.
+
+    Each device sees those of all, a part at a time, and keeps its own alone (H. Liu et al., "Ring
+    attention with blockwise transformers for near-infinite context", arXiv:2310.01889). What it
+    gives has as many positions as a query sees: `seen`, by default all. Backward they pass once
+    more, and their gradients with them; messages go on beside the attention.
+    """
+
+    kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(view=True)
+
+    seen: int | None = key(
+        Whole(optional=True), "positions that a query sees on average; by default all", default=None
+    )
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        whole = self._longer(inputs[0])
+        dim = dimension(self.dim, whole, "dim")
+        return whole if self.seen is None else (*whole[:dim], self.seen, *whole[dim + 1 :])
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        one = self._message("all_gather", self._longer(inputs[0]), element_size, beside=True)
+        return (one,) if direction is Pass.FORWARD else (one, one)
+
+
+@layer_type("Swap")
+class Swap(Exchange):
+    """An all-to-all after which a device has all of one dimension, and a part of another.
+
+    (S. Jacobs et al., "DeepSpeed Ulysses", arXiv:2309.14509, section 3.1.) The gradient goes back
+    by another.
+    """
+
+    joined: int = key(Dimension(), "the dimension of which a device has all then")
+    parted: int = key(Dimension(), "the dimension of which it has a part then")
+    ways: int = key(Whole(minimum=2), "how many devices there are")
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        shape = list(inputs[0])
+        joined, parted = (dimension(getattr(self, of), inputs[0], of) for of in ("joined", "parted"))
+        if shape[parted] % self.ways:
+            raise ShapeError(
+                f"dimension {parted} of {format_shape(inputs[0])} is not divided {self.ways} ways",
+                "ways",
+            )
+        shape[joined], shape[parted] = shape[joined] * self.ways, shape[parted] // self.ways
+        return tuple(shape)
+
+    def messages(
+        self, direction: Pass, inputs: Shapes, element_size: int
+    ) -> tuple[Message, ...]:
+        if direction is Pass.WEIGHT_GRADIENT:
+            return ()
+        return (self._message("all_to_all", inputs[0], element_size),)
 
 
 @layer_type("AllToAll")

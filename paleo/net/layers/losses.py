@@ -100,6 +100,8 @@ class Loss(_Judging):
         # tensor_parallel/cross_entropy.py).
         if self.by_class and axes[0] == len(inputs[0]) - 1 and not any(axes[1:]):
             return Divided(self, TERMS)
+        if all(0 <= (axes[0] or -1) == axis < len(inputs[0]) - 1 for axis in axes):
+            return Divided(self, TERMS)  # by rows
         return super().divided(ways, inputs, axes)
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:

@@ -235,6 +235,13 @@ class Experts(StoredMatrix):
         self.check_storage()
         return (*inputs[0][:-1], self.num_outputs)
 
+    @property
+    def num_experts_held(self) -> int:
+        return self.num_experts
+
+    def held_by(self, ways: int) -> Layer:
+        return self.replace(num_experts=self.num_experts // ways)
+
     def num_params(self, inputs: Shapes) -> int:
         return self.num_experts * self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
 

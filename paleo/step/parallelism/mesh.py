@@ -21,7 +21,7 @@ from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, ceil_div, total
 from paleo.core.tensor import num_elements
 from paleo.costs import Time
-from paleo.net.division import divided
+from paleo.net.division import divided, divided_by_experts, divided_by_positions
 from paleo.net.graph import Graph
 from paleo.net.layers.exchanges import Exchange
 from paleo.net.spec import NetSpec
@@ -45,6 +45,10 @@ from paleo.step.stages import Cut, cut
 from paleo.step.timeline.drawing import Schedule
 
 
+#: The kinds of groups that exchanges in a net name.
+_KINDS = {"tensor": "tp", "context": "cp", "expert": "ep"}
+
+
 class Seconds(NamedTuple):
     """What each node of a device's part takes for a micro-batch, in the order of the graph.
 
@@ -65,7 +69,9 @@ class Part:
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
         self.plan, self.mesh = plan, mesh
-        self.net = divided(net, plan.tp, sequence=plan.sequence_parallel)
+        part = divided_by_positions(net, plan.cp, plan.context)
+        part = divided_by_experts(part, plan.ep)
+        self.net = divided(part, plan.tp, sequence=plan.sequence_parallel)
         self._known: dict[int, tuple[Graph, Seconds]] = {}
 
     def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
@@ -118,7 +124,8 @@ class Part:
             for direction in directions:
                 for each in node.layer.messages(direction, node.inputs, graph.element_size):
                     operation = Collecting(each.operation)
-                    seconds = seconds + self.seconds("tp", each.num_bytes, operation)
+                    kind = _KINDS[each.group]
+                    seconds = seconds + self.seconds(kind, each.num_bytes, operation)
             found.append(seconds)
         return found[0], found[1]
 
@@ -322,7 +329,10 @@ def _fields(mesh: Mesh) -> tuple[Field, ...]:
         BATCH_SIZE,
         *(
             Field(kind, lambda step, count=getattr(mesh, kind): count, kind if shown else "")  # type: ignore[misc]
-            for kind, shown in (("dp", True), ("tp", mesh.tp > 1), ("pp", mesh.pp > 1))
+            for kind, shown in (
+                ("dp", True), ("tp", mesh.tp > 1), ("pp", mesh.pp > 1), ("cp", mesh.cp > 1),
+                ("ep", mesh.ep > 1),
+            )
         ),
         Field("micro_batch", lambda step: step.worker_batch_size, "micro-\nbatch"),
         Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
@@ -380,7 +390,7 @@ class MeshParallelism(Parallelism):
         }
         steps = []
         for workers in asked.workers:
-            mesh = Mesh.of(workers, plan.tp, plan.pp, plan.order)
+            mesh = Mesh.of(workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
             batch = plan.global_batch or asked.batch_size * mesh.dp
             steps.append(replace(Meshed(net, plan, mesh).step(batch), **one))
         return Prediction(tuple(steps), ())
