@@ -21,7 +21,15 @@ from paleo.net.graph import Node, infer_nodes
 from paleo.net.layers import Layer
 from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import TERMS, Divided
-from paleo.net.layers.exchanges import AllGather, AllReduce, AllToAll, Exchange, ReduceScatter, Ring, Swap
+from paleo.net.layers.exchanges import (
+    AllGather,
+    AllReduce,
+    AllToAll,
+    Exchange,
+    ReduceScatter,
+    Ring,
+    Swap,
+)
 from paleo.net.layers.reshape import Slice
 from paleo.net.spec import LayerSpec, NetSpec
 
@@ -107,7 +115,7 @@ def divided_by_experts(net: NetSpec, ways: int) -> NetSpec:
     specs = {spec.name: spec for spec in net.layers}
     names = {node.index: node.name for node in nodes}
     away: set[int] = set()  # rows that are where their experts are
-    layers = []
+    layers: list[LayerSpec] = []
     for node in nodes:
         layer, spec = node.layer, specs[node.name]
         count = layer.num_experts_held
@@ -212,7 +220,7 @@ class _Division:
         """Return what a device does of a node with its inputs as they are, or once they fit."""
         layer = node.layer
         for change in (self._as_is, self._reduced, self._alike, self._whole):
-            inputs = [change(tensor, inputs) for tensor in inputs]  # type: ignore[operator]
+            inputs = [change(tensor, inputs) for tensor in inputs]
             axes = tuple(tensor.axis for tensor in inputs)
             found = layer.divided(self.ways, node.inputs, axes)
             if found is not None:
@@ -239,7 +247,7 @@ class _Division:
         place = axes.pop() + len(tensor.shape)
         if place < 1 or tensor.shape[place] % self.ways:
             return tensor
-        part = Slice(dim=place, size=tensor.shape[place] // self.ways)
+        part = Slice(dim=place, size=int(tensor.shape[place]) // self.ways)
         return self._exchange(tensor, part, place)
 
     def _whole(self, tensor: _Tensor, _: Sequence[_Tensor]) -> _Tensor:

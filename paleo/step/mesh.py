@@ -35,7 +35,12 @@ class Mesh:
 
     @classmethod
     def of(
-        cls, workers: int, tp: int = 1, cp: int = 1, ep: int = 1, pp: int = 1,
+        cls,
+        workers: int,
+        tp: int = 1,
+        cp: int = 1,
+        ep: int = 1,
+        pp: int = 1,
         order: tuple[str, ...] = ORDER,
     ) -> Mesh:
         """Return the mesh of so many devices, of which the rest is data-parallel.

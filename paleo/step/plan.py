@@ -498,11 +498,15 @@ class Plan(ExchangePlan):
         return self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
 
     def summing_time(self, num_bytes: int, tensors: int) -> Time:
-        """Return what takes the time to add gradients, tensor by tensor, to those of turns before.
+        """Return what takes the time to add gradients to those of turns before, if any."""
+        return Time() if self.accumulate == 1 else self.adding_time(num_bytes, tensors)
+
+    def adding_time(self, num_bytes: int, tensors: int) -> Time:
+        """Return what takes the time to add gradients, tensor by tensor, to those there are.
 
         Frameworks that add them up in every step do so by themselves.
         """
-        if self.accumulate == 1 or self.software.handling.is_added:
+        if self.software.handling.is_added:
             return Time()
         one = sum_of(num_bytes // max(tensors, 1))
         return self.cost_model.price(one, self.target).times(tensors)

@@ -19,10 +19,16 @@ from paleo.step.recompute import repeated_blocks
 
 
 class Cut(NamedTuple):
-    """A net dealt out to chunks: the first node of each, and one behind the last."""
+    """A net dealt out to chunks: the first node of each and one behind the last; their blocks."""
 
     bounds: tuple[int, ...]
     stages: int
+    counts: tuple[int, ...]
+
+    @property
+    def units(self) -> list[int]:
+        """How many blocks each stage has."""
+        return [sum(self.counts[stage :: self.stages]) for stage in range(self.stages)]
 
     @property
     def chunks(self) -> int:
@@ -92,7 +98,7 @@ def cut(
         counts = _balanced(own, wanted)
     firsts = [0, *itertools.accumulate(counts)]
     bounds = [0, *(starts[i] for i in firsts[1:-1]), len(graph.nodes)]
-    return Cut(tuple(bounds), stages)
+    return Cut(tuple(bounds), stages, tuple(counts))
 
 
 def _evenly(count: int, parts: int) -> list[int]:

@@ -272,9 +272,7 @@ class Layer(ABC):
         """
         return () if self.is_pointwise else None
 
-    def divided(
-        self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]
-    ) -> Divided | None:
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
         """Return what one of so many devices does where its inputs are divided in these `axes`.
 
         `inputs` are the whole shapes. None where it cannot do its part without the others'. By

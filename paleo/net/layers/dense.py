@@ -91,9 +91,7 @@ class Embedding(Matrix):
     num_embeddings: int = key(Whole(), "V, the rows of the table")
     num_outputs: int = key(Whole(), "D, the length of a row")
 
-    def divided(
-        self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]
-    ) -> Divided | None:
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
         return None if axes[0] == TERMS else Divided(self, axes[0])
 
     def split(self, ways: int, inputs: Shapes) -> Divided | None:
@@ -169,9 +167,7 @@ class _Product(Layer):
             factors += 1
         return found
 
-    def divided(
-        self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]
-    ) -> Divided | None:
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
         # Those dimensions that number products, which stand in the same places in all tensors.
         places = {axis for axis in axes if axis is not None}
         if len(places) != 1 or None in axes or len(set(map(len, inputs))) > 1:

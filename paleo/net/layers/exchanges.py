@@ -52,9 +52,7 @@ class Exchange(Layer):
     def across(self, inputs: Shapes) -> Collection[int] | None:
         return ()
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         """Return what is exchanged in a pass."""
         return ()
 
@@ -74,9 +72,7 @@ class AllReduce(Exchange):
 
     backward: bool = key(Flag(), "whether it is the gradient that is summed", default=False)
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         if direction is not (Pass.INPUT_GRADIENT if self.backward else Pass.FORWARD):
             return ()
         return (self._message("all_reduce", inputs[0], element_size, beside=self.backward),)
@@ -120,9 +116,7 @@ class AllGather(_Along):
     def infer_shape(self, inputs: Shapes) -> Shape:
         return self._longer(inputs[0])
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         whole = self.infer_shape(inputs)
         if direction is Pass.FORWARD:
             return (self._message("all_gather", whole, element_size),)
@@ -135,7 +129,9 @@ class AllGather(_Along):
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         whole = element_size * num_elements(self.infer_shape(inputs))
         # It is there twice, forward and backward, but between them only its part is.
-        return MemoryNeeds(view=True, forward=whole, backward=whole) if self.again else MemoryNeeds()
+        return (
+            MemoryNeeds(view=True, forward=whole, backward=whole) if self.again else MemoryNeeds()
+        )
 
 
 @layer_type("ReduceScatter")
@@ -145,9 +141,7 @@ class ReduceScatter(_Along):
     def infer_shape(self, inputs: Shapes) -> Shape:
         return self._shorter(inputs[0])
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
         operation = "reduce_scatter" if direction is Pass.FORWARD else "all_gather"
@@ -175,9 +169,7 @@ class Ring(_Along):
         dim = dimension(self.dim, whole, "dim")
         return whole if self.seen is None else (*whole[:dim], self.seen, *whole[dim + 1 :])
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
         one = self._message("all_gather", self._longer(inputs[0]), element_size, beside=True)
@@ -198,7 +190,9 @@ class Swap(Exchange):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         shape = list(inputs[0])
-        joined, parted = (dimension(getattr(self, of), inputs[0], of) for of in ("joined", "parted"))
+        joined, parted = (
+            dimension(getattr(self, of), inputs[0], of) for of in ("joined", "parted")
+        )
         if shape[parted] % self.ways:
             raise ShapeError(
                 f"dimension {parted} of {format_shape(inputs[0])} is not divided {self.ways} ways",
@@ -207,9 +201,7 @@ class Swap(Exchange):
         shape[joined], shape[parted] = shape[joined] * self.ways, shape[parted] // self.ways
         return tuple(shape)
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
         return (self._message("all_to_all", inputs[0], element_size),)
@@ -219,9 +211,7 @@ class Swap(Exchange):
 class AllToAll(Exchange):
     """Rows that each device of a group sends to the others, as many as it gets; so gradients."""
 
-    def messages(
-        self, direction: Pass, inputs: Shapes, element_size: int
-    ) -> tuple[Message, ...]:
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
         return (self._message("all_to_all", inputs[0], element_size),)

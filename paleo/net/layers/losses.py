@@ -100,7 +100,8 @@ class Loss(_Judging):
         # tensor_parallel/cross_entropy.py).
         if self.by_class and axes[0] == len(inputs[0]) - 1 and not any(axes[1:]):
             return Divided(self, TERMS)
-        if all(0 <= (axes[0] or -1) == axis < len(inputs[0]) - 1 for axis in axes):
+        rows = range(1, len(inputs[0]) - 1)
+        if axes[0] in rows and len(set(axes)) == 1:
             return Divided(self, TERMS)  # by rows
         return super().divided(ways, inputs, axes)
 

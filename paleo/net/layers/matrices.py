@@ -61,9 +61,7 @@ class Matrix(Layer):
     def padded(self, multiple: int) -> Layer:
         return self.replace(num_outputs=multiple * ceil_div(self.num_outputs, multiple))
 
-    def divided(
-        self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]
-    ) -> Divided | None:
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
         (axis,) = axes
         first = self.first_feature(inputs[0])
         if axis is None or axis == TERMS:

@@ -286,9 +286,7 @@ class Elementwise(Layer):
         default=False,
     )
 
-    def divided(
-        self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]
-    ) -> Divided | None:
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
         if self.function == "sum" and set(axes) == {TERMS}:
             return Divided(self, TERMS)
         return super().divided(ways, inputs, axes)

@@ -39,11 +39,7 @@ class StageMemory:
     def total(self) -> Quantity:
         """All of them, at the peak."""
         return (
-            self.weights
-            + self.gradients
-            + self.optimizer_state
-            + self.activations
-            + self.passing
+            self.weights + self.gradients + self.optimizer_state + self.activations + self.passing
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -62,7 +58,9 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
         for parent in node.parents:
             other = graph.nodes[parent]
             if parent not in own and other.name not in layers:
-                layers[other.name] = LayerSpec(other.name, Input(tensor=other.output), ())
+                layers[other.name] = LayerSpec(
+                    other.name, Input(tensor=tuple(map(int, other.output))), ()
+                )
         spec = by_name[node.name]
         if spec.shares is not None and spec.shares not in layers:
             spec = replace(spec, shares=None)  # its owner is on another stage: a copy of it is here

@@ -157,6 +157,9 @@ def _misfit(run: Run, row: Step) -> list[str]:
 #: What the parts of a step on a mesh are called in a sentence.
 _PARTS = {
     "tensor_parallel": "messages of tensor parallelism",
+    "context_parallel": "messages of context parallelism",
+    "expert_parallel": "messages of expert parallelism",
+    "parameters_gathered": "gathering parameters and sharing out gradients",
     "pipeline_parallel": "messages between stages",
     "data_parallel": "the exchange of gradients",
     "bubble": "waiting in the pipeline (the bubble)",
@@ -177,7 +180,8 @@ def _shared(run: Run, row: Step) -> list[str]:
         f"{percent(share)} {name}" for name, share in sorted(others.items(), key=lambda kv: -kv[1])
     ]
     *front, last = shares or ["nothing else"]
-    return [f"{computing} of the step is computation, {' and '.join([', '.join(front), last] if front else [last])}."]
+    said = f"{', '.join(front)} and {last}" if front else last
+    return [f"{computing} of the step is computation, {said}."]
 
 
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:
