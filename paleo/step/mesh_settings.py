@@ -1,4 +1,4 @@
-"""Settings of how devices share a net: tensors, pipeline stages, and the shards of data parallelism.
+"""Settings of how devices share a net: tensors, stages, positions, experts, and shards of data.
 
 Declared as those of paleo.step.settings, which has the kinds that these are parts of.
 """

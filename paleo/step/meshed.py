@@ -190,8 +190,7 @@ class Meshed:
     def step(self, global_batch: int) -> Step:
         """Return the step of so many samples; raises SettingError if they do not divide."""
         plan, mesh = self.plan, self.mesh
-        micro = micro_batch_of(plan, mesh, global_batch)
-        batches = global_batch // (mesh.dp * micro)
+        micro, batches = micro_batch_of(plan, mesh, global_batch), self.batches(global_batch)
         _, stages = self.stages(micro)
         pipeline = PIPELINES[plan.schedule]
         running = pipeline.seconds([stage.work for stage in stages], batches, plan.interleave)
@@ -221,6 +220,10 @@ class Meshed:
             exchanges={AUTO: Piece("data_parallel", TRANSFER, exchange)},
             band=plan.band,
         ).of_floats()
+
+    def batches(self, global_batch: int) -> int:
+        """Return how many micro-batches a device computes in a step; raises SettingError."""
+        return global_batch // (self.mesh.dp * micro_batch_of(self.plan, self.mesh, global_batch))
 
     def _added(self, stage: Stage) -> Quantity:
         """Return the seconds in which a micro-batch adds its gradients to those before."""

@@ -94,8 +94,7 @@ class Part:
         for node in exchanges:
             assert isinstance(node.layer, Exchange)
             beside = [
-                total(of[i] / feeding[i] for i in readers[node.index])
-                for of in (forward, backward)
+                total(of[i] / feeding[i] for i in readers[node.index]) for of in (forward, backward)
             ]
             for place, directions in enumerate((FORWARD, BACKWARD)):
                 hidden = beside[place] / len(directions) if self.plan.overlaps else 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paleo.core.quantity import Quantity
-from paleo.step.pipelines.base import PIPELINES, Pipeline, Work, slowest, summed
+from paleo.step.pipelines.base import PIPELINES, Pipeline, Turn, Work, slowest, summed
 
 
 class GPipe(Pipeline):
@@ -25,6 +25,9 @@ class GPipe(Pipeline):
         """
         passes = ([work.forward for work in stages], [work.backward for work in stages])
         return summed([summed(one) + (batches - 1) * slowest(one) for one in passes])
+
+    def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
+        return [Turn(kind, batch) for kind in ("forward", "backward") for batch in range(batches)]
 
     def in_flight(self, stage: int, stages: int, batches: Quantity, chunks: int = 1) -> Quantity:
         return batches

@@ -10,7 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paleo.core.quantity import Quantity
-from paleo.step.pipelines.base import PIPELINES, Pipeline, Work, filled, slowest, summed
+from paleo.step.pipelines.base import (
+    PIPELINES,
+    Pipeline,
+    Turn,
+    Work,
+    alternating,
+    filled,
+    slowest,
+    summed,
+)
 
 
 class OneForwardOneBackward(Pipeline):
@@ -31,6 +40,21 @@ class OneForwardOneBackward(Pipeline):
         each = [work.seconds for work in stages]
         longest = slowest(each)
         return batches * longest + (summed(each) - longest) / chunks
+
+    def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
+        """Return the turns: of chunks, as many micro-batches as there are stages pass one of them.
+
+        (Megatron-LM, core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_
+        interleaving.)
+        """
+        ahead, back = [], []
+        for first in range(0, batches, stages):
+            group = range(first, min(first + stages, batches))
+            for chunk in range(chunks):
+                ahead += [Turn("forward", batch, chunk) for batch in group]
+                back += [Turn("backward", batch, chunks - 1 - chunk) for batch in group]
+        warm = stages - stage - 1
+        return alternating(ahead, back, 2 * warm + (chunks - 1) * stages if chunks > 1 else warm)
 
     def in_flight(self, stage: int, stages: int, batches: Quantity, chunks: int = 1) -> Quantity:
         """Return how far a stage is ahead of its first backward pass.

@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paleo.core.quantity import Quantity, maximum
-from paleo.step.pipelines.base import PIPELINES, Pipeline, Work, filled, slowest, summed
+from paleo.step.pipelines.base import (
+    PIPELINES,
+    Pipeline,
+    Turn,
+    Work,
+    alternating,
+    filled,
+    slowest,
+    summed,
+)
 
 
 class ZeroBubble(Pipeline):
@@ -29,6 +38,24 @@ class ZeroBubble(Pipeline):
         idle = [work.seconds - 2 * work.weights for work in stages]
         waits = summed(idle) - slowest(idle)
         return batches * longest + maximum(waits, 0.0)
+
+    def seconds_of(self, turn: Turn, work: Work, chunks: int) -> float:
+        if turn.kind == "weights":
+            return float(work.weights)
+        whole = super().seconds_of(turn, work, chunks)
+        return whole - float(work.weights) if turn.kind == "backward" else whole
+
+    def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
+        """Return the turns of 1F1B; parameters' gradients come as many turns later as it warms."""
+        ahead = [Turn("forward", batch) for batch in range(batches)]
+        back = [Turn("backward", batch) for batch in range(batches)]
+        found, left = [], 0
+        for turn in alternating(ahead, back, stages - stage - 1):
+            found.append(turn)
+            if turn.kind == "backward" and turn.batch >= stage:
+                found.append(Turn("weights", left))
+                left += 1
+        return [*found, *(Turn("weights", batch) for batch in range(left, batches))]
 
     def in_flight(self, stage: int, stages: int, batches: Quantity, chunks: int = 1) -> Quantity:
         return filled(stages - stage, batches)
