@@ -10,6 +10,7 @@ positions instead (Korthikanti et al., arXiv:2205.05198, section 4.2.2).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -19,13 +20,11 @@ from paleo.core.frozen import NamedTuple
 from paleo.core.tensor import Shape
 from paleo.net.graph import Node, infer_nodes
 from paleo.net.layers import Layer
-from paleo.net.layers.attention import Attention
 from paleo.net.layers.base import TERMS, Divided
 from paleo.net.layers.exchanges import (
     AllGather,
     AllReduce,
     AllToAll,
-    Exchange,
     ReduceScatter,
     Ring,
     Swap,
@@ -38,6 +37,9 @@ from paleo.net.spec import LayerSpec, NetSpec
 WORDS = 128
 #: The dimension of positions in the tensors between blocks, N x S x H.
 _POSITIONS = 1
+
+
+_BEFORE_CAPITALS = re.compile("(?<=[a-z])(?=[A-Z])")
 
 
 class _Tensor(NamedTuple):
@@ -179,9 +181,20 @@ class _Division:
         """Return the layers of one device; raises _StaysWholeError for more that stay whole."""
         for node in self.nodes:
             self.tensors.append(self._added(node))
+        self._check()
+        return tuple(self.made)
+
+    def _check(self) -> None:
+        """Raise SettingError if nothing is divided, or attention is not."""
         if not any(tensor.since for tensor in self.tensors):
             raise SettingError(f"tp: nothing of {self.net.name} divides {self.ways} ways")
-        return tuple(self.made)
+        for node, tensor in zip(self.nodes, self.tensors, strict=True):
+            if node.layer.is_attention and not tensor.since:
+                heads = " and ".join(dict.fromkeys(str(each[-3]) for each in node.inputs[:2]))
+                raise SettingError(
+                    f"tp: {heads} heads of {self.net.in_file(node.name)} do not divide "
+                    f"{self.ways} ways"
+                )
 
     def _added(self, node: Node) -> _Tensor:
         """Add what a device does of a node, and before it what is exchanged for it."""
@@ -280,7 +293,7 @@ class _Division:
         """Return what comes of a tensor by a layer between, the same for all who ask for it."""
         key = (tensor.name, type(layer))
         if key not in self.exchanged:
-            kind = layer.type_name.lower() if not isinstance(layer, Exchange) else layer.label
+            kind = _BEFORE_CAPITALS.sub("_", layer.type_name).lower()
             name = f"{tensor.name}/{kind}"
             self._add(name, layer, [tensor])
             self.exchanged[key] = _Tensor(name, tensor.shape, axis)
@@ -333,7 +346,6 @@ class _ByPositions(_Division):
         inputs = [self.tensors[parent] for parent in node.parents]
         layer, axis = node.layer, len(node.output) - 2
         spec = self.specs[node.name]
-        assert isinstance(layer, Attention)
         if self.how == "all_to_all":
             heads = min(int(shape[axis - 1]) for shape in node.inputs[:3])
             if heads % self.ways:
@@ -348,7 +360,7 @@ class _ByPositions(_Division):
             made = _Tensor(node.name, node.output, axis - 1)
             return self._exchange(made, back, axis)._replace(since=self.divides)
         keys = int(node.inputs[1][axis])
-        seen, own = layer.seen_by_part(keys, self.ways)
+        seen, own = layer.by_positions(keys, self.ways)
         ring = Ring(group=self.group, dim=axis, ways=self.ways, seen=seen)
         passed = [self._exchange(tensor, ring, axis) for tensor in inputs[1:3]]
         self._add(node.name, own, [inputs[0], *passed, *inputs[3:]], spec)

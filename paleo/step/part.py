@@ -14,7 +14,6 @@ from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, maximum, total
 from paleo.net.division import divided, divided_by_experts, divided_by_positions
 from paleo.net.graph import Graph
-from paleo.net.layers.exchanges import Exchange
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import Mesh
 from paleo.step.passes import BACKWARD, FORWARD, exchange_time
@@ -84,7 +83,7 @@ class Part:
         kinds = [kind for kind in KINDS_OF_GROUPS.values() if getattr(self.mesh, kind) > 1]
         found: dict[str, tuple[list[Quantity], list[Quantity]]]
         found = {kind: ([0.0] * count, [0.0] * count) for kind in kinds}
-        exchanges = [node for node in graph.nodes if isinstance(node.layer, Exchange)]
+        exchanges = [node for node in graph.nodes if node.layer.is_exchange]
         readers: dict[int, list[int]] = {node.index: [] for node in exchanges}
         feeding = [0] * count  # how many exchanges each node waits for
         for node in graph.nodes:
@@ -92,7 +91,6 @@ class Part:
                 readers[parent].append(node.index)
                 feeding[node.index] += 1
         for node in exchanges:
-            assert isinstance(node.layer, Exchange)
             beside = [
                 total(of[i] / feeding[i] for i in readers[node.index]) for of in (forward, backward)
             ]

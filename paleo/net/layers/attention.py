@@ -111,7 +111,7 @@ class Attention(Layer):
     def num_params(self, inputs: Shapes) -> int:
         return int(product(inputs[0][1:-2])) * self.sinks
 
-    def seen_by_part(self, keys: int, ways: int) -> tuple[int, Attention]:
+    def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
         """Return how many keys a query of one of so many parts of the positions sees, and how.
 
         Parts of a causal one are dealt out so that each has early and late positions (such as the

@@ -61,6 +61,19 @@ class MemoryNeeds(NamedTuple):
     ends: bool = False
 
 
+class Message(NamedTuple):
+    """What the devices of a group exchange in one go: an operation, and bytes as NCCL counts them.
+
+    They are what each has before a reduction or an all-to-all, and what each has after an
+    all-gather. What is sent `beside` the products that read a tensor need not be waited for.
+    """
+
+    operation: str
+    num_bytes: Quantity
+    group: str
+    beside: bool = False
+
+
 #: The axis of a tensor of which each device has a term: the sum of all is the tensor.
 TERMS = -1
 
@@ -125,6 +138,8 @@ class Layer(ABC):
     is_transposed: ClassVar[bool] = False
     #: Whether it is attention as one kernel, which libraries have several of.
     is_attention: ClassVar[bool] = False
+    #: Whether devices exchange messages there.
+    is_exchange: ClassVar[bool] = False
     #: Whether it judges results, so that who runs the net has what it reads; in training, as loss.
     is_judge: ClassVar[bool] = False
     is_loss: ClassVar[bool] = False
@@ -230,6 +245,10 @@ class Layer(ABC):
         """
         return ()
 
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
+        """Return what devices that share the net exchange in this pass."""
+        return ()
+
     def input_gradient(
         self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
     ) -> Operations:
@@ -300,6 +319,13 @@ class Layer(ABC):
         All of them have the inputs. None where its parameters do not divide by itself.
         """
         return None
+
+    def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
+        """Return how many keys a query of one of so many parts of the positions sees, and what does.
+
+        Attention says; any other layer is as it is.
+        """
+        return keys, self
 
     @property
     def num_experts_held(self) -> int:

@@ -6,54 +6,30 @@ divided (paleo.net.division): each is of a group of devices, and its gradient is
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import ClassVar
 
-from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Pass
-from paleo.core.quantity import Quantity
 from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
-from paleo.net.layers.base import Layer, MemoryNeeds, ShapeError, dimension, layer_type
+from paleo.net.layers.base import Layer, MemoryNeeds, Message, ShapeError, dimension, layer_type
 from paleo.net.layers.fields import Dimension, Flag, Name, Whole, key
 
 #: Who exchanges: the devices that share tensors, a sequence, or experts.
 GROUPS = ("tensor", "context", "expert")
 
 
-class Message(NamedTuple):
-    """What the devices of a group exchange in one go: an operation, and bytes as NCCL counts them.
-
-    They are what each has before a reduction or an all-to-all, and what each has after an
-    all-gather. What is sent `beside` products of the same pass need not be waited for.
-    """
-
-    operation: str
-    num_bytes: Quantity
-    group: str
-    beside: bool = False
-
-
 class Exchange(Layer):
     """A message of a group in the forward pass, and another in the backward pass."""
 
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds()
+    is_exchange: ClassVar[bool] = True
 
     group: str = key(Name(GROUPS), "who exchanges: those that share tensors, a sequence, experts")
-
-    @property
-    def label(self) -> str:
-        """What it is called behind the name of the tensor."""
-        return re.sub("(?<=[a-z])(?=[A-Z])", "_", self.type_name).lower()
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         return inputs[0]
 
     def across(self, inputs: Shapes) -> Collection[int] | None:
-        return ()
-
-    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
-        """Return what is exchanged in a pass."""
         return ()
 
     def _message(self, operation: str, shape: Shape, size: int, beside: bool = False) -> Message:
