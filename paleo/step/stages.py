@@ -151,10 +151,10 @@ def _found_units(graph: Graph) -> list[int]:
     starts, alive = [], 0
     ends = [0] * (len(graph.nodes) + 1)
     for node in graph.nodes:
-        # Those made before that are read here or later.
-        alive -= ends[node.index]
+        # `alive` are those made before that are read here or later.
         if node.index and alive <= 1:
             starts.append(node.index)
+        alive -= ends[node.index]
         if last[node.index] > node.index:
             alive += 1
             ends[last[node.index]] += 1

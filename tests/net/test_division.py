@@ -1,7 +1,6 @@
 """Nets divided over devices that share their layers: what each has, and what they exchange.
 
-Letters: b samples, s positions, h hidden size, t devices; a block of GPT has products of h x 3h,
-h x h, h x 4h and 4h x h, one of LLaMA those of its queries, keys, values, output, gate, up and down.
+Letters: b samples, s positions, h hidden size.
 """
 
 from __future__ import annotations
@@ -187,11 +186,10 @@ def test_positions_are_divided_and_heads_swapped() -> None:
     part = build(divided_by_positions(llama(seq=s), cp, "all_to_all"), b, "bf16")
     attention = [node for node in part.nodes if node.layer.is_attention]
     assert {node.inputs for node in attention} == {((b, 2, s, 8), (b, 1, s, 8), (b, 1, s, 8))}
-    # Queries and what comes of them have 8 heads of 8 features, keys and values 4: of its positions.
-    queries, keys = 2 * b * 8 * (s // cp) * 8, 2 * b * 4 * (s // cp) * 8
-    assert messages(part, Pass.FORWARD) == 3 * [
-        ("all_to_all", queries), ("all_to_all", keys), ("all_to_all", keys), ("all_to_all", queries),
-    ]  # fmt: skip
+    # Queries and what comes of them have 8 heads of 8 features, keys and values 4.
+    queries, keys = (2 * b * heads * (s // cp) * 8 for heads in (8, 4))
+    swaps = [("all_to_all", size) for size in (queries, keys, keys, queries)]
+    assert messages(part, Pass.FORWARD) == 3 * swaps
 
 
 @pytest.mark.parametrize(

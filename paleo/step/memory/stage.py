@@ -78,6 +78,6 @@ def stage_memory(
         one.weights // (shards if zero >= 3 else 1),
         one.gradients // (shards if zero >= 2 else 1),
         one.optimizer_state // (shards if zero >= 1 else 1),
-        int(in_flight * one.activations),
-        max(one.peak - whole - one.activations, 0),
+        int(in_flight * one.kept),
+        max(one.peak - whole - one.kept, 0),
     )
