@@ -94,7 +94,7 @@ OF_DATA_PARALLEL = {
     "nccl": None,
 }
 #: Settings that a mesh alone has, and what they are where nothing is said.
-OF_MESH = {
+OF_MESH: dict[str, Any] = {
     "tp": 1,
     "pp": 1,
     "cp": 1,
@@ -109,6 +109,10 @@ OF_MESH = {
     "sequence_parallel": False,
     "order": ORDER,
 }
+#: The keys of JSON under which a plan says how devices share a net.
+MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
+#: How many devices share a net in each way.
+DEGREES = ("tp", "pp", "cp", "ep")
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
@@ -340,6 +344,13 @@ class Plan(ExchangePlan):
             "nccl": f"NCCL {self.nccl}" if self.nccl else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
+            **{
+                name: f"{name} {getattr(self, name)}" for name in DEGREES if getattr(self, name) > 1
+            },
+            "zero": f"ZeRO {self.zero}" if self.zero else "",
+            "schedule": "" if self.schedule == "1f1b" else self.schedule,
+            "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
+            "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
@@ -371,6 +382,7 @@ class Plan(ExchangePlan):
             "nccl": self.nccl,
             "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
+            **attributes(self, *MESH),
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }

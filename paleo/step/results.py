@@ -21,7 +21,7 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
 from paleo.step.pieces import Step, Steps, WholeStep
-from paleo.step.plan import AGAIN, EXCHANGED, HOW, SHARES, UPDATED, Plan
+from paleo.step.plan import AGAIN, EXCHANGED, HOW, MESH, SHARES, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
 
@@ -214,6 +214,7 @@ class Run(Predicted, Result):
             "scaling": self.scaling,
             "batch_size": self.batch_size,
             **self.plan.to_dict(*HOW, *UPDATED, *AGAIN, *EXCHANGED, *SHARES),
+            **(self.plan.to_dict(*MESH) if self.plan.is_mesh else {}),
             **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }
 

@@ -112,7 +112,7 @@ class Attention(Layer):
         return int(product(inputs[0][1:-2])) * self.sinks
 
     def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
-        """Return how many keys a query of one of so many parts of the positions sees, and how.
+        """Return how many keys a query sees that has one of so many parts of the positions.
 
         Parts of a causal one are dealt out so that each has early and late positions (such as the
         first and the last of twice as many pieces): a query sees half of the keys on average.

@@ -321,7 +321,7 @@ class Layer(ABC):
         return None
 
     def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
-        """Return how many keys a query of one of so many parts of the positions sees, and what does.
+        """Return how many keys a query sees that has one of so many parts of the positions.
 
         Attention says; any other layer is as it is.
         """

@@ -65,18 +65,18 @@ def _check(plan: Plan) -> None:
 def _degree(mesh: Mesh, kind: str) -> Field:
     """Return the field of how many devices share a net in a way; people see it if there are any."""
     count = getattr(mesh, kind)
-    return Field(kind, lambda _: count, kind if count > 1 else "")
+    return Field(kind, lambda _: count)
 
 
 @functools.cache
-def _fields(mesh: Mesh) -> tuple[Field, ...]:
+def _fields(mesh: Mesh, has_tokens: bool) -> tuple[Field, ...]:
     """Return the fields of steps on a mesh."""
     return (
         WORKERS,
         BATCH_SIZE,
         Field("dp", lambda _: mesh.dp, "dp"),
         *(_degree(mesh, kind) for kind in KINDS if kind != "dp"),
-        Field("micro_batch", lambda step: step.worker_batch_size, "micro-\nbatch"),
+        Field("micro_batch", lambda step: step.worker_batch_size, "micro\nbatch"),
         Field("compute_s", lambda step: step.compute, "compute", "s", banded="time"),
         Field("bubble_s", lambda step: step.seconds_of("bubble"), "bubble", "s", banded="time"),
         Field("exposed_communication_s", _communication, "exposed", "s"),
@@ -89,8 +89,8 @@ def _fields(mesh: Mesh) -> tuple[Field, ...]:
             place=1,
             banded="time",
         ),
-        _best("throughput", "samples\n/s")._replace(key="throughput_per_s"),
-        _best("tokens_per_s", "tokens\n/s"),
+        _best("throughput", "" if has_tokens else "samples\n/s")._replace(key="throughput_per_s"),
+        _best("tokens_per_s", "tokens\n/s" if has_tokens else ""),
         _best("mfu", "MFU", "percent"),
         _best("hfu", "", "percent"),
     )
@@ -139,12 +139,13 @@ class MeshParallelism(Parallelism):
             "sample": asked.computations.sample,
             "one_worker": 0.0,
         }
+        has_tokens = bool(asked.computations.sample.tokens)
         steps = []
         for workers in asked.workers:
             mesh = Mesh.of(workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
             batch = plan.global_batch or asked.batch_size * mesh.dp
             step = Meshed(net, plan, mesh).step(batch)
-            steps.append(replace(step, fields=(*_fields(mesh), *step.fields), **one))
+            steps.append(replace(step, fields=(*_fields(mesh, has_tokens), *step.fields), **one))
         return Prediction(tuple(steps), ())
 
     def schedule(
