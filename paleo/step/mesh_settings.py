@@ -63,7 +63,7 @@ SEQUENCE_PARALLEL = Setting(
 MICRO_BATCH = _optional_count(
     "micro_batch",
     "Samples that a device computes at a time.",
-    "1 with --pp, else all that it has",
+    "with --pp one text, or a quarter of what each stage could have; else all that it has",
 )
 GLOBAL_BATCH = _optional_count(
     "global_batch",

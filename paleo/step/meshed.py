@@ -26,7 +26,10 @@ from paleo.step.pipelines import PIPELINES, Work
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.stages import Cut, cut
+from paleo.step.utilization import tokens_of
 
+#: Micro-batches for each stage, from which on a pipeline waits little.
+_PER_STAGE = 4
 #: What the messages of each kind are called as parts of a step.
 _SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()}
 
@@ -190,7 +193,10 @@ class Meshed:
     def step(self, global_batch: int) -> Step:
         """Return the step of so many samples; raises SettingError if they do not divide."""
         plan, mesh = self.plan, self.mesh
-        micro, batches = micro_batch_of(plan, mesh, global_batch), self.batches(global_batch)
+        micro, batches = (
+            micro_batch_of(self.net, plan, mesh, global_batch),
+            self.batches(global_batch),
+        )
         _, stages = self.stages(micro)
         pipeline = PIPELINES[plan.schedule]
         running = pipeline.seconds([stage.work for stage in stages], batches, plan.interleave)
@@ -223,7 +229,9 @@ class Meshed:
 
     def batches(self, global_batch: int) -> int:
         """Return how many micro-batches a device computes in a step; raises SettingError."""
-        return global_batch // (self.mesh.dp * micro_batch_of(self.plan, self.mesh, global_batch))
+        return global_batch // (
+            self.mesh.dp * micro_batch_of(self.net, self.plan, self.mesh, global_batch)
+        )
 
     def _added(self, stage: Stage) -> Quantity:
         """Return the seconds in which a micro-batch adds its gradients to those before."""
@@ -299,19 +307,31 @@ class Meshed:
         )
 
 
+def usual_micro_batch(net: NetSpec, share: int, stages: int) -> int:
+    """Return how many samples pass a pipeline at a time where nobody says: one text.
+
+    Of other samples as many as leave four micro-batches for each stage, so that it waits for less
+    than a fifth (Huang et al., arXiv:1811.06965, section 2.3).
+    """
+    if tokens_of(net):
+        return 1
+    most = max(1, share // (_PER_STAGE * stages))
+    return next(size for size in range(most, 0, -1) if share % size == 0)
+
+
 def _experts(node: Node) -> int:
     """Return the parameters of a node that are experts'."""
     return node.num_params if node.layer.num_experts_held else 0
 
 
-def micro_batch_of(plan: Plan, mesh: Mesh, global_batch: int) -> int:
+def micro_batch_of(net: NetSpec, plan: Plan, mesh: Mesh, global_batch: int) -> int:
     """Return how many samples a device computes at a time; raises SettingError."""
     if global_batch % mesh.dp:
         raise SettingError(
             f"global_batch: {global_batch} samples do not divide among {mesh.dp} shares of the data"
         )
     share = global_batch // mesh.dp
-    micro = plan.micro_batch or (1 if mesh.pp > 1 else share)
+    micro = plan.micro_batch or (usual_micro_batch(net, share, mesh.pp) if mesh.pp > 1 else share)
     if share % micro:
         raise SettingError(
             f"micro_batch: {share} samples of a share of the data do not divide by {micro}"

@@ -83,7 +83,9 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
     if PARALLELISMS[run.parallel].shares_net:
-        return [speed_said(run, whole), *_trained(run, whole), *_shared(run, row)]
+        memory = in_mesh(run, row)
+        said = [speed_said(run, whole, memory), *_trained(run, whole), *_shared(run, row)]
+        return said if memory or row_value(row, "fits") is None else [_too_much(run, row), *said]
     said = [
         speed_said(run, whole, _memory(run, row)),
         *_trained(run, whole),
@@ -152,6 +154,28 @@ def _misfit(run: Run, row: Step) -> list[str]:
     batch = f"--batch_size={most} is the largest that does"
     smaller = "a smaller type, such as --dtype=mixed_fp16, may help"
     return [f"It does not fit: {needed}; {batch}; {smaller}. If it did fit:"]
+
+
+def row_value(row: Step, key: str) -> Any:
+    """Return the value of a step under a key of its JSON."""
+    return next(entry.value(row) for entry in row.fields if entry.key == key)
+
+
+def in_mesh(run: Run, row: Step) -> str:
+    """Return what a device of the fullest stage takes of its memory, "" if that is too much."""
+    if not row_value(row, "fits"):
+        return ""
+    return f"{used(float(row_value(row, 'memory_bytes')), run.memory_capacity)} used at most"
+
+
+def _too_much(run: Run, row: Step) -> str:
+    """Return that a stage does not fit."""
+    needed = in_unit(float(row_value(row, "memory_bytes")), "bytes", 3)
+    there = in_unit(run.memory_capacity, "bytes")
+    return (
+        f"It does not fit: the fullest stage needs {needed}, one {device_named(run.device)} has "
+        f"{there}. If it did fit:"
+    )
 
 
 #: What the parts of a step on a mesh are called in a sentence.
