@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import paleo
-from paleo.cluster import find_cluster
+from paleo.cluster import find_cluster, find_device
 from paleo.cluster.collectives import COLLECTIVES, Operation
 from paleo.core.errors import PaleoError, SettingError
 from paleo.net.generators import transformer
@@ -18,6 +19,7 @@ from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed
 from paleo.step.scenario import scenario
 from paleo.step.stages import cut
+from paleo.studies.fitting import remedy
 
 #: Nodes of 8 devices.
 CLUSTER = find_cluster("dgx_a100")
@@ -350,3 +352,22 @@ def test_a_row_of_json_has_the_degrees_and_what_a_reader_asks_for() -> None:
     assert needed <= row.keys()
     assert row["tokens_per_s"] == pytest.approx(16 * 128 / row["step_s"])
     assert row["fits"] is True
+
+
+def test_settings_that_make_a_step_fit_are_found() -> None:
+    """On a device that holds the weights of a stage, but not the optimizer's state as well."""
+    params = build(net(), 1).num_params
+    device = find_device("A100_SXM_80GB")
+    figure = replace(device.figures["memory_capacity"], value=float(2 * params * 2.5))
+    small = replace(device, figures={**device.figures, "memory_capacity": figure})
+    settings: Any = {"device": small, "dtype": "bf16", "optimizer": "adam", "workers": 8}
+    (run,) = paleo.simulate(net(), batch_size=1, micro_batch=1, **settings).runs
+    (row,) = run.rows
+    assert row.to_dict()["fits"] is False
+    found = remedy(run, row)
+    assert found is not None
+    # 2 bytes of weights, 2 of gradients and 4 of state for a parameter; activations beside.
+    assert found.settings["zero"] in (1, 3)
+    assert found.memory <= small.memory_capacity  # type: ignore[operator]
+    again = paleo.simulate(net(), batch_size=1, micro_batch=1, **settings, **found.settings)
+    assert again.runs[0].rows[0].to_dict()["step_s"] == pytest.approx(found.seconds)

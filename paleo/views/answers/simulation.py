@@ -172,9 +172,22 @@ def _too_much(run: Run, row: Step) -> str:
     """Return that a stage does not fit."""
     needed = in_unit(float(row_value(row, "memory_bytes")), "bytes", 3)
     there = in_unit(run.memory_capacity, "bytes")
+    said = f"the fullest stage needs {needed}, one {device_named(run.device)} has {there}"
+    from paleo.studies.fitting import remedy  # here: most steps fit
+
+    found = remedy(run, row)
+    if found is None:
+        more = "more devices for tensors or stages (--tp, --pp) may help"
+        return f"It does not fit: {said}; {more}. If it did fit:"
+    longer = found.seconds / float(row.total(row.best_scheme)) - 1
+    cost = f"{percent(longer)} longer" if longer >= 0.005 else "no longer"
+    options = " ".join(
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in found.settings.items()
+    )
     return (
-        f"It does not fit: the fullest stage needs {needed}, one {device_named(run.device)} has "
-        f"{there}. If it did fit:"
+        f"It does not fit: {said}. With {options} it needs "
+        f"{in_unit(float(found.memory), 'bytes', 3)} and takes {cost}. If it did fit:"
     )
 
 
@@ -203,7 +216,9 @@ def _shared(run: Run, row: Step) -> list[str]:
     shares = [
         f"{percent(share)} {name}" for name, share in sorted(others.items(), key=lambda kv: -kv[1])
     ]
-    *front, last = shares or ["nothing else"]
+    if not shares:
+        return ["All of the step is computation."]
+    *front, last = shares
     said = f"{', '.join(front)} and {last}" if front else last
     return [f"{computing} of the step is computation, {said}."]
 
