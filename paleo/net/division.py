@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.core.errors import Mistakes, NetSpecError, SettingError
+from paleo.core.errors import SettingError
 from paleo.core.frozen import NamedTuple
 from paleo.core.tensor import Shape
-from paleo.net.graph import Node, infer_nodes
+from paleo.net.graph import Node, build
 from paleo.net.layers import Layer
 from paleo.net.layers.base import TERMS, Divided
 from paleo.net.layers.exchanges import (
@@ -70,9 +70,7 @@ def divided(net: NetSpec, ways: int, *, sequence: bool = False, group: str = "te
     """
     if ways == 1:
         return net
-    mistakes = Mistakes(net.file)
-    nodes = infer_nodes(net, mistakes)
-    mistakes.raise_as(NetSpecError)
+    nodes = build(net).nodes
     whole: frozenset[str] = frozenset()
     while True:
         division = _Division(net, nodes, ways, sequence, group, whole)
@@ -94,9 +92,7 @@ def divided_by_positions(net: NetSpec, ways: int, how: str) -> NetSpec:
     """
     if ways == 1:
         return net
-    mistakes = Mistakes(net.file)
-    nodes = infer_nodes(net, mistakes)
-    mistakes.raise_as(NetSpecError)
+    nodes = build(net).nodes
     if not any(node.layer.is_attention for node in nodes):
         raise SettingError(f"cp: {net.name} has no layer of type Attention")
     division = _ByPositions(net, nodes, ways, False, "context", frozenset(), how)
@@ -111,9 +107,7 @@ def divided_by_experts(net: NetSpec, ways: int) -> NetSpec:
     """
     if ways == 1:
         return net
-    mistakes = Mistakes(net.file)
-    nodes = infer_nodes(net, mistakes)
-    mistakes.raise_as(NetSpecError)
+    nodes = build(net).nodes
     specs = {spec.name: spec for spec in net.layers}
     names = {node.index: node.name for node in nodes}
     away: set[int] = set()  # rows that are where their experts are

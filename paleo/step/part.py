@@ -46,6 +46,7 @@ class Part:
         part = divided_by_experts(part, plan.ep)
         self.net = divided(part, plan.tp, sequence=plan.sequence_parallel)
         self._known: dict[int, tuple[Graph, Seconds]] = {}
+        self._sendings: dict[tuple[str, Quantity, Collecting], Quantity] = {}
 
     def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
         """Return the graph of a micro-batch, and the seconds of its nodes."""
@@ -110,7 +111,11 @@ class Part:
 
     def seconds(self, kind: str, num_bytes: Quantity, operation: Collecting) -> Quantity:
         """Return the seconds in which a group of a kind exchanges so many bytes."""
-        return self.sending(self.mesh.group(self.plan.reached, kind), num_bytes, operation)
+        key = (kind, num_bytes, operation)
+        if key not in self._sendings:
+            group = self.mesh.group(self.plan.reached, kind)
+            self._sendings[key] = self.sending(group, num_bytes, operation)
+        return self._sendings[key]
 
     def sending(self, group: Group, num_bytes: Quantity, operation: Collecting) -> Quantity:
         """Return the seconds in which a group exchanges so many bytes."""
