@@ -18,6 +18,7 @@ from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
 from paleo.step.results import Simulation
 from paleo.studies.datasets import takes_images
+from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.overview import Overview, Study
 from paleo.views.charts.base import Chart
 from paleo.views.charts.compared import compared_charts
@@ -225,7 +226,7 @@ def _scaling(overview: Overview) -> dict[str, Any]:
 
 
 def _layers(overview: Overview) -> dict[str, Any]:
-    summary = overview.summary
+    summary = folded_summary(overview.summary)
     charts = {"layers": time_by_layer, "roofline": roofline}
     return {
         "table": to_cells(summary_table(summary, only_shown=True)),
@@ -243,7 +244,7 @@ def _chart(make: Callable[[], Chart]) -> dict[str, Any] | None:
 
 
 def _memory(overview: Overview) -> dict[str, Any]:
-    fit = overview.fit
+    fit = folded_fit(overview.fit)
     return {
         "headlines": memory_headline(overview),
         "table": to_cells(memory_table(fit)),
