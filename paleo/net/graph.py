@@ -6,7 +6,7 @@ import contextlib
 import functools
 import graphlib
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -21,7 +21,7 @@ from paleo.net import autocast, parameters, views
 from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.parameters import Handling
-from paleo.net.spec import LayerSpec, NetSpec
+from paleo.net.spec import LayerSpec, NetSpec, Sweep
 
 #: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
 _KEPT, _FEW = 8, 64
@@ -236,6 +236,8 @@ def build(
     find_precision(dtype)
     batch: Any = None if batch_size is None else checked_batch(batch_size)
     adapt = cached_for_net(_needed, net, adapt)
+    if net.sweep:
+        return Graph(net.name, _swept(net, net.sweep, batch, adapt), dtype)
     if not is_array(batch):
         return _known_graph(net, batch, dtype, adapt)
     if batch.ndim == 1 and batch.size <= _FEW:
@@ -297,16 +299,22 @@ class _Inferred:
         """The batch of the inputs; without any it does not matter."""
         return next((node.output[0] for node in self.nodes if node.layer.is_input), 2)
 
-    def at(self, batch: Quantity) -> tuple[Node, ...]:
+    def at(
+        self, batch: Quantity, layers: Mapping[str, Layer] | None = None
+    ) -> tuple[Node, ...]:
         """Return the nodes at another batch size, which differ in shapes alone.
 
-        Raises ShapeError if a layer does not fit there, or if nodes that are alike here are not.
+        With `layers`, those of these names take their place: of a net that differs in sizes. Raises
+        ShapeError if a layer does not fit there, or if nodes that are alike here are not.
         """
         is_small = self.largest_count * ceil_div(largest(batch), self.batch_size) <= _FAR_BELOW
-        has_arrays = is_array(batch)
+        has_arrays = is_array(batch) or layers is not None
+        known: dict[Any, Any] = {}
         nodes: list[Node] = []
         for old in self.nodes:
             layer, like = old.layer, old.like
+            if layers and like == old.index:
+                layer = layers[old.name]
             inputs = tuple([nodes[parent].output for parent in old.parents])
             if like < old.index:
                 output, others = nodes[like].output, nodes[like].inputs
@@ -317,6 +325,8 @@ class _Inferred:
                 output = layer.infer_shape(inputs)
                 if layer.is_input:
                     output = (batch, *output[1:])
+                if layers:
+                    output = tuple(_one_object(size, known) for size in output)
                 if not is_small:
                     _check_size(layer, inputs, output)
             nodes.append(
@@ -342,6 +352,37 @@ def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     """Return the nodes at the net's own batch size, or at 2 if that is 1."""
     own = cached_for_net(_inferred, net, None, adapt)
     return own if own.batch_size > 1 else cached_for_net(_inferred, net, 2, adapt)
+
+
+def _swept(
+    net: NetSpec, sweep: Sweep, batch: Any, adapt: Callable[[Layer], Layer] | None
+) -> tuple[Node, ...]:
+    """Return the nodes of a net with arrays of sizes: those of the largest, with other shapes.
+
+    Raises NetSpecError for layers that do not fit the largest of all, SettingError for what takes
+    no arrays.
+    """
+    own = cached_for_net(_inferred, net, None, adapt).batch_size
+    batch = own if batch is None else batch
+    shapes = [sizes.shape for sizes in sweep.sizes.values()]
+    try:
+        np.broadcast_shapes(*shapes, np.shape(batch))
+    except ValueError:
+        raise SettingError(
+            f"batch_size: an array of shape {np.shape(batch)} does not go with dims of {shapes[0]}"
+        ) from None
+    most = max(largest(batch), 2)
+    top = cached_for_net(_inferred, net, most, adapt)
+    layers = {name: adapt(layer) if adapt else layer for name, layer in sweep.layers.items()}
+    try:
+        nodes = top.at(batch, layers)
+        is_plain = not any(is_array(node.num_params) for node in nodes if node.like == node.index)
+    except (ShapeError, ValueError, TypeError) as error:
+        raise SettingError(f"{net.name}: a layer takes no arrays of sizes: {error}") from error
+    if not is_plain:
+        names = ", ".join(sweep.sizes)
+        raise SettingError(f"{net.name}: parameters depend on {names}, which is then no array")
+    return nodes
 
 
 def _nodes(
@@ -444,6 +485,11 @@ def _infer(
         if spec.shares in nodes and spec.name in nodes:
             nodes[spec.name] = _sharing(nodes[spec.name], nodes[spec.shares])
     return _Inferred(tuple(nodes.values()), most)
+
+
+def _one_object(size: Any, known: dict[Any, Any]) -> Any:
+    """Return an array that has these numbers, the same one for all: shapes are compared by it."""
+    return known.setdefault((size.shape, size.tobytes()), size) if is_array(size) else size
 
 
 def _by_identity(shape: Shape) -> tuple[Any, ...]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from paleo.core.checks import is_whole
 from paleo.core.operations import Kind, Pass, Stream, Unpriced
-from paleo.core.quantity import ceil_div, product
+from paleo.core.quantity import ceil_div, product, some
 from paleo.core.strides import Strides, reshaped
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
@@ -196,10 +197,10 @@ class Reshape(_View):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         *front, last = self.output_shape[1:]
-        have, wanted = int(product(inputs[0][1:])), product(front)
-        if last == -1:
+        have, wanted = product(inputs[0][1:]), product(front)
+        if is_whole(last) and last == -1:
             last = have // wanted
-        if wanted * last != have:
+        if some(wanted * last != have):
             raise _no_reshape(inputs[0], self.output_shape)
         return (inputs[0][0], *front, last)
 
