@@ -6,7 +6,6 @@ them. Sums of arrays are of one after the other, too, so that they round alike.
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
@@ -140,7 +139,7 @@ class StackedTimes(Times):
         return StackedTimes(found)
 
     def total(self, seconds: Callable[[Time], Quantity]) -> Quantity:
-        values = seconds(Time(*self._stacked)) if len(self) else 0
+        values: Any = seconds(Time(*self._stacked)) if len(self) else 0
         if self._places is not None:
             return total(values[place] for place in self._places)
         return _last_sum(values, 0) if len(self) else 0
@@ -148,7 +147,11 @@ class StackedTimes(Times):
     @property
     def time(self) -> Time:
         if self._places:
-            return _time(functools.reduce(np.add, (self._stacked[:, k] for k in self._places)))
+            first, *others = self._places
+            found = self._stacked[:, first].copy()
+            for place in others:
+                found += self._stacked[:, place]
+            return _time(found)
         return _time(_last_sum(self._parts, 1)) if len(self) else Time()
 
 

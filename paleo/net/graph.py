@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import graphlib
-import heapq
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeVar
@@ -16,12 +14,23 @@ from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
-from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
+from paleo.core.tensor import (
+    DTYPES,
+    Precision,
+    Shape,
+    Shapes,
+    are_identical,
+    by_identity,
+    find_precision,
+    num_elements,
+    one_object,
+)
 from paleo.net import autocast, parameters, views
 from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.parameters import Handling
-from paleo.net.spec import LayerSpec, NetSpec, Sweep
+from paleo.net.sorting import parents_first
+from paleo.net.spec import NetSpec, Sweep
 
 #: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
 _KEPT, _FEW = 8, 64
@@ -279,6 +288,9 @@ def typical(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None = N
 
     (A batch of 1 is special, since dimensions of 1 are repeated.) Raises as `build`.
     """
+    if net.sweep:
+        own = cached_for_net(_inferred, net, None, cached_for_net(_needed, net, adapt)).batch_size
+        return build(net, max(own, 2), dtype, adapt)
     return _typical_graph(net, dtype, cached_for_net(_needed, net, adapt))
 
 
@@ -299,9 +311,7 @@ class _Inferred:
         """The batch of the inputs; without any it does not matter."""
         return next((node.output[0] for node in self.nodes if node.layer.is_input), 2)
 
-    def at(
-        self, batch: Quantity, layers: Mapping[str, Layer] | None = None
-    ) -> tuple[Node, ...]:
+    def at(self, batch: Quantity, layers: Mapping[str, Layer] | None = None) -> tuple[Node, ...]:
         """Return the nodes at another batch size, which differ in shapes alone.
 
         With `layers`, those of these names take their place: of a net that differs in sizes. Raises
@@ -318,7 +328,7 @@ class _Inferred:
             inputs = tuple([nodes[parent].output for parent in old.parents])
             if like < old.index:
                 output, others = nodes[like].output, nodes[like].inputs
-                if not (_are_same(inputs, others) if has_arrays else inputs == others):
+                if not (are_identical(inputs, others) if has_arrays else inputs == others):
                     raise ShapeError("it is like another at one batch size alone")
                 inputs = others  # one value for both
             else:
@@ -326,8 +336,8 @@ class _Inferred:
                 if layer.is_input:
                     output = (batch, *output[1:])
                 if layers:
-                    output = tuple(_one_object(size, known) for size in output)
-                if not is_small:
+                    output = tuple(one_object(size, known) for size in output)
+                if not (is_small or layers):
                     _check_size(layer, inputs, output)
             nodes.append(
                 Node(
@@ -371,7 +381,7 @@ def _swept(
         raise SettingError(
             f"batch_size: an array of shape {np.shape(batch)} does not go with dims of {shapes[0]}"
         ) from None
-    most = max(largest(batch), 2)
+    most: Any = max(largest(batch), 2)
     top = cached_for_net(_inferred, net, most, adapt)
     layers = {name: adapt(layer) if adapt else layer for name, layer in sweep.layers.items()}
     try:
@@ -444,7 +454,7 @@ def _infer(
     equal: dict[Layer, int] = {}
     noted: set[tuple[str, str]] = set()
     has_arrays = is_array(batch)
-    for spec in _sorted(net, mistakes):
+    for spec in parents_first(net, mistakes):
         parents = [nodes[parent] for parent in spec.parents if parent in nodes]
         if len(parents) < len(spec.parents):
             continue
@@ -455,7 +465,7 @@ def _infer(
             firsts[id(spec.layer)] = found
         layer, number = found
         inputs = tuple([parent.output for parent in parents])
-        key = (number, spec.dtype, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
+        key = (number, spec.dtype, tuple(map(by_identity, inputs)) if has_arrays else inputs)
         like = known.get(key)
         try:
             output = like.output if like else layer.infer_shape(inputs)
@@ -485,24 +495,6 @@ def _infer(
         if spec.shares in nodes and spec.name in nodes:
             nodes[spec.name] = _sharing(nodes[spec.name], nodes[spec.shares])
     return _Inferred(tuple(nodes.values()), most)
-
-
-def _one_object(size: Any, known: dict[Any, Any]) -> Any:
-    """Return an array that has these numbers, the same one for all: shapes are compared by it."""
-    return known.setdefault((size.shape, size.tobytes()), size) if is_array(size) else size
-
-
-def _by_identity(shape: Shape) -> tuple[Any, ...]:
-    """Return what two shapes share that have equal numbers, and the same arrays."""
-    return tuple(("array", id(size)) if is_array(size) else size for size in shape)
-
-
-def _are_same(shapes: Shapes, others: Shapes) -> bool:
-    # Those of nodes that are alike are one object, as a rule.
-    return len(shapes) == len(others) and all(
-        shape is other or _by_identity(shape) == _by_identity(other)
-        for shape, other in zip(shapes, others, strict=True)
-    )
 
 
 def _sharing(node: Node, owner: Node) -> Node:
@@ -542,38 +534,6 @@ def _check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
         if count > MAX_COUNT:
             raise ShapeError(f"{float(count):.3g} {what} are too many to mean anything")
     return max(count for _, count in counts)
-
-
-def _sorted(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
-    """Return the layers parents first, else in the file's order; notes a cycle as a mistake."""
-    position = {spec.name: i for i, spec in enumerate(net.layers)}
-    if all(position.get(p, -1) < i for i, spec in enumerate(net.layers) for p in spec.parents):
-        return list(net.layers)
-    # A parent with a mistake is not there.
-    parents = [[position[p] for p in spec.parents if p in position] for spec in net.layers]
-    while True:
-        sorter = graphlib.TopologicalSorter(dict(enumerate(parents)))
-        try:
-            sorter.prepare()
-            break
-        except graphlib.CycleError as error:
-            cycle: list[int] = error.args[1][1:]
-        first = cycle.index(min(cycle))
-        specs = [net.layers[i] for i in cycle[first:] + cycle[:first]]
-        shown = [spec.name for spec in specs[:6]] + ["..."] * (len(specs) > 6)
-        path = " -> ".join([*shown, specs[0].name])
-        mistakes.add(f"a cycle: {path}", specs[0].name, "parents")
-        for i in cycle:  # go on behind the cycle: there may be another
-            parents[i] = []
-    ready: list[int] = []
-    order: list[LayerSpec] = []
-    while sorter.is_active():
-        for i in sorter.get_ready():
-            heapq.heappush(ready, i)
-        i = heapq.heappop(ready)
-        order.append(net.layers[i])
-        sorter.done(i)
-    return order
 
 
 def unpriced(graph: Graph) -> tuple[Unpriced, ...]:

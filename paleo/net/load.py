@@ -258,15 +258,20 @@ class _Described(Description):
     def _swept(self, chosen: Mapping[str, Any]) -> NetSpec:
         """Return the net with arrays of sizes of its dimensions."""
         mistakes = Mistakes(self.file)
-        arrays = {name: size for name, size in chosen.items() if is_array(size)}
+        arrays: dict[str, Any] = {
+            name: whole_array(size, MAX_SIZE) for name, size in chosen.items() if is_array(size)
+        }
         for name, sizes in arrays.items():
-            if whole_array(sizes, MAX_SIZE) is None:
-                mistakes.add("expected whole numbers of 1 or more", key=f"dims.{name}")
+            if sizes is None:
+                wanted = f"expected whole numbers from 1 to {MAX_SIZE}"
+                mistakes.add(wanted, key=f"dims.{name}")
         mistakes.raise_as(NetSpecError)
         try:
             np.broadcast_shapes(*(sizes.shape for sizes in arrays.values()))
         except ValueError:
-            raise NetSpecError(f"{self.file or self.named}: arrays of dims differ in shape") from None
+            raise NetSpecError(
+                f"{self.file or self.named}: arrays of dims differ in shape"
+            ) from None
         net = self.read({**chosen, **{name: largest(sizes) for name, sizes in arrays.items()}})
         sizes = {name: largest(one) if name in arrays else one for name, one in chosen.items()}
         every = {**self.body.get("dims", {}), **sizes, **arrays}

@@ -309,8 +309,7 @@ def _choices(value: Any) -> list[Any] | None:
 def _one_number(value: Any) -> int:
     if is_array(value):
         raise ValueError("it is one number, not an array of them")
-    number: int = whole_number(value)
-    return number
+    return whole_number(value)
 
 
 def _checked_splits(value: Any) -> int:

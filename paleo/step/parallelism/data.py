@@ -75,7 +75,7 @@ def _fields(plan: Plan, sample: Sample) -> tuple[Field, ...]:
     exposed = {"exposed_communication_s": "exposed"} if plan.overlaps else {}
     waiting = {"wait_s": "waiting"} if some(plan.deviation > 0) else {}
     again = OF_RECOMPUTATION if plan.recompute.mode != "none" else {}
-    tokens = OF_TOKENS if sample.tokens else {}
+    tokens = OF_TOKENS if sample.tokens is not None else {}
     if tokens and again:
         tokens = tokens | {"hfu": "HFU"}
     return with_titles(_FIELDS, **exposed, **waiting, **again, **tokens)
@@ -170,7 +170,8 @@ class Worker:
         name = f"exchange by {scheme}"
         num_bytes = self.computations.num_bytes
         copied = self.plan.copying_time(num_bytes, self.workers)
-        if not self.plan.overlaps:
+        is_alone = not is_array(self.workers) and self.workers == 1 and not self.plan.exchange.cycle
+        if not self.plan.overlaps or is_alone:
             return Piece(name, TRANSFER, copied + self._sending(num_bytes, scheme))
         found = self.overlapped(scheme, factor)
         return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
