@@ -372,6 +372,7 @@ def _swept(
     Raises NetSpecError for layers that do not fit the largest of all, SettingError for what takes
     no arrays.
     """
+    names = ", ".join(sweep.sizes)
     own = cached_for_net(_inferred, net, None, adapt).batch_size
     batch = own if batch is None else batch
     shapes = [sizes.shape for sizes in sweep.sizes.values()]
@@ -388,9 +389,8 @@ def _swept(
         nodes = top.at(batch, layers)
         is_plain = not any(is_array(node.num_params) for node in nodes if node.like == node.index)
     except (ShapeError, ValueError, TypeError) as error:
-        raise SettingError(f"{net.name}: a layer takes no arrays of sizes: {error}") from error
+        raise SettingError(f"{net.name}: a layer takes no array of {names}: {error}") from error
     if not is_plain:
-        names = ", ".join(sweep.sizes)
         raise SettingError(f"{net.name}: parameters depend on {names}, which is then no array")
     return nodes
 

@@ -89,7 +89,9 @@ class Computations:
                 self._keep(batch, self._computed(batch))
             return self._known[batch]
         if self.net.sweep:  # whose sizes each batch goes with
-            return self._computed(batch)
+            swept = self._computed(batch)
+            vars(self).setdefault("num_bytes", swept.num_bytes)
+            return swept
         sizes, places = np.unique(batch, return_inverse=True)
         known = list(map(self._known.get, sizes.tolist()))
         found: Computation = self._computed(sizes) if None in known else joined(known)

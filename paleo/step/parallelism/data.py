@@ -170,9 +170,11 @@ class Worker:
         name = f"exchange by {scheme}"
         num_bytes = self.computations.num_bytes
         copied = self.plan.copying_time(num_bytes, self.workers)
-        is_alone = not is_array(self.workers) and self.workers == 1 and not self.plan.exchange.cycle
-        if not self.plan.overlaps or is_alone:
+        if not self.plan.overlaps:
             return Piece(name, TRANSFER, copied + self._sending(num_bytes, scheme))
+        if not is_array(self.workers) and self.workers == 1 and not self.plan.exchange.cycle:
+            # There is nobody to exchange with: what follows would find that bucket by bucket.
+            return Piece(name, TRANSFER, copied + 0.0, busy=copied + 0.0)
         found = self.overlapped(scheme, factor)
         return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
 
@@ -242,6 +244,7 @@ class DataParallel:
             share,
             worker.pieces,
             _fields(self.plan, self.computations.sample),
+            sample=self.computations.sample,
             exchanges=worker.exchanges(),
             band=self.plan.band,
             exchanging=worker.exchanges if self.plan.overlaps else None,
