@@ -173,8 +173,8 @@ class NetSpec:
         """Return this net with other sizes of named dimensions; its name says which.
 
         Sizes may be arrays of whole numbers, of dimensions that no parameter depends on: then
-        `paleo.data_parallel` and `paleo.summarize` have a result for each, element by element with
-        those of an array of batch sizes.
+        `paleo.data_parallel`, `summarize` and `footprint` have a result for each, element by
+        element with those of an array of batch sizes.
 
         Raises NetSpecError for a dimension that it does not have, for a size that is no whole
         number above 0, and with every layer that no longer fits.
@@ -189,6 +189,13 @@ class NetSpec:
         if not self.dims:
             raise NetSpecError(f"{self.file or self.name}: it has no dims to set")
         raise NetSpecError(f"{self.file or self.name}: set its dims before it is edited")
+
+    def of_numbers(self) -> NetSpec:
+        """Return this net; raises NetSpecError if sizes of it are arrays."""
+        if self.sweep:
+            names = ", ".join(self.sweep.sizes)
+            raise NetSpecError(f"{self.name}: it has arrays of sizes ({names}): one is asked for")
+        return self
 
     def with_batch(self, batch_size: int) -> NetSpec:
         """Return this net with another batch size of its own."""

@@ -10,6 +10,7 @@ import pytest
 
 import paleo
 from paleo.core.errors import NetSpecError, SettingError
+from paleo.net.writer import dumps
 
 LENGTHS, BATCHES = np.array([64, 200, 512, 512, 192]), np.array([2, 3, 8, 1, 16])
 #: Grouped heads and gates; positions and biases; windows by index; experts; both sides; latents.
@@ -90,8 +91,24 @@ def test_what_is_no_array_of_sizes_is_one_line(sizes: dict[str, Any], line: str)
     assert line in said
 
 
+def test_memory_is_as_one_by_one() -> None:
+    net = paleo.load("gpt2")
+    found = paleo.footprint(net.with_dims(seq=LENGTHS), BATCHES, dtype="bf16", optimizer="adam")
+    for place, (length, batch) in enumerate(zip(LENGTHS.tolist(), BATCHES.tolist(), strict=True)):
+        alone = paleo.footprint(net.with_dims(seq=length), batch, dtype="bf16", optimizer="adam")
+        peak, layer = found.peak[place], found.peak_layer[place]  # type: ignore[index]
+        assert (peak, layer) == (alone.peak, alone.peak_layer)
+
+
 def test_what_takes_no_arrays_says_so() -> None:
     swept = paleo.load("gpt2").with_dims(seq=LENGTHS)
+    for call in (
+        lambda: paleo.largest_batch(swept, 2**34),
+        lambda: paleo.edit(swept, remove="dropout"),
+        lambda: dumps(swept),
+    ):
+        with pytest.raises(NetSpecError, match=r"arrays of sizes \(seq\): one is asked for"):
+            call()
     with pytest.raises(SettingError, match=r"seq: arrays of sizes are for paleo\.data_parallel"):
         paleo.simulate(swept, device="H100_SXM")
     with pytest.raises(SettingError, match=r"an array of shape \(2,\) does not go with dims"):

@@ -300,6 +300,7 @@ def largest_batch(
     assert again is not None
     assert added is not None
     assert spec is not None
+    spec.of_numbers()
     left = math.floor(room) - math.ceil(added)
     added_by = chosen if training else None
     sums = functools.partial(_deciding_sums, spec, dtype, added_by, again)
