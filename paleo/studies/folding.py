@@ -35,15 +35,21 @@ def fold(
 
     `repeats` are those of the NetSpec; a layer may have a row for each `part`, such as a pass. The
     name is that of the file, with "*" in the place of an index, if all instances are alike; else
-    that of the first of them. The order is that of the net.
+    that of the first of them. The order is that of the net, but that a block is in one piece.
     """
     found: dict[tuple[str, str], dict[Hashable, list[_Layer]]] = {}
     for layer in layers:
         kinds = found.setdefault((in_file(name(layer), repeats), part(layer)), {})
         kinds.setdefault(kind(layer), []).append(layer)
+    first: dict[str, int] = {}
+    places: dict[str, list[int]] = {}
+    for own, (known, _) in enumerate(found):
+        blocks = [prefix for prefix in repeats if known.startswith(prefix)]
+        where = [first.setdefault(block, own) for block in blocks]
+        places.setdefault(known, [*where, own])
     return [
-        (in_net if len(kinds) == 1 else name(alike[0]), alike)
-        for (in_net, _), kinds in found.items()
+        (known if len(kinds) == 1 else name(alike[0]), alike)
+        for (known, _), kinds in sorted(found.items(), key=lambda item: places[item[0][0]])
         for alike in kinds.values()
     ]
 

@@ -40,7 +40,7 @@ from paleo.views.tables.overview import (
     overview_table,
     tiers,
 )
-from paleo.views.tables.summary import summary_table
+from paleo.views.tables.summary import by_type_table, summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
 from paleo.web.commands import command_lines
@@ -231,6 +231,7 @@ def _layers(overview: Overview) -> dict[str, Any]:
     return {
         "table": to_cells(summary_table(summary, only_shown=True)),
         "blocks": blocks(summary),
+        "kinds": to_cells(by_type_table(overview.summary)),
         "charts": {key: _chart(functools.partial(make, summary)) for key, make in charts.items()},
     }
 

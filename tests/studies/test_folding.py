@@ -145,6 +145,16 @@ def test_rows_keep_the_order_of_the_net() -> None:
     ]  # fmt: skip
 
 
+def test_a_block_is_in_one_piece() -> None:
+    rows = ["a", "b/0/x", "c", "b/0/i/0/y", "d", "b/0/z", "b/0/i/0/w", "b/1/x"]
+    found = fold(rows, {"b/*/": 2, "b/*/i/*/": 1}, lambda row: row[-1], lambda row: row)
+    assert [name for name, _ in found] == [
+        "a", "b/*/x", "b/*/i/*/y", "b/*/i/*/w", "b/*/z", "c", "d",
+    ]  # fmt: skip
+    lines = printed("summary", "gpt2")
+    assert lines.count("h x 12") == 1
+
+
 def test_126_blocks_are_one_screen() -> None:
     lines = printed("summary", "llama3_405b")
     assert len(lines) <= 50

@@ -11,7 +11,7 @@ from paleo.core.tensor import format_shape
 from paleo.costs import Time
 from paleo.step.plan import HOW, RATED
 from paleo.studies.explain import ExplainedLayer, ExplainedOperation
-from paleo.studies.grouping import by_block, by_type
+from paleo.studies.grouping import Group, by_block, by_type
 from paleo.studies.summary import LayerSummary, NetSummary, counts, of_each, timed_values
 from paleo.views.answers.base import band_said
 from paleo.views.charts.layers import summary_setting
@@ -157,6 +157,16 @@ def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
         alone = None if seconds is None or is_array(seconds) else float(seconds)
         sums.append(band_said("both passes", timed_on.plan.band, alone, timed_on.plan.digits))
     return Table(title, columns, rows, total, footnotes=sums, notes=summary.notes)
+
+
+def by_type_table(summary: NetSummary) -> Table:
+    """Return sums over the layers of each type, those that take longest or compute most first."""
+    is_timed = summary.timed_on is not None
+
+    def size(group: Group) -> float:
+        return float((group.time if is_timed else group.forward_flops) or 0)
+
+    return groups_table(summary, sorted(by_type(summary), key=size, reverse=True), "type")
 
 
 def summary_tables(
