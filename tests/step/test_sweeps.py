@@ -67,10 +67,11 @@ def test_the_net_says_its_sizes_and_keeps_apart_from_others() -> None:
     assert first != second
     plan = plan_of("roofline")
     one, other = (paleo.data_parallel(each, plan, 2, 1).compute for each in (first, second))
-    assert one[0] < other[0]  # type: ignore[index]
-    assert one[1] == other[1]  # type: ignore[index]
-    loaded = paleo.load("llama3_8b", dims={"seq": np.array([64, 512], np.int32)})
-    assert paleo.data_parallel(loaded, plan, 2, 1).compute.tolist() == one.tolist()  # type: ignore[union-attr]
+    assert one[0] < other[0]
+    assert one[1] == other[1]
+    narrow: Any = np.array([64, 512], np.int32)
+    loaded = paleo.load("llama3_8b", dims={"seq": narrow})
+    assert paleo.data_parallel(loaded, plan, 2, 1).compute.tolist() == one.tolist()
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_memory_is_as_one_by_one() -> None:
     found = paleo.footprint(net.with_dims(seq=LENGTHS), BATCHES, dtype="bf16", optimizer="adam")
     for place, (length, batch) in enumerate(zip(LENGTHS.tolist(), BATCHES.tolist(), strict=True)):
         alone = paleo.footprint(net.with_dims(seq=length), batch, dtype="bf16", optimizer="adam")
-        peak, layer = found.peak[place], found.peak_layer[place]  # type: ignore[index]
+        peak, layer = found.peak[place], found.peak_layer[place]
         assert (peak, layer) == (alone.peak, alone.peak_layer)
 
 
