@@ -79,6 +79,47 @@ def sweep() -> list[Figure]:
     ]
 
 
+def deep_summary() -> list[Figure]:
+    """Return the summary of a net of 126 blocks, start to end, over the import of what it needs."""
+    command = process("-m", "paleo", "summary", "llama3_405b")
+    name = "paleo summary llama3_405b, start to end / import click, numpy"
+    return [(name, ratio(command, process("-c", "import click, numpy"), 20), 2.0)]
+
+
+def lengths() -> list[Figure]:
+    """Return the rates of pairs of batch and length of Llama 3 8B, and their gain over singles.
+
+    The rates are over those that are to be reached, 20,000 a second by the roofline and 2,000 by
+    `tiled`.
+    """
+    net = paleo.load("llama3_8b")
+    device, network = paleo.find_device("H100_SXM"), paleo.find_network("nvlink4")
+    rng = np.random.default_rng(0)
+    count, few = 10_000, 20
+    batches, seq = rng.integers(1, 65, count), 64 * rng.integers(1, 65, count)
+    rows: list[Figure] = []
+    for model, wanted in (("roofline", 20_000), ("tiled", 2_000)):
+        plan = paleo.Plan(device, network, paleo.find_cost_model(model), dtype="bf16")
+
+        def at_once(plan: paleo.Plan = plan) -> Any:
+            return paleo.data_parallel(net.with_dims(seq=seq), plan, batches, 1).compute
+
+        def one_by_one(plan: paleo.Plan = plan) -> list[Any]:
+            return [
+                paleo.data_parallel(net.with_dims(seq=int(length)), plan, int(batch), 1).compute
+                for batch, length in zip(batches[:few], seq[:few], strict=True)
+            ]
+
+        assert one_by_one() == at_once()[:few].tolist()
+        seconds, single = best(at_once, 3) / count, best(one_by_one, 2) / few
+        name = f"llama3_8b ({model}), 10,000 pairs of batch and length"
+        rows += [
+            (f"{name}, a second / {wanted:,}", 1 / seconds / wanted, -1.0),
+            (f"{name} at once / one by one", seconds / single, 0.05),
+        ]
+    return rows
+
+
 def large_net() -> list[Figure]:
     """Return loading and simulating a random DAG of 2,000 layers, over parsing its JSON."""
     rng = random.Random(0)
@@ -191,7 +232,9 @@ def main() -> int:
         [
             functools.partial(start_to_end, "paleo2017", 1.4),
             functools.partial(start_to_end, "tiled", 2.2),
+            deep_summary,
             sweep,
+            lengths,
             large_net,
             answers,
             large_plots,

@@ -237,7 +237,7 @@ def test_chosen_dimensions_are_checked() -> None:
     with pytest.raises(paleo.NetSpecError, match=r'key "dims\.seq": expected 1 or more, got 0'):
         net.with_dims(seq=0)
     with pytest.raises(paleo.NetSpecError, match=r'"dims\.seq": expected a whole number, got "3"'):
-        net.with_dims(seq="3")  # type: ignore[arg-type]
+        net.with_dims(seq="3")
     with pytest.raises(paleo.NetSpecError, match="alexnet: it has no dims to set"):
         paleo.load("alexnet", dims={"seq": 3})
 
