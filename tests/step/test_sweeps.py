@@ -97,7 +97,7 @@ def test_memory_is_as_one_by_one() -> None:
     found = paleo.footprint(net.with_dims(seq=LENGTHS), BATCHES, dtype="bf16", optimizer="adam")
     for place, (length, batch) in enumerate(zip(LENGTHS.tolist(), BATCHES.tolist(), strict=True)):
         alone = paleo.footprint(net.with_dims(seq=length), batch, dtype="bf16", optimizer="adam")
-        peak, layer = found.peak[place], found.peak_layer[place]
+        peak, layer = found.peak[place], found.peak_layer[place]  # type: ignore[index]
         assert (peak, layer) == (alone.peak, alone.peak_layer)
 
 
