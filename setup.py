@@ -94,6 +94,7 @@ setup(
             "tiled/families/*.toml",
             "tiled/kernels/*.toml",
             "tiled/expert_constants/*.toml",
+            "tiled/scan_constants/*.toml",
         ],
         "paleo.web": ["static/*", "static/vendor/*"],
     },

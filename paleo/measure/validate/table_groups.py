@@ -75,7 +75,7 @@ class Reading(NamedTuple):
     """How a table is read: its columns, and what its rows are.
 
     `parts(table, columns, rows, device)` returns those that are predicted; it leaves others out of
-    `rows`. `precision` is the column of the element type.
+    `rows`. `precision` is the column of the element type; "" where all rows are of bfloat16.
     """
 
     kind: str
@@ -99,6 +99,7 @@ def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str]
         system, framework, version = own
         table = replace(table, system=system, framework=framework.lower(), version=version)
     columns.setdefault(KERNEL, np.full(len(columns["latency"]), "", object))
+    columns.setdefault("", np.full(len(columns["latency"]), "bfloat16", object))
     rows = Rows(len(columns["latency"]), table.system)
     is_measured = columns["latency"] > 0
     rows.leave_out(f"{table.operator}: a difference that is not above 0", ~is_measured)

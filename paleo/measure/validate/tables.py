@@ -25,6 +25,7 @@ from paleo.measure.validate.collective_tables import TABLES, collective_cases
 from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.latent_tables import CONTEXT, GENERATION, PRODUCTS
+from paleo.measure.validate.linear_tables import GDN, MAMBA2
 from paleo.measure.validate.quantize_tables import QUANTIZE
 from paleo.measure.validate.spellings import UnmappedError, device_of
 from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
@@ -52,6 +53,9 @@ READINGS: Mapping[str, Reading] = {
     "mla_bmm": PRODUCTS,
     "scale_matrix": QUANTIZE,
     "computescale": QUANTIZE,
+    "gdn": GDN,
+    "kda": GDN,
+    "mamba2": MAMBA2,
 }
 
 #: Kernels that a backend launches around attention for the cache, which encoders do not have (as
