@@ -95,6 +95,7 @@ setup(
             "tiled/kernels/*.toml",
             "tiled/expert_constants/*.toml",
             "tiled/scan_constants/*.toml",
+            "tiled/selection_constants/*.toml",
         ],
         "paleo.web": ["static/*", "static/vendor/*"],
     },

@@ -19,6 +19,7 @@ from paleo.core.operations import (
 )
 from paleo.core.quantization import Quantize
 from paleo.core.scanning import DeltaRule, ShortConvolution
+from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs.batching import price_stacked
 from paleo.costs.model import CostModel, Explanation, Target
 from paleo.costs.tiled import (
@@ -31,6 +32,7 @@ from paleo.costs.tiled import (
     quantize,
     recurrent,
     scan,
+    selection,
     stream,
 )
 from paleo.costs.tiled.machine import Machine, machine_for
@@ -47,6 +49,9 @@ _KINDS: tuple[tuple[type[Operation], Any], ...] = (
     (Quantize, quantize),
     (ShortConvolution, scan),
     (DeltaRule, scan),
+    (IndexScores, selection),
+    (Select, selection),
+    (SelectedAttention, selection),
 )
 
 

@@ -27,6 +27,7 @@ from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.latent_tables import CONTEXT, GENERATION, PRODUCTS
 from paleo.measure.validate.linear_tables import GDN, MAMBA2
 from paleo.measure.validate.quantize_tables import QUANTIZE
+from paleo.measure.validate.sparse_tables import DSV4
 from paleo.measure.validate.spellings import UnmappedError, device_of
 from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
 from paleo.measure.validate.table_groups import Reading, table_cases
@@ -56,6 +57,10 @@ READINGS: Mapping[str, Reading] = {
     "gdn": GDN,
     "kda": GDN,
     "mamba2": MAMBA2,
+    "dsv4_csa_context_module": DSV4,
+    "dsv4_hca_context_module": DSV4,
+    "dsv4_csa_generation_module": DSV4,
+    "dsv4_hca_generation_module": DSV4,
 }
 
 #: Kernels that a backend launches around attention for the cache, which encoders do not have (as
