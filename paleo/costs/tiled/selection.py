@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, ceil_div, maximum, total, where_positive
@@ -33,7 +33,9 @@ _SCORE = 4
 _PASSES = 2
 
 CONSTANTS: dict[str, Constant] = {
-    "start": Constant("clocks in which it starts and ends", 0.0, 1e5, 5e3),
+    "start": Constant(
+        "clocks in which it, and the small kernels of its module, start and end", 0.0, 4e5, 5e3
+    ),
     "row": Constant("clocks of one multiprocessor for a query", 0.0, 1e5, 0.0),
     "step": Constant("clocks of a block of 64 keys for 64 heads", 100.0, 2e4, 5e3),
     "pair": Constant("share of that where two tiles take the same keys", 0.3, 1.0, 1.0),
@@ -78,10 +80,23 @@ def _read_by_all(
 
 def attend(operation: SelectedAttention, machine: Machine, constants: _Constants) -> _Parts:
     """Blocks of keys of each tile of heads, spread over multiprocessors."""
+    return _attend(operation, machine, constants, 1.0)
+
+
+def attend_whole(operation: SelectedAttention, machine: Machine, constants: _Constants) -> _Parts:
+    """Tiles of heads, each of which goes along all of its blocks of keys."""
+    blocks = ceil_div(operation.keys, _KEYS)
+    return _attend(operation, machine, constants, blocks)
+
+
+def _attend(
+    operation: SelectedAttention, machine: Machine, constants: _Constants, least: Quantity
+) -> _Parts:
+    """Return the parts of attention of which so many blocks follow one another at least."""
     tiles = ceil_div(operation.heads, _HEADS)
     blocks = ceil_div(operation.keys, _KEYS)
     together = 1.0 - (1.0 - constants["pair"]) * (1 * (tiles > 1))
-    in_turn = maximum(operation.queries * tiles * blocks / machine.multiprocessors, 1.0)
+    in_turn = maximum(operation.queries * tiles * blocks / machine.multiprocessors, least)
     units = in_turn * constants["step"] * together
     rows = operation.queries * constants["row"] / machine.multiprocessors
     num_bytes = operation.queries * operation.keys * operation.depth * operation.key_size
@@ -106,7 +121,7 @@ def score_blocks(operation: IndexScores, machine: Machine, constants: _Constants
 
 
 def select(operation: Select, machine: Machine, constants: _Constants) -> _Parts:
-    """A block of lanes for each row; rows of no more scores than are chosen cost next to nothing."""
+    """A block of lanes for each row; of no more scores than are chosen nothing is to be done."""
     is_some = where_positive(operation.scores - operation.chosen, 1.0)
     in_turn = maximum(operation.rows / machine.multiprocessors, 1.0) * is_some
     row = constants["row"] + _PASSES * _SCORE * operation.scores / constants["cached"]
@@ -165,5 +180,33 @@ for _each in (
     ("topk_sglang", "SGLang's radix selection", _SGLANG, select),
     ("topk_vllm", "vLLM's selection", _VLLM, select),
     ("topk_trtllm", "TensorRT-LLM's selection", _TRTLLM, select),
+    (
+        "dsa_sglang_flashmla_sparse",
+        "FlashMLA, selected latents of 2 bytes",
+        _FLASH_MLA,
+        attend_whole,
+    ),
+    ("dsa_sglang_flashmla_kv", "FlashMLA, selected latents of 1 byte, prompts", _FLASH_MLA, attend),
+    ("dsa_sglang_flashmla_kv_step", "FlashMLA, selected latents of 1 byte", _FLASH_MLA, attend),
+    ("dsa_sglang_fa3_step", "FlashAttention-3, selected latents, a step", _SGLANG, attend),
+    ("dsa_sglang_trtllm", "TensorRT-LLM's kernels in SGLang, prompts", _SGLANG, attend),
+    ("dsa_sglang_trtllm_step", "TensorRT-LLM's kernels in SGLang, a step", _SGLANG, attend),
+    ("dsa_vllm", "FlashMLA in vLLM, selected latents, prompts", _VLLM, attend_whole),
+    ("dsa_vllm_step", "FlashMLA in vLLM, selected latents, a step", _VLLM, attend),
+    ("dsa_flashinfer", "FlashInfer in vLLM, selected latents, prompts", _VLLM, attend),
+    ("dsa_flashinfer_step", "FlashInfer in vLLM, selected latents, a step", _VLLM, attend),
+    ("dsa_trtllm", "TensorRT-LLM's kernels, selected latents, prompts", _TRTLLM, attend),
+    ("dsa_trtllm_hopper", "FlashMLA in TensorRT-LLM, 2,048 latents", _TRTLLM, attend_whole),
+    ("dsa_trtllm_hopper_step", "FlashMLA in TensorRT-LLM, a step", _TRTLLM, attend_whole),
+    ("dsa_trtllm_step", "TensorRT-LLM's kernels, selected latents, a step", _TRTLLM, attend),
+    ("dsa_blocks_sglang", "DeepGEMM's scores of blocks in SGLang", _RAGGED, score_blocks),
+    ("dsa_blocks_vllm", "DeepGEMM's scores of blocks in vLLM", _RAGGED, score_blocks),
+    ("dsa_blocks_trtllm", "DeepGEMM's scores of blocks in TensorRT-LLM", _RAGGED, score_blocks),
+    ("dsa_paged_sglang", "DeepGEMM's scores of pages in SGLang", _PAGED, score_pages),
+    ("dsa_paged_vllm", "DeepGEMM's scores of pages in vLLM", _PAGED, score_pages),
+    ("dsa_paged_trtllm", "DeepGEMM's scores of pages in TensorRT-LLM", _PAGED, score_pages),
+    ("dsa_topk_sglang", "SGLang's selection of 2,048", _SGLANG, select),
+    ("dsa_topk_vllm", "vLLM's selection of 2,048", _VLLM, select),
+    ("dsa_topk_trtllm", "TensorRT-LLM's selection of 2,048", _TRTLLM, select),
 ):
     SELECTION_KERNELS.add(_each[0], SelectionKernel(*_each))

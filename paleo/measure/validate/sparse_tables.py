@@ -161,6 +161,8 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
         set(zip(texts.tolist(), models.tolist(), types.tolist(), strict=True))
     ):
         mask = rows.left & (texts == text) & (models == name) & (types == word)
+        if not mask.any():
+            continue
         model = next((known for key, known in _MODELS.items() if key in name), None)
         kernels = _KERNELS.get(text, (None, None))[is_step]
         if model is None or kernels is None or word not in ("bfloat16", "fp8_block"):

@@ -32,12 +32,14 @@ Make: TypeAlias = Callable[[Letters], tuple[Operation, ...]]
 class TableGroup(CaseGroup):
     """Rows of one table that the same formulas price: `letters` are arrays of one entry a row.
 
-    With `less` they are how much longer the operations of `make` take than those.
+    With `less` they are how much longer the operations of `make` take than those. `host` are the
+    seconds that the framework's host takes at least, where it hands kernels over one by one.
     """
 
     make: Make
     letters: Letters
     less: Make | None = None
+    host: float = 0.0
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model
@@ -49,7 +51,7 @@ class TableGroup(CaseGroup):
         if self.less:
             without = self.less(self.letters)
             times = times - total(model.price(each, target.of(each)).total for each in without)
-        return np.zeros(len(self.index)) + times
+        return np.maximum(np.zeros(len(self.index)) + times, self.host)
 
     def at(self, keep: Array, index: Array) -> Self:
         letters = {name: values[keep] for name, values in self.letters.items()}
@@ -69,6 +71,7 @@ class Part(NamedTuple):
     make: Make
     letters: Letters
     less: Make | None = None
+    host: float = 0.0
 
 
 class Reading(NamedTuple):

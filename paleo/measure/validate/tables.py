@@ -26,6 +26,7 @@ from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.latent_tables import CONTEXT, GENERATION, PRODUCTS
 from paleo.measure.validate.linear_tables import GDN, MAMBA2
+from paleo.measure.validate.module_tables import DSA, MODULES
 from paleo.measure.validate.quantize_tables import QUANTIZE
 from paleo.measure.validate.sparse_tables import DSV4
 from paleo.measure.validate.spellings import UnmappedError, device_of
@@ -57,6 +58,10 @@ READINGS: Mapping[str, Reading] = {
     "gdn": GDN,
     "kda": GDN,
     "mamba2": MAMBA2,
+    "mla_context_module": MODULES,
+    "mla_generation_module": MODULES,
+    "dsa_context_module": DSA,
+    "dsa_generation_module": DSA,
     "dsv4_csa_context_module": DSV4,
     "dsv4_hca_context_module": DSV4,
     "dsv4_csa_generation_module": DSV4,
