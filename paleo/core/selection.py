@@ -12,6 +12,7 @@ from typing import ClassVar
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Kind, Operation, Pass
 from paleo.core.quantity import Quantity
+from paleo.core.tensor import element_size
 
 #: Bytes of a score, and of the scale of a key or a query of 1 byte an element.
 _SCORE, _SCALE = 4, 4
@@ -28,7 +29,7 @@ class IndexScores(Operation):
     sequences: Quantity
     queries: Quantity
     keys: Quantity
-    heads: int
+    heads: Quantity
     depth: int
     kernel: str
     dtype: str = "fp8"
@@ -41,8 +42,9 @@ class IndexScores(Operation):
 
     @property
     def key_bytes(self) -> int:
-        """Bytes of a key with its scale."""
-        return self.depth + _SCALE
+        """Bytes of a key, with its scale if it has one byte an element."""
+        size = element_size(self.dtype)
+        return self.depth * size + (_SCALE if size == 1 else 0)
 
     @property
     def reads(self) -> tuple[Quantity, ...]:

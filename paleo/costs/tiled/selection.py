@@ -29,6 +29,8 @@ _OTHERS = ("Hopper", "Blackwell")
 #: Heads of a tile, and keys of a block.
 _HEADS, _KEYS = 64, 64
 _SCORE = 4
+#: Queries, and keys, of a block that goes along all keys.
+_ALONG = 128
 #: A row of scores is read twice: to count, and to pick (a radix selection).
 _PASSES = 2
 
@@ -120,6 +122,14 @@ def score_blocks(operation: IndexScores, machine: Machine, constants: _Constants
     return memory, units, constants["start"]
 
 
+def score_along(operation: IndexScores, machine: Machine, constants: _Constants) -> _Parts:
+    """Blocks of 128 queries of a head, each of which goes along all keys, 128 at a time."""
+    blocks = ceil_div(operation.queries, _ALONG * operation.sequences) * operation.sequences
+    turns = ceil_div(blocks * operation.heads, machine.multiprocessors)
+    units = turns * ceil_div(operation.keys, _ALONG) * constants["step"] / machine.clock
+    return 0.0 * units, units, constants["start"]
+
+
 def select(operation: Select, machine: Machine, constants: _Constants) -> _Parts:
     """A block of lanes for each row; of no more scores than are chosen nothing is to be done."""
     is_some = where_positive(operation.scores - operation.chosen, 1.0)
@@ -205,6 +215,21 @@ for _each in (
     ("dsa_paged_sglang", "DeepGEMM's scores of pages in SGLang", _PAGED, score_pages),
     ("dsa_paged_vllm", "DeepGEMM's scores of pages in vLLM", _PAGED, score_pages),
     ("dsa_paged_trtllm", "DeepGEMM's scores of pages in TensorRT-LLM", _PAGED, score_pages),
+    ("msa_sglang", "SGLang's Triton kernel, selected blocks, prompts", _SGLANG, attend),
+    ("msa_sglang_step", "SGLang's Triton kernel, selected blocks, a step", _SGLANG, attend),
+    ("msa_vllm", "vLLM's Triton kernel, selected blocks, prompts", _VLLM, attend),
+    ("msa_vllm_step", "vLLM's Triton kernel, selected blocks, a step", _VLLM, attend),
+    ("msa_vllm_blackwell", "vLLM's kernel for Blackwell, selected blocks", _VLLM, attend),
+    ("msa_vllm_blackwell_step", "vLLM's kernel for Blackwell, a step", _VLLM, attend),
+    ("msa_trtllm_step", "TensorRT-LLM's kernels, selected blocks, a step", _TRTLLM, attend),
+    ("msa_along_sglang", "SGLang's scores of blocks", _SGLANG, score_along),
+    ("msa_along_vllm", "vLLM's scores of blocks", _VLLM, score_along),
+    ("msa_paged_sglang", "SGLang's scores of pages", _SGLANG, score_pages),
+    ("msa_paged_vllm", "vLLM's scores of pages", _VLLM, score_pages),
+    ("msa_paged_trtllm", "TensorRT-LLM's scores of pages", _TRTLLM, score_pages),
+    ("msa_topk_sglang", "SGLang's selection of blocks", _SGLANG, select),
+    ("msa_topk_vllm", "vLLM's selection of blocks", _VLLM, select),
+    ("msa_topk_trtllm", "TensorRT-LLM's selection of blocks", _TRTLLM, select),
     ("dsa_topk_sglang", "SGLang's selection of 2,048", _SGLANG, select),
     ("dsa_topk_vllm", "vLLM's selection of 2,048", _VLLM, select),
     ("dsa_topk_trtllm", "TensorRT-LLM's selection of 2,048", _TRTLLM, select),

@@ -42,9 +42,9 @@ def _convolve(letters: Letters, call: _Call, taps: int) -> tuple[Operation, ...]
 
 
 def _scan(letters: Letters, call: _Call, taps: int) -> tuple[Operation, ...]:
-    names = ("batch", "positions", "groups", "heads", "depth", "value_depth")
     rule = DeltaRule(
-        *(letters[name] for name in names), call.kernel, call.read_size,
+        letters["batch"], letters["positions"], letters["groups"], letters["heads"],
+        letters["depth"], letters["value_depth"], call.kernel, call.read_size,
         each_position=call.each_position, by_feature=call.by_feature,
     )  # fmt: skip
     return (rule,)

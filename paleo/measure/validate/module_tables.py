@@ -69,7 +69,7 @@ class Host(NamedTuple):
 
 
 #: Those of the shortest prompts on the H100, and on the GB200 for Grace: medians, to 5 us.
-_NO_HOST = Host(0.0, 0.0, 0.0, 1.0)
+NO_HOST = Host(0.0, 0.0, 0.0, 1.0)
 _HOSTS = {
     ("sglang", "dense"): Host(515e-6, 335e-6, 120e-6, 1.8),
     ("sglang", "selected"): Host(1065e-6, 405e-6, 80e-6, 1.65),
@@ -279,9 +279,9 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
             model, kind, is_step, cache == "fp8", products_of(word, device.architecture),
             table.framework, kernel,
         )  # fmt: skip
-        host = _NO_HOST
+        host = NO_HOST
         if not is_step and table.operator.startswith("dsa"):
-            host = _HOSTS.get((table.framework, kind.partition(" ")[0]), _NO_HOST)
+            host = _HOSTS.get((table.framework, kind.partition(" ")[0]), NO_HOST)
         found.append(
             Part(
                 places, "bf16", functools.partial(_module, call=call), letters,

@@ -20,6 +20,7 @@ from paleo.core.optional import extra, package_folders
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
+from paleo.measure.validate.block_tables import MSA
 from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.collective_tables import TABLES, collective_cases
 from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
@@ -62,6 +63,8 @@ READINGS: Mapping[str, Reading] = {
     "mla_generation_module": MODULES,
     "dsa_context_module": DSA,
     "dsa_generation_module": DSA,
+    "msa_context_module": MSA,
+    "msa_generation_module": MSA,
     "dsv4_csa_context_module": DSV4,
     "dsv4_hca_context_module": DSV4,
     "dsv4_csa_generation_module": DSV4,
