@@ -29,7 +29,21 @@ TABLES = {
     "latent attention, products": ("mla_bmm",),
     "attention of encoders": ("encoder_attention",),
     "quantization": ("scale_matrix", "computescale"),
-}
+    "linear attention": ("gdn", "kda", "mamba2"),
+    "modules of latent attention": ("mla_context_module", "mla_generation_module"),
+    "sparse attention, prefill": (
+        "dsa_context_module", "dsv4_csa_context_module", "dsv4_hca_context_module",
+        "msa_context_module",
+    ),
+    "sparse attention, decode": (
+        "dsa_generation_module", "dsv4_csa_generation_module", "dsv4_hca_generation_module",
+        "msa_generation_module",
+    ),
+    "sparse attention, single kernels": (
+        "dsv4_paged_mqa_logits_module", "glm5_mqa_logits_module", "glm5_topk_module",
+        "dsv4_csa_topk_calib", "glm5_dsa_attn_module", "dsv4_hca_attn_module",
+    ),
+}  # fmt: skip
 #: Versions that have the whole of a table where the newest has a part.
 _VERSIONS = {("trtllm", "moe"): ("1.3.0rc20", "1.0.0")}
 #: Percent of the median error that is wanted of each.

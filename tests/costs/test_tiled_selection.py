@@ -18,7 +18,7 @@ TILED = paleo.costs.find_cost_model("tiled")
 H100 = Target(paleo.find_device("H100_SXM"), "fp8")
 #: Nothing takes time but what a test says, and a byte.
 FREE = {
-    "start": 0.0, "row": 0.0, "step": 0.0, "pair": 1.0, "cached": 1e9, "share": 1e9,
+    "start": 0.0, "row": 0.0, "step": 0.0, "pair": 1.0, "cached": 1e9,
 }  # fmt: skip
 
 
@@ -73,13 +73,15 @@ def test_keys_come_from_the_last_cache_where_it_holds_them() -> None:
     assert clocks(many, cached=1e9) == pytest.approx(seconds * machine.clock)
 
 
-def test_scores_of_pages_are_bytes_and_those_of_blocks_are_products() -> None:
+def test_scores_of_pages_are_bytes_and_those_of_blocks_follow_one_another() -> None:
     pages = IndexScores(1, 132, 1000, 64, 128, "paged_scores")
     assert clocks(pages, start=3, cached=20) == pytest.approx(3 + 1000 * 132 / 20)
-    blocks = IndexScores(1, 8192, 100_000, 64, 128, "scores_vllm")
-    machine = machine_for(H100)
-    seconds = blocks.flops / (0.5 * machine.product_rate)
-    assert clocks(blocks, share=0.5) == pytest.approx(seconds * machine.clock)
+    # Two queries of 64 heads are a block of 128 rows: 4,096 of them are 31 a multiprocessor; 25,600
+    # keys are 100 steps. One block takes all steps, too.
+    blocks = IndexScores(1, 8192, 25_600, 64, 128, "scores_vllm")
+    assert clocks(blocks, start=3, step=1000) == pytest.approx(3 + 4096 / 132 * 100 * 1000)
+    one = IndexScores(1, 1, 25_600, 64, 128, "scores_vllm")
+    assert clocks(one, step=1000) == pytest.approx(100 * 1000)
     # 300 queries of 2 sequences are two blocks of 128 each, for each of 4 heads: 16 blocks, of
     # which all fit; 1,000 keys are 8 steps.
     along = IndexScores(2, 300, 1000, 4, 128, "msa_along_sglang")

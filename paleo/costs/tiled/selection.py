@@ -3,8 +3,8 @@
 A kernel of attention takes 64 heads of one query at a time, filled up if there are fewer, and its
 keys in blocks of 64, fetched from wherever they lie; blocks are spread over multiprocessors. Scores
 of pages are limited by the keys that each query reads, from the last cache where all keys fit; else
-by the matrix units. How quick each is, is in `selection_constants/`, in clocks of a multiprocessor;
-an architecture without constants of its own has those of Hopper.
+by the matrix units, block after block of keys. How quick each is, is in `selection_constants/`, in
+clocks of a multiprocessor; an architecture without constants of its own has those of Hopper.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _OTHERS = ("Hopper", "Blackwell")
 #: Heads of a tile, and keys of a block.
 _HEADS, _KEYS = 64, 64
 _SCORE = 4
-#: Queries, and keys, of a block that goes along all keys.
-_ALONG = 128
+#: Queries, and keys, of a block that goes along all keys; rows and keys of DeepGEMM's.
+_ALONG, _ROWS, _COLUMNS = 128, 128, 256
 #: A row of scores is read twice: to count, and to pick (a radix selection).
 _PASSES = 2
 
@@ -38,11 +38,12 @@ CONSTANTS: dict[str, Constant] = {
     "start": Constant(
         "clocks in which it, and the small kernels of its module, start and end", 0.0, 4e5, 5e3
     ),
-    "row": Constant("clocks of one multiprocessor for a query", 0.0, 1e5, 0.0),
-    "step": Constant("clocks of a block of 64 keys for 64 heads", 100.0, 2e4, 5e3),
+    "row": Constant("clocks of one multiprocessor for a query", 0.0, 3e5, 0.0),
+    "step": Constant(
+        "clocks of a block of keys: 64 of them for 64 heads in attention", 50.0, 2e4, 2e3
+    ),
     "pair": Constant("share of that where two tiles take the same keys", 0.3, 1.0, 1.0),
     "cached": Constant("bytes a clock for a multiprocessor from the last cache", 1.0, 64.0, 20.0),
-    "share": Constant("share of a product's speed", 0.02, 1.2, 0.5),
 }
 
 
@@ -114,8 +115,10 @@ def score_pages(operation: IndexScores, machine: Machine, constants: _Constants)
 
 
 def score_blocks(operation: IndexScores, machine: Machine, constants: _Constants) -> _Parts:
-    """Blocks of queries multiply by blocks of keys."""
-    units = operation.flops / (machine.product_rate * constants["share"])
+    """Blocks of 128 rows, queries times heads, go along the keys of a query, 256 at a time."""
+    blocks = operation.queries * operation.heads / _ROWS
+    turns = maximum(blocks / machine.multiprocessors, 1.0)
+    units = turns * (operation.keys / _COLUMNS) * constants["step"] / machine.clock
     memory = total((*operation.reads, *operation.writes)) / (
         machine.bandwidth * machine.memory_share
     )
@@ -215,6 +218,21 @@ for _each in (
     ("dsa_paged_sglang", "DeepGEMM's scores of pages in SGLang", _PAGED, score_pages),
     ("dsa_paged_vllm", "DeepGEMM's scores of pages in vLLM", _PAGED, score_pages),
     ("dsa_paged_trtllm", "DeepGEMM's scores of pages in TensorRT-LLM", _PAGED, score_pages),
+    ("topk_sglang_step", "SGLang's second selection, of equal scores", _SGLANG, select),
+    ("topk_sglang_long", "SGLang's second selection, of many scores", _SGLANG, select),
+    ("topk_v1_flat", "SGLang's first selection, of equal scores", _SGLANG, select),
+    ("topk_v1_top_last", "SGLang's first selection, the last the best", _SGLANG, select),
+    ("topk_v2_flat", "SGLang's second selection, of equal scores, alone", _SGLANG, select),
+    ("topk_v2_top_last", "SGLang's second selection, the last the best", _SGLANG, select),
+    ("dsa_topk_flat", "SGLang's selection of 2,048 equal scores", _SGLANG, select),
+    ("dsa_topk_top_last", "SGLang's selection of 2,048, the last the best", _SGLANG, select),
+    (
+        "flash_mla_alone",
+        "FlashMLA, selected latents of 2 bytes by itself",
+        _FLASH_MLA,
+        attend_whole,
+    ),
+    ("flash_mla_vllm_alone", "FlashMLA, compressed latents by itself", _VLLM, attend),
     ("msa_sglang", "SGLang's Triton kernel, selected blocks, prompts", _SGLANG, attend),
     ("msa_sglang_step", "SGLang's Triton kernel, selected blocks, a step", _SGLANG, attend),
     ("msa_vllm", "vLLM's Triton kernel, selected blocks, prompts", _VLLM, attend),

@@ -1,11 +1,11 @@
 """Tables of whole modules of latent attention: `mla_*_module` and `dsa_*_module`.
 
 They are of the package `aiconfigurator-core` (read: 0.12.0); what a latency covers is in its
-repository, collector/*/collect_mla_module.py: one module of DeepSeek-V3, DeepSeek-V3.2 or GLM-5 on
-one of the devices that share its heads, from the hidden state to the output projection. SGLang's
-begins behind the first projection. With an indexer (DSA) a query attends to 2,048 keys; SGLang
-attends to all of a prompt that has no more. Prompts of SGLang and vLLM were timed without CUDA
-graphs, so that one takes what the host takes at least.
+repository, collector/*/collect_mla_module.py: one module of DeepSeek-V3, DeepSeek-V3.2, Kimi-K3 or
+GLM-5 on one of the devices that share its heads, from the hidden state to the output projection.
+SGLang's begins behind the first projection. With an indexer (DSA) a query attends to 2,048 keys;
+SGLang attends to all of a prompt that has no more. Prompts of SGLang and vLLM were timed without
+CUDA graphs, so that one takes what the host takes at least.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _HALF = 2
 #: Features of the latent of keys and values, and of what is rotated; keys that an indexer selects;
 #: features of an index head; heads that kernels take at a time.
 _LATENT, _ROTATED, _CHOSEN, _INDEX_DEPTH, _TILE = 512, 64, 2048, 128, 64
-#: TensorRT-LLM's kernel on Hopper: it takes 128 heads, and always so many keys.
+#: FlashMLA's kernels of prompts take as many keys whatever a query has; TensorRT-LLM's on Hopper
+#: takes 128 heads, too.
+_WHOLE = ("dsa_sglang_flashmla_sparse", "dsa_trtllm_hopper", "dsa_trtllm_hopper_step")
 _FILLED, _FILLED_HEADS = "trtllm_hopper", 128
 #: Bytes of scores above which SGLang computes them in parts, as its free memory allows.
 _SCORES = 2.0e9
@@ -47,7 +49,7 @@ class _Model(NamedTuple):
 
 
 _DEEPSEEK, _GLM = _Model(7168, 1536, 128, 128, 64), _Model(6144, 2048, 192, 256, 32)
-_MODELS = {"DeepSeek-V3": _DEEPSEEK, "GLM-5": _GLM}
+_MODELS = {"DeepSeek-V3": _DEEPSEEK, "Kimi-K3": _DEEPSEEK, "GLM-5": _GLM}
 
 
 class Host(NamedTuple):
@@ -164,14 +166,14 @@ def _absorbed(letters: Letters, call: _Call) -> tuple[Operation, ...]:
             ),
         )  # fmt: skip
     else:
-        is_filled = _FILLED in call.kernel
-        tile = _FILLED_HEADS if is_filled else _TILE
+        tile = _FILLED_HEADS if _FILLED in call.kernel else _TILE
+        least = _CHOSEN * (call.kernel in _WHOLE)
         keys = minimum(letters["keys"], _CHOSEN)
         filled = np.where(heads < tile, _HALF * tokens * tile * width, 0.0)
         attention = (
             copy("heads filled up", filled, filled),
             SelectedAttention(
-                tokens, np.maximum(heads, tile), np.maximum(keys, _CHOSEN * is_filled),
+                tokens, np.maximum(heads, tile), np.maximum(keys, least),
                 letters["batch"] * letters["all"],
                 width, _LATENT, call.kernel, size,
             ),

@@ -56,9 +56,12 @@ class _Kernels(NamedTuple):
 
 
 _SGLANG = _Kernels("flash_mla_compressed", "paged_scores", "topk_sglang")
+_STEP = _SGLANG._replace(selection="topk_sglang_step")
+#: Scores of one query beyond which SGLang's selection of steps goes another way.
+_MANY, _LONG = 32768, "topk_sglang_long"
 #: By the text of a table: of prompts, and of steps.
 _KERNELS = {
-    "compressed_flashmla": (_SGLANG, _SGLANG),
+    "compressed_flashmla": (_SGLANG, _STEP),
     "FLASHMLA_SPARSE_DSV4": (
         _Kernels("flash_mla_vllm", "scores_vllm", "topk_vllm"),
         _Kernels("flash_mla_vllm_step", "paged_scores_vllm", "topk_vllm"),
@@ -169,18 +172,30 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
             reason = f"{table.operator} of {name} in {word} by {text} is not modelled"
             rows.leave_out(reason, mask)
             continue
-        places = mask.nonzero()[0]
-        isl, step = columns["isl"][places], columns["step"][places]
-        letters = {
-            "batch": columns["batch_size"][places].astype(float),
-            "heads": columns["num_heads"][places].astype(np.int64),
-            "tokens": (columns["batch_size"][places] * isl).astype(float),
-            # A query sees the positions before it, and itself.
-            "keys": step + (1.0 if is_step else (isl + 1) / 2),
-        }
         call = _Call(model, ratio, products_of(word, device.architecture), kernels)
-        found.append(Part(places, "bf16", functools.partial(_module, call=call), letters))
+        is_long = columns["step"] / ratio > _MANY
+        if kernels is _STEP:
+            many = call._replace(kernels=kernels._replace(selection=_LONG))
+            found += _part(columns, mask & is_long, is_step, many)
+            mask = mask & ~is_long
+        found += _part(columns, mask, is_step, call)
     return found
+
+
+def _part(columns: Mapping[str, Array], mask: Array, is_step: bool, call: _Call) -> list[Part]:
+    """Return the rows of a mask as one part, none if there are none."""
+    places = mask.nonzero()[0]
+    if not len(places):
+        return []
+    isl, step = columns["isl"][places], columns["step"][places]
+    letters = {
+        "batch": columns["batch_size"][places].astype(float),
+        "heads": columns["num_heads"][places].astype(np.int64),
+        "tokens": (columns["batch_size"][places] * isl).astype(float),
+        # A query sees the positions before it, and itself.
+        "keys": step + (1.0 if is_step else (isl + 1) / 2),
+    }
+    return [Part(places, "bf16", functools.partial(_module, call=call), letters)]
 
 
 DSV4 = Reading(

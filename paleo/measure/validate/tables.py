@@ -20,6 +20,7 @@ from paleo.core.optional import extra, package_folders
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
+from paleo.measure.validate import selection_tables
 from paleo.measure.validate.block_tables import MSA
 from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.collective_tables import TABLES, collective_cases
@@ -69,6 +70,7 @@ READINGS: Mapping[str, Reading] = {
     "dsv4_hca_context_module": DSV4,
     "dsv4_csa_generation_module": DSV4,
     "dsv4_hca_generation_module": DSV4,
+    **selection_tables.READINGS,
 }
 
 #: Kernels that a backend launches around attention for the cache, which encoders do not have (as
