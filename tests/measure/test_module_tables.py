@@ -209,6 +209,23 @@ def test_modules_of_latent_attention_have_all_their_projections(tmp_path: Path) 
     assert np.isfinite(predict(prompt, "tiled")).all()
 
 
+def test_norms_that_ran_operation_by_operation_are_so_many_kernels(tmp_path: Path) -> None:
+    columns = MODULE | {
+        "kernel_source": ["FLASHMLA"] * 2, "model": ["deepseek-ai/DeepSeek-V3"] * 2,
+        "isl": [1] * 2, "step": [1023] * 2,
+    }  # fmt: skip
+    place = "h100_sxm/mla/vllm/0.24.0/mla_generation_module_perf.parquet"
+    folder = (tmp_path / "systems" / "data" / place).parent
+    plain = table(tmp_path, place, columns)
+    counts = []
+    for notes in ("status: complete", "norm_dispatch: vllm_c_eager_surrogate"):
+        (folder / "collection_meta.yaml").write_text(notes, encoding="utf-8")
+        wide, _ = operations(table(tmp_path, place, columns))
+        counts.append(len(wide))
+    # Two norms of six passes over elements and two over tokens, where it was one kernel.
+    assert counts == [counts[1] + 2 * 8 - 1, len(operations(plain)[0])]
+
+
 def test_groups_of_heads_select_blocks_of_keys(tmp_path: Path) -> None:
     columns = MODULE | {
         "kernel_source": ["MiniMaxM3SparseTritonImpl"] * 2, "gemm_type": ["bfloat16", "nvfp4"],

@@ -43,7 +43,7 @@ CONSTANTS: dict[str, Constant] = {
         "clocks of a block of keys: 64 of them for 64 heads in attention", 50.0, 2e4, 2e3
     ),
     "pair": Constant("share of that where two tiles take the same keys", 0.3, 1.0, 1.0),
-    "cached": Constant("bytes a clock for a multiprocessor from the last cache", 1.0, 64.0, 20.0),
+    "cached": Constant("bytes a clock for a multiprocessor from the last cache", 1.0, 64.0, 64.0),
 }
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from paleo.cluster import Device
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Attention, BatchMatMul, Operation, Pass
-from paleo.core.quantity import Array, minimum, np
+from paleo.core.quantity import Array, Quantity, minimum, np
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS
 from paleo.measure.validate.sparse_tables import DEEPGEMM, copy, product, products_of
@@ -28,6 +28,12 @@ _HALF = 2
 #: Features of the latent of keys and values, and of what is rotated; keys that an indexer selects;
 #: features of an index head; heads that kernels take at a time.
 _LATENT, _ROTATED, _CHOSEN, _INDEX_DEPTH, _TILE = 512, 64, 2048, 128, 64
+#: Bytes read and written of an element by PyTorch's operations of an RMSNorm (vllm,
+#: model_executor/layers/layernorm.py: forward_native): to fp32, its square, the mean, times the
+#: root's inverse, back to 2 bytes, times the weights.
+_NATIVE = ((2, 4), (4, 4), (4, 0), (4, 4), (4, 2), (2, 2))
+#: What a table's notes say where norms were single kernels, and of which version others were not.
+_NOTES, _SINGLE, _CHAINED = "collection_meta.yaml", "norm_dispatch", "0.24"
 #: FlashMLA's kernels of prompts take as many keys whatever a query has; TensorRT-LLM's on Hopper
 #: takes 128 heads, too.
 _WHOLE = ("dsa_sglang_flashmla_sparse", "dsa_trtllm_hopper", "dsa_trtllm_hopper_step")
@@ -94,6 +100,15 @@ class _Call(NamedTuple):
     products: str
     framework: str
     kernel: str
+    is_native: bool = False
+
+
+def _norms(tokens: Quantity, features: int) -> tuple[Operation, ...]:
+    """Return an RMSNorm as PyTorch's operations, one after the other."""
+    elements = tokens * features
+    passes = tuple(copy("norm", read * elements, written * elements) for read, written in _NATIVE)
+    # The mean of squares, its sum with epsilon and its root are of a number for each token.
+    return (*passes, *(copy("norm", 4 * tokens, 4 * tokens) for _ in range(2)))
 
 
 def _inputs(letters: Letters, call: _Call) -> tuple[Operation, ...]:
@@ -107,9 +122,12 @@ def _inputs(letters: Letters, call: _Call) -> tuple[Operation, ...]:
         first = product(tokens, latent, model.hidden, call.products)
     heads = letters["heads"] * (model.plain + _ROTATED)
     kept = _HALF * tokens * latent
+    norms = (copy("norms", kept, kept),)
+    if call.is_native:
+        norms = (*_norms(tokens, model.latent), *_norms(tokens, _LATENT))
     return (
         *first,
-        copy("norms", kept, kept),
+        *norms,
         *product(tokens, heads, model.latent, call.products),
         copy("rotary and cache", kept, kept),
     )
@@ -228,6 +246,18 @@ def _kind(table: Table, text: str) -> str:
     return "given" if "skip_indexer" in text else "selected"
 
 
+def _is_native(table: Table) -> bool:
+    """Tell whether norms of vLLM ran operation by operation, which no server does.
+
+    The package's notes of one system say so of all rows before those that it has instead.
+    """
+    is_one = table.framework == "vllm" and table.operator.startswith("mla")
+    notes = table.path.parent / _NOTES
+    if not (is_one and table.version.startswith(_CHAINED) and notes.is_file()):
+        return False
+    return _SINGLE not in notes.read_text(encoding="utf-8", errors="replace")
+
+
 def _leave_out(table: Table, columns: Mapping[str, Array], rows: Rows) -> None:
     """Leave out what is measured otherwise than the rest."""
     name = table.operator
@@ -249,6 +279,7 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
     if device.architecture not in DEEPGEMM:
         rows.leave_out(f"{table.operator} on {device.architecture} is not modelled", rows.left)
     _leave_out(table, columns, rows)
+    is_native = _is_native(table)
     found = []
     kinds = zip(texts.tolist(), models.tolist(), types.tolist(), caches.tolist(), strict=True)
     for text, name, word, cache in sorted(set(kinds)):
@@ -279,7 +310,7 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
         }
         call = _Call(
             model, kind, is_step, cache == "fp8", products_of(word, device.architecture),
-            table.framework, kernel,
+            table.framework, kernel, is_native,
         )  # fmt: skip
         host = NO_HOST
         if not is_step and table.operator.startswith("dsa"):
