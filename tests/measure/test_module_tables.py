@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from validation import reasons
 
-from paleo.core.operations import Attention, MatMul
+from paleo.core.operations import Attention, GroupedMatMul, MatMul
+from paleo.core.quantization import Quantize
 from paleo.core.scanning import DeltaRule, ShortConvolution
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.measure.validate import operator_cases, predict
@@ -209,6 +210,23 @@ def test_modules_of_latent_attention_have_all_their_projections(tmp_path: Path) 
     assert np.isfinite(predict(prompt, "tiled")).all()
 
 
+def test_products_of_four_bits_are_quantized_as_the_framework_does(tmp_path: Path) -> None:
+    columns = MODULE | {
+        "kernel_source": ["default"] * 2, "model": ["deepseek-ai/DeepSeek-V3"] * 2,
+        "gemm_type": ["nvfp4"] * 2, "isl": [1] * 2, "step": [1023] * 2,
+    }  # fmt: skip
+    for framework, method in (("trtllm", "tensor_trtllm"), ("vllm", "group")):
+        place = f"b200_sxm/mla/{framework}/1/mla_generation_module_perf.parquet"
+        (own,) = operations(table(tmp_path, place, columns))
+        quantized = [each for each in own if isinstance(each, Quantize)]
+        assert {(each.method, each.element_size) for each in quantized} == {(method, 0.5)}
+        products = [each for each in own if isinstance(each, GroupedMatMul)]
+        assert [int(np.max(each.n)) for each in products] == [1536 + 576, 16 * 192, 7168]
+        # Weights of half a byte with a scale of one for 16, read once.
+        assert products[2].reads[1].tolist() == [7168 * 16 * 128 * (0.5 + 1 / 16)] * 2
+        assert np.isfinite(predict(table(tmp_path, place, columns), "tiled")).all()
+
+
 def test_norms_that_ran_operation_by_operation_are_so_many_kernels(tmp_path: Path) -> None:
     columns = MODULE | {
         "kernel_source": ["FLASHMLA"] * 2, "model": ["deepseek-ai/DeepSeek-V3"] * 2,
@@ -228,7 +246,7 @@ def test_norms_that_ran_operation_by_operation_are_so_many_kernels(tmp_path: Pat
 
 def test_groups_of_heads_select_blocks_of_keys(tmp_path: Path) -> None:
     columns = MODULE | {
-        "kernel_source": ["MiniMaxM3SparseTritonImpl"] * 2, "gemm_type": ["bfloat16", "nvfp4"],
+        "kernel_source": ["MiniMaxM3SparseTritonImpl"] * 2, "gemm_type": ["bfloat16", "int4"],
         "num_heads": [32] * 2,
     }  # fmt: skip
     place = "h100_sxm/msa/vllm/1/msa_context_module_perf.parquet"

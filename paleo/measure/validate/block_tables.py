@@ -18,7 +18,7 @@ from paleo.core.operations import Operation
 from paleo.core.quantity import Array, minimum, np
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.measure.validate.module_tables import NO_HOST, Host
-from paleo.measure.validate.sparse_tables import DEEPGEMM, copy, product, products_of
+from paleo.measure.validate.sparse_tables import DEEPGEMM, TYPES, copy, product, products_of
 from paleo.measure.validate.table_files import Rows, Table
 from paleo.measure.validate.table_groups import Letters, Part, Reading
 from paleo.measure.validate.table_kernels import KERNEL
@@ -28,7 +28,7 @@ _HALF = 2
 #: that are selected.
 _HIDDEN, _DEPTH, _SHARING, _BLOCK, _BLOCKS = 6144, 128, 16, 128, 16
 #: Of SGLang's shortest prompts on the H100, and on the GB200 for Grace: medians, to 5 us.
-_HOST = Host(705e-6, 0.0, 105e-6, 1.4)
+_HOST = Host(705e-6, narrow=105e-6, grace=1.4)
 
 
 class _Call(NamedTuple):
@@ -91,7 +91,7 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
         if not mask.any():
             continue
         kernel = _kernel(table.framework, text, device.architecture, is_step)
-        if not kernel or word not in ("bfloat16", "fp8_block"):
+        if not kernel or word not in TYPES:
             where = f"in {word} by {text} of {table.framework} on {device.architecture}"
             rows.leave_out(f"{table.operator} {where} is not modelled", mask)
             continue
@@ -106,10 +106,10 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
             "all": (step + isl).astype(float),
         }
         is_narrow = cache == "fp8"
-        products = products_of(word, device.architecture)
+        products = products_of(word, device.architecture, table.framework)
         call = _Call(table.framework, kernel, is_step, is_narrow, products)
         is_eager = table.framework == "sglang" and not is_step
-        host = (_HOST if is_eager else NO_HOST).of(device, False, is_narrow)
+        host = (_HOST if is_eager else NO_HOST).of(device, word, is_narrow)
         make = functools.partial(_module, call=call)
         found.append(Part(places, "bf16", make, letters, host=host))
     return found

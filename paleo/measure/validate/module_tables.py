@@ -19,7 +19,7 @@ from paleo.core.operations import Attention, BatchMatMul, Operation, Pass
 from paleo.core.quantity import Array, Quantity, minimum, np
 from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS
-from paleo.measure.validate.sparse_tables import DEEPGEMM, copy, product, products_of
+from paleo.measure.validate.sparse_tables import DEEPGEMM, TYPES, copy, product, products_of
 from paleo.measure.validate.table_files import Rows, Table
 from paleo.measure.validate.table_groups import Letters, Part, Reading
 from paleo.measure.validate.table_kernels import KERNEL
@@ -61,28 +61,30 @@ _MODELS = {"DeepSeek-V3": _DEEPSEEK, "Kimi-K3": _DEEPSEEK, "GLM-5": _GLM}
 class Host(NamedTuple):
     """Seconds in which a host hands over the kernels of a module.
 
-    With products of blocks it takes so much longer, and with a cache in fp8; `grace` is how many
-    times as long where the host is NVIDIA's Grace.
+    With products in fp8 by blocks, or in nvfp4, it takes so much longer, and with a cache in fp8;
+    `grace` is how many times as long where the host is NVIDIA's Grace.
     """
 
     base: float
-    block: float
-    narrow: float
-    grace: float
+    block: float = 0.0
+    quarter: float = 0.0
+    narrow: float = 0.0
+    grace: float = 1.0
 
-    def of(self, device: Device, is_block: bool, is_narrow: bool) -> float:
-        """Return its time on a device's host."""
-        seconds = self.base + self.block * is_block + self.narrow * is_narrow
+    def of(self, device: Device, word: str, is_narrow: bool) -> float:
+        """Return its time on a device's host, with products of a type of the tables."""
+        more = {"fp8_block": self.block, "nvfp4": self.quarter}.get(word, 0.0)
+        seconds = self.base + more + self.narrow * is_narrow
         return seconds * (self.grace if device.name.startswith("GB") else 1.0)
 
 
 #: Those of the shortest prompts on the H100, and on the GB200 for Grace: medians, to 5 us.
-NO_HOST = Host(0.0, 0.0, 0.0, 1.0)
+NO_HOST = Host(0.0)
 _HOSTS = {
-    ("sglang", "dense"): Host(515e-6, 335e-6, 120e-6, 1.8),
-    ("sglang", "selected"): Host(1065e-6, 405e-6, 80e-6, 1.65),
-    ("sglang", "given"): Host(345e-6, 235e-6, 100e-6, 2.0),
-    ("vllm", "selected"): Host(1310e-6, 260e-6, 40e-6, 2.1),
+    ("sglang", "dense"): Host(515e-6, 335e-6, narrow=120e-6, grace=1.8),
+    ("sglang", "selected"): Host(1065e-6, 405e-6, narrow=80e-6, grace=1.65),
+    ("sglang", "given"): Host(345e-6, 235e-6, narrow=100e-6, grace=2.0),
+    ("vllm", "selected"): Host(1310e-6, 260e-6, 380e-6, 40e-6, 2.1),
 }
 
 
@@ -293,7 +295,7 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
             kernel not in ATTENTION_KERNELS
             or ATTENTION_KERNELS[kernel].runs_on(device.architecture)
         )
-        if model is None or not is_known or word not in ("bfloat16", "fp8_block"):
+        if model is None or not is_known or word not in TYPES:
             reason = f"{table.operator} of {name} in {word} by {text} is not modelled"
             rows.leave_out(reason, mask)
             continue
@@ -309,8 +311,9 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
             "all": (step + isl).astype(float),
         }
         call = _Call(
-            model, kind, is_step, cache == "fp8", products_of(word, device.architecture),
-            table.framework, kernel, is_native,
+            model, kind, is_step, cache == "fp8",
+            products_of(word, device.architecture, table.framework), table.framework, kernel,
+            is_native,
         )  # fmt: skip
         host = NO_HOST
         if not is_step and table.operator.startswith("dsa"):
@@ -318,7 +321,7 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
         found.append(
             Part(
                 places, "bf16", functools.partial(_module, call=call), letters,
-                host=host.of(device, word == "fp8_block", cache == "fp8"),
+                host=host.of(device, word, cache == "fp8"),
             )
         )  # fmt: skip
     return found

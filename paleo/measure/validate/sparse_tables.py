@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from paleo.cluster import Device
 from paleo.core.frozen import NamedTuple
-from paleo.core.operations import BatchMatMul, Kind, MatMul, Operation, Stream
+from paleo.core.operations import BatchMatMul, GroupedMatMul, Kind, MatMul, Operation, Stream
 from paleo.core.quantity import Array, Quantity, minimum, np
 from paleo.core.quantization import Quantize
 from paleo.core.selection import IndexScores, Select, SelectedAttention
@@ -23,7 +23,7 @@ from paleo.measure.validate.table_files import Rows, Table
 from paleo.measure.validate.table_groups import Letters, Part, Reading
 from paleo.measure.validate.table_kernels import KERNEL
 
-_HALF, _SINGLE = 2, 4
+_QUARTER, _HALF, _SINGLE = 0.5, 2, 4
 #: DeepSeek-V4: features of a head and of the latent, of an index head, and their number; columns of
 #: a group's first output projection; keys of the window.
 _DEPTH, _INDEX_DEPTH, _INDEX_HEADS, _OUTPUT, _WINDOW = 512, 128, 64, 1024, 128
@@ -86,17 +86,36 @@ class _Call(NamedTuple):
 DEEPGEMM = ("Hopper", "Blackwell")
 
 
-def products_of(word: str, architecture: str) -> str:
+#: nvfp4 whose second scale, of all numbers, is found in the input, as TensorRT-LLM does.
+_FOUND = "nvfp4_found"
+#: Types of products in the tables of modules.
+TYPES = ("bfloat16", "fp8_block", "nvfp4")
+
+
+def products_of(word: str, architecture: str, framework: str) -> str:
     """Return how products in a type of the tables are computed, for `product`."""
+    if word == "nvfp4":
+        return _FOUND if framework == "trtllm" else word
     if word != "fp8_block":
         return ""
     return "deepgemm" if architecture in DEEPGEMM else "library"
 
 
 def product(rows: Quantity, n: Quantity, k: Quantity, how: str = "") -> tuple[Operation, ...]:
-    """Return the operations of a projection: in bf16, or in fp8 with a scale for each 128."""
+    """Return the operations of a projection.
+
+    It is in bf16, in fp8 with a scale for each 128 numbers, or in nvfp4 with one of a byte for 16:
+    a grouped product with one group, whose numbers may have half a byte.
+    """
     if not how:
         return (MatMul(rows, n, k, _HALF, dtype="bf16"),)
+    if how in ("nvfp4", _FOUND):
+        multiply = GroupedMatMul(
+            "projection", 1, rows, n, k, _QUARTER, dtype="fp8", loads=((1, rows),),
+            weight_size=_QUARTER + 1 / 16, output_size=_HALF,
+        )  # fmt: skip
+        method = "tensor_trtllm" if how == _FOUND else "group"
+        return (Quantize(rows, k, _QUARTER, method), multiply)
     quantize = Quantize(rows, k, 1, "group")
     kernel = how if how == "deepgemm" else ""
     return (quantize, MatMul(rows, n, k, 1, _HALF, dtype="fp8", kernel=kernel))
@@ -168,11 +187,11 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
             continue
         model = next((known for key, known in _MODELS.items() if key in name), None)
         kernels = _KERNELS.get(text, (None, None))[is_step]
-        if model is None or kernels is None or word not in ("bfloat16", "fp8_block"):
+        if model is None or kernels is None or word not in TYPES:
             reason = f"{table.operator} of {name} in {word} by {text} is not modelled"
             rows.leave_out(reason, mask)
             continue
-        call = _Call(model, ratio, products_of(word, device.architecture), kernels)
+        call = _Call(model, ratio, products_of(word, device.architecture, table.framework), kernels)
         is_long = columns["step"] / ratio > _MANY
         if kernels is _STEP:
             many = call._replace(kernels=kernels._replace(selection=_LONG))
