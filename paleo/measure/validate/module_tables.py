@@ -124,7 +124,7 @@ def _inputs(letters: Letters, call: _Call) -> tuple[Operation, ...]:
         first = product(tokens, latent, model.hidden, call.products)
     heads = letters["heads"] * (model.plain + _ROTATED)
     kept = _HALF * tokens * latent
-    norms = (copy("norms", kept, kept),)
+    norms: tuple[Operation, ...] = (copy("norms", kept, kept),)
     if call.is_native:
         norms = (*_norms(tokens, model.latent), *_norms(tokens, _LATENT))
     return (
