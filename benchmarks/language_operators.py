@@ -55,6 +55,9 @@ MISSED = (
     *(f"latent attention, prefill, {each}" for each in ("a100", "l40s", "rtx")),
     *(f"latent attention, decode, {each}" for each in ("a100", "l40s", "rtx", "b", "gb", "all")),
     "latent attention, products", "attention of encoders", "quantization",
+    "linear attention, a100",
+    *(f"modules of latent attention, {each}" for each in ("h200", "gb200", "b300", "all")),
+    *(f"sparse attention, single kernels, {each}" for each in ("b", "gb300", "all")),
 )  # fmt: skip
 
 
