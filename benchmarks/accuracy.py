@@ -265,10 +265,13 @@ def language(data: Data) -> Iterator[Table | Bound]:
         rows,
         "`aiconfigurator-core` 0.12.0, as shipped, by the kernels that each framework names. "
         "Constants of kernels are fitted to a sixth of the rows or less of the H100, and of the "
-        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); "
-        "nothing is fitted to the other systems. Where an architecture has none, those of Hopper "
-        "hold. "
-        "Kernels of encoders' attention are those of the table before.",
+        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`, "
+        "`scan_constants/` and `selection_constants/` beside them); nothing is fitted to the other "
+        "systems. Where an architecture has none, those of Hopper hold. "
+        "Kernels of encoders' attention are those of the table before. Modules are composed of "
+        "their operations: those of latent attention with no constant of their own, those of "
+        "sparse attention with the kernels of scores, selections and attention, to whose starts "
+        "the small kernels of a module count.",
     )
     yield Table(
         "Operators of language models by element type",
@@ -887,6 +890,11 @@ ASKED = (
     ("attention of a step of decoding", "attention, decode"),
     ("layers of experts, by the kernel of a serving backend", "layers of experts"),
     ("latent attention and its products", "latent attention"),
+    ("modules of latent attention", "modules of latent attention"),
+    ("linear attention", "linear attention"),
+    ("modules of sparse attention, prompts", "sparse attention, prefill"),
+    ("modules of sparse attention, steps", "sparse attention, decode"),
+    ("single kernels of sparse attention", "sparse attention, single kernels"),
     ("attention of encoders", "attention of encoders"),
     ("kernels that quantize", "quantization"),
     ("products, convolutions and recurrent layers of 2016 to 2019", "DeepBench"),

@@ -29,7 +29,21 @@ TABLES = {
     "latent attention, products": ("mla_bmm",),
     "attention of encoders": ("encoder_attention",),
     "quantization": ("scale_matrix", "computescale"),
-}
+    "linear attention": ("gdn", "kda", "mamba2"),
+    "modules of latent attention": ("mla_context_module", "mla_generation_module"),
+    "sparse attention, prefill": (
+        "dsa_context_module", "dsv4_csa_context_module", "dsv4_hca_context_module",
+        "msa_context_module",
+    ),
+    "sparse attention, decode": (
+        "dsa_generation_module", "dsv4_csa_generation_module", "dsv4_hca_generation_module",
+        "msa_generation_module",
+    ),
+    "sparse attention, single kernels": (
+        "dsv4_paged_mqa_logits_module", "glm5_mqa_logits_module", "glm5_topk_module",
+        "dsv4_csa_topk_calib", "glm5_dsa_attn_module", "dsv4_hca_attn_module",
+    ),
+}  # fmt: skip
 #: Versions that have the whole of a table where the newest has a part.
 _VERSIONS = {("trtllm", "moe"): ("1.3.0rc20", "1.0.0")}
 #: Percent of the median error that is wanted of each.
@@ -41,6 +55,9 @@ MISSED = (
     *(f"latent attention, prefill, {each}" for each in ("a100", "l40s", "rtx")),
     *(f"latent attention, decode, {each}" for each in ("a100", "l40s", "rtx", "b", "gb", "all")),
     "latent attention, products", "attention of encoders", "quantization",
+    "linear attention, a100",
+    *(f"modules of latent attention, {each}" for each in ("h200", "gb200", "b300", "all")),
+    *(f"sparse attention, single kernels, {each}" for each in ("b", "gb300", "all")),
 )  # fmt: skip
 
 
