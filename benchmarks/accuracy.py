@@ -751,7 +751,7 @@ def peers(data: Data) -> Iterator[Table]:
     )
 
 
-#: Devices of NeuSight's nets of which there is no row of an operator: no constant is fitted on them.
+#: Devices of NeuSight's nets of which there is no row of an operator, so that none is fitted on.
 UNSEEN_OF_NETS = ("MI100", "P100_PCIE", "P4")
 
 
