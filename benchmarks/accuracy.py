@@ -754,6 +754,25 @@ def peers(data: Data) -> Iterator[Table]:
     )
 
 
+#: Devices of NeuSight's nets of which there is no row of an operator, so that none is fitted on.
+UNSEEN_OF_NETS = ("MI100", "P100_PCIE", "P4")
+
+
+def unseen(data: Data) -> Iterator[Table]:
+    """Transformers on devices that no constant has seen, and on the others."""
+    cases = data.file("neusight_e2e")
+    on = np.array(cases.labels["device"])
+    is_unseen = np.isin(on, UNSEEN_OF_NETS)
+    parts = [("not seen, all", is_unseen), *((name, on == name) for name in UNSEEN_OF_NETS)]
+    parts.append(("others", ~is_unseen))
+    yield Table(
+        "Transformers in fp32, on devices that no constant has seen",
+        ("device", *ERRORS),
+        [(name, *errors(error(cases.select(np.flatnonzero(part))))) for name, part in parts],
+        "NeuSight's end-to-end measurements; the others have rows of operators, and none of nets.",
+    )
+
+
 def models(data: Data) -> Iterator[Table | Bound]:
     """The cost models side by side, on the rows that all of them predict."""
     cases = join(
@@ -872,9 +891,9 @@ Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
 TABLES: tuple[Section, ...] = (products, serving, language, collectives)
 PUBLISHED: tuple[Section, ...] = (
-    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, models,
+    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, unseen, models,
 )  # fmt: skip
-QUICK: tuple[Section, ...] = (operators, peers, models)
+QUICK: tuple[Section, ...] = (operators, peers, unseen, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
     "bf16 products, B200", "bf16 products, L40S", "collectives, llmcompass",

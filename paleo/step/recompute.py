@@ -132,9 +132,10 @@ def _repeated(graph: Graph, blocks: dict[str, list[int]]) -> list[str]:
         if _NUMBER.search(name, start):
             families.setdefault(name[:start] + _NUMBER.sub("#", name[start:]), []).append(name)
 
-    def layers(name: str) -> tuple[Any, ...]:
+    def layers(name: str) -> frozenset[Any]:
+        # In any order: where layers do not read each other, an export may turn them round.
         nodes = (graph.nodes[i] for i in blocks[name])
-        return tuple((node.name[len(name) :], node.layer) for node in nodes)
+        return frozenset((node.name[len(name) :], node.layer) for node in nodes)
 
     chosen: dict[str, None] = {}
     for names in families.values():

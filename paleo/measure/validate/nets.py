@@ -31,6 +31,7 @@ from paleo.measure.validate.spellings import (
 )
 from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.net.graph import Graph, build
+from paleo.net.handled import with_composed_gelu
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.optimizers import OPTIMIZERS, Rule
@@ -66,6 +67,7 @@ class NetCase:
     `trains` tells whether the passes are those of training, a forward pass by itself as well, and
     `image_gradient` whether the backward pass makes the gradient of what comes in. By which
     algorithms `convolutions` are computed holds unless another choice is asked for.
+    `composes_gelu` tells whether the model's code composes GELU of elementary functions.
     """
 
     net: str
@@ -90,6 +92,7 @@ class NetCase:
     convolutions: ConvolutionChoice = DEFAULT
     wiring: Wiring | None = None
     exchange: str = ""
+    composes_gelu: bool = False
 
     @property
     def samples(self) -> int:
@@ -110,7 +113,9 @@ class NetCase:
             factor *= float(expected_slowest(self.workers, self.software.jitter))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
-        graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
+        graph = _graph(spec, self.batch, dtype, adapter(model))
+        graph = graph.once(with_composed_gelu) if self.composes_gelu else graph
+        graph = computed_by(software, graph)
         asked = remembering.convolutions
         convolutions = self.convolutions if asked == DEFAULT else asked
         target = checked_target(device, model, dtype, convolutions=convolutions)
@@ -286,6 +291,7 @@ def net_case(row: Measurement, protocol: Protocol, device: Device) -> tuple[NetC
         protocol.scales_loss and not _STATIC.search(row.notes),
         parts != ("forward",) or (protocol.trains and not is_inference),
         protocol.image_gradient, protocol.convolutions, wiring, protocol.exchange,
+        protocol.composes_gelu,
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale

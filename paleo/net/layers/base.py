@@ -138,6 +138,13 @@ class Layer(ABC):
         """Return the strides of its output where that is its input's memory; else None."""
         return None
 
+    def viewed_back(self, shape: Shape, strides: Strides) -> Strides | None:
+        """Return the strides of its input's gradient where that is its output's; else None.
+
+        The gradient of its output has these strides; `shape` is its input's.
+        """
+        return None
+
     def in_steps(self, wide: bool) -> Layer:
         """Return what stands for it where no kernel does all of it, its sums in fp32 if `wide`."""
         return self
