@@ -87,6 +87,20 @@ def test_tiles_of_all_groups_run_in_the_same_waves(loads: Any, waves: int) -> No
     assert total == pytest.approx(waves * (2 * WAVE + 1e-3) + 0.65e-6, rel=1e-4)
 
 
+def test_matrices_that_the_cache_keeps_come_at_its_own_rate() -> None:
+    # 100 matrices of 1,024 x 1,024 halves, 210 MB, and few rows. The cache of 1 GB keeps them (0.45
+    # of it: operands are in both of its halves), and gives 22 bytes a clock for each of 100
+    # multiprocessors at 1 GHz, 2.2 TB/s; memory gives 1.
+    product = GroupedMatMul("x", 100, 100, 1024, 1024, 2, loads=((100, 1),))
+    sizes = {"bandwidth": 1e12, "clock": 1e9}
+    kept = grouped.choose(product, machine(cache=1e9, **sizes), grouped.Library())
+    gone = grouped.choose(product, machine(**sizes), grouped.Library())
+    num_bytes = 100 * (2 * 1024 * 1024 + 2 * 2 * 1024)
+    first = 0.5e-6  # until the first bytes come
+    assert kept.time.memory == pytest.approx(num_bytes / 2.2e12 + first)
+    assert gone.time.memory == pytest.approx(num_bytes / 1e12 + first)
+
+
 def test_four_bits_are_multiplied_twice_as_fast_as_eight() -> None:
     library = grouped.Library(tile=(128, 128))
     times = [

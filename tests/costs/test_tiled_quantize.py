@@ -116,6 +116,17 @@ def test_blocks_of_eight_numbers_a_lane_follow_one_another() -> None:
     assert many == pytest.approx(3.9e-6 + 3 * 8 * 65_536 * 2048 / 2.2e12)
 
 
+def test_a_product_behind_the_only_other_kernels_starts_late() -> None:
+    # SGLang's two kernels have a block of 128 lanes a row, 1,600 at a time: 16,000 rows are nine
+    # turns of 3,050 clocks beyond the first, in each.
+    free = {"bandwidth": 1e30, "cache": 1e30, "prologue": 1e-6}
+    found = alone("tensor_sglang", 16_000, 128, **free)
+    assert found == pytest.approx(2 * 3.9e-6 + 2 * 9 * 3.05e-6)
+    leads = Quantize(16_000, 128, 1, "tensor_sglang", alone=True, leads=True)
+    later = quantize.price(leads, machine(clock=1e9, **free)).total
+    assert later == pytest.approx(found + 1e-6)
+
+
 def test_operations_of_pytorch_pass_one_after_another_and_casts_compute() -> None:
     # 100,000 x 10,000 numbers: 6, 8 and 2 bytes at 1 TB/s; the cast, one number a clock on each of
     # 100 multiprocessors, takes 10 ms where its 5 bytes take 5. Four kernels start.

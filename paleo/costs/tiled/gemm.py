@@ -34,7 +34,7 @@ from paleo.core.quantity import (
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import LANES, RESIDENT, Machine
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
-from paleo.costs.tiled.stream import DECAY, missed
+from paleo.costs.tiled.stream import CACHED, DECAY, missed
 from paleo.costs.times import Time
 
 
@@ -483,7 +483,7 @@ def _memory(
 ) -> tuple[Quantity, Quantity]:
     """Return the seconds of memory traffic, and the bytes that leave or enter the chip.
 
-    So many `sets` pass before one is read again.
+    So many `sets` pass before one is read again; a single one comes at the cache's own rate.
     """
     parted, graphics = (machine.architecture in which for which in (_PARTED, _GRAPHICS))
     kept, decay = (1.0, _FULL_DECAY) if graphics else (_KEPT, DECAY)
@@ -491,8 +491,9 @@ def _memory(
     out = out + missed(read + written, machine, kept, decay) * written
     hit = read + written - out
     rate = machine.bandwidth * machine.memory_share * machine.operand_share * share
-    if graphics:
-        return out / rate + hit / (_CACHED * machine.clock * machine.multiprocessors), out
+    if graphics or sets == 1:
+        cached = _CACHED if graphics else CACHED
+        return out / rate + hit / (cached * machine.clock * machine.multiprocessors), out
     return (out + hit / machine.cache_ratio) / rate, out
 
 

@@ -17,7 +17,7 @@ from paleo.core.quantization import Quantize
 from paleo.core.registry import Registry
 from paleo.costs.model import Explanation
 from paleo.costs.tiled.machine import Machine
-from paleo.costs.tiled.stream import ACCESSES, missed, moved
+from paleo.costs.tiled.stream import ACCESSES, CACHED, missed, moved
 from paleo.costs.times import Time
 
 #: The first kernel's fixed time beside that of a product, and what each further one adds: 1.9 us
@@ -31,10 +31,6 @@ _APART = 3900
 #: TensorRT-LLM's kernels start while the one before ends, on Hopper: 1.35 us from one to the next
 #: on the H100 (the same tables, scale_matrix); on Blackwell they are no closer than others.
 _OVERLAPPED = {"Hopper": 0.69}
-#: Bytes a clock that each multiprocessor moves from and to the last cache, and through it, in
-#: kernels that have nothing behind them. (The same tables, vLLM's kernel on the H100: 12.6 MB take
-#: 2.0 us beside its start.)
-_CACHED = 22.0
 #: A block of 256 lanes waits so long for memory, and so long again for each further step along its
 #: row. (vLLM's static_scaled_fp8_quant there: 32,768 rows of 128 numbers take 22 us on the H100,
 #: whose 132 multiprocessors have 8 blocks each; one row of 51,200 takes 4.1 us longer than one of
@@ -65,6 +61,9 @@ _BLOCK_READS, _BLOCK_CLOCKS, _BLOCKS_MOST = 8, 2670, 65536
 #: Numbers that a multiprocessor reads in a clock one at a time, as compiled for Hopper and for
 #: Blackwell (the tables computescale of TensorRT-LLM, H100 and GB200).
 _ONE_BY_ONE = {"Hopper": 2.6, "Blackwell": 5.8}
+#: Blocks of SGLang's kernels for latent attention, which find and apply one scale, and the clocks
+#: that each lives. (`mla_bmm` of SGLang in fp8 on the H100: 0.74 ns a row for each of two kernels.)
+_PROGRAM_LANES, _PROGRAM_CLOCKS = 128, 3050
 #: PyTorch's operations in place of a kernel with a known scale, by the bytes an element that each
 #: reads and writes: a division, which gives fp32, a clamp, a cast and a copy. The cast, which sets
 #: bits one by one (c10/util/Float8_e4m3fn.h), does so many numbers a clock on a multiprocessor.
@@ -108,7 +107,7 @@ def _passed(
     """
     if not operation.alone:
         return moved(num_bytes, machine, among=among)
-    cached = num_bytes / (_CACHED * machine.clock * machine.multiprocessors)
+    cached = num_bytes / (CACHED * machine.clock * machine.multiprocessors)
     out = missed(among, machine) * num_bytes
     return maximum(cached, out / (machine.bandwidth * machine.memory_share))
 
@@ -177,6 +176,15 @@ def _blocks(operation: Quantize, machine: Machine) -> Quantity:
     return maximum(memory, turns * _BLOCK_CLOCKS / machine.clock)
 
 
+def _programs(operation: Quantize, machine: Machine) -> Quantity:
+    """SGLang's two kernels in Triton, which have a block of 128 lanes for each row."""
+    later = maximum(operation.rows / _resident(_PROGRAM_LANES, machine) - 1.0, 0.0)
+    waits = later * _PROGRAM_CLOCKS / machine.clock
+    read = operation.reads[0]
+    largest = _passed(read, read + operation.writes[0], operation, machine)
+    return maximum(waits, largest) + maximum(waits, _moves(operation, machine))
+
+
 def _eager(operation: Quantize, machine: Machine) -> Quantity:
     """PyTorch's operations one after another, all but the cast as quick as memory."""
     numbers = operation.rows * operation.columns
@@ -214,6 +222,10 @@ for _each in (
         1, _token,
     ),
     Quantizer(
+        "tensor_sglang", "one scale, found in the input", "sgl-project/sglang, python/sglang/srt/"
+        "layers/quantization/fp8_kernel.py: per_tensor_quant_mla_fp8", 2, _programs,
+    ),
+    Quantizer(
         "tensor_vllm", "one scale, found in the input", "vLLM, "
         "csrc/quantization/w8a8/fp8/common.cu: dynamic_scaled_fp8_quant", 3, _tensor_by_rows,
     ),
@@ -236,6 +248,7 @@ def price(operation: Quantize, machine: Machine) -> Time:
     if operation.alone:
         last = quantizer.overlapped.get(machine.architecture, 1.0)
         start = (quantizer.kernels - 1 + last) * _APART / machine.clock
+        start = start + (machine.prologue if operation.leads else 0.0)
     else:
         start = _START * machine.launch + (quantizer.kernels - 1) * _NODE + machine.prologue
     seconds = quantizer.seconds(operation, machine)

@@ -11,7 +11,7 @@ from paleo.cluster import Device
 from paleo.core.errors import HardwareError, MeasurementError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import Operation
-from paleo.core.quantity import Array, Quantity, np, total
+from paleo.core.quantity import Array, Quantity, maximum, np, total
 from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.nets import Remembering
@@ -32,12 +32,16 @@ Make: TypeAlias = Callable[[Letters], tuple[Operation, ...]]
 class TableGroup(CaseGroup):
     """Rows of one table that the same formulas price: `letters` are arrays of one entry a row.
 
-    With `less` they are how much longer the operations of `make` take than those.
+    With `less` they are how much longer the operations of `make` take than those. Where a graph is
+    replayed, its operations take `between` seconds more, and all together as long as the host takes
+    to hand it over, `handed_over`.
     """
 
     make: Make
     letters: Letters
     less: Make | None = None
+    handed_over: float = 0.0
+    between: float = 0.0
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model
@@ -49,7 +53,7 @@ class TableGroup(CaseGroup):
         if self.less:
             without = self.less(self.letters)
             times = times - total(model.price(each, target.of(each)).total for each in without)
-        return np.zeros(len(self.index)) + times
+        return np.zeros(len(self.index)) + maximum(times + self.between, self.handed_over)
 
     def at(self, keep: Array, index: Array) -> Self:
         letters = {name: values[keep] for name, values in self.letters.items()}
@@ -69,6 +73,8 @@ class Part(NamedTuple):
     make: Make
     letters: Letters
     less: Make | None = None
+    handed_over: float = 0.0
+    between: float = 0.0
 
 
 class Reading(NamedTuple):
