@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import Cases, Selection, join, operator_cases
@@ -44,9 +44,11 @@ MISSED = (
 )  # fmt: skip
 
 
-def cases_by_system(place: str, tables: tuple[str, ...]) -> Iterator[tuple[str, str, Cases]]:
+def cases_by_system(
+    place: str, tables: tuple[str, ...], systems: Iterable[str] = SYSTEMS
+) -> Iterator[tuple[str, str, Cases]]:
     """Yield a system, a framework and its cases of these tables."""
-    for system in SYSTEMS:
+    for system in systems:
         for framework in FRAMEWORKS:
             found = []
             for table in tables:

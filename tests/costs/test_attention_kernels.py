@@ -18,6 +18,7 @@ from paleo.costs.tiled import attention, attention_kernels
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, CONSTANTS, AttentionKernel, Tile
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.constants import CONSTANTS as MACHINE_CONSTANTS
+from paleo.costs.tiled.kernel_files import KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 TILED = COST_MODELS["tiled"]
@@ -54,7 +55,7 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
         kernels = {**ATTENTION_KERNELS, "ours": kernel}
         monkeypatch.setattr(attention, "ATTENTION_KERNELS", kernels)
         known = {"Hopper": {**PLAIN, **(constants or {})}}
-        monkeypatch.setattr(attention_kernels, "_read", lambda name: known)
+        monkeypatch.setattr(attention_kernels, "FILES", lambda name: known)
 
     return make
 
@@ -242,7 +243,7 @@ def test_kernels_are_for_architectures() -> None:
 def test_constants_are_read_and_bounded(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for kernel in ATTENTION_KERNELS.values():
         assert any(map(kernel.runs_on, ("Ampere", "Ada", "Hopper", "Blackwell")))
-    monkeypatch.setattr(attention_kernels, "_FOLDER", tmp_path)
+    monkeypatch.setattr(attention_kernels, "FILES", KernelFiles(tmp_path, CONSTANTS))
     (tmp_path / "odd.toml").write_text(
         'name = "odd"\n[sources]\nus = "here"\n[Hopper]\nstrat = { value = 1, source = "us" }\n'
         'share = { value = 7, source = "us" }\n'

@@ -249,6 +249,8 @@ def _block_of(operation: Attention, on: _OnKernel) -> Quantity:
     machine, constant = on.machine, on.constants
     rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
     rate = rate * _share_of(operation, constant) / machine.multiprocessors
+    if constant["clocked"]:
+        rate = constant["clocked"] * machine.clock
     features = _padded(operation.depth) + _padded(operation.value_depth)
     exponential = constant["exponentials"] / (machine.exponentials * machine.clock)
     block = on.rows * on.keys * (2 * features / rate + exponential)

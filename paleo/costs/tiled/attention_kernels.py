@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from functools import cache
 from pathlib import Path
 
 from paleo.core.errors import HardwareError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
-from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
+from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 
 _FOLDER = Path(__file__).parent / "kernels"
 _FEATURES = _KEYS = 2**31
@@ -27,11 +26,17 @@ _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONSTANTS: dict[str, Constant] = {
     "start": Constant("fixed time of the kernel", 0.0, 40e-6, 0.0),
     "fill": Constant("time in which a first tile starts and ends", 0.0, 10e-6, 0.0),
-    "again": Constant("time that each further wave of tiles adds to that", 0.0, 10e-6, 0.0),
+    "again": Constant("time that each further wave of tiles adds to that", 0.0, 20e-6, 0.0),
     "step": Constant("time from one block of keys to the next that hides nothing", 0.0, 10e-6, 0.0),
     "combine": Constant("fixed time of adding up split keys", 0.0, 50e-6, 0.0),
     "head": Constant("time of a head of queries on one multiprocessor", 0.0, 1e-6, 0.0),
     "share": Constant("share of a product's speed", 0.01, 2.0, 0.9),
+    "clocked": Constant(
+        "FLOPs of products that a multiprocessor does in a clock; 0: a share of its units' speed",
+        0.0,
+        8192.0,
+        0.0,
+    ),
     "exponentials": Constant("share of the exponentials that products do not hide", 0.0, 5.0, 0.5),
     "memory": Constant("share of a stream's rate at which keys and values come", 0.2, 2.0, 1.0),
     "cached": Constant(
@@ -89,7 +94,8 @@ class AttentionKernel:
     quickest, or with `fills` as many as make so many tiles for each multiprocessor, of at least
     128 keys. With `window_alone`, where there is a window heads are not packed and keys not split.
     `skips_window` says whether keys outside it are left alone. `narrow` is, by architecture, the
-    time of a block with keys of one byte beside that of keys of the queries' size.
+    time of a block with keys of one byte beside that of keys of the queries' size. `carried` are
+    architectures that it runs on with Ada's constants.
     """
 
     name: str
@@ -105,6 +111,7 @@ class AttentionKernel:
     skips_window: bool = True
     narrow: Mapping[str, float] = field(default_factory=dict)
     own_tiles: Mapping[str, tuple[Tile, ...]] = field(default_factory=dict)
+    carried: tuple[str, ...] = ()
 
     def tiles_on(self, architecture: str) -> tuple[Tile, ...]:
         """Return its tiles on an architecture: the first that is for a shape is taken."""
@@ -112,11 +119,13 @@ class AttentionKernel:
 
     def runs_on(self, architecture: str) -> bool:
         """Tell whether its constants are known for an architecture."""
-        return architecture in _read(self.name)
+        return architecture in FILES(self.name) or architecture in self.carried
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return the constants for an architecture; raises HardwareError if it is not for it."""
-        by_architecture = _read(self.name)
+        by_architecture = FILES(self.name)
+        if architecture in self.carried:
+            architecture = "Ada"
         if architecture not in by_architecture:
             known = ", ".join(sorted(by_architecture))
             raise HardwareError(
@@ -126,10 +135,8 @@ class AttentionKernel:
         return by_architecture[architecture]
 
 
-@cache
-def _read(name: str) -> ByArchitecture:
-    """Return the constants of a kernel by architecture."""
-    return read_kernel(_FOLDER / f"{name}.toml", name, CONSTANTS)
+#: The constants of a kernel by architecture.
+FILES = KernelFiles(_FOLDER, CONSTANTS)
 
 
 ATTENTION_KERNELS: Registry[AttentionKernel] = Registry("attention kernel")
@@ -249,29 +256,40 @@ for _each in (
     AttentionKernel(
         "fa3_mla_decode", "FlashAttention-3, one query, absorbed latent attention",
         f"{_FLASH}, hopper; sgl-project/sglang, layers/attention/flashattention_backend.py",
-        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS, splits_tiles=True,
     ),
     AttentionKernel(
         "flash_mla", "FlashMLA, one query, absorbed latent attention",
         "deepseek-ai/FlashMLA; NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels/flashMLA",
-        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS, splits_tiles=True,
     ),
     AttentionKernel(
         "trtllm_xqa_mla",
         "TensorRT-LLM's kernel but for Hopper and Blackwell, one query, absorbed latent attention",
         "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mla_sm120.cu; keys are not split",
-        (Tile(64, 64),), packed=(1,),
+        (Tile(64, 64),), packed=(1,), carried=("Ampere", "Blackwell RTX"),
+    ),
+    AttentionKernel(
+        "triton_mla_decode", "SGLang's Triton kernels, one query, absorbed latent attention",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/decode_attention.py",
+        (Tile(16, 32),), 16, (1,), (8,), splits_tiles=True, carried=("Blackwell RTX",),
     ),
     AttentionKernel(
         "trtllm_gen_mla",
         "TensorRT-LLM's kernels for Blackwell, one query, absorbed latent attention",
         f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
-        (Tile(64, 128),), packed=(1,), splits=_SPLITS,
+        (Tile(64, 128),), packed=(1,), splits=_SPLITS, splits_tiles=True,
     ),
     AttentionKernel(
         "trtllm_fmha_mla", "TensorRT-LLM's FMHA, prompts, keys of 192 and values of 128 features",
         f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
         (Tile(128, 128),), packed=(0,),
+    ),
+    AttentionKernel(
+        "trtllm_fmha_mla_sm80",
+        "TensorRT-LLM's FMHA but for Hopper and Blackwell, prompts, latent attention not absorbed",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(64, 64),), packed=(0,), carried=("Ampere", "Blackwell RTX"),
     ),
     AttentionKernel(
         "trtllm_gen_mla_context",

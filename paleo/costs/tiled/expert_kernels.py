@@ -8,7 +8,6 @@ without constants of its own it has those of another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from paleo.core.errors import HardwareError
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.core.registry import Registry
-from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
+from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 _FOLDER = Path(__file__).parent / "expert_constants"
@@ -103,7 +102,7 @@ class ExpertKernel:
     def share(self, machine: Machine) -> float:
         """Return the share of a product's speed, where Hopper's holds for want of another."""
         share = self.constants(machine.architecture)["share"]
-        is_own = bool(self.name) and machine.architecture in _read(self.name)
+        is_own = bool(self.name) and machine.architecture in FILES(self.name)
         if is_own or not self.by_warps or machine.matrix_peak is None:
             return share
         a_clock = machine.matrix_peak / (machine.multiprocessors * machine.clock)
@@ -111,7 +110,7 @@ class ExpertKernel:
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return its constants on an architecture, or those of another where it has none."""
-        known = _read(self.name) if self.name else {}
+        known = FILES(self.name) if self.name else {}
         if architecture not in known and self.like:
             return EXPERT_KERNELS[self.like].constants(architecture)
         for name in (architecture, *_OTHERS):
@@ -122,10 +121,8 @@ class ExpertKernel:
         return {key: each.value for key, each in CONSTANTS.items()}
 
 
-@cache
-def _read(name: str) -> ByArchitecture:
-    """Return the constants of a kernel by architecture."""
-    return read_kernel(_FOLDER / f"{name}.toml", name, CONSTANTS)
+#: The constants of a kernel by architecture.
+FILES = KernelFiles(_FOLDER, CONSTANTS)
 
 
 #: What is of no framework in particular.

@@ -51,13 +51,13 @@ class _Call(NamedTuple):
 def kernel_of(architecture: str, text: str, *, is_step: bool) -> str:
     """Return the kernel that computes latent attention, by the column `kernel_source`."""
     if text == "triton":
-        return "triton_decode" if is_step else "triton_extend"
+        return "triton_mla_decode" if is_step else "triton_extend"
     if text == "flash_attention":
         return "fa3_mla_decode" if is_step else "fa3_mla_prefill"
     if architecture == "Blackwell":
         return "trtllm_gen_mla" if is_step else "trtllm_gen_mla_context"
     if not is_step:
-        return "trtllm_fmha_mla"
+        return "trtllm_fmha_mla" if architecture == "Hopper" else "trtllm_fmha_mla_sm80"
     return "flash_mla" if architecture == "Hopper" else "trtllm_xqa_mla"
 
 
@@ -70,7 +70,7 @@ def _attend(letters: Letters, call: _Call) -> tuple[Operation, ...]:
     rows, kernel = batch * queries, call.kernel
     cache = 1 if call.is_narrow else _HALF
     latents = rows * _LATENT_KEY
-    if kernel in ("trtllm_fmha_mla", "trtllm_gen_mla_context"):
+    if kernel in ("trtllm_fmha_mla", "trtllm_fmha_mla_sm80", "trtllm_gen_mla_context"):
         rotated = _HALF * rows * heads * _ROTATED
         read, written = (rotated, _HALF * latents), (rotated, rotated, _HALF * rows * _LATENT)
         found: tuple[Operation, ...] = (
@@ -84,13 +84,13 @@ def _attend(letters: Letters, call: _Call) -> tuple[Operation, ...]:
             1 if call.is_narrow else _HALF, causal=True, kernel=kernel,
         )  # fmt: skip
         return (*found, attention)
-    found = (_copy("cache", _HALF * latents, cache * latents),)
+    # With a cache in 1 byte the same kernel of Blackwell quantizes queries, too.
+    fused = rows * heads * _LATENT_KEY if call.is_narrow and kernel == "trtllm_gen_mla" else 0
+    found = (_copy("cache", _HALF * (latents + fused), cache * latents + fused),)
     kept = letters["batch"] * letters["keys"]
     size = kv_size = _HALF
     if call.is_narrow and call.is_step:
         if kernel == "trtllm_gen_mla":
-            elements = batch * heads * _LATENT_KEY
-            found += (_copy("quantize", _HALF * elements, elements),)
             size = kv_size = 1
         elif kernel in ("flash_mla", "trtllm_xqa_mla"):
             kv_size = 1
@@ -139,7 +139,8 @@ def _attention_parts(
             # Kernels for Blackwell, and TensorRT-LLM's for prompts, multiply what they quantized.
             is_fp8 = is_narrow and kernel.startswith(("trtllm_gen", "trtllm_fmha"))
             make = functools.partial(_attend, call=_Call(kernel, is_step, is_narrow))
-            found.append(Part(places, "fp8" if is_fp8 else "bf16", make, letters))
+            dtype = "fp8" if is_fp8 else "bf16"
+            found.append(Part(places, dtype, make, letters, kernel=kernel))
     return found
 
 

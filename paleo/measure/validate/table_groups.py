@@ -34,7 +34,7 @@ class TableGroup(CaseGroup):
 
     With `less` they are how much longer the operations of `make` take than those. Where a graph is
     replayed, its operations take `between` seconds more, and all together as long as the host takes
-    to hand it over, `handed_over`.
+    to hand it over, `handed_over`. `kernel` is that of layers of experts, or of attention.
     """
 
     make: Make
@@ -42,6 +42,7 @@ class TableGroup(CaseGroup):
     less: Make | None = None
     handed_over: float = 0.0
     between: float = 0.0
+    kernel: str = ""
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model
@@ -75,6 +76,7 @@ class Part(NamedTuple):
     less: Make | None = None
     handed_over: float = 0.0
     between: float = 0.0
+    kernel: str = ""
 
 
 class Reading(NamedTuple):
