@@ -13,12 +13,14 @@ from pathlib import Path
 
 from paleo.core.errors import HardwareError
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, rounded_up
 from paleo.core.registry import Registry
 from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 
 _FOLDER = Path(__file__).parent / "kernels"
 _FEATURES = _KEYS = 2**31
+#: Features are rounded up to so many.
+_MULTIPLE = 32
 _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -52,6 +54,12 @@ CONSTANTS: dict[str, Constant] = {
         0.0,
     ),
     "wide": Constant("share of its speed that is left with more than 128 features", 0.1, 2.0, 1.0),
+    "unaligned": Constant(
+        "times as long as others that a block with rows of no multiple of 16 features takes",
+        1.0,
+        8.0,
+        1.0,
+    ),
     "lanes": Constant(
         "elements of keys and values that a multiprocessor's lanes multiply in a clock; "
         "0: the matrix units do",
@@ -95,7 +103,8 @@ class AttentionKernel:
     128 keys. With `window_alone`, where there is a window heads are not packed and keys not split.
     `skips_window` says whether keys outside it are left alone. `narrow` is, by architecture, the
     time of a block with keys of one byte beside that of keys of the queries' size. `carried` are
-    architectures that it runs on with Ada's constants.
+    architectures that it runs on with Ada's constants. `sizes` are, by architecture, the features
+    that it is compiled for, where those are not all multiples of 32.
     """
 
     name: str
@@ -112,6 +121,15 @@ class AttentionKernel:
     narrow: Mapping[str, float] = field(default_factory=dict)
     own_tiles: Mapping[str, tuple[Tile, ...]] = field(default_factory=dict)
     carried: tuple[str, ...] = ()
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def padded(self, features: Quantity, architecture: str) -> Quantity:
+        """Return so many features as it computes: the next of its sizes, or of `_MULTIPLE`."""
+        found: Quantity = rounded_up(features, _MULTIPLE)
+        for size in sorted(self.sizes.get(architecture, ()), reverse=True):
+            fits = 1 * (features <= size)
+            found = fits * size + (1 - fits) * found
+        return found
 
     def tiles_on(self, architecture: str) -> tuple[Tile, ...]:
         """Return its tiles on an architecture: the first that is for a shape is taken."""
@@ -221,6 +239,23 @@ for _each in (
                 _GDDR, (Tile(64, 32, 128), Tile(64, 16, 255), Tile(64, 16, until=64), Tile(64, 128))
             ),
         },
+        sizes={
+            "Hopper": (32, 64, 128),
+            **dict.fromkeys(("Ampere", *_GDDR), (16, 32, 40, 48, 64, 80, 96, 104, 128)),
+        },
+    ),
+    AttentionKernel(
+        "trtllm_fmha_sm80",
+        "TensorRT-LLM's FMHA on Blackwell, for features that its own kernels there are not for",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(64, 64),), packed=(0,), sizes={"Blackwell": (80,)},
+    ),
+    AttentionKernel(
+        "triton_encoder", "SGLang's Triton kernel for encoders",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/prefill_attention.py",
+        (Tile(128, 128),), 16, (0,), own_tiles={"Ada": (Tile(64, 64),)},
+        carried=("Blackwell RTX",),
+        sizes=dict.fromkeys(("Ada", "Blackwell", "Blackwell RTX"), (16, 32, 64, 128, 256)),
     ),
     AttentionKernel(
         "trtllm_xqa", "TensorRT-LLM's XQA, one query: split keys, packed heads",
