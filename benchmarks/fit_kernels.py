@@ -19,6 +19,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import language_operators as language_tables
 import numpy as np
@@ -41,20 +42,57 @@ OF_ADA = ("trtllm_xqa_mla", "triton_mla_decode", "trtllm_fmha_mla_sm80", "triton
 #: Products of those for one query take clocks, by warps, on any multiprocessor, whatever its units'
 #: peak: that is in place of a share of the peak and of a time for each block.
 BY_CLOCKS, NOT_BY_CLOCKS, CLOCKED = OF_ADA[:2], ("share", "step"), "clocked"
-#: Constants of each kind of kernels that are fitted, and its tables.
-EXPERTS = (expert_kernels.FILES, ("start", "fill", "share", "operands", "stream"), ("moe",))
-LATENT = (
+#: Kernels with one shape of pipeline, whatever the product, of which each multiprocessor draws so
+#: many bytes a clock: that is in place of a share of the memory's rate.
+DRAWING = ("flashinfer_cutlass", "marlin")
+
+
+class Kind(NamedTuple):
+    """A kind of kernels: its files, the constants that are fitted, its tables, its kernels.
+
+    Without `names` they are all of those tables.
+    """
+
+    title: str
+    files: KernelFiles
+    free: tuple[str, ...]
+    tables: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def constants(self, name: str) -> list[str]:
+        """Return the constants of a kernel that are fitted."""
+        if name in BY_CLOCKS:
+            return [CLOCKED, *(each for each in self.free if each not in NOT_BY_CLOCKS)]
+        if name.startswith(DRAWING):
+            return ["drawn" if each == "operands" else each for each in self.free]
+        return list(self.free)
+
+
+EXPERTS = Kind(
+    "layers of experts",
+    expert_kernels.FILES,
+    ("start", "fill", "share", "operands", "stream"),
+    ("moe",),
+)
+LATENT = Kind(
+    "latent attention",
     attention_kernels.FILES,
     ("start", "again", "combine", "drawn", "head", "memory", "share", "step"),
     ("context_mla", "generation_mla"),
-)
-ENCODERS = (
+    (
+        "fa3_mla_decode", "fa3_mla_prefill", "flash_mla", "triton_mla_decode",
+        "trtllm_fmha_mla", "trtllm_fmha_mla_sm80", "trtllm_gen_mla", "trtllm_gen_mla_context",
+        "trtllm_xqa_mla",
+    ),
+)  # fmt: skip
+#: Of encoders' kernels those that no table of prompts has; the others have their constants there.
+ENCODERS = Kind(
+    "attention of encoders",
     attention_kernels.FILES,
     ("start", "again", "exponentials", "memory", "share", "step", "unaligned", "uneven"),
     ("encoder_attention",),
+    ("triton_encoder", "trtllm_fmha_sm80"),
 )
-#: Of encoders' kernels those that no table of prompts has; the others have their constants there.
-OF_ENCODERS = ("triton_encoder", "trtllm_fmha_sm80")
 ROWS = 900
 
 
@@ -73,36 +111,80 @@ def by_kernel(place: str, system: str, tables: tuple[str, ...]) -> dict[str, Cas
 
 def median(cases: Cases) -> float:
     """Return the median error, nan of no cases."""
-    if not len(cases):
-        return float("nan")
-    return float(np.median(np.abs(predict(cases, "tiled") / cases.measured - 1.0)))
+    errors = _errors(cases)
+    return float(np.median(errors)) if len(errors) else float("nan")
 
 
-def fits(
-    place: str, files: KernelFiles, free: Sequence[str], tables: tuple[str, ...],
-    names: Sequence[str], rows: int,
-) -> Iterator[tuple[KernelFit, str, tuple[float, float, float]]]:  # fmt: skip
-    """Yield each fit, what it saw, and the errors on those rows, beside them, elsewhere."""
+class Rows(NamedTuple):
+    """The rows of a kernel on an architecture: those that are fitted, others there, elsewhere.
+
+    `system` is the first that has the kernel, `held_out` are the others.
+    """
+
+    kernel: str
+    architecture: str
+    system: str
+    held_out: tuple[str, ...]
+    fitted: Cases
+    beside: Cases
+    elsewhere: Cases
+
+
+def rows_of(place: str, kind: Kind, names: Sequence[str] = (), most: int = ROWS) -> Iterator[Rows]:
+    """Yield the rows of each kernel of a kind, or of those that are named."""
+    wanted = names or kind.names
     for architecture, systems in SYSTEMS.items():
-        known = [(each, by_kernel(place, each, tables)) for each in systems]
+        known = [(each, by_kernel(place, each, kind.tables)) for each in systems]
         for name in sorted({name for _, each in known for name in each}):
-            if (names and name not in names) or (architecture == "Ada" and name not in OF_ADA):
+            if (wanted and name not in wanted) or (architecture == "Ada" and name not in OF_ADA):
                 continue
             (system, here), *others = [(each, of[name]) for each, of in known if name in of]
-            own = list(free)
-            if name in BY_CLOCKS:
-                own = [CLOCKED, *(each for each in free if each not in NOT_BY_CLOCKS)]
-            few, rest = sample(here, rows)
-            found = fit_kernel(files, name, architecture, few, own)
-            elsewhere = join(each for _, each in others)
-            with files.trying(name, architecture, found.constants):
-                errors = (median(few), median(rest), median(elsewhere))
-            told = [each.split("_")[0].upper() for each, _ in others]
-            source = (
-                f"{len(few):,} of its rows on the {system.split('_')[0].upper()} in "
-                "aiconfigurator-core 0.12.0, by benchmarks/fit_kernels.py"
+            fitted, beside = sample(here, most)
+            yield Rows(
+                name, architecture, system, tuple(each for each, _ in others), fitted, beside,
+                join(each for _, each in others),
+            )  # fmt: skip
+
+
+def worth(place: str) -> Iterator[tuple[str, str, int, int, tuple[np.ndarray, ...]]]:
+    """Yield what constants as shipped are worth, by kind and architecture.
+
+    They are the kernels, their constants, and the errors on rows that were fitted, on others of the
+    same systems, and on systems of the architecture that were not.
+    """
+    for kind in (EXPERTS, LATENT, ENCODERS):
+        found: dict[str, list[Rows]] = {}
+        for rows in rows_of(place, kind):
+            found.setdefault(rows.architecture, []).append(rows)
+        for architecture, several in found.items():
+            errors = tuple(
+                np.concatenate([each for each in parts if len(each)] or [np.empty(0)])
+                for parts in zip(
+                    *(map(_errors, (each.fitted, each.beside, each.elsewhere)) for each in several),
+                    strict=True,
+                )
             )
-            yield found, source + (f"; none of the {', '.join(told)}" if told else ""), errors
+            constants = sum(
+                len(kind.files.given(each.kernel).get(architecture, ())) for each in several
+            )
+            yield kind.title, architecture, len(several), constants, errors
+
+
+def _errors(cases: Cases) -> np.ndarray:
+    if not len(cases):
+        return np.empty(0)
+    return np.abs(predict(cases, "tiled") / cases.measured - 1.0)
+
+
+def source_of(rows: Rows) -> str:
+    """Return what a file says of where its constants are from."""
+    system = rows.system.split("_")[0].upper()
+    told = ", ".join(each.split("_")[0].upper() for each in rows.held_out)
+    text = (
+        f"{len(rows.fitted):,} of its rows on the {system} in aiconfigurator-core 0.12.0, by "
+        "benchmarks/fit_kernels.py"
+    )
+    return f"{text}; none of the {told}" if told else text
 
 
 def text_of(name: str, found: Mapping[str, KernelFit], sources: Mapping[str, str]) -> str:
@@ -127,29 +209,26 @@ def main() -> int:
     parser.add_argument("--operators", default=language_tables.PACKAGE, help="package or folder")
     parser.add_argument("--write", action="store_true", help="write the files of constants")
     options = parser.parse_args()
-    files, free, tables = EXPERTS
-    names = options.kernels
-    if options.latent:
-        files, free, tables = LATENT
-    elif options.encoders:
-        files, free, tables = ENCODERS
-        names = names or OF_ENCODERS
+    kind = LATENT if options.latent else ENCODERS if options.encoders else EXPERTS
+    files = kind.files
     done: dict[str, dict[str, KernelFit]] = {}
     sources: dict[str, dict[str, str]] = {}
     try:
-        for found, source, errors in fits(
-            options.operators, files, free, tables, names, options.rows
-        ):
-            done.setdefault(found.kernel, {})[found.architecture] = found
-            sources.setdefault(found.kernel, {})[found.architecture] = source
+        for rows in rows_of(options.operators, kind, options.kernels, options.rows):
+            name, architecture = rows.kernel, rows.architecture
+            found = fit_kernel(files, name, architecture, rows.fitted, kind.constants(name))
+            with files.trying(name, architecture, found.constants):
+                errors = (median(rows.fitted), median(rows.beside), median(rows.elsewhere))
+            done.setdefault(name, {})[architecture] = found
+            sources.setdefault(name, {})[architecture] = source_of(rows)
             texts = " ".join(f"{100 * each:5.1f} %" for each in errors)
             constants = " ".join(f"{key}={value:g}" for key, value in found.constants.items())
-            print(
-                f"{found.kernel:28} {found.architecture:10} {texts}  {constants}",
-                flush=True,
-            )
+            print(f"{name:28} {architecture:10} {texts}  {constants}", flush=True)
     except PaleoError as error:
         print(error, file=sys.stderr)
+        return 1
+    if unknown := sorted(set(options.kernels) - set(done)):
+        print(f"no rows of {', '.join(unknown)}", file=sys.stderr)
         return 1
     if options.write:
         for name, found_of in done.items():

@@ -13,12 +13,12 @@ SYSTEMS = {
     "a100_sxm": "nothing",
     "h100_sxm": "kernels of Hopper",
     "h200_sxm": "nothing",
-    "l40s": "nothing",
+    "l40s": "kernels of neither",
     "rtx_pro_6000_server": "nothing",
     "gb200": "kernels of Blackwell",
     "b200_sxm": "nothing",
     "b300_sxm": "nothing",
-    "gb300": "nothing",
+    "gb300": "SGLang's encoders",
 }
 FRAMEWORKS = ("trtllm", "sglang", "vllm")
 #: Tables by what they are called on the page.

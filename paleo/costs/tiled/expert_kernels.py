@@ -13,7 +13,7 @@ from typing import Any
 
 from paleo.core.errors import HardwareError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, minimum
 from paleo.core.registry import Registry
 from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 from paleo.costs.tiled.machine import Machine
@@ -32,6 +32,9 @@ CONSTANTS: dict[str, Constant] = {
     "share": Constant("share of a product's speed", 0.02, 1.3, 0.8),
     "operands": Constant(
         "share of the rate of a product's operands at which matrices come", 0.05, 1.4, 1.0
+    ),
+    "drawn": Constant(
+        "bytes of matrices that each multiprocessor draws in a clock", 0.5, 64.0, 64.0
     ),
     "fill": Constant("time in which a tile starts and ends", 0.0, 20e-6, 0.0),
     "stream": Constant("share of a stream's rate of passes over rows", 0.02, 1.3, 0.6),
@@ -107,6 +110,13 @@ class ExpertKernel:
             return share
         a_clock = machine.matrix_peak / (machine.multiprocessors * machine.clock)
         return min(share * _HOPPER_CLOCK * _HALF / machine.element_size / float(a_clock), 1.0)
+
+    def operands(self, machine: Machine) -> Quantity:
+        """Return the share of the rate of a product's operands at which matrices come."""
+        constant = self.constants(machine.architecture)
+        rate = machine.bandwidth * machine.memory_share * machine.operand_share
+        drawn = constant["drawn"] * machine.clock * machine.multiprocessors
+        return minimum(constant["operands"], drawn / rate)
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return its constants on an architecture, or those of another where it has none."""

@@ -197,7 +197,7 @@ def choose(
     least_matrix_tile: float = 0,
     whole: Quantity = 0,
     loads: Loads = (),
-    operands: float = 1.0,
+    operands: Quantity = 1.0,
     sides: int = 0,
     fill: float = 0.0,
 ) -> Choice:
@@ -479,7 +479,7 @@ def _aligned(k: Quantity, size_a: float, n: Quantity, size_b: float) -> Quantity
 
 
 def _memory(
-    read: Quantity, written: Quantity, machine: Machine, sets: int = _SETS, share: float = 1.0
+    read: Quantity, written: Quantity, machine: Machine, sets: int = _SETS, share: Quantity = 1.0
 ) -> tuple[Quantity, Quantity]:
     """Return the seconds of memory traffic, and the bytes that leave or enter the chip.
 

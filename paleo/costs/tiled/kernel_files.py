@@ -50,6 +50,11 @@ class KernelFiles:
             self._known[name] = read_kernel(self.folder / f"{name}.toml", name, self.constants)
         return self._known[name]
 
+    def given(self, name: str) -> Mapping[str, tuple[str, ...]]:
+        """Return the names of the constants that a kernel's file states, by architecture."""
+        root = FileReader(self.folder / f"{name}.toml", ("name", "sources", *_ARCHITECTURES))
+        return {each: tuple(root.table(each).constants()) for each in _ARCHITECTURES}
+
     @contextmanager
     def trying(self, name: str, architecture: str, values: Mapping[str, float]) -> Iterator[None]:
         """Have a kernel other constants on an architecture; those not given as without a file."""

@@ -16,6 +16,8 @@ from paleo.measure.validate.least_squares import solve
 
 #: The mean error, as a share, by which a fit may be worse without a constant of its own.
 WORTH = 0.002
+#: Constants that limit nothing at the value of a kernel without a file.
+_LIMITS = ("clocked", "drawn")
 #: Significant digits that are kept.
 _DIGITS = 3
 
@@ -50,8 +52,8 @@ def fit_kernel(
     `worth`, those that matter least first, and the others are fitted again.
     """
     plain = {key: files.constants[key].value for key in free}
-    # A constant that is none at 0 has no slope there.
-    plain.update({key: files.constants[key].high / 8 for key in free if key == "clocked"})
+    # Where a constant limits nothing, a fit has no slope to follow.
+    plain.update({key: files.constants[key].high / 8 for key in free if key in _LIMITS})
 
     def tried(names: Sequence[str]) -> tuple[dict[str, float], float]:
         def seconds(values: Mapping[str, Array]) -> Array:
