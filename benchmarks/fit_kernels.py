@@ -10,7 +10,7 @@ Kernels of Hopper are fitted to rows of the H100, those of Blackwell to rows of 
 GB300 where the GB200 has none), and the few that neither runs to rows of the L40S, up to --rows of
 each; nothing is fitted to another system. Beside the constants stand the median errors on
 the rows that were fitted, on the other rows there, and on systems that were not: the package
-aiconfigurator-core 0.12.0 and SciPy are needed, pip install -e ".[accuracy]".
+aiconfigurator-core 0.12.0 and SciPy are needed, pip install -e ".[validate]".
 """
 
 from __future__ import annotations
