@@ -293,7 +293,8 @@ def language(data: Data) -> Iterator[Table | Bound]:
             "other systems of the architecture",
         ),
         worth,
-        "Medians of rows that a fit has seen, and apart from them of rows that it has not.",
+        "Medians of rows that a fit has seen, and apart from them of rows that it has not, up to "
+        "20,000 of a kernel.",
     )
     yield Table(
         "Operators of language models by element type",

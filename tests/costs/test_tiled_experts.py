@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from paleo.core.quantization import Quantize
 from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled import experts, grouped, quantize
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.costs.tiled.expert_kernels import _FOLDER, EXPERT_KERNELS, GENERAL, is_tuned
+from paleo.costs.tiled.expert_kernels import _FOLDER, EXPERT_KERNELS, FILES, GENERAL, is_tuned
 from paleo.costs.tiled.expert_kernels import CONSTANTS as OF_EXPERTS
+from paleo.costs.tiled.kernel_files import KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 TILED = COST_MODELS["tiled"]
@@ -248,3 +250,39 @@ def test_kernels_of_warps_do_as_much_in_a_clock_on_any_multiprocessor() -> None:
     assert EXPERT_KERNELS["vllm_triton_fp8_block"].share(ada) == pytest.approx(
         EXPERT_KERNELS["vllm_triton_fp8_block"].constants("Hopper")["share"]
     )
+
+
+def test_pipelines_of_one_shape_draw_bytes_by_the_clock() -> None:
+    kernel = EXPERT_KERNELS["marlin_int4"]
+    plain = {key: each.value for key, each in OF_EXPERTS.items()}
+    # 100 multiprocessors at 1 GHz draw 4 bytes each: 0.4 TB/s of the 1 TB/s that memory gives.
+    slow = machine(bandwidth=1e12, clock=1e9)
+    with FILES.trying("marlin_int4", "Hopper", {**plain, "drawn": 4.0}):
+        assert kernel.operands(slow) == pytest.approx(0.4)
+        # Memory of four times the rate brings nothing, a clock of half as much halves it.
+        faster = machine(bandwidth=4e12, clock=1e9)
+        assert kernel.operands(faster) == pytest.approx(0.1)
+        assert kernel.operands(machine(bandwidth=1e12, clock=5e8)) == pytest.approx(0.2)
+    with FILES.trying("marlin_int4", "Hopper", {**plain, "operands": 0.7}):
+        assert kernel.operands(slow) == pytest.approx(0.7)
+
+
+def test_cards_without_constants_have_those_of_their_like() -> None:
+    kernel = EXPERT_KERNELS["trtllm_cutlass_bf16"]
+    for architecture in ("Ampere", "Blackwell RTX"):
+        assert kernel.constants(architecture) == kernel.constants("Ada")
+    assert kernel.constants("Ada") != kernel.constants("Hopper")
+    # Where Ada has none, all three have Hopper's.
+    kernel = EXPERT_KERNELS["vllm_triton"]
+    for architecture in ("Ampere", "Ada", "Blackwell RTX"):
+        assert kernel.constants(architecture) == kernel.constants("Hopper")
+
+
+def test_files_say_which_constants_they_give(tmp_path: Path) -> None:
+    (tmp_path / "ours.toml").write_text(
+        'name = "ours"\n[sources]\nus = "here"\n[Ada]\nshare = { value = 0.5, source = "us" }\n'
+    )
+    files = KernelFiles(tmp_path, OF_EXPERTS)
+    assert files.given("ours")["Ada"] == ("share",)
+    assert files.given("ours")["Hopper"] == ()
+    assert files("ours")["Ada"]["start"] == OF_EXPERTS["start"].value

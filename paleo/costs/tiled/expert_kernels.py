@@ -19,8 +19,10 @@ from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 _FOLDER = Path(__file__).parent / "expert_constants"
-#: Whose constants an architecture has that has none: the first of these.
+#: Whose constants an architecture has that has none: the first of these, and before them of those
+#: like it: kernels of CUTLASS before Hopper, and on Blackwell RTX, are others than Hopper's.
 _OTHERS = ("Hopper", "Blackwell")
+_LIKE = {"Ampere": "Ada", "Blackwell RTX": "Ada"}
 
 #: FLOPs of halves that the matrix units of a multiprocessor of Hopper do in a clock (NVIDIA, H100
 #: Tensor Core GPU Architecture), and the bytes of a half.
@@ -123,7 +125,7 @@ class ExpertKernel:
         known = FILES(self.name) if self.name else {}
         if architecture not in known and self.like:
             return EXPERT_KERNELS[self.like].constants(architecture)
-        for name in (architecture, *_OTHERS):
+        for name in (architecture, _LIKE.get(architecture, ""), *_OTHERS):
             if name in known:
                 return known[name]
         if known:
