@@ -290,7 +290,7 @@ def language(data: Data) -> Iterator[Table | Bound]:
             "constants",
             "rows fitted: median",
             "others of that system",
-            "other systems of the architecture",
+            "other systems",
         ),
         worth,
         "Medians of rows that a fit has seen, and apart from them of rows that it has not, up to "
