@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import collectives as exchanged
+import fit_kernels
 import language_operators as language_tables
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
@@ -264,14 +265,40 @@ def language(data: Data) -> Iterator[Table | Bound]:
         ("operator", "framework", "system", "fitted there", *ERRORS),
         rows,
         "`aiconfigurator-core` 0.12.0, as shipped, by the kernels that each framework names. "
-        "Constants of kernels are fitted to a sixth of the rows or less of the H100, and of the "
-        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`, "
-        "`scan_constants/` and `selection_constants/` beside them); nothing is fitted to the other "
-        "systems. Where an architecture has none, those of Hopper hold. "
-        "Kernels of encoders' attention are those of the table before. Modules are composed of "
-        "their operations: those of latent attention with no constant of their own, those of "
-        "sparse attention with the kernels of scores, selections and attention, to whose starts "
-        "the small kernels of a module count.",
+        "`benchmarks/fit_kernels.py` fits constants of a kernel to up to 900 rows of the H100, of "
+        "the GB200 on Blackwell, and of the L40S for the few that neither runs "
+        "(`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); those of scans and "
+        "selections (`scan_constants/`, `selection_constants/` beside them) are of the H100 and "
+        "the GB200; nothing is fitted to the other systems. Where an architecture has none, those "
+        "of Hopper hold. Most kernels of encoders' attention are those of the table before. "
+        "Constants of kernels that quantize, and of graphs that a host replays, are of the H100. "
+        "Modules are composed of their operations: those of latent attention with no constant of "
+        "their own, those of sparse attention with the kernels of scores, selections and "
+        "attention, to whose starts the small kernels of a module count.",
+    )
+    worth = []
+    for title, architecture, kernels, constants, errors_of in fit_kernels.worth(
+        data.operators or language_tables.PACKAGE
+    ):
+        texts = [
+            f"{len(each):,}: {100 * np.median(each):.1f} %" if len(each) else ""
+            for each in errors_of
+        ]
+        worth.append((title, architecture, str(kernels), str(constants), *texts))
+    yield Table(
+        "What constants of kernels are fitted to",
+        (
+            "kernels",
+            "architecture",
+            "kernels with constants",
+            "constants",
+            "rows fitted: median",
+            "others of that system",
+            "other systems",
+        ),
+        worth,
+        "Medians of rows that a fit has seen, and apart from them of rows that it has not, up to "
+        "20,000 of a kernel.",
     )
     yield Table(
         "Operators of language models by element type",

@@ -125,7 +125,7 @@ def test_every_kernel_has_its_file_and_constants_everywhere() -> None:
 @pytest.mark.parametrize("name", ["fla_delta", "flash_kda", "flashinfer_delta", "fla_step"])
 def test_arrays_are_priced_as_their_numbers_are(name: str) -> None:
     lengths = np.array([1, 64, 5000])
-    together = TILED.price(rule(name, positions=lengths), H100).total
+    together: Any = TILED.price(rule(name, positions=lengths), H100).total
     alone = [TILED.price(rule(name, positions=int(each)), H100).total for each in lengths]
     assert together == pytest.approx(alone)
     assert together[0] <= together[1] < together[2]

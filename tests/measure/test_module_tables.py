@@ -38,7 +38,7 @@ def of(kind: type, found: tuple[Any, ...]) -> Any:
     return only
 
 
-DELTA = {
+DELTA: dict[str, Any] = {
     "kernel_source": ["causal_conv1d_fn", "chunk_gated_delta_rule", "somebody_else"],
     "phase": ["context"] * 3,
     "batch_size": [2] * 3,
@@ -59,13 +59,17 @@ def test_linear_attention_is_read_kernel_by_kernel(tmp_path: Path) -> None:
     convolution, rule = (of(object, each) for each in operations(found))
     assert isinstance(convolution, ShortConvolution)
     # Queries, keys and values: 2 x 4 x 128 and 8 x 64 channels.
-    assert convolution.channels.tolist() == [1536]
+    assert np.asarray(convolution.channels).tolist() == [1536]
     assert isinstance(rule, DeltaRule)
-    assert (rule.kernel, rule.read_size, rule.value_depth.tolist()) == ("fla_delta", 4, [64])
+    assert (rule.kernel, rule.read_size, np.asarray(rule.value_depth).tolist()) == (
+        "fla_delta",
+        4,
+        [64],
+    )
     # TensorRT-LLM's convolution is of the keys alone, and its prompts begin without a state.
     other = table(tmp_path, "h100_sxm/linear/trtllm/1/gdn_perf.parquet", DELTA)
     convolution, rule = (of(object, each) for each in operations(other))
-    assert (convolution.kernel, convolution.channels.tolist()) == ("conv_cuda", [512])
+    assert (convolution.kernel, np.asarray(convolution.channels).tolist()) == ("conv_cuda", [512])
     assert (rule.kernel, rule.read_size) == ("trtllm_delta", 0)
     for cases in (found, other):
         assert np.isfinite(predict(cases, "tiled")).all()
@@ -223,7 +227,7 @@ def test_products_of_four_bits_are_quantized_as_the_framework_does(tmp_path: Pat
         products = [each for each in own if isinstance(each, GroupedMatMul)]
         assert [int(np.max(each.n)) for each in products] == [1536 + 576, 16 * 192, 7168]
         # Weights of half a byte with a scale of one for 16, read once.
-        assert products[2].reads[1].tolist() == [7168 * 16 * 128 * (0.5 + 1 / 16)] * 2
+        assert np.asarray(products[2].reads[1]).tolist() == [7168 * 16 * 128 * (0.5 + 1 / 16)] * 2
         assert np.isfinite(predict(table(tmp_path, place, columns), "tiled")).all()
 
 

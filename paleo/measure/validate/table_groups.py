@@ -11,7 +11,7 @@ from paleo.cluster import Device
 from paleo.core.errors import HardwareError, MeasurementError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import Operation
-from paleo.core.quantity import Array, Quantity, np, total
+from paleo.core.quantity import Array, Quantity, maximum, np, total
 from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.nets import Remembering
@@ -32,14 +32,18 @@ Make: TypeAlias = Callable[[Letters], tuple[Operation, ...]]
 class TableGroup(CaseGroup):
     """Rows of one table that the same formulas price: `letters` are arrays of one entry a row.
 
-    With `less` they are how much longer the operations of `make` take than those. `host` are the
-    seconds that the framework's host takes at least, where it hands kernels over one by one.
+    With `less` they are how much longer the operations of `make` take than those. Operations of a
+    graph that is replayed take `between` seconds more. All together take as long as the `host`
+    takes to hand them over, one by one or a graph. `kernel` is that of layers of experts, or of
+    attention.
     """
 
     make: Make
     letters: Letters
     less: Make | None = None
     host: float = 0.0
+    between: float = 0.0
+    kernel: str = ""
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model
@@ -51,7 +55,7 @@ class TableGroup(CaseGroup):
         if self.less:
             without = self.less(self.letters)
             times = times - total(model.price(each, target.of(each)).total for each in without)
-        return np.maximum(np.zeros(len(self.index)) + times, self.host)
+        return np.zeros(len(self.index)) + maximum(times + self.between, self.host)
 
     def at(self, keep: Array, index: Array) -> Self:
         letters = {name: values[keep] for name, values in self.letters.items()}
@@ -72,6 +76,8 @@ class Part(NamedTuple):
     letters: Letters
     less: Make | None = None
     host: float = 0.0
+    between: float = 0.0
+    kernel: str = ""
 
 
 class Reading(NamedTuple):
