@@ -8,6 +8,8 @@ so are filters of convolutions.
 
 from __future__ import annotations
 
+import itertools
+
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import BatchMatMul, GroupedMatMul, MatMul, Pass
 from paleo.core.quantity import Quantity, is_array
@@ -31,6 +33,11 @@ class Matrix(NamedTuple):
 def matrices(graph: Graph) -> tuple[tuple[Matrix, ...], ...]:
     """Return the matrices of each node of a graph, of shared parameters those of their owner."""
     return graph.once(_matrices)
+
+
+def all_matrices(graph: Graph) -> tuple[Matrix, ...]:
+    """Return the matrices of all nodes of a graph."""
+    return tuple(itertools.chain(*matrices(graph)))
 
 
 def _matrices(graph: Graph) -> tuple[tuple[Matrix, ...], ...]:

@@ -157,8 +157,7 @@ class Run(Predicted, Result):
         if PARALLELISMS[self.parallel].splits and net.splits:
             return None
         with contextlib.suppress(PaleoError):
-            again = self.plan.recompute
-            return footprint(net, row.worker_batch_size, dtype=self.dtype, recompute=again)
+            return footprint(net, row.worker_batch_size, **self.plan.in_memory)
         return None
 
     def time_by_type(self, row: Step) -> dict[str, float]:

@@ -64,7 +64,7 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.gradients import Compression
-from paleo.step.optimizers import OPTIMIZERS
+from paleo.step.optimizers import KERNELS, OPTIMIZERS, checked_kernels
 from paleo.step.recompute import MODES, Recompute, find_recompute
 
 #: The worker counts of a curve: those of the original command line.
@@ -343,6 +343,18 @@ OPTIMIZER = Setting(
 )
 
 
+OPTIMIZER_KERNELS = Setting(
+    default=None,
+    check=checked_kernels,
+    help="The kernels of the optimizer, as PyTorch has them: fused (one kernel of many tensors), "
+    "foreach (step by step, many tensors at once) or forloop (step by step, tensor by tensor).",
+    label="Optimizer kernels",
+    choices=lambda: KERNELS,
+    metavar="NAME",
+    shown_default="the framework's own, of PyTorch foreach on GPUs",
+)
+
+
 class GradientSettings(TypedDict, total=False):
     """What is done to gradients before the update."""
 
@@ -369,6 +381,7 @@ class OptimizerSettings(TypedDict, total=False):
     """By which rule parameters are updated."""
 
     optimizer: Annotated[str, OPTIMIZER]
+    optimizer_kernels: Annotated[str | None, OPTIMIZER_KERNELS]
 
 
 class UpdateSettings(RateSettings, OptimizerSettings, GradientSettings, total=False):

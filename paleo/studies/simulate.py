@@ -168,8 +168,7 @@ class _Case:
         if capacity is None:
             return None
         try:
-            how: Any = {"dtype": plan.dtype, "recompute": plan.recompute}
-            return largest_batch(self.scenario.net, capacity, **how)
+            return largest_batch(self.scenario.net, capacity, **plan.in_memory)
         except PaleoError:  # a net that only the conventions of this cost model can take
             return None
 

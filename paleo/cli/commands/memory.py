@@ -18,7 +18,8 @@ from paleo.views.tables.memory import memory_table, memory_tables
 
 @click.command("memory", short_help="Memory of training or inference, and what fits.")
 @nets_argument
-@setting_options(MemorySettings, "batch_size", "optimizer", "recompute", "inference", "dtype")
+@setting_options(MemorySettings, "batch_size", "optimizer", "optimizer_kernels")
+@setting_options(MemorySettings, "recompute", "inference", "dtype")
 @setting_option(declared(MemorySettings)["workspace"], type=str)
 @setting_options(MemorySettings, "device")
 @result_options
@@ -41,7 +42,7 @@ def command(
       paleo memory nin_227 --scale_input=2
     """  # noqa: D301 (click takes the control character, not the escape)
     if settings["inference"]:
-        say_no_effect("training", "optimizer", "recompute")
+        say_no_effect("training", "optimizer", "optimizer_kernels", "recompute")
     fits = memory(edits.applied(), **settings)
     say_what_is_used(nets)
     plot.write(

@@ -28,7 +28,7 @@ from paleo.net.spec import NetSpec
 from paleo.step.matrices import Matrix, matrices
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.usage import Step
-from paleo.step.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.optimizers import OPTIMIZERS, Optimizer, find_optimizer
 from paleo.step.passes import keep_shape
 from paleo.step.recompute import NOTHING, Recompute, find_recompute
 
@@ -99,6 +99,7 @@ class Footprint(Result):
     peak_pass: Any
     layers: tuple[LayerMemory, ...]
     recompute: str = "none"
+    optimizer_kernels: str | None = None
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
 
@@ -129,7 +130,8 @@ class Footprint(Result):
     def purpose(self) -> str:
         """What it is for, in words: "training with sgd", or "inference"."""
         again = "" if self.recompute == "none" else f" and recomputation ({self.recompute})"
-        return f"training with {self.optimizer}{again}" if self.training else "inference"
+        by = f" ({self.optimizer_kernels})" if self.optimizer_kernels else ""
+        return f"training with {self.optimizer}{by}{again}" if self.training else "inference"
 
     @property
     def weights(self) -> int:
@@ -157,6 +159,7 @@ class Footprint(Result):
             "net": self.net,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer if self.training else None,
+            "optimizer_kernels": self.optimizer_kernels,
             **attributes(self, "training", "dtype", "recompute", "layers"),
             **attributes(self, *_PARTS, "workspace", unit="bytes"),
             **with_ends(
@@ -173,6 +176,7 @@ def footprint(
     batch_size: Quantity | None = None,
     *,
     optimizer: str = "sgd",
+    optimizer_kernels: str | None = None,
     training: bool = True,
     dtype: str = "fp32",
     recompute: str | Recompute = NOTHING,
@@ -181,7 +185,8 @@ def footprint(
 ) -> Footprint:
     """Return what a net takes of memory at this batch size; None takes the file's.
 
-    `optimizer` is one of `OPTIMIZERS`; in inference there is none. `dtype` is one of
+    `optimizer` is one of `OPTIMIZERS`, computed by `optimizer_kernels` ("fused", "foreach" or
+    "forloop" of PyTorch; None: tensor by tensor); in inference there is none. `dtype` is one of
     paleo.core.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies
     of them for the layers to read; inference has the copies alone. `recompute` says what is
     computed again in training, "none", "selective" or "full": see paleo.step.recompute. `workspace`
@@ -193,7 +198,7 @@ def footprint(
     True
     """
     mistakes = Mistakes()
-    chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
+    chosen = mistakes.check(find_optimizer, optimizer, optimizer_kernels)
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
     again = mistakes.check(find_recompute, recompute)
@@ -240,6 +245,7 @@ def footprint(
             )
         ),
         recompute=str(again) if training else "none",
+        optimizer_kernels=optimizer_kernels if training else None,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
     )
 
@@ -267,6 +273,7 @@ def largest_batch(
     capacity: float,
     *,
     optimizer: str = "sgd",
+    optimizer_kernels: str | None = None,
     training: bool = True,
     dtype: str = "fp32",
     recompute: str | Recompute = NOTHING,
@@ -284,7 +291,7 @@ def largest_batch(
     False
     """
     mistakes = Mistakes()
-    chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
+    chosen = mistakes.check(find_optimizer, optimizer, optimizer_kernels)
     room = mistakes.check(_checked_bytes, capacity, "capacity")
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)

@@ -63,7 +63,6 @@ class Case:
     scheme: str | None
     schedule: Schedule
     storage: Mapping[str, Any]
-    optimizer: str
     own_price: Price | None
     prices: Mapping[str, tuple[Price, ...]] | None
     own_power: float | None
@@ -103,7 +102,6 @@ class Case:
                 schedule=self.schedule,
                 power=power,
                 price=price,
-                optimizer=self.optimizer,
                 inference_memory=memory.inference,
                 training_memory=memory.training,
                 largest_batch=memory.largest_batch,
@@ -143,8 +141,7 @@ class Case:
         net, dtype = scenario.net, scenario.plan.dtype
         capacity, largest = scenario.plan.device.memory_capacity, None
         training: Mapping[int, Footprint] = {}
-        of: Any = {"optimizer": self.optimizer, "dtype": dtype}
-        of["recompute"] = scenario.plan.recompute
+        of = scenario.plan.in_memory
         try:
             if not apart:
                 training = footprints(net, batches, **of)

@@ -57,7 +57,7 @@ def _setting_texts(settings: Conditions, place: Mapping[str, str], is_many: bool
         "dtype": settings.plan.dtype,
         "scheme": settings.scheme or "",
         **settings.plan.said(on_network=is_many),
-        "optimizer": settings.optimizer,
+        "optimizer": settings.plan.optimizer,
     }
 
 

@@ -99,7 +99,7 @@ def metrics_table(found: Sequence[Metrics]) -> Table:
         plan_setting(first),
         [
             replace(column, digits=shown.get(column.key, column.digits))
-            for column in columns_of_metrics(first.optimizer, has_tokens=has_tokens)
+            for column in columns_of_metrics(first.plan.optimizer, has_tokens=has_tokens)
         ],
         [row_of_metrics(each, several) for each in found],
         footnotes=_footnotes(first),

@@ -243,6 +243,6 @@ def _worth(run: Run, *, all_schemes: bool) -> list[str]:
     if run.worth.largest_batch is not None and run.memory_capacity:
         lines.append(
             f"largest batch that fits {in_unit(run.memory_capacity, 'bytes')} of one {run.device}: "
-            f"{run.worth.largest_batch:,} samples in training with sgd"
+            f"{run.worth.largest_batch:,} samples in training with {run.plan.optimizer}"
         )
     return lines
