@@ -140,9 +140,9 @@ class InBytes(Optimizer):
     least: int = 4096
 
     def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
-        large = [each for each in matrices if each.rows * each.columns >= self.least]
+        large = [each for each in matrices if each.elements >= self.least]
         small = num_params - sum(each.elements for each in large)
-        blocks = sum(each.number * ceil_div(each.rows * each.columns, self.block) for each in large)
+        blocks = sum(ceil_div(each.elements, self.block) for each in large)
         one = sum(each.elements for each in large) + 4 * blocks
         return int(self.states * (one + 4 * small))
 

@@ -83,6 +83,60 @@ def test_the_state_is_that_of_each_matrix(name: str, state: int) -> None:
     assert found.gradients == 4 * PARAMS
 
 
+def filters() -> paleo.NetSpec:
+    """A convolution of 3 x 3, 4 to 512 channels, one of 1 x 1, and a transposed one in 2 groups."""
+    layers: dict[str, Any] = {
+        "images": {"type": "Input", "tensor": [2, 8, 8, 4]},
+        "wide": {"type": "Convolution", "parents": ["images"], "filter": [3, 3, 4, 512],
+                 "strides": [1, 1, 1, 1], "padding": "SAME", "use_bias": True},
+        "mix": {"type": "Convolution", "parents": ["wide"], "filter": [1, 1, 512, 6],
+                "strides": [1, 1, 1, 1], "padding": "SAME", "use_bias": False},
+        "up": {"type": "Deconvolution", "parents": ["mix"], "filter": [2, 2, 4, 6], "groups": 2,
+               "strides": [1, 2, 2, 1], "padding": "SAME", "output_shape": [2, 16, 16, 8],
+               "use_bias": False},
+    }  # fmt: skip
+    return paleo.loads(json.dumps({"name": "filters", "layers": layers}))
+
+
+#: Weights of these: K C R S, and the biases.
+WIDE, MIX, UP, BIASES = 512 * 4 * 9, 6 * 512, 6 * 4 * 4, 512
+
+
+def test_filters_are_matrices_of_their_last_two_dimensions() -> None:
+    graph = build(filters())
+    assert graph.num_params == WIDE + MIX + UP + BIASES
+    found = [those for those in matrices(graph) if those]
+    assert found == [
+        (Matrix(3, 3, 512 * 4, is_hidden=False),),
+        (Matrix(1, 1, 6 * 512, is_hidden=False),),
+        (Matrix(2, 2, 6 * 4, is_hidden=False),),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        # R + S of each filter and channel: of 1 x 1 twice as much as there is.
+        ("adafactor", 4 * (512 * 4 * 6 + 6 * 512 * 2 + 6 * 4 * 4 + BIASES)),
+        # One tensor of 4,096 or more, in blocks of 256; of the others two numbers.
+        ("adam_8bit", 2 * (WIDE + 4 * (WIDE // 256)) + 8 * (MIX + UP + BIASES)),
+        ("muon", 8 * (WIDE + MIX + UP + BIASES)),
+    ],
+)
+def test_the_state_of_filters(name: str, numbers: int) -> None:
+    assert footprint(filters(), optimizer=name).optimizer_state == numbers
+
+
+def test_a_sequence_s_filters_are_matrices_of_channels_and_window() -> None:
+    layers: dict[str, Any] = {
+        "words": {"type": "Input", "tensor": [2, 8, 4]},
+        "slide": {"type": "Convolution", "parents": ["words"], "filter": [3, 4, 6],
+                  "strides": [1, 1, 1], "padding": "SAME", "use_bias": False},
+    }  # fmt: skip
+    graph = build(paleo.loads(json.dumps({"name": "slide", "layers": layers})))
+    assert matrices(graph)[1] == (Matrix(4, 3, 6, is_hidden=False),)
+
+
 def test_a_block_of_fewer_numbers_has_a_scale_too() -> None:
     optimizer = OPTIMIZERS["adam_8bit"]
     assert optimizer.state_bytes(5000, 4, (Matrix(50, 100),)) == 2 * (5000 + 4 * 20)  # 19.5 blocks

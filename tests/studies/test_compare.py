@@ -613,7 +613,7 @@ def test_blocks_to_be_computed_again_may_stand_in_a_list() -> None:
     assert "the update and what is computed again; memory" in " ".join(text.split())
     wrong = call("gpt2", "--recompute=none,ful", "--totals", status=1).stderr
     assert wrong == (
-        "paleo: recompute: expected none, selective or full, or such as full:BLOCK, got 'ful'\n"
+        'paleo: recompute: expected none, selective or full, or such as full:BLOCK, got "ful"\n'
     )
 
 

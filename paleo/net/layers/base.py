@@ -205,6 +205,10 @@ class Layer(ABC):
         """Return how many tensors its parameters are: one by default, if it has any."""
         return int(self.num_params(inputs) > 0)
 
+    def filters(self, inputs: Shapes) -> tuple[int, ...]:
+        """Return the dimensions of the filters that it learns, () if none: K x C x ... x R x S."""
+        return ()
+
     def buffers(self, inputs: Shapes) -> tuple[int, ...]:
         """Return the elements of each tensor that it remembers and that is not trained."""
         return ()
