@@ -30,6 +30,7 @@ from paleo.step.declarations import check_names, checked_share, declared, found_
 from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
+from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.optimizers import OPTIMIZERS, Rule, find_optimizer
 from paleo.step.passes import (
@@ -71,8 +72,8 @@ HOW = (
 )
 #: Those that say how parameters are updated.
 UPDATED = ("optimizer", "optimizer_kernels", "clip_gradients", "scale_loss")
-#: That which says what is computed again.
-AGAIN = ("recompute",)
+#: Those that say what training makes smaller, and what is computed again.
+TRAINED = ("loss", "recompute")
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: Those that say when gradients are exchanged.
@@ -126,6 +127,7 @@ class Plan(ExchangePlan):
     clip_gradients: bool = False
     scale_loss: bool = False
     recompute: Recompute = NOTHING
+    loss: str = NONE
     cluster: Cluster | None = None
     overlap: bool | None = None
     bucket: int | None = None
@@ -306,6 +308,7 @@ class Plan(ExchangePlan):
             "nccl": f"NCCL {self.nccl}" if self.nccl else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
+            "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
@@ -327,6 +330,7 @@ class Plan(ExchangePlan):
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
+            "loss": self.loss,
             "recompute": str(self.recompute),
             "overlap": self.overlaps,
             "bucket_bytes": self.exchange.bucket,
@@ -342,10 +346,18 @@ class Plan(ExchangePlan):
         }
         return {key: values[key] for key in keys or values}
 
-    def graph(self, net: NetSpec, batch_size: Quantity | None) -> Graph:
-        """Return the graph of a net as the cost model sees it; None takes the file's batch."""
-        graph = build(self.computable(net), batch_size, self.dtype, self.adapt)
+    def graph(self, net: NetSpec, batch_size: Quantity | None, *, training: bool = True) -> Graph:
+        """Return the graph of a net as the cost model sees it; None takes the file's batch.
+
+        In `training` it has the loss.
+        """
+        found = self.computable(self.trained(net) if training else net)
+        graph = build(found, batch_size, self.dtype, self.adapt)
         return computed_by(self.software, graph)
+
+    def trained(self, net: NetSpec) -> NetSpec:
+        """Return the net with the loss that training makes smaller."""
+        return with_loss(net, self.loss)
 
     def computable(self, net: NetSpec) -> NetSpec:
         """Return the net with layers computed in types of their own only as far as they can be."""
@@ -446,7 +458,7 @@ class Plan(ExchangePlan):
             self.software, self.device.kind == "gpu"
         )
         return {
-            **attributes(self, "dtype", "recompute", "optimizer"),
+            **attributes(self, "dtype", "loss", "recompute", "optimizer"),
             "optimizer_kernels": kernels,
         }
 

@@ -64,6 +64,7 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.gradients import Compression
+from paleo.step.loss import LOSSES, checked_loss
 from paleo.step.optimizers import KERNELS, OPTIMIZERS, checked_kernels
 from paleo.step.recompute import MODES, Recompute, find_recompute
 
@@ -230,8 +231,26 @@ RECOMPUTE = Setting(
 )
 
 
-class RecomputeSettings(TypedDict, total=False):
-    """What of activations is computed again."""
+LOSS = Setting(
+    default="cross_entropy",
+    check=checked_loss,
+    help="The loss of a language model that ends at scores of words, in training: "
+    + "; ".join(f"{name} ({said})" for name, said in LOSSES.items())
+    + ".",
+    label="Loss",
+    choices=lambda: LOSSES,
+    metavar="NAME",
+)
+
+
+class LossSettings(TypedDict, total=False):
+    """What training makes smaller."""
+
+    loss: Annotated[str, LOSS]
+
+
+class RecomputeSettings(LossSettings, total=False):
+    """What training makes smaller, and what of activations is computed again."""
 
     recompute: Annotated[str | Recompute, RECOMPUTE]
 

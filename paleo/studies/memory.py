@@ -16,9 +16,11 @@ from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.step.declarations import Setting, check_names, declared, listing
 from paleo.step.memory import Fit, fit
+from paleo.step.plan import TRAINED
 from paleo.step.recompute import Recompute
 from paleo.step.settings import (
     DEVICE,
+    LOSS,
     NET_BATCH_SIZE,
     OPTIMIZER,
     OPTIMIZER_KERNELS,
@@ -57,6 +59,7 @@ class MemorySettings(TypedDict, total=False):
         ),
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
+    loss: Annotated[str, LOSS]
     recompute: Annotated[str | Recompute, RECOMPUTE]
     workspace: Annotated[
         float | str | None,
@@ -100,7 +103,7 @@ def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
     found = found_settings(MemorySettings, settings, mistakes, base=MemorySettings)
     mistakes.raise_as(PaleoError)
     of_all: dict[str, Any] = {
-        **{name: found[name] for name in ("optimizer", "optimizer_kernels", "recompute")},
+        **{name: found[name] for name in ("optimizer", "optimizer_kernels", *TRAINED)},
         "training": not found["inference"],
         "workspace": found["workspace"],
     }

@@ -339,7 +339,7 @@ def test_a_step_without_any_work_has_no_throughput(net: Any, parallel: str) -> N
 
 
 def test_the_memory_of_a_step_is_that_of_all_its_settings() -> None:
-    how: Any = {"dtype": "mixed_bf16", "optimizer": "adamw", "recompute": "full"}
+    how: Any = {"dtype": "mixed_bf16", "optimizer": "adamw", "recompute": "full", "loss": "fused"}
     (run,) = paleo.simulate("gpt2", device="A100", batch_size=8, workers=1, **how).runs
     capacity = float(paleo.find_device("A100").memory_capacity or 0)
     assert run.worth.largest_batch == paleo.largest_batch("gpt2", capacity, **how)

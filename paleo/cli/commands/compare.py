@@ -19,7 +19,7 @@ from paleo.views.tables.comparison import comparison_tables
 
 @click.command("compare", short_help="Compare nets, or one net under several settings.")
 @nets_argument
-@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE, "recompute")
+@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE, "loss", "recompute")
 @setting_options(CompareSettings, "ppp_comm", "scheme", *SYNCHRONOUS)
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
 @click.option(

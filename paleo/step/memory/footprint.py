@@ -25,6 +25,7 @@ from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
+from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, matrices
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.usage import Step
@@ -179,6 +180,7 @@ def footprint(
     optimizer_kernels: str | None = None,
     training: bool = True,
     dtype: str = "fp32",
+    loss: str = NONE,
     recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
@@ -188,7 +190,8 @@ def footprint(
     `optimizer` is one of `OPTIMIZERS`, computed by `optimizer_kernels` ("fused", "foreach" or
     "forloop" of PyTorch; None: tensor by tensor); in inference there is none. `dtype` is one of
     paleo.core.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies
-    of them for the layers to read; inference has the copies alone. `recompute` says what is
+    of them for the layers to read; inference has the copies alone. A language model that ends at
+    scores has the `loss` in training, one of paleo.step.loss.LOSSES. `recompute` says what is
     computed again in training, "none", "selective" or "full": see paleo.step.recompute. `workspace`
     are bytes to add at every point, such as a library's scratch memory. `importing` is for files of
     other frameworks, as in `load`. Raises a PaleoError with every mistake in settings and file.
@@ -205,6 +208,8 @@ def footprint(
     if batch_size is not None:
         mistakes.check(checked_batch, batch_size)
     spec = mistakes.check(load, net, importing)
+    if spec and training:
+        spec = mistakes.check(with_loss, spec, loss)
     mistakes.raise_as(PaleoError)
     assert chosen is not None
     assert added is not None
@@ -276,6 +281,7 @@ def largest_batch(
     optimizer_kernels: str | None = None,
     training: bool = True,
     dtype: str = "fp32",
+    loss: str = NONE,
     recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
@@ -297,6 +303,8 @@ def largest_batch(
     mistakes.check(find_precision, dtype)
     again = mistakes.check(find_recompute, recompute)
     spec = mistakes.check(load, net, importing)
+    if spec and training:
+        spec = mistakes.check(with_loss, spec, loss)
     mistakes.raise_as(PaleoError)
     assert room is not None
     assert again is not None

@@ -20,10 +20,11 @@ from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared, listing, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
-from paleo.step.plan import AGAIN, EXCHANGED, HOW, RATED, UPDATED, Plan, plan_of
+from paleo.step.plan import EXCHANGED, HOW, RATED, TRAINED, UPDATED, Plan, plan_of
 from paleo.step.recompute import Recompute, find_recomputes
 from paleo.step.scenario import scenario
 from paleo.step.settings import (
+    LOSS,
     OPTIMIZER,
     OPTIMIZER_KERNELS,
     RECOMPUTE,
@@ -63,7 +64,7 @@ class Conditions:
 
 #: The keys of a variant's settings in JSON.
 KEYS = (
-    *(RATED[0], "batch_size", *RATED[1:], *UPDATED[:2], *AGAIN, HOW[0], "dtype"),
+    *(RATED[0], "batch_size", *RATED[1:], *UPDATED[:2], *TRAINED, HOW[0], "dtype"),
     *(key for key in HOW[1:] if key != "convolution_algorithm"),
     *("network", "cluster", "ppp_comm", "workers", "scheme", *EXCHANGED),
 )
@@ -313,13 +314,14 @@ class CompareSettings(ComparedSettings, total=False):
         str | Recompute | Sequence[str | Recompute],
         replace(RECOMPUTE, check=find_recomputes, metavar="MODE,..."),
     ]
+    loss: Annotated[str | Sequence[str], listing("loss", LOSS)]
 
 
 #: Of what there may be several, what changes quickest last.
 _SEVERAL = (
     *("cluster", RATED[0], "network", "workers", "batch_size", *RATED[1:]),
     *("scheme", "accumulate", "gradient_dtype", "compress"),
-    *("optimizer", "optimizer_kernels", "recompute", "dtype", "conv_library"),
+    *("optimizer", "optimizer_kernels", "loss", "recompute", "dtype", "conv_library"),
 )
 
 

@@ -167,7 +167,7 @@ def _inferences(scenario: Scenario, batches: list[int]) -> dict[int, float]:
 
 def _inference(scenario: Scenario, batch: Quantity) -> Quantity:
     plan = scenario.plan
-    return plan.inference(scenario.graph(batch)).upper
+    return plan.inference(plan.graph(scenario.net, batch, training=False)).upper
 
 
 def _best_scheme(run: Run, row: Step) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
-from paleo.step.plan import AGAIN, EXCHANGED, HOW, SHARES, UPDATED
+from paleo.step.plan import EXCHANGED, HOW, SHARES, TRAINED, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
 from paleo.views.answers.base import amounts, band_said, rounded, utilization_said
@@ -29,7 +29,7 @@ _SETTINGS = plain(
     "scaling",
     *HOW,
     *UPDATED,
-    *AGAIN,
+    *TRAINED,
     *EXCHANGED,
     *SHARES,
 )
