@@ -74,6 +74,8 @@ HOW = (
 UPDATED = ("optimizer", "optimizer_kernels", "clip_gradients", "scale_loss")
 #: Those that say what training makes smaller, and what is computed again.
 TRAINED = ("loss", "recompute")
+#: Those that say what a worker computes in training besides the passes of the net alone.
+COMPUTED = (*UPDATED, *TRAINED)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: Those that say when gradients are exchanged.

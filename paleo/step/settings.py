@@ -383,6 +383,7 @@ class GradientSettings(TypedDict, total=False):
             default=False,
             check=bool,
             help="Assume that gradients are clipped before the update, to a norm over all of them.",
+            label="Clipped gradients",
         ),
     ]
     scale_loss: Annotated[
@@ -392,6 +393,7 @@ class GradientSettings(TypedDict, total=False):
             check=bool,
             help="Assume that the loss is scaled, as in training with fp16: gradients are divided "
             "by the scale and checked before the update.",
+            label="Scaled loss",
         ),
     ]
 

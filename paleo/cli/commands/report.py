@@ -22,7 +22,7 @@ from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import declared
-from paleo.step.plan import SHARES
+from paleo.step.plan import COMPUTED, SHARES
 from paleo.step.scenario import SimulateSettings
 from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
 from paleo.studies.training import TrainingSettings, checked_prices
@@ -50,7 +50,7 @@ _OF_TRAINING = declared(TrainingSettings)
 @setting_options(_OnePlan, "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "optimizer")
+@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "tokens", *COMPUTED)
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options
@@ -81,6 +81,8 @@ def command(
       paleo report nin --device=K20X --network=infiniband -o report.html
       paleo report resnet50 vgg16 --device=V100_SXM2_16GB --dtype=mixed_fp16 \\
         --epochs=90 --dataset=imagenet --price=2.5 -o report.html
+      paleo report llama3_8b --device=H100_SXM --dtype=bf16 --seq_len=4096 \\
+        --batch_size=1 --optimizer=adamw --recompute=full --tokens=15e12 -o llama.html
       paleo report nin --cluster=dgx_a100,aws_p4d --scheme=auto,ring -o two.html
       paleo report resnet50 --device=T4,A100 --batch_size=32,128 -o compared.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
