@@ -15,8 +15,7 @@ from paleo.core.checks import check_choice
 from paleo.core.errors import PaleoError, SettingError
 from paleo.core.tensor import Shape
 from paleo.net.graph import Graph, Node, cached_for_net, typical
-from paleo.net.layers.dense import InnerProduct
-from paleo.net.layers.losses import LinearCrossEntropy, Loss
+from paleo.net.layers.losses import Loss
 from paleo.net.spec import LayerSpec, NetSpec
 from paleo.step.passes import keep_shape
 
@@ -73,7 +72,7 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     judged = Loss(fused=loss != "cross_entropy")
     added = (LayerSpec(_free("loss", net), judged, (head.name, labels)),)
     if loss == FUSED_LINEAR:
-        before, added = before, (_joined(net, head, labels),)
+        added = (_joined(net, head, labels),)
     else:
         before = [*before, head]
     batch = next(node.layer.infer_shape(())[0] for node in graph.nodes if node.layer.is_input)
@@ -84,13 +83,12 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
 
 def _joined(net: NetSpec, head: LayerSpec, labels: str) -> LayerSpec:
     """Return the head of a net as one layer with its loss."""
-    layer = head.layer
-    if not isinstance(layer, InnerProduct) or layer.weights:
+    joined = head.layer.with_loss()
+    if joined is None:
         raise SettingError(
             f"loss: {net.name} ends in {head.name}, which is no product: {FUSED_LINEAR} has none "
             "to join; fused does without"
         )
-    joined = LinearCrossEntropy(num_outputs=layer.num_outputs, use_bias=layer.use_bias)
     return replace(head, layer=joined, parents=(*head.parents, labels))
 
 

@@ -24,6 +24,13 @@ ASKED = {
 }  # fmt: skip
 
 
+#: What is said of 4,096 positions of a net that has 1,024.
+BEYOND = (
+    'gpt2: layer "wpe": key "output_shape": it picks 4096 different rows, such as positions, of '
+    "1024"
+)
+
+
 def answer(what: str, **settings: str) -> Any:
     return json.loads(Answers().text(what, read_settings({**ASKED, **settings})))
 
@@ -88,8 +95,7 @@ def test_memory_has_the_lists_of_pytorch_where_it_takes_them_by_itself(compiled:
         ({"net": "alexnet", "tokens": ""}, "seq_len: alexnet: it has no dims to set"),
         (
             {"seq_len": "4096"},
-            'seq_len: gpt2: layer "wpe": key "output_shape": it picks 4096 different rows, such '
-            "as positions, of 1024",
+            f"seq_len: {BEYOND}",
         ),
         (
             {"net": "alexnet", "seq_len": ""},

@@ -81,8 +81,6 @@ def command(
       paleo report nin --device=K20X --network=infiniband -o report.html
       paleo report resnet50 vgg16 --device=V100_SXM2_16GB --dtype=mixed_fp16 \\
         --epochs=90 --dataset=imagenet --price=2.5 -o report.html
-      paleo report llama3_8b --device=H100_SXM --dtype=bf16 --seq_len=4096 \\
-        --batch_size=1 --optimizer=adamw --recompute=full --tokens=15e12 -o llama.html
       paleo report nin --cluster=dgx_a100,aws_p4d --scheme=auto,ring -o two.html
       paleo report resnet50 --device=T4,A100 --batch_size=32,128 -o compared.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
