@@ -15,7 +15,6 @@ from paleo.core.checks import check_choice
 from paleo.core.errors import PaleoError, SettingError
 from paleo.core.tensor import Shape
 from paleo.net.graph import Graph, Node, cached_for_net, typical
-from paleo.net.layers.losses import Loss
 from paleo.net.spec import LayerSpec, NetSpec
 from paleo.step.passes import keep_shape
 
@@ -67,6 +66,8 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     is_judged = any(node.layer.is_judge for node in graph.nodes)
     if is_judged or not places or last.output[-1] not in words or net.layers[-1].shard is not None:
         return None
+    from paleo.net.layers.losses import Loss  # here, since most commands are about other nets
+
     labels = _free("labels", net)
     *before, head = net.layers
     judged = Loss(fused=loss != "cross_entropy")
