@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from speed import best, report
+from ratios import Figure, best, report
 
 import paleo
 from paleo.cluster.collectives import COLLECTIVES, Collective
@@ -38,7 +38,7 @@ def pairs() -> Iterator[tuple[Cluster, Collective]]:
                 yield cluster, scheme
 
 
-def figures() -> list[tuple[str, float, float]]:
+def figures() -> list[Figure]:
     """Return the rate of arrays over 100,000 a second, and over that of settings one by one."""
     rng = np.random.default_rng(0)
     settings = []
@@ -74,7 +74,7 @@ def figures() -> list[tuple[str, float, float]]:
     ]
 
 
-def many_workers() -> list[tuple[str, float, float]]:
+def many_workers() -> list[Figure]:
     """Return a step on 1 to 1,024 workers over the same on one, and its rows in JSON over it."""
 
     def simulated(workers: Iterable[int]) -> paleo.Simulation:
@@ -101,7 +101,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bound is missed")
     check = parser.parse_args().check
-    missed = report([*figures(), *many_workers()])
+    missed = report([figures, many_workers])
     return int(check and missed)
 
 

@@ -19,6 +19,7 @@ Whole collections, each of which needs a package (what is missing is said):
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib
 import importlib.util
@@ -30,7 +31,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from speed import best
+from ratios import Figure, ratio, report
 
 import paleo
 from paleo.net.importers import ImportOptions, read
@@ -38,9 +39,10 @@ from paleo.net.layers.convolution import Convolution
 from paleo.net.layers.pooling import Pooling
 
 TESTS = Path(__file__).parents[1] / "tests" / "helpers"
+#: A batch of images.
+IMAGES = (2, 3, 224, 224)
 #: Operators of the deep module.
 OPERATORS = 2000
-Row = tuple[str, float, float]
 
 
 def prototxt(net: paleo.NetSpec) -> str:
@@ -89,8 +91,8 @@ def imported(importer: str, target: str, options: ImportOptions | None = None) -
     return net
 
 
-def caffe(folder: Path) -> Row:
-    """Return a prototxt over `text_format.Parse`."""
+def of_caffe(folder: Path) -> Iterator[Figure]:
+    """Yield a prototxt over `text_format.Parse`."""
     text_format = importlib.import_module("google.protobuf.text_format")
     from paleo.net.importers.caffe.proto import parse
 
@@ -102,54 +104,55 @@ def caffe(folder: Path) -> Row:
     def baseline() -> object:
         return text_format.Parse(path.read_text("utf-8"), message())
 
-    # A cold processor is slower for whoever comes first: both warm up, and take turns.
-    turns = [(best(lambda: imported("caffe", str(path))), best(baseline)) for _ in range(3)]
-    ours, theirs = map(min, zip(*turns, strict=True))
-    ratio = ours / theirs
-    return "ResNet-50, prototxt / google.protobuf.text_format.Parse", ratio, 3.0
+    name = "ResNet-50, prototxt / google.protobuf.text_format.Parse"
+    yield name, ratio(lambda: imported("caffe", str(path)), baseline, 40), 3.0
 
 
-def onnx_and_pytorch(folder: Path) -> Iterator[Row]:
-    """Yield an ONNX file over `onnx.load`, and a module over `torch.export`."""
+def of_onnx(folder: Path) -> Iterator[Figure]:
+    """Yield an ONNX file over `onnx.load`, and a command that finds its net in the cache."""
     import contextlib
     import io
     import logging
     import warnings
 
+    import onnx
     import torch
-
-    sys.path.insert(0, str(TESTS))
     from torch_nets import residual
 
-    x = torch.zeros(2, 3, 224, 224)
-    if importlib.util.find_spec("onnx"):
-        import onnx
+    path = folder / "resnet50.onnx"
+    logging.disable(logging.WARNING)
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        torch.onnx.export(residual.resnet50(), (torch.zeros(IMAGES),), path, dynamo=False)
+    logging.disable(logging.NOTSET)
+    read_in = ratio(lambda: imported("onnx", str(path)), lambda: onnx.load(path), 5)
+    yield "ResNet-50, ONNX with its weights / onnx.load", read_in, 3.0
 
-        path = folder / "resnet50.onnx"
-        logging.disable(logging.WARNING)
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            warnings.simplefilter("ignore")
-            torch.onnx.export(residual.resnet50(), (x,), path, dynamo=False)
-        logging.disable(logging.NOTSET)
-        ratio = best(lambda: imported("onnx", str(path)), 5) / best(lambda: onnx.load(path), 5)
-        yield "ResNet-50, ONNX with its weights / onnx.load", ratio, 3.0
-        yield (
-            "a command with that file the second time / with resnet50 by its name",
-            again(path),
-            2.0,
-        )
+    environment = {**os.environ, "PALEO_CACHE": str(folder / "cache")}
+
+    def summary(net: str) -> None:
+        words = [sys.executable, "-m", "paleo", "summary", net, "--format=csv"]
+        subprocess.run(words, stdout=subprocess.DEVNULL, check=True, env=environment)
+
+    found = ratio(lambda: summary(str(path)), lambda: summary("resnet50"), 7)
+    yield "a command with that file the second time / with resnet50 by its name", found, 2.0
+
+
+def of_pytorch(_folder: Path) -> Iterator[Figure]:
+    """Yield a module over `torch.export`."""
+    import torch
+    from torch_nets import residual
 
     def baseline() -> object:
         with torch.device("meta"):
-            return torch.export.export(residual.resnet50(), (x.to("meta"),))
+            return torch.export.export(residual.resnet50(), (torch.zeros(IMAGES),))
 
-    options = ImportOptions(input=((None, (2, 3, 224, 224)),))
+    options = ImportOptions(input=((None, IMAGES),))
     target = f"python:{residual.__name__}:resnet50"
-    baseline()
-    ratio = best(lambda: imported("pytorch", target, options), 3) / best(baseline, 3)
-    yield "ResNet-50, PyTorch module / torch.export on the meta device", ratio, 2.0
-    ratio = min(ours_of_export() for _ in range(3))  # the quietest
-    yield f"{OPERATORS:,} operators of a module, ours / torch.export", ratio, 0.1
+    read_in = ratio(lambda: imported("pytorch", target, options), baseline, 3)
+    yield "ResNet-50, PyTorch module / torch.export on the meta device", read_in, 2.0
+    ours = min(ours_of_export() for _ in range(3))  # the quietest
+    yield f"{OPERATORS:,} operators of a module, ours / torch.export", ours, 0.1
 
 
 def ours_of_export() -> float:
@@ -183,18 +186,6 @@ def ours_of_export() -> float:
     return (whole - clock.seconds) / clock.seconds
 
 
-def again(path: Path) -> float:
-    """Return how long a command takes that finds a net in the cache, over one that imports none."""
-    environment = {**os.environ, "PALEO_CACHE": str(path.parent / "cache")}
-
-    def summary(net: str) -> None:
-        words = [sys.executable, "-m", "paleo", "summary", net, "--format=csv"]
-        subprocess.run(words, stdout=subprocess.DEVNULL, check=True, env=environment)
-
-    summary(str(path))
-    return best(lambda: summary(str(path)), 5) / best(lambda: summary("resnet50"), 5)
-
-
 def collections(chosen: list[str], arguments: argparse.Namespace) -> bool:
     """Print a row for each collection, with its failures if asked; tell whether all are met."""
     from collected.table import COLLECTIONS, HEAD, run
@@ -224,19 +215,14 @@ def main() -> int:
     if arguments.collection:
         met = collections(arguments.collection.split(","), arguments)
         return int(check and not met)
-    rows: list[Row] = []
+    sys.path.insert(0, str(TESTS))
+    needed = {of_caffe: ["google"], of_onnx: ["onnx", "torch"], of_pytorch: ["torch"]}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if importlib.util.find_spec("google"):
-            rows.append(caffe(folder))
-        if importlib.util.find_spec("torch"):
-            rows += onnx_and_pytorch(folder)
-    missed = False
-    print(f"{'figure':62}  {'ratio':>8}  bound")
-    for figure, ratio, bound in rows:
-        missed |= ratio > bound
-        mark = "  MISSED" if ratio > bound else ""
-        print(f"{figure:62}  {ratio:8.4g}  at most {bound:g}{mark}")
+        missed = report(
+            functools.partial(measure, Path(name))
+            for measure, libraries in needed.items()
+            if all(map(importlib.util.find_spec, libraries))
+        )
     return int(check and missed)
 
 

@@ -9,57 +9,43 @@ Wall-clock times differ between machines; the ratios are what counts.
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from ratios import Figure, best, ratio, report
 
 import paleo
 
 NET = Path(__file__).parents[1] / "nets" / "alex_v2.json"
-REPEATS = 15
 #: Compiled modules are cached, as those of an installed package are.
 CACHING = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
-def best(run: Callable[[], object], repeats: int = REPEATS) -> float:
-    """Return the least of several wall-clock times, in seconds."""
-    times = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - begun)
-    return min(times)
+def process(*arguments: str) -> Callable[[], object]:
+    """Return what runs a Python with these arguments, to its end."""
+    command = [sys.executable, *arguments]
+    return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, env=CACHING, check=True)
 
 
-def start_to_end(cost_model: str, bound: float) -> tuple[str, float, float]:
+def start_to_end(cost_model: str, bound: float) -> list[Figure]:
     """Return the whole command over the import of what it is built on.
 
     `tiled` tries every tile of every product, at some twenty batch sizes for the knees.
     """
-
-    def process(*arguments: str) -> Callable[[], object]:
-        command = [sys.executable, *arguments]
-        return lambda: subprocess.run(command, stdout=subprocess.DEVNULL, env=CACHING, check=True)
-
-    baseline = process("-c", "import click, numpy")
     command = process("-m", "paleo", "simulate", str(NET), f"--cost_model={cost_model}")
-    baseline(), command()  # whatever is cached on disk, is
-    # In turns: the machine may be slower for a while.
-    rounds = [(best(command, 1), best(baseline, 1)) for _ in range(60)]
-    ratio = min(own for own, _ in rounds) / min(other for _, other in rounds)
     name = f"paleo simulate alex_v2 ({cost_model}), start to end / import click, numpy"
-    return name, ratio, bound
+    return [(name, ratio(command, process("-c", "import click, numpy"), 20), bound)]
 
 
-def sweep() -> list[tuple[str, float, float]]:
+def sweep() -> list[Figure]:
     """Return the rate of an array evaluation, and its gain over one by one."""
     net = paleo.load("alex_v2")
     plan = paleo.Plan(
@@ -93,7 +79,48 @@ def sweep() -> list[tuple[str, float, float]]:
     ]
 
 
-def large_net() -> tuple[str, float, float]:
+def deep_summary() -> list[Figure]:
+    """Return the summary of a net of 126 blocks, start to end, over the import of what it needs."""
+    command = process("-m", "paleo", "summary", "llama3_405b")
+    name = "paleo summary llama3_405b, start to end / import click, numpy"
+    return [(name, ratio(command, process("-c", "import click, numpy"), 20), 2.0)]
+
+
+def lengths() -> list[Figure]:
+    """Return the rates of pairs of batch and length of Llama 3 8B, and their gain over singles.
+
+    The rates are over those that are to be reached, 20,000 a second by the roofline and 2,000 by
+    `tiled`.
+    """
+    net = paleo.load("llama3_8b")
+    device, network = paleo.find_device("H100_SXM"), paleo.find_network("nvlink4")
+    rng = np.random.default_rng(0)
+    count, few = 10_000, 20
+    batches, seq = rng.integers(1, 65, count), 64 * rng.integers(1, 65, count)
+    rows: list[Figure] = []
+    for model, wanted in (("roofline", 20_000), ("tiled", 2_000)):
+        plan = paleo.Plan(device, network, paleo.find_cost_model(model), dtype="bf16")
+
+        def at_once(plan: paleo.Plan = plan) -> Any:
+            return paleo.data_parallel(net.with_dims(seq=seq), plan, batches, 1).compute
+
+        def one_by_one(plan: paleo.Plan = plan) -> list[Any]:
+            return [
+                paleo.data_parallel(net.with_dims(seq=int(length)), plan, int(batch), 1).compute
+                for batch, length in zip(batches[:few], seq[:few], strict=True)
+            ]
+
+        assert one_by_one() == at_once()[:few].tolist()
+        seconds, single = best(at_once, 3) / count, best(one_by_one, 2) / few
+        name = f"llama3_8b ({model}), 10,000 pairs of batch and length"
+        rows += [
+            (f"{name}, a second / {wanted:,}", 1 / seconds / wanted, -1.0),
+            (f"{name} at once / one by one", seconds / single, 0.05),
+        ]
+    return rows
+
+
+def large_net() -> list[Figure]:
     """Return loading and simulating a random DAG of 2,000 layers, over parsing its JSON."""
     rng = random.Random(0)
     layers: dict[str, dict[str, Any]] = {
@@ -115,11 +142,12 @@ def large_net() -> tuple[str, float, float]:
     text = json.dumps({"name": "random", "layers": layers})
     batches = iter(range(97, 1000))  # another each time: what is known of one is no answer
     seconds = best(lambda: paleo.simulate(paleo.loads(text), batch_size=next(batches)), 5)
-    baseline = best(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True))
-    return "a DAG of 2,000 layers, load and simulate / start with numpy", seconds / baseline, 8.0
+    baseline = best(process("-c", "import numpy"))
+    name = "a DAG of 2,000 layers, load and simulate / start with numpy"
+    return [(name, seconds / baseline, 8.0)]
 
 
-def answers() -> list[tuple[str, float, float]]:
+def answers() -> list[Figure]:
     """Return what a page asks of the largest convolutional net, each over a start with numpy.
 
     The process is warm, the question new: every time it is of another batch size.
@@ -137,7 +165,7 @@ def answers() -> list[tuple[str, float, float]]:
     def metrics() -> object:
         return paleo.metrics(net, device="K40", batch_size=next(batches), workers=(1, 2, 4, 8, 16))
 
-    baseline = best(lambda: subprocess.run([sys.executable, "-c", "import numpy"], check=True))
+    baseline = best(process("-c", "import numpy"))
     return [
         (f"densenet201, {name} / start with numpy", best(run, 9) / baseline, bound)
         for name, run, bound in (
@@ -165,7 +193,7 @@ def deep_net(count: int) -> paleo.NetSpec:
     return paleo.loads(json.dumps({"name": "deep", "layers": layers}))
 
 
-def large_plots() -> list[tuple[str, float, float]]:
+def large_plots() -> list[Figure]:
     """Return the pictures of 5,000 layers as PNG, each over a start with an empty one.
 
     What is drawn is computed before. Nothing if there is no Matplotlib.
@@ -177,8 +205,7 @@ def large_plots() -> list[tuple[str, float, float]]:
     except paleo.PaleoError:
         return []
     empty = "from matplotlib.figure import Figure; Figure().savefig(open('/dev/null', 'wb'))"
-    command = [sys.executable, "-c", empty]
-    baseline = best(lambda: subprocess.run(command, env=CACHING, check=True), 5)
+    baseline = best(process("-c", empty), 5)
     net = deep_net(5000)
     summary = paleo.summarize(net, device="K80")
     comparison = paleo.compare(net, device=["K80", "K40"])
@@ -196,26 +223,6 @@ def large_plots() -> list[tuple[str, float, float]]:
     ]
 
 
-#: Ratios of one commit differ by so much from run to run, on two cores that others share.
-NOISE = 1.07
-
-
-def report(figures: list[tuple[str, float, float]]) -> bool:
-    """Print a row for each figure with its bound; tell whether one misses it by more than noise.
-
-    A negative bound is one from below.
-    """
-    missed = False
-    print(f"{'figure':62}  {'ratio':>8}  bound")
-    for name, ratio, bound in figures:
-        beyond = -bound / ratio if bound < 0 else ratio / bound
-        ok = beyond <= 1
-        missed |= beyond > NOISE
-        limit = f"at least {-bound:g}" if bound < 0 else f"at most {bound:g}"
-        print(f"{name:62}  {ratio:8.4g}  {limit}{'' if ok else '  MISSED'}")
-    return missed
-
-
 def main() -> int:
     """Print a row for each figure; return 1 if one misses its bound and --check is given."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -223,12 +230,14 @@ def main() -> int:
     check = parser.parse_args().check
     missed = report(
         [
-            start_to_end("paleo2017", 1.4),
-            start_to_end("tiled", 2.2),
-            *sweep(),
-            large_net(),
-            *answers(),
-            *large_plots(),
+            functools.partial(start_to_end, "paleo2017", 1.4),
+            functools.partial(start_to_end, "tiled", 2.2),
+            deep_summary,
+            sweep,
+            lengths,
+            large_net,
+            answers,
+            large_plots,
         ]
     )
     return int(check and missed)

@@ -17,6 +17,7 @@ from paleo.core.checks import number
 from paleo.net.load import net_names
 from paleo.step.declarations import Setting, declared
 from paleo.views.arrange import Arrangement
+from paleo.views.headings import under_headings
 from paleo.views.table import (
     FORMATS,
     Table,
@@ -96,6 +97,10 @@ class Output:
             for note in dict.fromkeys(note for table in tables for note in table.notes):
                 say(f"note: {note}")
         else:
+            arranged = self.arrangement
+            if not arranged.sort:  # blocks are together
+                room = None if arranged.wide or arranged.columns else width
+                tables = [under_headings(table, room) for table in tables]
             text = said + to_text(tables, width)
         show(text)
 
@@ -204,6 +209,23 @@ def output_options(function: _F) -> _F:
     ) -> Any:
         arrangement = Arrangement(tuple(only_columns), wide, sort, top)
         return function(output=Output(output_format, separator, quiet, arrangement), **kwargs)
+
+    return command  # type: ignore[return-value]
+
+
+def layers_option(function: _F) -> _F:
+    """Add `--every_layer`, passed on as `every_layer`, which is true for programs anyway."""
+
+    @click.option(
+        "--every_layer",
+        is_flag=True,
+        help="Show each layer of repeated blocks, not one for all instances. JSON and separated "
+        "values have each.",
+    )
+    @functools.wraps(function)
+    def command(every_layer: bool, output: Output, **kwargs: Any) -> Any:
+        every_layer = every_layer or not output.for_people
+        return function(output=output, every_layer=every_layer, **kwargs)
 
     return command  # type: ignore[return-value]
 

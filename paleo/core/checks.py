@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from paleo.core.errors import SettingError
 from paleo.core.quantity import is_array
@@ -31,7 +31,11 @@ def shown(value: Any) -> str:
 
 
 def whole_number(value: Any, minimum: int = 1) -> int:
-    """Return `value` if it is a whole number from `minimum` up to MAX_SIZE."""
+    """Return `value` if it is a whole number from `minimum` up to MAX_SIZE, or an array of such."""
+    if is_array(value) and value.ndim and value.size and value.dtype.kind == "i":
+        for end in (value.min(), value.max()):
+            whole_number(int(end), minimum)
+        return cast(int, value)  # as other quantities that are declared as numbers
     if not is_whole(value):
         raise ValueError(f"expected a whole number, got {shown(value)}")
     if value < minimum:

@@ -6,11 +6,11 @@ The batch dimension may be a NumPy array; everything computed from it then is on
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from paleo.core.errors import SettingError, near
 from paleo.core.frozen import NamedTuple
-from paleo.core.quantity import Quantity, product
+from paleo.core.quantity import Quantity, is_array, product
 
 Shape: TypeAlias = tuple[Quantity, ...]
 Shapes: TypeAlias = tuple[Shape, ...]
@@ -87,3 +87,22 @@ def format_shapes(shapes: Shapes) -> str:
 def format_shape(shape: Shape) -> str:
     """Return the shape as text, such as "128x54x54x64"."""
     return "x".join(str(dimension) for dimension in shape)
+
+
+def one_object(size: Any, known: dict[Any, Any]) -> Any:
+    """Return an array that has these numbers, the same one for all: shapes are compared by it."""
+    return known.setdefault((size.shape, size.tobytes()), size) if is_array(size) else size
+
+
+def by_identity(shape: Shape) -> tuple[Any, ...]:
+    """Return what two shapes share that have equal numbers, and the same arrays."""
+    return tuple(("array", id(size)) if is_array(size) else size for size in shape)
+
+
+def are_identical(shapes: Shapes, others: Shapes) -> bool:
+    """Tell whether shapes have equal numbers, and the same arrays."""
+    # Those of nodes that are alike are one object, as a rule.
+    return len(shapes) == len(others) and all(
+        shape is other or by_identity(shape) == by_identity(other)
+        for shape, other in zip(shapes, others, strict=True)
+    )

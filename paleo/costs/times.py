@@ -94,26 +94,40 @@ class Times(Sequence[Time]):
 
 
 class StackedTimes(Times):
-    """Times whose parts are arrays: four of them, with an entry for each time in front."""
+    """Times whose parts are arrays: four of them, with an entry for each time in front.
 
-    def __init__(self, parts: Array) -> None:
-        self._parts = parts
+    With `places` they are those at these places: of long arrays a copy for each takes longer.
+    """
+
+    def __init__(self, parts: Array, places: Sequence[int] | None = None) -> None:
+        self._stacked = parts
+        self._places = places
         super().__init__(())
 
+    @property
+    def _parts(self) -> Array:
+        return self._stacked if self._places is None else self._stacked[:, list(self._places)]
+
     def __len__(self) -> int:
-        return len(self._parts[0])
+        return len(self._stacked[0] if self._places is None else self._places)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, slice):
             return StackedTimes(self._parts[:, place])
-        return _time(self._parts[:, place])
+        own = place if self._places is None else self._places[place]
+        return _time(self._stacked[:, own])
 
     def __iter__(self) -> Iterator[Time]:
-        each = self._parts.swapaxes(0, 1)
+        if self._places is not None:
+            return map(self.__getitem__, range(len(self._places)))
+        each = self._stacked.swapaxes(0, 1)
         return map(Time._make, each if each.ndim > 2 else each.tolist())
 
     def at(self, places: Sequence[int]) -> Times:
-        return StackedTimes(self._parts[:, list(places)])
+        if self._places is not None:
+            places = [self._places[place] for place in places]
+        found = StackedTimes(self._stacked, places)
+        return found if self._stacked.ndim > 2 else StackedTimes(found._parts)
 
     def sums(self, lengths: Sequence[int]) -> Times:
         many = np.array(lengths, np.int64)
@@ -125,10 +139,19 @@ class StackedTimes(Times):
         return StackedTimes(found)
 
     def total(self, seconds: Callable[[Time], Quantity]) -> Quantity:
-        return _last_sum(seconds(Time(*self._parts)), 0) if len(self) else 0
+        values: Any = seconds(Time(*self._stacked)) if len(self) else 0
+        if self._places is not None:
+            return total(values[place] for place in self._places)
+        return _last_sum(values, 0) if len(self) else 0
 
     @property
     def time(self) -> Time:
+        if self._places:
+            first, *others = self._places
+            found = self._stacked[:, first].copy()
+            for place in others:
+                found += self._stacked[:, place]
+            return _time(found)
         return _time(_last_sum(self._parts, 1)) if len(self) else Time()
 
 

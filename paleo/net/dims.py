@@ -18,7 +18,7 @@ from typing import Any
 
 from paleo.core.checks import shown, whole_number
 from paleo.core.errors import Mistakes, near_or_known
-from paleo.core.quantity import ceil_div
+from paleo.core.quantity import ceil_div, maximum, minimum, some
 
 #: The longest expression, the longest number in one, and how deep it may be nested.
 MAX_LENGTH, _MAX_DIGITS, _MAX_DEPTH = 200, 30, 20
@@ -33,14 +33,18 @@ _Formula = Callable[[Callable[[str], int]], int]
 
 
 def _exact(a: int, b: int) -> int:
-    if a % b:
+    if some(a % b):
         raise ValueError(f"{a} / {b} leaves a remainder")
     return a // b
 
 
 _SUMS = {"+": operator.add, "-": operator.sub}
 _PRODUCTS = {"*": operator.mul, "/": _exact, "//": operator.floordiv, "%": operator.mod}
-_FUNCTIONS: dict[str, Callable[..., Any]] = {"min": min, "max": max, "ceil_div": ceil_div}
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": lambda *sizes: functools.reduce(minimum, sizes),
+    "max": lambda *sizes: functools.reduce(maximum, sizes),
+    "ceil_div": ceil_div,
+}
 
 
 class _Parser:

@@ -91,7 +91,7 @@ class Edits:
         """
         if not self:
             return net
-        mistakes = Mistakes(net.file or net.name)
+        mistakes = Mistakes(net.of_numbers().file or net.name)
         settings = [found for text in self.set if (found := _parsed(text, mistakes))]
         scale = _checked_scale(self.scale_input, mistakes)
         layers = {spec.name for spec in net.layers}

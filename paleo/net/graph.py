@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import graphlib
-import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import field, replace
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -16,12 +14,23 @@ from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
-from paleo.core.tensor import DTYPES, Precision, Shape, Shapes, find_precision, num_elements
+from paleo.core.tensor import (
+    DTYPES,
+    Precision,
+    Shape,
+    Shapes,
+    are_identical,
+    by_identity,
+    find_precision,
+    num_elements,
+    one_object,
+)
 from paleo.net import autocast, parameters, views
 from paleo.net.autocast import Elements
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.parameters import Handling
-from paleo.net.spec import LayerSpec, NetSpec
+from paleo.net.sorting import parents_first
+from paleo.net.spec import NetSpec, Sweep
 
 #: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
 _KEPT, _FEW = 8, 64
@@ -236,6 +245,8 @@ def build(
     find_precision(dtype)
     batch: Any = None if batch_size is None else checked_batch(batch_size)
     adapt = cached_for_net(_needed, net, adapt)
+    if net.sweep:
+        return Graph(net.name, _swept(net, net.sweep, batch, adapt), dtype)
     if not is_array(batch):
         return _known_graph(net, batch, dtype, adapt)
     if batch.ndim == 1 and batch.size <= _FEW:
@@ -277,6 +288,9 @@ def typical(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None = N
 
     (A batch of 1 is special, since dimensions of 1 are repeated.) Raises as `build`.
     """
+    if net.sweep:
+        own = cached_for_net(_inferred, net, None, cached_for_net(_needed, net, adapt)).batch_size
+        return build(net, max(own, 2), dtype, adapt)
     return _typical_graph(net, dtype, cached_for_net(_needed, net, adapt))
 
 
@@ -297,27 +311,33 @@ class _Inferred:
         """The batch of the inputs; without any it does not matter."""
         return next((node.output[0] for node in self.nodes if node.layer.is_input), 2)
 
-    def at(self, batch: Quantity) -> tuple[Node, ...]:
+    def at(self, batch: Quantity, layers: Mapping[str, Layer] | None = None) -> tuple[Node, ...]:
         """Return the nodes at another batch size, which differ in shapes alone.
 
-        Raises ShapeError if a layer does not fit there, or if nodes that are alike here are not.
+        With `layers`, those of these names take their place: of a net that differs in sizes. Raises
+        ShapeError if a layer does not fit there, or if nodes that are alike here are not.
         """
         is_small = self.largest_count * ceil_div(largest(batch), self.batch_size) <= _FAR_BELOW
-        has_arrays = is_array(batch)
+        has_arrays = is_array(batch) or layers is not None
+        known: dict[Any, Any] = {}
         nodes: list[Node] = []
         for old in self.nodes:
             layer, like = old.layer, old.like
+            if layers and like == old.index:
+                layer = layers[old.name]
             inputs = tuple([nodes[parent].output for parent in old.parents])
             if like < old.index:
                 output, others = nodes[like].output, nodes[like].inputs
-                if not (_are_same(inputs, others) if has_arrays else inputs == others):
+                if not (are_identical(inputs, others) if has_arrays else inputs == others):
                     raise ShapeError("it is like another at one batch size alone")
                 inputs = others  # one value for both
             else:
                 output = layer.infer_shape(inputs)
                 if layer.is_input:
                     output = (batch, *output[1:])
-                if not is_small:
+                if layers:
+                    output = tuple(one_object(size, known) for size in output)
+                if not (is_small or layers):
                     _check_size(layer, inputs, output)
             nodes.append(
                 Node(
@@ -342,6 +362,37 @@ def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     """Return the nodes at the net's own batch size, or at 2 if that is 1."""
     own = cached_for_net(_inferred, net, None, adapt)
     return own if own.batch_size > 1 else cached_for_net(_inferred, net, 2, adapt)
+
+
+def _swept(
+    net: NetSpec, sweep: Sweep, batch: Any, adapt: Callable[[Layer], Layer] | None
+) -> tuple[Node, ...]:
+    """Return the nodes of a net with arrays of sizes: those of the largest, with other shapes.
+
+    Raises NetSpecError for layers that do not fit the largest of all, SettingError for what takes
+    no arrays.
+    """
+    names = ", ".join(sweep.sizes)
+    own = cached_for_net(_inferred, net, None, adapt).batch_size
+    batch = own if batch is None else batch
+    shapes = [sizes.shape for sizes in sweep.sizes.values()]
+    try:
+        np.broadcast_shapes(*shapes, np.shape(batch))
+    except ValueError:
+        raise SettingError(
+            f"batch_size: an array of shape {np.shape(batch)} does not go with dims of {shapes[0]}"
+        ) from None
+    most: Any = max(largest(batch), 2)
+    top = cached_for_net(_inferred, net, most, adapt)
+    layers = {name: adapt(layer) if adapt else layer for name, layer in sweep.layers.items()}
+    try:
+        nodes = top.at(batch, layers)
+        is_plain = not any(is_array(node.num_params) for node in nodes if node.like == node.index)
+    except (ShapeError, ValueError, TypeError) as error:
+        raise SettingError(f"{net.name}: a layer takes no array of {names}: {error}") from error
+    if not is_plain:
+        raise SettingError(f"{net.name}: parameters depend on {names}, which is then no array")
+    return nodes
 
 
 def _nodes(
@@ -403,7 +454,7 @@ def _infer(
     equal: dict[Layer, int] = {}
     noted: set[tuple[str, str]] = set()
     has_arrays = is_array(batch)
-    for spec in _sorted(net, mistakes):
+    for spec in parents_first(net, mistakes):
         parents = [nodes[parent] for parent in spec.parents if parent in nodes]
         if len(parents) < len(spec.parents):
             continue
@@ -414,7 +465,7 @@ def _infer(
             firsts[id(spec.layer)] = found
         layer, number = found
         inputs = tuple([parent.output for parent in parents])
-        key = (number, spec.dtype, tuple(map(_by_identity, inputs)) if has_arrays else inputs)
+        key = (number, spec.dtype, tuple(map(by_identity, inputs)) if has_arrays else inputs)
         like = known.get(key)
         try:
             output = like.output if like else layer.infer_shape(inputs)
@@ -444,19 +495,6 @@ def _infer(
         if spec.shares in nodes and spec.name in nodes:
             nodes[spec.name] = _sharing(nodes[spec.name], nodes[spec.shares])
     return _Inferred(tuple(nodes.values()), most)
-
-
-def _by_identity(shape: Shape) -> tuple[Any, ...]:
-    """Return what two shapes share that have equal numbers, and the same arrays."""
-    return tuple(("array", id(size)) if is_array(size) else size for size in shape)
-
-
-def _are_same(shapes: Shapes, others: Shapes) -> bool:
-    # Those of nodes that are alike are one object, as a rule.
-    return len(shapes) == len(others) and all(
-        shape is other or _by_identity(shape) == _by_identity(other)
-        for shape, other in zip(shapes, others, strict=True)
-    )
 
 
 def _sharing(node: Node, owner: Node) -> Node:
@@ -496,38 +534,6 @@ def _check_size(layer: Layer, inputs: Shapes, output: Shape) -> Quantity:
         if count > MAX_COUNT:
             raise ShapeError(f"{float(count):.3g} {what} are too many to mean anything")
     return max(count for _, count in counts)
-
-
-def _sorted(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
-    """Return the layers parents first, else in the file's order; notes a cycle as a mistake."""
-    position = {spec.name: i for i, spec in enumerate(net.layers)}
-    if all(position.get(p, -1) < i for i, spec in enumerate(net.layers) for p in spec.parents):
-        return list(net.layers)
-    # A parent with a mistake is not there.
-    parents = [[position[p] for p in spec.parents if p in position] for spec in net.layers]
-    while True:
-        sorter = graphlib.TopologicalSorter(dict(enumerate(parents)))
-        try:
-            sorter.prepare()
-            break
-        except graphlib.CycleError as error:
-            cycle: list[int] = error.args[1][1:]
-        first = cycle.index(min(cycle))
-        specs = [net.layers[i] for i in cycle[first:] + cycle[:first]]
-        shown = [spec.name for spec in specs[:6]] + ["..."] * (len(specs) > 6)
-        path = " -> ".join([*shown, specs[0].name])
-        mistakes.add(f"a cycle: {path}", specs[0].name, "parents")
-        for i in cycle:  # go on behind the cycle: there may be another
-            parents[i] = []
-    ready: list[int] = []
-    order: list[LayerSpec] = []
-    while sorter.is_active():
-        for i in sorter.get_ready():
-            heapq.heappush(ready, i)
-        i = heapq.heappop(ready)
-        order.append(net.layers[i])
-        sorter.done(i)
-    return order
 
 
 def unpriced(graph: Graph) -> tuple[Unpriced, ...]:

@@ -17,9 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from paleo.core.checks import python_int, shown
+from paleo.core.checks import MAX_SIZE, python_int, shown
 from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import names_in, read_bytes
+from paleo.core.quantity import is_array, largest, np, whole_array
 from paleo.core.registry import unknown
 from paleo.net.decode import Body, decode
 from paleo.net.graph import build, infer_nodes
@@ -35,7 +36,7 @@ from paleo.net.importers import (
 )
 from paleo.net.lengths import SEQ, notes_at
 from paleo.net.reader import parse
-from paleo.net.spec import Description, NetSpec
+from paleo.net.spec import Description, NetSpec, Sweep
 
 _PACKAGE = Path(__file__).parents[1]
 _FOLDERS = (_PACKAGE / "nets", _PACKAGE.parent / "nets")
@@ -244,8 +245,10 @@ class _Described(Description):
         self.written: Mapping[str, Any] = body.get("dims", {}) if written is None else written
         self.notes: Sequence[str] = body.get("notes", []) if notes is None else notes
 
-    def read(self, dims: Mapping[str, int]) -> NetSpec:
+    def read(self, dims: Mapping[str, Any]) -> NetSpec:
         chosen = {name: python_int(size) for name, size in dims.items()}
+        if any(map(is_array, chosen.values())):
+            return self._swept(chosen)
         before = self.body.get("dims", {})
         after = {**before, **{name: chosen[name] for name in before if name in chosen}}
         others = [f"{name}={after[name]}" for name in after if after[name] != self.written[name]]
@@ -258,6 +261,32 @@ class _Described(Description):
         net = _read(given, self.file, chosen)
         described = _Described(body, self.file, self.named, self.written, self.notes)
         return replace(net, described=(described, net.layers))
+
+    def _swept(self, chosen: Mapping[str, Any]) -> NetSpec:
+        """Return the net with arrays of sizes of its dimensions."""
+        mistakes = Mistakes(self.file)
+        arrays: dict[str, Any] = {
+            name: whole_array(size, MAX_SIZE) for name, size in chosen.items() if is_array(size)
+        }
+        for name, sizes in arrays.items():
+            if sizes is None:
+                wanted = f"expected whole numbers from 1 to {MAX_SIZE}"
+                mistakes.add(wanted, key=f"dims.{name}")
+        mistakes.raise_as(NetSpecError)
+        try:
+            np.broadcast_shapes(*(sizes.shape for sizes in arrays.values()))
+        except ValueError:
+            raise NetSpecError(
+                f"{self.file or self.named}: arrays of dims differ in shape"
+            ) from None
+        net = self.read({**chosen, **{name: largest(sizes) for name, sizes in arrays.items()}})
+        sizes = {name: largest(one) if name in arrays else one for name, one in chosen.items()}
+        every = {**self.body.get("dims", {}), **sizes, **arrays}
+        read = parse(self.body, self.file, mistakes, every)
+        mistakes.raise_as(NetSpecError)
+        sweep = Sweep(arrays, {spec.name: spec.layer for spec in read.layers})
+        several = ", ".join(f"{name}={size.min()}..{size.max()}" for name, size in arrays.items())
+        return replace(net, name=f"{self.named} {several}", described=None, sweep=sweep)
 
     def with_batch(self, batch_size: int) -> NetSpec | None:
         body = _with_batch(self.body, batch_size)

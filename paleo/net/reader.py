@@ -13,6 +13,7 @@ from typing import Any
 
 from paleo.core.checks import shown, whole_number
 from paleo.core.errors import Mistake, Mistakes, NetSpecError
+from paleo.core.quantity import is_array
 from paleo.core.tensor import DTYPES
 from paleo.net.decode import Body
 from paleo.net.dims import Dims, FaultyDimError
@@ -276,7 +277,7 @@ class _Reader:
         """Make a block a repeated one, unless it cannot be."""
         scope.repeat, scope.is_faulty, scope.prefix = 1, True, f"{full}/*/"
         try:
-            count = whole_number(self._evaluated(body["repeat"]))
+            count = _one_number(self._evaluated(body["repeat"]))
             if count > MAX_LAYERS:
                 raise ValueError(f"{count} instances are too many (at most {MAX_LAYERS} layers)")
             scope.repeat, scope.is_faulty = count, False
@@ -305,8 +306,14 @@ def _choices(value: Any) -> list[Any] | None:
     return None
 
 
+def _one_number(value: Any) -> int:
+    if is_array(value):
+        raise ValueError("it is one number, not an array of them")
+    return whole_number(value)
+
+
 def _checked_splits(value: Any) -> int:
-    splits = whole_number(value)
+    splits = _one_number(value)
     if splits > MAX_SPLITS:
         raise ValueError(f"{splits} slices are too many to mean anything (at most {MAX_SPLITS})")
     return splits

@@ -14,6 +14,7 @@ from typing import Any
 
 from paleo.core.errors import NetSpecError
 from paleo.core.frozen import dataclass
+from paleo.core.quantity import Array
 from paleo.net.layers import Layer
 
 #: The keys of a net file, and what each is.
@@ -78,6 +79,14 @@ def in_file(name: str, repeats: Mapping[str, int]) -> str:
     return name
 
 
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """Arrays of sizes of dimensions, which broadcast, and by name the layers that have them."""
+
+    sizes: Mapping[str, Array]
+    layers: Mapping[str, Layer]
+
+
 class Description(ABC):
     """The file that a net was read from, where it can be read again with other dimensions."""
 
@@ -85,7 +94,7 @@ class Description(ABC):
     body: Mapping[str, Any]
 
     @abstractmethod
-    def read(self, dims: Mapping[str, int]) -> NetSpec:
+    def read(self, dims: Mapping[str, Any]) -> NetSpec:
         """Return the net with other dimensions, those left out as before."""
 
     @abstractmethod
@@ -116,6 +125,8 @@ class NetSpec:
     described: tuple[Description, tuple[LayerSpec, ...]] | None = field(
         default=None, compare=False, repr=False
     )
+    #: Arrays of sizes of dimensions: the layers above have the largest of each.
+    sweep: Sweep | None = field(default=None, repr=False)
 
     def __hash__(self) -> int:
         return self._hash
@@ -158,8 +169,12 @@ class NetSpec:
         )
         return replace(self, layers=layers)
 
-    def with_dims(self, **dims: int) -> NetSpec:
+    def with_dims(self, **dims: Any) -> NetSpec:
         """Return this net with other sizes of named dimensions; its name says which.
+
+        Sizes may be arrays of whole numbers, of dimensions that no parameter depends on: then
+        `paleo.data_parallel`, `summarize` and `footprint` have a result for each, element by
+        element with those of an array of batch sizes.
 
         Raises NetSpecError for a dimension that it does not have, for a size that is no whole
         number above 0, and with every layer that no longer fits.
@@ -174,6 +189,13 @@ class NetSpec:
         if not self.dims:
             raise NetSpecError(f"{self.file or self.name}: it has no dims to set")
         raise NetSpecError(f"{self.file or self.name}: set its dims before it is edited")
+
+    def of_numbers(self) -> NetSpec:
+        """Return this net; raises NetSpecError if sizes of it are arrays."""
+        if self.sweep:
+            names = ", ".join(self.sweep.sizes)
+            raise NetSpecError(f"{self.name}: it has arrays of sizes ({names}): one is asked for")
+        return self
 
     def with_batch(self, batch_size: int) -> NetSpec:
         """Return this net with another batch size of its own."""

@@ -56,7 +56,7 @@ def dumps(net: NetSpec) -> str:
 
     Raises NetSpecError for layers split over devices: only their file says how.
     """
-    if net.splits:
+    if net.of_numbers().splits:
         raise NetSpecError(f"{net.name}: a net with ModelParallel is written by hand only")
     lines = ["{", f'{_INDENT}"name": {json_text(net.name)},']
     if net.source:

@@ -13,6 +13,7 @@ from typing import Any
 
 from paleo.core.checks import check_choice
 from paleo.core.errors import PaleoError, SettingError
+from paleo.core.quantity import is_array
 from paleo.core.tensor import Shape
 from paleo.net.graph import Graph, Node, cached_for_net, typical
 from paleo.net.spec import LayerSpec, NetSpec
@@ -64,7 +65,9 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     places = last.output[1:-1]
     words = {node.layer.index_limit(0, node.inputs) for node, _ in word_lookups(graph)}
     is_judged = any(node.layer.is_judge for node in graph.nodes)
-    if is_judged or not places or last.output[-1] not in words or net.layers[-1].shard is not None:
+    if is_judged or not places or net.layers[-1].shard is not None:
+        return None
+    if is_array(last.output[-1]) or last.output[-1] not in words:
         return None
     from paleo.net.layers.losses import Loss  # here, since most commands are about other nets
 

@@ -200,8 +200,8 @@ class WholeStep:
     @property
     def tokens_per_s(self) -> float | None:
         """Tokens a second, None of a net without; raises as `throughput`."""
-        has_tokens = self.sample and self.sample.tokens
-        return has_tokens * self.throughput if has_tokens else None
+        tokens = self.sample.tokens if self.sample else None
+        return None if tokens is None else tokens * self.throughput
 
     @property
     def mfu(self) -> float | None:

@@ -149,7 +149,7 @@ def asked(
     check_names(known, settings, mistakes)
     given = {name: value for name, value in settings.items() if name in known} | {**others}
     many = mistakes.check(listed, "nets", nets, ONE_NET | Scenario) or []
-    specs = [mistakes.check(_net_of, net, settings.get("importing")) for net in many]
+    specs = [mistakes.check(_net_of, net, settings.get("importing"), arrays) for net in many]
     of_nets = None
     found = []
     for net, spec in zip(many or [None], specs or [None], strict=True):
@@ -245,8 +245,15 @@ def _changed(net: Scenario, given: Mapping[str, Any]) -> dict[str, Any]:
     return own | dict(given)
 
 
-def _net_of(net: ScenarioLike, importing: ImportOptions | None) -> NetSpec:
-    return net.net if isinstance(net, Scenario) else load(net, importing)
+def _net_of(net: ScenarioLike, importing: ImportOptions | None, arrays: bool) -> NetSpec:
+    found = net.net if isinstance(net, Scenario) else load(net, importing)
+    if found.sweep and not arrays:
+        names = ", ".join(found.sweep.sizes)
+        raise SettingError(
+            f"{names}: arrays of sizes are for paleo.data_parallel, the estimates and "
+            "paleo.summarize, which have a result for each"
+        )
+    return found
 
 
 def scenario(net: ScenarioLike, **settings: Unpack[SimulateSettings]) -> Scenario:

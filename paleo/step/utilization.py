@@ -19,13 +19,15 @@ a sample. Of several such inputs (words, and their kinds) the longest counts.
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 from paleo.core.frozen import dataclass
 from paleo.core.operations import LAYER_PASSES, PRODUCTS, Operation, Pass
-from paleo.core.quantity import Quantity, product
+from paleo.core.quantity import Quantity, is_array, maximum, product, total
 from paleo.costs import CostModel
 from paleo.net.graph import Graph, cached_for_net, typical
 from paleo.net.layers import Layer
@@ -44,7 +46,7 @@ class Sample:
     that each worker has, None where it is not known.
     """
 
-    tokens: int | None
+    tokens: Any  # a number, or an array where sizes of the net are
     flops: float
     hardware_flops: float
     peak: float | None
@@ -58,7 +60,7 @@ class Sample:
         return flops * throughput / (workers * self.peak) if self.peak else None
 
 
-def tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None = keep_shape) -> int | None:
+def tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None = keep_shape) -> Any:
     """Return how many tokens a sample of a net has, None where no Embedding reads an Input.
 
     `adapt` is that of `build`. Raises NetSpecError for layers that do not fit.
@@ -66,20 +68,22 @@ def tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None = keep_shape)
     return cached_for_net(_tokens_of, net, adapt)
 
 
-def _tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> int | None:
-    sources = (source for _, source in word_lookups(typical(net, "fp32", adapt)))
-    return max((int(product(source.output[1:])) for source in sources), default=None)
+def _tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> Any:
+    sources = word_lookups(typical(net, "fp32", adapt))
+    counts = [product(source.output[1:]) for _, source in sources]
+    return functools.reduce(maximum, counts) if counts else None
 
 
-def model_flops(graph: Graph, cost_model: CostModel) -> int:
+def model_flops(graph: Graph, cost_model: CostModel) -> Any:
     """Return the FLOPs of a model in both passes over a graph's batch, by the convention above.
 
     Which gradients somebody needs is up to the cost model's conventions.
     """
     needed = needed_gradients(graph, cost_model)
-    return sum(
-        product_flops(graph.operations(node, direction, needed[node.index]))
-        for node in graph.nodes
+    alike = Counter((node.like, needed[node.index]) for node in graph.nodes)
+    return total(
+        count * product_flops(graph.operations(graph.nodes[like], direction, wanted))
+        for (like, wanted), count in alike.items()
         for direction in LAYER_PASSES
     )
 
@@ -93,6 +97,7 @@ def recomputed_flops(graph: Graph, recompute: Recompute) -> int:
     )
 
 
-def product_flops(operations: Iterable[Operation]) -> int:
+def product_flops(operations: Iterable[Operation]) -> Any:
     """Return the FLOPs of those operations that are products, convolutions or attention."""
-    return int(sum(each.flops for each in operations if isinstance(each, PRODUCTS)))
+    found = total(each.flops for each in operations if isinstance(each, PRODUCTS))
+    return found if is_array(found) else int(found)

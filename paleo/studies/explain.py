@@ -72,6 +72,8 @@ class ExplainedLayer:
     operations: tuple[ExplainedOperation, ...]
     runs_in: tuple[tuple[str, str], ...] = ()
     waits: Quantity = 0.0
+    #: For how many instances of a repeated block it stands.
+    instances: int = 1
 
     @property
     def total(self) -> Quantity:

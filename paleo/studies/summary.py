@@ -146,6 +146,8 @@ class LayerSummary:
     backward: Quantity | None = None
     forward_time: Time | None = None
     backward_time: Time | None = None
+    #: How many instances of a repeated block these are sums over: see paleo.studies.folding.
+    instances: int = 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output; times only if there are any."""

@@ -44,7 +44,7 @@ class Training:
     @property
     def num_samples(self) -> float | None:
         """Samples of the whole training."""
-        tokens = self.step.sample.tokens if self.step.sample else None
+        tokens: int | None = self.step.sample.tokens if self.step.sample else None
         if self.schedule.tokens is None or tokens is None:
             return self.schedule.num_samples
         return self.schedule.tokens / tokens

@@ -16,6 +16,7 @@ from paleo.measure.validate.report import Report
 from paleo.step.memory import Fit, Footprint
 from paleo.step.results import Run, Simulation
 from paleo.studies.compare import Comparison
+from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.metrics import Metrics
 from paleo.studies.summary import NetSummary
 from paleo.views.answers.comparison import comparison_answer
@@ -105,14 +106,15 @@ _TOGETHER: dict[type, View] = {
     ),
     Fit: View(
         memory_answer,
-        memory_tables,
-        charts_of.of_fits,
+        lambda found: memory_tables(list(map(folded_fit, found))),
+        lambda found: charts_of.of_fits(list(map(folded_fit, found))),
         lambda fits: list(map(memory_table, fits)),
     ),
     NetSummary: View(
         summary_answer,
+        lambda found: [summary_table(folded_summary(each)) for each in found],
+        lambda found: charts_of.of_summaries(list(map(folded_summary, found))),
         lambda found: list(map(summary_table, found)),
-        charts_of.of_summaries,
     ),
 }
 

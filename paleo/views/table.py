@@ -42,7 +42,8 @@ class Column:
     column have as many decimals as the typical one needs, unless each is to have so many
     significant `digits`, where the rows are of several quantities or have an error band. In an
     upright table, columns of one `group` stand under its name. A `wide` column is for whoever asks
-    for all; where rows are put in order, the least of some values is best.
+    for all; where rows are put in order, the least of some values is best. Of a table with
+    headings, see paleo.views.headings, columns that are more `spare` give way sooner.
     """
 
     key: str
@@ -54,6 +55,7 @@ class Column:
     group: str = ""
     wide: bool = False
     least_is_best: bool = False
+    spare: int = 0
 
 
 def plain(*keys: str) -> tuple[Column, ...]:

@@ -18,6 +18,7 @@ from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
 from paleo.step.results import Simulation
 from paleo.studies.datasets import takes_images
+from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.overview import Overview, Study
 from paleo.views.charts.base import Chart
 from paleo.views.charts.compared import compared_charts
@@ -39,7 +40,7 @@ from paleo.views.tables.overview import (
     overview_table,
     tiers,
 )
-from paleo.views.tables.summary import summary_table
+from paleo.views.tables.summary import by_type_table, summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
 from paleo.web.commands import command_lines
@@ -234,11 +235,12 @@ def _scaling(overview: Overview) -> dict[str, Any]:
 
 
 def _layers(overview: Overview) -> dict[str, Any]:
-    summary = overview.summary
+    summary = folded_summary(overview.summary)
     charts = {"layers": time_by_layer, "roofline": roofline}
     return {
         "table": to_cells(summary_table(summary, only_shown=True)),
         "blocks": blocks(summary),
+        "kinds": to_cells(by_type_table(overview.summary)),
         "charts": {key: _chart(functools.partial(make, summary)) for key, make in charts.items()},
     }
 
@@ -252,7 +254,7 @@ def _chart(make: Callable[[], Chart]) -> dict[str, Any] | None:
 
 
 def _memory(overview: Overview) -> dict[str, Any]:
-    fit = overview.fit
+    fit = folded_fit(overview.fit)
     return {
         "headlines": memory_headline(overview),
         "table": to_cells(memory_table(fit)),

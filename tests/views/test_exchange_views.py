@@ -199,3 +199,19 @@ def test_a_trace_names_the_lane_of_exchanges_and_says_what_bounds_them() -> None
     assert {each["network"] for each in reduced} == {"aws_p3dn"}
     assert {each["bound"] for each in reduced} <= tiers
     assert all(each["algorithm"] for each in reduced)
+
+
+def test_of_many_buckets_those_at_the_ends_and_exposed_ones_are_shown() -> None:
+    run = paleo.simulate(
+        "llama3_8b", cluster="dgx_h100", dtype="bf16", batch_size=1, workers=8
+    ).runs[0]
+    explained = explain_run(run)[0]
+    (table,) = [one for one in explained_tables([run]) if one.title.startswith("Buckets")]
+    every = range(1, len(explained.buckets) + 1)
+    exposed = {number for number in every if explained.buckets[number - 1].exposed > 0}
+    wanted = sorted({*every[:8], *every[-8:], *exposed})
+    assert [row["bucket"] for row in table.rows] == wanted
+    assert len(every) > 40 > len(wanted)
+    left = len(every) - len(wanted)
+    said = f"{left} buckets between, which are hidden, are left out (JSON has all)"
+    assert said in table.footnotes

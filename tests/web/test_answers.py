@@ -11,6 +11,7 @@ import re
 import shlex
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -390,6 +391,22 @@ def test_a_dataset_of_images_is_for_nets_that_take_some(client: Any) -> None:
     named = answered(client, "scaling", {"net": "bert_base", "dataset": "imagenet"}).get_json()
     assert named["hints"][0] == "imagenet is of images, and bert_base takes none"
     assert answered(client, "scaling", {}).get_json()["takes_images"]
+
+
+def test_repeated_blocks_are_one_and_kinds_are_summed(client: Any) -> None:
+    found = answered(client, "layers", {"net": "gpt2", "batch_size": 2}).get_json()
+    summary = paleo.summarize("gpt2", 2)
+    (block,) = [each for each in found["blocks"] if each["name"] == "h x 12"]
+    inside = [layer for layer in summary.layers if layer.name.startswith("h/")]
+    assert block["layers"] == len(inside) // 12
+    assert block["said"].startswith(f"{len(inside)} layers, ")
+    rows = [row[0] for row in found["table"]["rows"]]
+    assert len(rows) == len(summary.layers) - len(inside) // 12 * 11
+    assert rows[block["first"]] == "h/*/ln_1 x 12"
+    kinds = {row[0]: int(row[1].replace(",", "")) for row in found["kinds"]["rows"]}
+    assert kinds == Counter(layer.type_name for layer in summary.layers)
+    assert next(iter(kinds)) == "InnerProduct"  # which takes longest
+    assert found["kinds"]["total"][1] == str(len(summary.layers))
 
 
 def test_blocks_are_the_layers_between_and_have_their_times_together(client: Any) -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import click
 
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import Output, nets_argument, setting_options
+from paleo.cli.options import Output, layers_option, nets_argument, setting_options
 from paleo.cli.plan import CLUSTER, CONVOLUTIONS, KERNELS, SYNCHRONOUS, UPDATE, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
 from paleo.studies.compare.comparison import CompareSettings
+from paleo.studies.compare.folding import folded_comparison
 from paleo.views.answers.comparison import comparison_answer
 from paleo.views.tables.comparison import comparison_tables
 
@@ -27,9 +28,11 @@ from paleo.views.tables.comparison import comparison_tables
 )
 @click.option("--changed", is_flag=True, help="Leave out layers that are the same in everything.")
 @result_options
+@layers_option
 def command(
     nets: tuple[str, ...],
     changed: bool,
+    every_layer: bool,
     edits: NetEdits,
     output: Output,
     plot: Plot,
@@ -61,13 +64,14 @@ def command(
     found = compare(edits.beside(), **settings)
     say_what_is_used(nets, settings)
     found = found.only_changed() if changed else found
+    shown = found if every_layer else folded_comparison(found)
     tables = comparison_tables(
-        found, only_totals=settings["totals"], with_totals=not output.separator
+        shown, only_totals=settings["totals"], with_totals=not output.separator
     )
     plot.write(
         output,
         tables,
         found.to_dict,
-        lambda charts: charts.of_comparison(found),
+        lambda charts: charts.of_comparison(shown),
         answer=lambda: comparison_answer(found),
     )

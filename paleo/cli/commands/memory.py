@@ -7,11 +7,19 @@ from typing import Any
 import click
 
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import Output, nets_argument, say_no_effect, setting_option, setting_options
+from paleo.cli.options import (
+    Output,
+    layers_option,
+    nets_argument,
+    say_no_effect,
+    setting_option,
+    setting_options,
+)
 from paleo.cli.plan import say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.declarations import declared
 from paleo.step.plan import TRAINED
+from paleo.studies.folding import folded_fit
 from paleo.studies.memory import MemorySettings, memory
 from paleo.views.answers.memory import memory_answer
 from paleo.views.tables.memory import memory_table, memory_tables
@@ -24,8 +32,14 @@ from paleo.views.tables.memory import memory_table, memory_tables
 @setting_option(declared(MemorySettings)["workspace"], type=str)
 @setting_options(MemorySettings, "device")
 @result_options
+@layers_option
 def command(
-    nets: tuple[str, ...], edits: NetEdits, output: Output, plot: Plot, **settings: Any
+    nets: tuple[str, ...],
+    edits: NetEdits,
+    output: Output,
+    plot: Plot,
+    every_layer: bool,
+    **settings: Any,
 ) -> None:
     """Show how much device memory each NET needs, in total and layer by layer.
 
@@ -46,11 +60,12 @@ def command(
         say_no_effect("training", "optimizer", "optimizer_kernels", *TRAINED)
     fits = memory(edits.applied(), **settings)
     say_what_is_used(nets)
+    shown = fits if every_layer else list(map(folded_fit, fits))
     plot.write(
         output,
         # Programs get all layers.
-        memory_tables(fits) if output.for_people else list(map(memory_table, fits)),
+        memory_tables(shown) if output.for_people else list(map(memory_table, fits)),
         lambda: {"nets": [result.to_dict() for result in fits]},
-        lambda charts: charts.of_fits(fits),
+        lambda charts: charts.of_fits(shown),
         answer=lambda: memory_answer(fits),
     )

@@ -10,7 +10,7 @@ import click
 from paleo.cli.edits import NetEdits
 from paleo.cli.files import write_nets
 from paleo.cli.measuring import executor_option, measuring_options, write_measured
-from paleo.cli.options import Output, choice_option, say_no_effect
+from paleo.cli.options import Output, choice_option, layers_option, say_no_effect
 from paleo.cli.plotting import Plot
 from paleo.cli.progress import progress
 from paleo.core.errors import results_of
@@ -47,12 +47,14 @@ from paleo.views.tables.measuring import profile_table
         ),
     ),
 )
+@layers_option
 def command(
     nets: tuple[str, ...],
     executors: list[str],
     extract_conv_dir: str | None,
     edits: NetEdits,
     output: Output,
+    every_layer: bool,
     plot: Plot,
     **settings: Any,
 ) -> int:
@@ -92,8 +94,10 @@ def command(
         result,
         output,
         plot,
-        profile_table,
-        lambda charts: charts.of_profiles(result.runs),
+        lambda run: profile_table(run if every_layer else run.folded()),
+        lambda charts: charts.of_profiles(
+            [run if every_layer else run.folded() for run in result.runs]
+        ),
         lambda: profile_answer(result.runs),
         (nets, settings),
         is_measured=bool(executors),

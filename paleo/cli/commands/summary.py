@@ -8,13 +8,21 @@ from typing import Any
 import click
 
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import Output, nets_argument, say_no_effect, setting_options
+from paleo.cli.options import (
+    Output,
+    is_given,
+    layers_option,
+    nets_argument,
+    say_no_effect,
+    setting_options,
+)
 from paleo.cli.plan import CONVOLUTIONS, KERNELS, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.core.errors import results_of
 from paleo.step.declarations import declared
 from paleo.step.plan import RATED
 from paleo.step.settings import EstimateSettings, SummarySettings
+from paleo.studies.folding import folded_summary
 from paleo.studies.summary import summarize
 from paleo.views.answers.summary import explanation_answer, summary_answer
 from paleo.views.tables.summary import explanation_table, summary_tables
@@ -41,11 +49,13 @@ from paleo.views.tables.summary import explanation_table, summary_tables
     "--by", type=click.Choice(["type"]), help="Show sums over the layers of each type instead."
 )
 @result_options
+@layers_option
 def command(
     nets: tuple[str, ...],
     explain: tuple[str, ...],
     depth: int | None,
     by: str | None,
+    every_layer: bool,
     edits: NetEdits,
     output: Output,
     plot: Plot,
@@ -65,6 +75,7 @@ def command(
       paleo summary alex_v2 --device=K40 --explain=conv1 --explain='fc*'
       paleo summary inception_v3 --device=T4 --depth=1 --sort=time --top=5
       paleo summary vgg16 --dtype=mixed_fp16 --by=type
+      paleo summary llama3_8b --seq_len=8192
       paleo summary vgg16 --device=K80 --plot=layers.png
       paleo summary deploy.prototxt model.onnx
       paleo summary nin_227 --set="conv8.filter[3]=1536" --remove=pool3
@@ -73,6 +84,7 @@ def command(
     if explain and settings["device"] is None:
         raise click.UsageError("--explain needs --device")
     given = {"--explain": explain, "--depth": depth, "--by": by}
+    given |= {"--every_layer": is_given("every_layer") and not explain}
     if len(chosen := [option for option, value in given.items() if value]) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} do not go together")
     edited = edits.applied()
@@ -80,12 +92,17 @@ def command(
         say_no_effect("--device", *declared(EstimateSettings))
     summaries = results_of(functools.partial(summarize, explain=explain, **settings), edited)
     say_what_is_used(nets, settings)
-    explained = [(each, layer) for each in summaries for layer in each.explained]
+    shown = summaries if every_layer else list(map(folded_summary, summaries))
+    explained = [(each, layer) for each in shown for layer in each.explained]
     tables = [explanation_table(*each) for each in explained]
     plot.write(
         output,
-        tables if explain else summary_tables(summaries, depth=depth, types=by is not None),
+        tables
+        if explain
+        else summary_tables(
+            shown if depth is None and by is None else summaries, depth=depth, types=by is not None
+        ),
         lambda: {"nets": [summary.to_dict() for summary in summaries]},
-        lambda charts: charts.of_summaries(summaries),
+        lambda charts: charts.of_summaries(shown),
         answer=lambda: explanation_answer(explained) if explain else summary_answer(summaries),
     )

@@ -32,6 +32,7 @@ from paleo.net.graph import Node
 from paleo.net.load import NetLike
 from paleo.step.passes import needed_gradients
 from paleo.step.plan import Plan
+from paleo.studies.folding import fold
 
 #: The gradients of a backward pass, and the passes that each is.
 GRADIENTS = {
@@ -75,6 +76,8 @@ class LayerPass(Compared):
     time: Time
     algorithm: str
     measured: Mapping[str, Measured] = field(default_factory=dict)
+    #: How many instances of a repeated block these are sums over.
+    instances: int = 1
 
     @property
     def predicted(self) -> float:
@@ -174,6 +177,24 @@ class Profile(MeasuredNet):
             sum(row.compared(executor) for row in rows),
         )
 
+    def folded(self) -> Profile:
+        """Return this with rows that are sums over the instances of repeated blocks.
+
+        It is the same where something was measured: that is of each instance.
+        """
+        repeats = self.case.spec.repeats
+        if not repeats or self.setting.executors:
+            return self
+        alike = {node.name: node.like for node in self.case.graph.nodes}
+        folds = fold(
+            self.rows,
+            repeats,
+            lambda row: (alike[row.layer], row.algorithm),
+            lambda row: row.layer,
+            lambda row: row.direction,
+        )
+        return replace(self, rows=tuple(_sum_of(name, rows) for name, rows in folds))
+
     @property
     def by_layer(self) -> tuple[LayerSum, ...]:
         """The passes of each layer together, in the order of the layers."""
@@ -224,6 +245,14 @@ class Profile(MeasuredNet):
             "predicted_s": self.predicted,
             "sums": {name: self.sums(name).to_dict() for name in self.setting.executors},
         }
+
+
+def _sum_of(name: str, rows: Sequence[LayerPass]) -> LayerPass:
+    """Return a pass of several instances of a layer as one."""
+    if len(rows) == 1:
+        return rows[0]
+    time = sum((row.time for row in rows), Time())
+    return replace(rows[0], layer=name, time=time, instances=len(rows))
 
 
 def _whole(rows: Sequence[LayerPass], executor: str) -> float | None:

@@ -150,7 +150,7 @@ class Attention(Layer):
             AttentionWork(
                 direction, heads * count, sharing, own, seen, depth, value_depth, element_size,
                 self.causal, self.window or 0,
-                mask=masks * count * own * seen // (queries * keys),
+                mask=masks * count * own * seen // (queries * keys) if inputs[3:] else 0,
                 values_in_keys=self.values_in_keys,
             )
             for count, own, seen in self._pieces(queries, keys)

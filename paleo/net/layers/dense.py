@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from paleo.core.checks import shown
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
 from paleo.core.operations import MatMul as MatMulWork
-from paleo.core.quantity import Quantity, product, total
+from paleo.core.quantity import Quantity, every, maximum, product, total
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes, num_elements
 from paleo.net.layers import fields
 from paleo.net.layers.base import (
@@ -185,18 +185,18 @@ class MatMul(_Product):
         a, b = inputs
         m, k = a[-2:][::-1] if self.transpose_a else a[-2:]
         k_too, p = b[-2:][::-1] if self.transpose_b else b[-2:]
-        if k != k_too:
+        if not every(k == k_too):
             raise ShapeError(f"it cannot multiply {format_shapes(inputs)}: {k} is not {k_too}")
         rank = max(len(a), len(b))
         fronts = [(*(1,) * (rank - len(shape)), *shape[1:-2]) for shape in inputs]
         pairs = list(zip(*fronts, strict=True))
-        if any(one != other and 1 not in (one, other) for one, other in pairs):
+        if not all(every(one == other) or is_one(one) or is_one(other) for one, other in pairs):
             raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
         return [(a[0], b[0]), *pairs], m, p, k
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         (_, *pairs), m, p, _ = self._sizes(inputs)
-        return (batch_of(inputs), *map(max, pairs), m, p)
+        return (batch_of(inputs), *(maximum(*pair) for pair in pairs), m, p)
 
     def _products(self, inputs: Shapes, element_size: int) -> _Products:
         pairs, m, p, k = self._sizes(inputs)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
-from paleo.core.checks import MAX_SIZE, is_number, shown, whole_number
+from paleo.core.checks import MAX_SIZE, is_number, is_whole, shown, whole_number
 from paleo.core.errors import near
 from paleo.net.dims import EXPRESSION, MAX_LENGTH
 
@@ -108,7 +108,7 @@ def _spatial(value: Any, expected: str, place: str) -> list[Any]:
 def _sizes(entries: list[Any], derived: Collection[int]) -> tuple[int, ...]:
     """Return sizes, of which those at the positions in `derived`, from 0 on, may be -1."""
     return tuple(
-        -1 if i in derived and entry == -1 else whole_number(entry)
+        -1 if i in derived and is_whole(entry) and entry == -1 else whole_number(entry)
         for i, entry in enumerate(entries)
     )
 

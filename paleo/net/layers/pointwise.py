@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from paleo.core.operations import Kind, Pass, Role, Stream
-from paleo.core.quantity import Quantity, where_positive
+from paleo.core.quantity import Quantity, every, where_positive
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
     Layer,
@@ -283,9 +283,9 @@ class Elementwise(Layer):
         sizes = list(longest[1:])
         for shape in inputs:
             for i, size in enumerate(reversed(shape[1:]), start=1):
-                if sizes[-i] == 1:
+                if is_one(sizes[-i]):
                     sizes[-i] = size
-                elif size not in (1, sizes[-i]):
+                elif not (is_one(size) or every(size == sizes[-i])):
                     raise ShapeError(f"its parents differ in shape: {format_shapes(inputs)}")
         return (batch_of(inputs), *sizes)
 
@@ -406,6 +406,6 @@ def _repeats_anything(shape: Shape, output: Shape) -> bool:
 def _repeats(shape: Shape, output: Shape) -> bool:
     """Tell whether a shape is repeated to give the output's, the batch left aside."""
     missing = len(output) - len(shape)
-    return any(size != 1 for size in output[1 : 1 + missing]) or any(
-        own != size for own, size in zip(shape[1:], output[1 + missing :], strict=True)
+    return any(not is_one(size) for size in output[1 : 1 + missing]) or any(
+        not every(own == size) for own, size in zip(shape[1:], output[1 + missing :], strict=True)
     )

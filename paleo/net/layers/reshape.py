@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+from paleo.core.checks import is_whole
 from paleo.core.operations import Kind, Pass, Stream, Unpriced
-from paleo.core.quantity import ceil_div, product
+from paleo.core.quantity import ceil_div, every, product, some
 from paleo.core.strides import Strides, reshaped
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
@@ -22,6 +23,7 @@ from paleo.net.layers.base import (
     at_most_8,
     batch_of,
     dimension,
+    is_one,
     layer_type,
     parameter_stream,
     tensor_bytes,
@@ -135,13 +137,13 @@ class Slice(Layer):
     def infer_shape(self, inputs: Shapes) -> Shape:
         shape = inputs[0]
         dim = dimension(self.dim, shape, "dim")
-        if self.begin + (self.size - 1) * self.step >= shape[dim]:
+        if some(self.begin + (self.size - 1) * self.step >= shape[dim]):
             raise ShapeError(f"it ends behind dimension {dim} of {format_shape(shape)}", "size")
         kept = (self.size,) if self._keeps_dim(shape) else ()
         return (*shape[:dim], *kept, *shape[dim + 1 :])
 
     def _keeps_dim(self, shape: Shape) -> bool:
-        return self.size > 1 or self.keep_dim or len(shape) == 2
+        return not is_one(self.size) or self.keep_dim or len(shape) == 2
 
     def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
         dim = dimension(self.dim, shape, "dim")
@@ -196,10 +198,11 @@ class Reshape(_View):
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         *front, last = self.output_shape[1:]
-        have, wanted = int(product(inputs[0][1:])), product(front)
-        if last == -1:
+        have: Any = product(inputs[0][1:])
+        wanted: Any = product(front)
+        if is_whole(last) and last == -1:
             last = have // wanted
-        if wanted * last != have:
+        if some(wanted * last != have):
             raise _no_reshape(inputs[0], self.output_shape)
         return (inputs[0][0], *front, last)
 
@@ -287,7 +290,8 @@ class Expand(_Moving):
         shape, wanted = inputs[0], self.output_shape
         missing = len(wanted) - len(shape)
         fits = missing >= 0 and all(
-            own in (1, size) for own, size in zip(shape[1:], wanted[1 + missing :], strict=True)
+            is_one(own) or every(own == size)
+            for own, size in zip(shape[1:], wanted[1 + missing :], strict=True)
         )
         if not fits:
             raise ShapeError(
@@ -368,14 +372,14 @@ class Gather(Layer):
     def infer_shape(self, inputs: Shapes) -> Shape:
         if self.distinct:
             there, picked, _ = self.rows(inputs)
-            if picked > there:
+            if some(picked > there):
                 raise ShapeError(
                     f"it picks {picked} different rows, such as positions, of {there}",
                     "output_shape",
                 )
         return (batch_of(inputs), *self.output_shape[1:])
 
-    def rows(self, inputs: Shapes) -> tuple[int, int, Shape]:
+    def rows(self, inputs: Shapes) -> tuple[Any, Any, Shape]:
         """Return of how many rows of a sample it picks how many, and the shape of a row.
 
         A row is as many of the last dimensions as input and output have in common, less one if
@@ -384,17 +388,18 @@ class Gather(Layer):
         source, picked = inputs[0][1:], self.output_shape[1:]
         most = min(len(source) - 1, len(picked))
         pairs = zip(reversed(source), reversed(picked), strict=False)
-        common = next((k for k, (have, take) in enumerate(pairs) if have != take), most)
+        common = next((k for k, (have, take) in enumerate(pairs) if not every(have == take)), most)
         choices = [
             (
-                int(product(source[: len(source) - k])),
-                int(product(picked[: len(picked) - k])),
+                product(source[: len(source) - k]),
+                product(picked[: len(picked) - k]),
                 source[len(source) - k :],
             )
             for k in range(min(common, most), -1, -1)
         ]
         indices = product(inputs[1][1:]) if len(inputs) > 1 else None
-        return next((choice for choice in choices if choice[1] == indices), choices[0])
+        fits = (choice for choice in choices if indices is not None and every(choice[1] == indices))
+        return next(fits, choices[0])
 
     def index_limit(self, k: int, inputs: Shapes) -> int | None:
         return self.rows(inputs)[0] if k == 1 else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from typing import Any
 
 from paleo.core.attributes import Ends, at_ends, attributes, with_ends
@@ -41,7 +41,7 @@ _KEPT = 8
 #: has the 48 rows, of 16 nets. More is what oneDNN takes inside of operators.
 MEASURED = Band(1.0, 1.08, 48, 0.8, "what PyTorch 2.13 allocated on x86_64, 16 nets")
 #: What of a layer stays in memory.
-_PARTS = ("weights", "gradients", "optimizer_state", "activations")
+PARTS = ("weights", "gradients", "optimizer_state", "activations")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class LayerMemory:
     gradients: int
     optimizer_state: int
     activations: Quantity
+    #: How many instances of a repeated block these are sums over: see paleo.studies.folding.
+    instances: int = 1
 
     @property
     def total(self) -> Quantity:
@@ -73,7 +75,7 @@ class LayerMemory:
         return {
             "name": self.name,
             "type": self.type_name,
-            **attributes(self, "output", *_PARTS, "total", unit="bytes"),
+            **attributes(self, "output", *PARTS, "total", unit="bytes"),
         }
 
 
@@ -103,6 +105,8 @@ class Footprint(Result):
     optimizer_kernels: str | None = None
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
+    #: The repeated blocks of the net, as in NetSpec.
+    repeats: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     def at(self, index: int) -> Footprint:
         """Return that of one of an array of batch sizes."""
@@ -162,7 +166,7 @@ class Footprint(Result):
             "optimizer": self.optimizer if self.training else None,
             "optimizer_kernels": self.optimizer_kernels,
             **attributes(self, "training", "dtype", "recompute", "layers"),
-            **attributes(self, *_PARTS, "workspace", unit="bytes"),
+            **attributes(self, *PARTS, "workspace", unit="bytes"),
             **with_ends(
                 attributes(self, "peak", unit="bytes"),
                 at_ends(self.peak_ends, lambda end: {"peak_bytes": int(end)}),
@@ -252,6 +256,7 @@ def footprint(
         recompute=str(again) if training else "none",
         optimizer_kernels=optimizer_kernels if training else None,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
+        repeats=spec.repeats,
     )
 
 
@@ -310,6 +315,7 @@ def largest_batch(
     assert again is not None
     assert added is not None
     assert spec is not None
+    spec.of_numbers()
     left = math.floor(room) - math.ceil(added)
     added_by = chosen if training else None
     sums = functools.partial(_deciding_sums, spec, dtype, added_by, again)

@@ -84,10 +84,14 @@ class Computations:
         Where gradients are accumulated that is of so many in each turn: the passes are done once
         for each, and all turns but the first add their gradients to those before.
         """
-        if isinstance(batch, int):
+        if isinstance(batch, int) and not self.net.sweep:
             if batch not in self._known:
                 self._keep(batch, self._computed(batch))
             return self._known[batch]
+        if self.net.sweep:  # whose sizes each batch goes with
+            swept = self._computed(batch)
+            vars(self).setdefault("num_bytes", swept.num_bytes)
+            return swept
         sizes, places = np.unique(batch, return_inverse=True)
         known = list(map(self._known.get, sizes.tolist()))
         found: Computation = self._computed(sizes) if None in known else joined(known)

@@ -75,7 +75,7 @@ def _fields(plan: Plan, sample: Sample) -> tuple[Field, ...]:
     exposed = {"exposed_communication_s": "exposed"} if plan.overlaps else {}
     waiting = {"wait_s": "waiting"} if some(plan.deviation > 0) else {}
     again = OF_RECOMPUTATION if plan.recompute.mode != "none" else {}
-    tokens = OF_TOKENS if sample.tokens else {}
+    tokens = OF_TOKENS if sample.tokens is not None else {}
     if tokens and again:
         tokens = tokens | {"hfu": "HFU"}
     return with_titles(_FIELDS, **exposed, **waiting, **again, **tokens)
@@ -172,6 +172,9 @@ class Worker:
         copied = self.plan.copying_time(num_bytes, self.workers)
         if not self.plan.overlaps:
             return Piece(name, TRANSFER, copied + self._sending(num_bytes, scheme))
+        if not is_array(self.workers) and self.workers == 1 and not self.plan.exchange.cycle:
+            # There is nobody to exchange with: what follows would find that bucket by bucket.
+            return Piece(name, TRANSFER, copied + 0.0, busy=copied + 0.0)
         found = self.overlapped(scheme, factor)
         return Piece(name, TRANSFER, copied + found.exposed, busy=copied + found.busy)
 
@@ -241,6 +244,7 @@ class DataParallel:
             share,
             worker.pieces,
             _fields(self.plan, self.computations.sample),
+            sample=self.computations.sample,
             exchanges=worker.exchanges(),
             band=self.plan.band,
             exchanging=worker.exchanges if self.plan.overlaps else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Annotated, Any, Unpack
 
 from paleo.core.attributes import Ends, at_ends, attributes, with_ends
@@ -167,6 +167,8 @@ class Variant:
     layers: tuple[LayerFigures, ...]
     total: Figures
     notes: tuple[str, ...]
+    #: The repeated blocks of the net, as in NetSpec.
+    repeats: Mapping[str, int] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def time_ends(self) -> Ends[float]:
@@ -200,6 +202,8 @@ class ComparedLayer:
     change: str
     reference: LayerFigures | None
     other: LayerFigures | None
+    #: How many instances of a repeated block these are sums over.
+    instances: int = 1
 
     def factors(self) -> dict[str, float | None]:
         """Return the factors as `Figures.factors` does, all None where one of the two lacks it."""
@@ -240,6 +244,13 @@ class Difference:
     change: Change
     layers: tuple[ComparedLayer, ...]
     reference: Variant
+
+    @property
+    def repeats(self) -> dict[str, int]:
+        """The repeated blocks of both, each as often as in the deeper one."""
+        both = (self.reference.repeats, self.other.repeats)
+        prefixes = dict.fromkeys(prefix for repeats in both for prefix in repeats)
+        return {prefix: max(one.get(prefix, 0) for one in both) for prefix in prefixes}
 
     def factors(self) -> dict[str, float | None]:
         """Return the factors of the totals, as `Figures.factors` does."""
@@ -423,7 +434,8 @@ def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant
         communication=float(step.exposed_communication(step.best_scheme)),
         wait=float(step.waiting),
     )
-    return Variant(net.name, settings, layers, total, (*summary.notes, *memory.notes))
+    notes = (*summary.notes, *memory.notes)
+    return Variant(net.name, settings, layers, total, notes, net.repeats)
 
 
 def _figures(found: Any, memory_bytes: int) -> Figures:

@@ -9,6 +9,7 @@ from paleo.core.tensor import format_shape
 from paleo.studies.compare import Change, Comparison, Difference, Variant
 from paleo.studies.compare.comparison import KEYS
 from paleo.views.charts.difference import variant_labels
+from paleo.views.headings import called, footnotes
 from paleo.views.table import Column, Table, plain
 from paleo.views.tables.base import common_notes
 
@@ -47,6 +48,7 @@ def _figures(times: Sequence[str], digits: int, *factors: str) -> tuple[Column, 
                 digits=digits if dimension == "s" else 0,
                 wide=key == "output_bytes",
                 least_is_best=True,
+                spare=int(key in ("params", "forward_flops")),
             ),
             Column(f"reference_{key}"),
             Column(factor),
@@ -75,8 +77,10 @@ def difference_table(reference: Variant, difference: Difference) -> Table:
     change, other = difference.change, difference.other
     same = {**_flat(other), **_flat(reference, "reference_"), "reach": change.reach}
     rows = []
+    is_folded = any(layer.instances > 1 for layer in difference.layers)
+    repeats = difference.repeats if is_folded else {}
     for layer in difference.layers:
-        values = layer.to_dict()
+        values = layer.to_dict() | called(layer.name, layer.instances, repeats)
         for side, of in (("", layer.other), ("reference_", layer.reference)):
             values[f"{side}output"] = format_shape(of.output) if of else None
         values["dimensions"] = format_shape(layer.other.output[1:]) if layer.other else None
@@ -88,7 +92,7 @@ def difference_table(reference: Variant, difference: Difference) -> Table:
         Column("name", "layer"),
         Column("change", "change" if any(row["change"] for row in rows) else ""),
         *plain("type", "reference_type", "output", "reference_output"),
-        Column("dimensions", "dimensions", for_people=True),
+        Column("dimensions", "dimensions", for_people=True, spare=2),
         *_figures(("forward_s", "backward_s"), _digits(reference, other), "time_factor"),
     )
     (here, there), common = variant_labels([other, reference])
@@ -97,7 +101,7 @@ def difference_table(reference: Variant, difference: Difference) -> Table:
         columns,
         rows,
         {"name": "total", **difference.total(), **_texts(difference.factors())},
-        footnotes=_said_of(change),
+        footnotes=[*footnotes(difference.layers), *_said_of(change)],
         notes=_notes(reference, other),
     )
 

@@ -14,6 +14,8 @@ from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import run_setting
 from paleo.views.table import Column, Table, in_unit, plain
 
+#: Of more buckets than these, only so many at the start and the end are shown, and exposed ones.
+_MANY, _AT_ENDS = 40, 8
 #: By how much less seconds differ they are the same.
 _LIKE = 1e-6
 _STEPS = (
@@ -152,6 +154,7 @@ def _buckets_table(each: ExplainedStep) -> Table:
         }
         for number, bucket in enumerate(each.buckets, 1)
     ]
+    shown = [row for row in rows if _is_shown(row, len(rows))]
     hidden = f"{duration(each.hidden, 3)} of {duration(each.communication, 3)} is hidden"
     of_exposed = {
         "computation that is slower beside exchanges": each.slowed,
@@ -162,6 +165,8 @@ def _buckets_table(each: ExplainedStep) -> Table:
         for what, seconds in of_exposed.items()
         if seconds > _LIKE * each.communication
     ]
+    if left := len(rows) - len(shown):
+        more.append(f"{left} buckets between, which are hidden, are left out (JSON has all)")
     end = duration(each.computed, 3)
     note = f"Times are from the start of the backward pass, which ends at {end}"
     is_one = len(each.algorithms) == 1
@@ -171,9 +176,14 @@ def _buckets_table(each: ExplainedStep) -> Table:
     return Table(
         title,
         [column for column in _BUCKETS if not (column.key == "algorithm" and is_one)],
-        rows,
+        shown,
         footnotes=[f"{note}: {hidden if each.hidden else 'nothing is hidden'}.", *more],
     )
+
+
+def _is_shown(row: dict[str, Any], count: int) -> bool:
+    is_at_end = row["bucket"] <= _AT_ENDS or row["bucket"] > count - _AT_ENDS
+    return count <= _MANY or is_at_end or bool(row["exposed"])
 
 
 def _time(seconds: float) -> str:

@@ -10,6 +10,7 @@ from paleo.measure.profile import JOINED, FullPass, LayerPass, NetGraphs, Profil
 from paleo.step.plan import RATED, SHARES
 from paleo.views.answers.base import band_said
 from paleo.views.charts.settings import joined
+from paleo.views.headings import called, footnotes
 from paleo.views.table import Column, Table, plain
 
 #: What stands in the place of a time that an executor could not measure.
@@ -25,27 +26,29 @@ def profile_table(run: Profile) -> Table:
     """Return the layers of a net, pass by pass: predicted, and as executors measured them."""
     names = run.setting.executors
     common = _common(run.case, run.setting)
+    repeats = run.case.spec.repeats if any(row.instances > 1 for row in run.rows) else {}
     rows = [
         common
         | row.to_dict()
+        | called(row.layer, row.instances, repeats, "layer")
         | {"pass_shown": row.direction.replace("_", " ")}
         | {f"{name}_shown": _shown(row, name) for name in names}
         for row in run.rows
     ]
     total: dict[str, Any] = {"layer": "total", "predicted_s": run.predicted}
-    footnotes = []
+    said = footnotes(run.rows)
     for name in names:
         sums = run.sums(name)
         if sums.rows:
             total |= {f"{name}_shown": sums.measured, f"{name}_ratio": sums.ratio}
-            footnotes += [_how_measured(run.setting, name), *_covered(run, name)]
+            said += [_how_measured(run.setting, name), *_covered(run, name)]
     what = run.passes[0].replace("_", " ") if len(run.passes) == 1 else ""
     return Table(
         _title(run.case, run.setting, what),
         _profile_columns(run),
         rows,
         total,
-        footnotes=footnotes,
+        footnotes=said,
         notes=run.notes,
     )
 
@@ -72,7 +75,7 @@ def _profile_columns(run: Profile) -> list[Column]:
     columns = [
         *_SETTING,
         Column("layer", "layer"),
-        Column("type", "type"),
+        Column("type", "type", spare=1),
         Column("pass"),
         Column("pass_shown", "pass" * (len(run.passes) > 1), for_people=True),
         Column("predicted_s", "predicted", "s"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from paleo.step.memory import Fit
 from paleo.views.charts.layers import footprint_setting
 from paleo.views.charts.numbers import counted
+from paleo.views.headings import called, footnotes
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.base import common_notes
 
@@ -14,20 +15,25 @@ from paleo.views.tables.base import common_notes
 def memory_table(fit: Fit) -> Table:
     """Return the layers of a footprint, with its peak and what fits below."""
     values = fit.to_dict()
-    layers = values.pop("layers")
+    found = fit.footprint.layers
+    repeats = fit.footprint.repeats if any(layer.instances > 1 for layer in found) else {}
+    rows = [
+        {**values, **row, **called(layer.name, layer.instances, repeats)}
+        for row, layer in zip(values.pop("layers"), found, strict=True)
+    ]
     notes = list(fit.footprint.notes)
     if fit.device and fit.device.memory_capacity is None:
         notes.append(f"how much memory {fit.device.name} has is not known")
     return Table(
         footprint_setting(fit.footprint),
         _columns(fit.footprint.training, fit.on_device),
-        [{**values, **layer} for layer in layers],
+        rows,
         {
             **values,
             "name": "total",
-            "total_bytes": sum(layer["total_bytes"] for layer in layers),
+            "total_bytes": sum(row["total_bytes"] for row in rows),
         },
-        footnotes=_footnotes(fit),
+        footnotes=[*footnotes(found), *_footnotes(fit)],
         notes=notes,
     )
 
@@ -94,10 +100,10 @@ def _columns(training: bool, on_device: Iterable[str]) -> tuple[Column, ...]:
     return (
         *plain("net", "batch_size", "training", "optimizer", "dtype"),
         Column("name", "layer"),
-        Column("type", "type"),
-        Column("output_bytes", "output", "bytes"),
+        Column("type", "type", spare=3),
+        Column("output_bytes", "output", "bytes", spare=2),
         Column("weights_bytes", "weights", "bytes"),
-        Column("gradients_bytes", "gradients" * training, "bytes"),
+        Column("gradients_bytes", "gradients" * training, "bytes", spare=1),
         Column("optimizer_state_bytes", "optimizer\nstate" * training, "bytes"),
         Column("activations_bytes", activations, "bytes"),
         Column("total_bytes", "total", "bytes"),

@@ -11,25 +11,26 @@ from paleo.core.tensor import format_shape
 from paleo.costs import Time
 from paleo.step.plan import HOW, RATED
 from paleo.studies.explain import ExplainedLayer, ExplainedOperation
-from paleo.studies.grouping import by_block, by_type
+from paleo.studies.grouping import Group, by_block, by_type
 from paleo.studies.summary import LayerSummary, NetSummary, counts, of_each, timed_values
 from paleo.views.answers.base import band_said
 from paleo.views.charts.layers import summary_setting
 from paleo.views.charts.numbers import counted
+from paleo.views.headings import called, footnotes
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.groups import groups_table
 
 _COLUMNS = (
     *plain("net", "dtype"),
     Column("name", "layer"),
-    Column("type", "type"),
+    Column("type", "type", spare=3),
     Column("parents"),
-    Column("first_parents", "parents", for_people=True),
-    Column("output", "output"),
-    Column("params", "parameters"),
+    Column("first_parents", "parents", for_people=True, spare=6),
+    Column("output", "output", spare=2),
+    Column("params", "parameters", spare=1),
     Column("forward_flops", "forward", "FLOP"),
-    Column("weights_bytes", "weights", "bytes"),
-    Column("activations_bytes", "activations", "bytes"),
+    Column("weights_bytes", "weights", "bytes", spare=5),
+    Column("activations_bytes", "activations", "bytes", spare=4),
 )
 #: What gives way to the times.
 _LESS = (
@@ -78,6 +79,8 @@ def _short(parents: tuple[str, ...]) -> str:
 def _shown(summary: NetSummary) -> list[dict[str, Any]]:
     """Return what people see of each layer."""
     layers = summary.layers
+    is_folded = any(layer.instances > 1 for layer in layers)
+    repeats = summary.repeats if is_folded else {}
     every = _time(summary).get("time_s", 0)
     outputs = of_each(format_shape, [layer.output for layer in layers])
     bounds = (
@@ -86,7 +89,7 @@ def _shown(summary: NetSummary) -> list[dict[str, Any]]:
     )
     return [
         {
-            "name": layer.name,
+            **called(layer.name, layer.instances, repeats),
             "type": layer.type_name,
             "first_parents": _short(layer.parents),
             "output": output,
@@ -141,18 +144,29 @@ def summary_table(summary: NetSummary, *, only_shown: bool = False) -> Table:
         **_time(summary, _time(summary).get("time_s")),
         "longer_bound": "",
     }
-    title = summary_setting(summary, counted(len(rows), "layer"))
+    number = sum(layer.instances for layer in summary.layers)
+    title = summary_setting(summary, counted(number, "layer"))
     columns: tuple[Column, ...] = _COLUMNS
     if timed_on:
         digits = timed_on.plan.digits if timed_on.plan.band else 0
         columns += _times(digits)
         columns = tuple(replace(each, wide=each.key in _LESS) for each in columns)
-    footnotes = []
+    sums = footnotes(summary.layers)
     if timed_on:
         seconds = total.get("time_s")
         alone = None if seconds is None or is_array(seconds) else float(seconds)
-        footnotes = [band_said("both passes", timed_on.plan.band, alone, timed_on.plan.digits)]
-    return Table(title, columns, rows, total, footnotes=footnotes, notes=summary.notes)
+        sums.append(band_said("both passes", timed_on.plan.band, alone, timed_on.plan.digits))
+    return Table(title, columns, rows, total, footnotes=sums, notes=summary.notes)
+
+
+def by_type_table(summary: NetSummary) -> Table:
+    """Return sums over the layers of each type, those that take longest or compute most first."""
+    is_timed = summary.timed_on is not None
+
+    def size(group: Group) -> float:
+        return float((group.time if is_timed else group.forward_flops) or 0)
+
+    return groups_table(summary, sorted(by_type(summary), key=size, reverse=True), "type")
 
 
 def summary_tables(
@@ -181,22 +195,23 @@ def explanation_table(summary: NetSummary, layer: ExplainedLayer) -> Table:
         }
         for each in layer.operations
     ]
-    footnotes = [
+    said_below = [
         f"what is not here of its {name} pass runs in the kernel of {other}"
         for name, other in layer.runs_in
     ]
-    if not rows and not footnotes:
-        footnotes.append("it makes the device do nothing: there is no kernel, no memory traffic")
+    if not rows and not said_below:
+        said_below.append("it makes the device do nothing: there is no kernel, no memory traffic")
     for each in layer.operations:
         said = [each.explanation.why] * bool(each.explanation.why) + _details(each)
         said += [f"error band {each.band}"] if each.band else []
         if said:
-            footnotes.append(f"{_step(each)}: {'; '.join(said)}")
+            said_below.append(f"{_step(each)}: {'; '.join(said)}")
     if layer.waits:
         waits = in_unit(layer.waits, "s")
-        footnotes.append(f"besides, the device waits {waits} for the host to hand kernels over")
-    footnotes = list(dict.fromkeys(footnotes))
-    title = f"{layer.name} ({layer.type_name}) of {summary_setting(summary)}"
+        said_below.append(f"besides, the device waits {waits} for the host to hand kernels over")
+    said_below = list(dict.fromkeys(said_below))
+    times = f" x {layer.instances}" if layer.instances > 1 else ""
+    title = f"{layer.name}{times} ({layer.type_name}) of {summary_setting(summary)}"
     total = None
     if len(rows) > 1:
         sums = ("compute_s", "memory_s", "overhead_s", "total_s", "flops", "moved")
@@ -204,7 +219,7 @@ def explanation_table(summary: NetSummary, layer: ExplainedLayer) -> Table:
     free = dict.fromkeys(each.operation.name for each in layer.operations if not each.is_counted)
     model = timed_on.plan.cost_model.name
     notes = [f"not counted by {model}: {', '.join(free)}"] if free else []
-    return Table(title, _EXPLAINED, rows, total, footnotes=footnotes, notes=notes)
+    return Table(title, _EXPLAINED, rows, total, footnotes=said_below, notes=notes)
 
 
 def _step(each: ExplainedOperation) -> str:

@@ -33,6 +33,7 @@
         scaling: new Paleo.Table(Paleo.by("workers-table"), "table-scaling", "Steps by workers"),
         compare: new Paleo.Table(Paleo.by("beside-table"), "table-compare", "Figures of both"),
         layers: new Paleo.Table(Paleo.by("layers-table"), "table-layers", "Layers"),
+        kinds: new Paleo.Table(Paleo.by("kinds-table"), "table-kinds", "Layers by type"),
         memory: new Paleo.Table(Paleo.by("memory-table"), "table-memory", "Memory by layer"),
       };
       this.commands = {};
@@ -47,6 +48,7 @@
       else {
         this._charts(kind, answer, null);
         this.tables[kind].show(answer.table, { blocks: answer.blocks || [] });
+        if (kind === "layers") this.tables.kinds.show(answer.kinds);
         if (kind === "memory") {
           Paleo.list(Paleo.by("memory-hints"), answer.hints || []);
           this._headlines("memory", answer.headlines || []);
