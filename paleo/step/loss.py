@@ -13,10 +13,9 @@ from typing import Any
 
 from paleo.core.checks import check_choice
 from paleo.core.errors import PaleoError, SettingError
-from paleo.core.quantity import is_array
 from paleo.core.tensor import Shape
 from paleo.net.graph import Graph, Node, cached_for_net, typical
-from paleo.net.spec import LayerSpec, NetSpec
+from paleo.net.spec import LayerSpec, NetSpec, Sweep
 from paleo.step.passes import keep_shape
 
 NONE, FUSED_LINEAR = "none", "fused_linear"
@@ -57,6 +56,8 @@ def word_lookups(graph: Graph) -> Iterator[tuple[Node, Node]]:
 
 def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     """Return the net with a loss, None if it takes none."""
+    if net.sweep:
+        return _swept(net, net.sweep, loss)
     try:
         graph = typical(net, "fp32", keep_shape)
     except PaleoError:  # a net that only the conventions of a cost model can take
@@ -67,7 +68,7 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     is_judged = any(node.layer.is_judge for node in graph.nodes)
     if is_judged or not places or net.layers[-1].shard is not None:
         return None
-    if is_array(last.output[-1]) or last.output[-1] not in words:
+    if last.output[-1] not in words:
         return None
     from paleo.net.layers.losses import Loss  # here, since most commands are about other nets
 
@@ -83,6 +84,22 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     coming = next(spec.layer for spec in net.layers if spec.layer.is_input)
     shape: Shape = (batch, *places)
     return replace(net, layers=(*before, LayerSpec(labels, coming.of_shape(shape), ()), *added))
+
+
+def _swept(net: NetSpec, sweep: Sweep, loss: str) -> NetSpec | None:
+    """Return a net with arrays of sizes: of labels, too."""
+    found = _with_loss(replace(net, sweep=None), loss)
+    if found is None:
+        return None
+    _, *places, _ = typical(net, "fp32", keep_shape).nodes[-1].output
+    layers = {}
+    for spec in found.layers:
+        if spec.layer.is_input and spec.name not in sweep.layers:  # the labels
+            batch, *_ = spec.layer.infer_shape(())
+            layers[spec.name] = spec.layer.of_shape((batch, *places))
+        elif spec.name not in sweep.layers or spec.layer.is_loss:
+            layers[spec.name] = spec.layer
+    return replace(found, sweep=replace(sweep, layers={**sweep.layers, **layers}))
 
 
 def _joined(net: NetSpec, head: LayerSpec, labels: str) -> LayerSpec:

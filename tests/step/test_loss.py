@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import paleo
@@ -153,3 +154,17 @@ def test_pytorch_takes_as_much_memory() -> None:
     found: Any = peak.training(made, x, loss_of=loss_of)
     predicted = paleo.footprint(net, shape[0], loss="cross_entropy").peak
     assert predicted == pytest.approx(found.tensors, rel=0.04)
+
+
+@pytest.mark.parametrize("loss", list(LOSSES))
+def test_arrays_of_lengths_have_the_loss_of_each(loss: str) -> None:
+    lengths = [256, 512, 1024]
+    plan = paleo.scenario("gpt2", device="H100_SXM", dtype="bf16", loss=loss).plan
+
+    def step(length: Any) -> Any:
+        return paleo.data_parallel(paleo.load("gpt2", dims={"seq": length}), plan, 4, 1)
+
+    together, alone = step(np.array(lengths)), [step(length) for length in lengths]
+    for part in ("forward", "backward", "update"):
+        wanted = [each[part] for each in alone]
+        assert np.broadcast_to(together[part], 3).tolist() == pytest.approx(wanted)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from paleo.core.kinds import READ_WITH_WEIGHTS
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
-from paleo.core.quantity import Quantity, ceil_div, minimum, product
+from paleo.core.quantity import Quantity, ceil_div, minimum, product, some
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
     Layer,
@@ -61,7 +61,7 @@ class _Judging(Layer):
         """Tell whether labels name a class for each row of scores, not a number for each score."""
         if not self.by_class:
             return False
-        return len(inputs) == 1 or bool(product(inputs[0][1:]) != product(inputs[1][1:]))
+        return len(inputs) == 1 or some(product(inputs[0][1:]) != product(inputs[1][1:]))
 
     def index_limit(self, k: int, inputs: Shapes) -> int | None:
         return int(inputs[0][-1]) if k == 1 and self.are_classes(inputs) else None
