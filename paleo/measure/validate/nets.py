@@ -34,6 +34,7 @@ from paleo.net.graph import Graph, build
 from paleo.net.handled import with_composed_gelu
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
+from paleo.step.matrices import all_matrices
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
@@ -145,9 +146,10 @@ class NetCase:
                 times.append(factor * self.passes * passed.upper)
         if "update" in self.parts:
             unscaled = self.scales_loss and graph.precision.is_mixed
-            rule = Rule(OPTIMIZERS[self.optimizer], software, self.clips, unscaled)
-            how = (updated_in(software, dtype), rule)
-            updated = update_time(graph.num_params, target, model, *how, graph.num_tensors)
+            optimizer = OPTIMIZERS[self.optimizer]
+            how = (updated_in(software, dtype), Rule(optimizer, software, self.clips, unscaled))
+            of = (graph.num_tensors, all_matrices(graph) if optimizer.by_matrix else ())
+            updated = update_time(graph.num_params, target, model, *how, *of)
             times.append(factor * updated.total / self._shards)
         if "exchange" in self.parts:
             assert self.wiring

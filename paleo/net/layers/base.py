@@ -212,6 +212,14 @@ class Layer(ABC):
         """Return how many tensors its parameters are: one by default, if it has any."""
         return int(self.num_params(inputs) > 0)
 
+    def filters(self, inputs: Shapes) -> tuple[int, ...]:
+        """Return the dimensions of the filters that it learns, () if none: K x C x ... x R x S."""
+        return ()
+
+    def with_loss(self) -> Layer | None:
+        """Return it with a softmax cross entropy of its output in one; None where there is none."""
+        return None
+
     def buffers(self, inputs: Shapes) -> tuple[int, ...]:
         """Return the elements of each tensor that it remembers and that is not trained."""
         return ()
