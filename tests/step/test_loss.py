@@ -92,7 +92,7 @@ def test_memory_has_logarithms_and_two_gradients() -> None:
     # both; a loss a sample and its gradient.
     assert found.peak == 4 * (2 * V * D + 2 * N * T + N * T * D + 4 * SCORES + 2 * N)
     assert (found.peak_layer, found.peak_pass) == ("loss", "backward")
-    inference = {"training": False}
+    inference: Any = {"training": False}
     assert paleo.footprint(model(), loss="fused", **inference) == paleo.footprint(
         model(), **inference
     )

@@ -110,7 +110,7 @@ def test_tokens_and_epochs_exclude_each_other() -> None:
         ({"recompute": "full"}, "; HFU that, too"),
     ],
 )
-def test_tables_say_what_utilization_counts(settings: dict[str, str], said: str) -> None:
+def test_tables_say_what_utilization_counts(settings: dict[str, Any], said: str) -> None:
     start = "MFU counts attention in full, causal or not, and nothing that is computed again"
     for scaling in ("weak", ["weak", "strong"]):
         found = paleo.simulate("gpt2", device="H100_SXM", scaling=scaling, **settings)

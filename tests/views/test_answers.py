@@ -512,7 +512,7 @@ if __name__ == "__main__":
     ],
 )
 def test_what_does_not_fit_is_told_what_takes_less(
-    net: str, settings: dict[str, str], said: str
+    net: str, settings: dict[str, Any], said: str
 ) -> None:
     found = paleo.simulate(net, device="A100", batch_size=10_000, workers=1, **settings)
     (text, *_) = simulation_answer(found)
