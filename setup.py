@@ -94,6 +94,8 @@ setup(
             "tiled/families/*.toml",
             "tiled/kernels/*.toml",
             "tiled/expert_constants/*.toml",
+            "tiled/scan_constants/*.toml",
+            "tiled/selection_constants/*.toml",
         ],
         "paleo.web": ["static/*", "static/vendor/*"],
     },

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import collectives as exchanged
+import fit_kernels
 import language_operators as language_tables
 import numpy as np
 from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
@@ -264,11 +265,40 @@ def language(data: Data) -> Iterator[Table | Bound]:
         ("operator", "framework", "system", "fitted there", *ERRORS),
         rows,
         "`aiconfigurator-core` 0.12.0, as shipped, by the kernels that each framework names. "
-        "Constants of kernels are fitted to a sixth of the rows or less of the H100, and of the "
-        "GB200 on Blackwell (`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); "
-        "nothing is fitted to the other systems. Where an architecture has none, those of Hopper "
-        "hold. "
-        "Kernels of encoders' attention are those of the table before.",
+        "`benchmarks/fit_kernels.py` fits constants of a kernel to up to 900 rows of the H100, of "
+        "the GB200 on Blackwell, and of the L40S for the few that neither runs "
+        "(`paleo/costs/tiled/expert_constants/`, `paleo/costs/tiled/kernels/`); those of scans and "
+        "selections (`scan_constants/`, `selection_constants/` beside them) are of the H100 and "
+        "the GB200; nothing is fitted to the other systems. Where an architecture has none, those "
+        "of Hopper hold. Most kernels of encoders' attention are those of the table before. "
+        "Constants of kernels that quantize, and of graphs that a host replays, are of the H100. "
+        "Modules are composed of their operations: those of latent attention with no constant of "
+        "their own, those of sparse attention with the kernels of scores, selections and "
+        "attention, to whose starts the small kernels of a module count.",
+    )
+    worth = []
+    for title, architecture, kernels, constants, errors_of in fit_kernels.worth(
+        data.operators or language_tables.PACKAGE
+    ):
+        texts = [
+            f"{len(each):,}: {100 * np.median(each):.1f} %" if len(each) else ""
+            for each in errors_of
+        ]
+        worth.append((title, architecture, str(kernels), str(constants), *texts))
+    yield Table(
+        "What constants of kernels are fitted to",
+        (
+            "kernels",
+            "architecture",
+            "kernels with constants",
+            "constants",
+            "rows fitted: median",
+            "others of that system",
+            "other systems",
+        ),
+        worth,
+        "Medians of rows that a fit has seen, and apart from them of rows that it has not, up to "
+        "20,000 of a kernel.",
     )
     yield Table(
         "Operators of language models by element type",
@@ -751,6 +781,25 @@ def peers(data: Data) -> Iterator[Table]:
     )
 
 
+#: Devices of NeuSight's nets of which there is no row of an operator, so that none is fitted on.
+UNSEEN_OF_NETS = ("MI100", "P100_PCIE", "P4")
+
+
+def unseen(data: Data) -> Iterator[Table]:
+    """Transformers on devices that no constant has seen, and on the others."""
+    cases = data.file("neusight_e2e")
+    on = np.array(cases.labels["device"])
+    is_unseen = np.isin(on, UNSEEN_OF_NETS)
+    parts = [("not seen, all", is_unseen), *((name, on == name) for name in UNSEEN_OF_NETS)]
+    parts.append(("others", ~is_unseen))
+    yield Table(
+        "Transformers in fp32, on devices that no constant has seen",
+        ("device", *ERRORS),
+        [(name, *errors(error(cases.select(np.flatnonzero(part))))) for name, part in parts],
+        "NeuSight's end-to-end measurements; the others have rows of operators, and none of nets.",
+    )
+
+
 def models(data: Data) -> Iterator[Table | Bound]:
     """The cost models side by side, on the rows that all of them predict."""
     cases = join(
@@ -869,9 +918,9 @@ Section = Callable[[Data], Iterator[Table | Bound]]
 #: Of the operator tables, of the published rows, and of those what makes no fits to nets.
 TABLES: tuple[Section, ...] = (products, serving, language, collectives)
 PUBLISHED: tuple[Section, ...] = (
-    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, models,
+    operators, held_out, precisions, nets, timm, mlperf, scaling, firecaffe, peers, unseen, models,
 )  # fmt: skip
-QUICK: tuple[Section, ...] = (operators, peers, models)
+QUICK: tuple[Section, ...] = (operators, peers, unseen, models)
 #: What is known to be missed of what --check makes, and said so on the page: how names begin.
 MISSED = (
     "bf16 products, B200", "bf16 products, L40S", "collectives, llmcompass",
@@ -887,6 +936,11 @@ ASKED = (
     ("attention of a step of decoding", "attention, decode"),
     ("layers of experts, by the kernel of a serving backend", "layers of experts"),
     ("latent attention and its products", "latent attention"),
+    ("modules of latent attention", "modules of latent attention"),
+    ("linear attention", "linear attention"),
+    ("modules of sparse attention, prompts", "sparse attention, prefill"),
+    ("modules of sparse attention, steps", "sparse attention, decode"),
+    ("single kernels of sparse attention", "sparse attention, single kernels"),
     ("attention of encoders", "attention of encoders"),
     ("kernels that quantize", "quantization"),
     ("products, convolutions and recurrent layers of 2016 to 2019", "DeepBench"),

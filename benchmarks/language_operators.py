@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from paleo.core.errors import PaleoError
 from paleo.measure.validate import Cases, Selection, join, operator_cases
@@ -13,12 +13,12 @@ SYSTEMS = {
     "a100_sxm": "nothing",
     "h100_sxm": "kernels of Hopper",
     "h200_sxm": "nothing",
-    "l40s": "nothing",
+    "l40s": "kernels of neither, CUTLASS",
     "rtx_pro_6000_server": "nothing",
     "gb200": "kernels of Blackwell",
     "b200_sxm": "nothing",
     "b300_sxm": "nothing",
-    "gb300": "nothing",
+    "gb300": "SGLang's encoders",
 }
 FRAMEWORKS = ("trtllm", "sglang", "vllm")
 #: Tables by what they are called on the page.
@@ -29,7 +29,21 @@ TABLES = {
     "latent attention, products": ("mla_bmm",),
     "attention of encoders": ("encoder_attention",),
     "quantization": ("scale_matrix", "computescale"),
-}
+    "linear attention": ("gdn", "kda", "mamba2"),
+    "modules of latent attention": ("mla_context_module", "mla_generation_module"),
+    "sparse attention, prefill": (
+        "dsa_context_module", "dsv4_csa_context_module", "dsv4_hca_context_module",
+        "msa_context_module",
+    ),
+    "sparse attention, decode": (
+        "dsa_generation_module", "dsv4_csa_generation_module", "dsv4_hca_generation_module",
+        "msa_generation_module",
+    ),
+    "sparse attention, single kernels": (
+        "dsv4_paged_mqa_logits_module", "glm5_mqa_logits_module", "glm5_topk_module",
+        "dsv4_csa_topk_calib", "glm5_dsa_attn_module", "dsv4_hca_attn_module",
+    ),
+}  # fmt: skip
 #: Versions that have the whole of a table where the newest has a part.
 _VERSIONS = {("trtllm", "moe"): ("1.3.0rc20", "1.0.0")}
 #: Percent of the median error that is wanted of each.
@@ -37,16 +51,23 @@ WANTED = 12
 
 #: Of which the median is known to be above that: how the names of figures begin.
 MISSED = (
-    *(f"layers of experts, {each}" for each in ("a100", "l40s", "rtx", "all")),
+    *(f"layers of experts, {each}" for each in ("a100", "l40s", "rtx")),
     *(f"latent attention, prefill, {each}" for each in ("a100", "l40s", "rtx")),
-    *(f"latent attention, decode, {each}" for each in ("a100", "l40s", "rtx", "b", "gb", "all")),
-    "latent attention, products", "attention of encoders", "quantization",
-)  # fmt: skip
+    *(f"latent attention, decode, {each}" for each in ("a100", "rtx", "b300")),
+    "latent attention, products, gb200",
+    *(f"attention of encoders, {each}" for each in ("l40s", "rtx")),
+    *(f"quantization, {each}" for each in ("gb200", "gb300")),
+    "linear attention, a100",
+    *(f"modules of latent attention, {each}" for each in ("h200", "gb200", "b300", "all")),
+    *(f"sparse attention, single kernels, {each}" for each in ("b", "gb300", "all")),
+)
 
 
-def cases_by_system(place: str, tables: tuple[str, ...]) -> Iterator[tuple[str, str, Cases]]:
+def cases_by_system(
+    place: str, tables: tuple[str, ...], systems: Iterable[str] = SYSTEMS
+) -> Iterator[tuple[str, str, Cases]]:
     """Yield a system, a framework and its cases of these tables."""
-    for system in SYSTEMS:
+    for system in systems:
         for framework in FRAMEWORKS:
             found = []
             for table in tables:

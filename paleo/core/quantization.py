@@ -15,7 +15,8 @@ class Quantize(Operation):
 
     `method` names how scales are found and which kernels do it, as in
     `paleo.costs.tiled.quantize`. The scales' own bytes are too few to count. One that is `alone`
-    has no product behind it, whose start would show.
+    has the device to itself, without other work that hides its kernels' starts; one that then
+    `leads` has a product behind it all the same, whose start shows.
     """
 
     rows: Quantity
@@ -24,6 +25,7 @@ class Quantize(Operation):
     method: str
     input_size: int = 2
     alone: bool = False
+    leads: bool = False
     direction: ClassVar[Pass] = Pass.FORWARD
     flops: ClassVar[Quantity] = 0
     kind: ClassVar[Kind] = Kind.COPY

@@ -31,7 +31,8 @@ class Step(NamedTuple):
 
 
 #: x (1 + tanh(a (x + b x^3))) / 2: tensorflow/models, official/modeling/activations/gelu.py, and
-#: gelu of google-research/bert, modeling.py. Its gradients are those of TensorFlow's
+#: gelu of google-research/bert, modeling.py; the same kernels as of NewGELUActivation, what
+#: transformers' activations.py calls gelu_new. Its gradients are those of TensorFlow's
 #: python/ops/math_grad.py: of the products, of tanh, of the sum, of the power; then all of x's.
 _GELU = (
     Step("cubed", "x"),
@@ -139,7 +140,7 @@ def _kernel(step: Step, direction: Pass, count: Quantity, sizes: dict[str, Quant
 
 
 class ComposedGelu(_Composed, Activation):
-    """GELU by its tanh, as models of TensorFlow compose it."""
+    """GELU by its tanh, as models of TensorFlow and GPT-2 of transformers compose it."""
 
     steps: ClassVar[dict[Pass, tuple[Step, ...]]] = {
         Pass.FORWARD: _GELU,
@@ -166,13 +167,19 @@ class ComposedNorm(_Composed, LayerNorm):
     }
 
 
-def composed(layer: Layer) -> Layer:
-    """Return what stands for a layer in TensorFlow, where that composes it; else the layer."""
+def composed_gelu(layer: Layer) -> Layer:
+    """Return what stands for a layer in a model that composes GELU; else the layer."""
     match layer:
         case Activation(function="gelu"):
             return ComposedGelu(**vars(layer))
+    return layer
+
+
+def composed(layer: Layer) -> Layer:
+    """Return what stands for a layer in TensorFlow, where that composes it; else the layer."""
+    match layer:
         case Dropout():
             return ComposedDropout(**vars(layer))
         case LayerNorm(num_dims=1, affine=True, bias_term=True):
             return ComposedNorm(**vars(layer))
-    return layer
+    return composed_gelu(layer)

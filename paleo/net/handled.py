@@ -12,7 +12,7 @@ from typing import Any
 from paleo.core.kinds import AUTOCAST, Autocast
 from paleo.core.strides import Strides
 from paleo.net import autocast, views
-from paleo.net.composed import composed
+from paleo.net.composed import composed, composed_gelu
 from paleo.net.graph import Graph, Node
 from paleo.net.parameters import Handling
 
@@ -62,6 +62,12 @@ def in_steps(graph: Graph) -> Graph:
 def in_elementary_steps(graph: Graph) -> Graph:
     """Return a graph whose layers are composed as in TensorFlow: see paleo.net.composed."""
     nodes = [replace(node, layer=composed(node.layer)) for node in graph.nodes]
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def with_composed_gelu(graph: Graph) -> Graph:
+    """Return a graph of a model whose code composes GELU, whichever framework runs it."""
+    nodes = [replace(node, layer=composed_gelu(node.layer)) for node in graph.nodes]
     return Graph(graph.name, tuple(nodes), graph.dtype)
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -34,6 +34,7 @@ from paleo.net.importers import (
     read_object,
     read_text,
 )
+from paleo.net.lengths import SEQ, notes_at
 from paleo.net.reader import parse
 from paleo.net.spec import Description, NetSpec, Sweep
 
@@ -224,7 +225,8 @@ def _read(body: Body, file: str | None, chosen: Mapping[str, int] | None) -> Net
 class _Described(Description):
     """A decoded net file that names dimensions or repeats blocks.
 
-    `named` and `written` are the net's name and its dimensions before any were chosen.
+    `named`, `written` and `notes` are the net's name, its dimensions and its notes before any were
+    chosen.
     """
 
     body: Body
@@ -235,11 +237,13 @@ class _Described(Description):
         file: str | None,
         named: str | None = None,
         written: Mapping[str, Any] | None = None,
+        notes: Sequence[str] | None = None,
     ) -> None:
         self.body = body
         self.file = file
         self.named: str = named or body["name"]
         self.written: Mapping[str, Any] = body.get("dims", {}) if written is None else written
+        self.notes: Sequence[str] = body.get("notes", []) if notes is None else notes
 
     def read(self, dims: Mapping[str, Any]) -> NetSpec:
         chosen = {name: python_int(size) for name, size in dims.items()}
@@ -249,10 +253,13 @@ class _Described(Description):
         after = {**before, **{name: chosen[name] for name in before if name in chosen}}
         others = [f"{name}={after[name]}" for name in after if after[name] != self.written[name]]
         name = " ".join([self.named, ", ".join(others)]) if others else self.named
-        body = self.body.with_values(name=name, dims=self.body.like(after))
+        given = self.body.with_values(name=name)
+        if SEQ in chosen and "notes" in given:
+            given = given.with_values(notes=notes_at(self.notes, chosen[SEQ]))
+        body = given.with_values(dims=self.body.like(after))
         # The file's own dimensions are looked at, so that a name that is none is said.
-        net = _read(self.body.with_values(name=name), self.file, chosen)
-        described = _Described(body, self.file, self.named, self.written)
+        net = _read(given, self.file, chosen)
+        described = _Described(body, self.file, self.named, self.written, self.notes)
         return replace(net, described=(described, net.layers))
 
     def _swept(self, chosen: Mapping[str, Any]) -> NetSpec:
@@ -286,7 +293,7 @@ class _Described(Description):
         if body is None:
             return None
         net = _read(body, self.file, {})
-        described = _Described(body, self.file, self.named, self.written)
+        described = _Described(body, self.file, self.named, self.written, self.notes)
         return replace(net, described=(described, net.layers))
 
 

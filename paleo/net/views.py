@@ -84,17 +84,42 @@ def _copied(
     if isinstance(operation, Convolution | Pooling):
         return
     for place, (shape, own) in enumerate(zip(inputs, strides, strict=True)):
-        if isinstance(operation, Attention):
-            fits = own[-1] == 1 or shape[-1] == 1
-        elif isinstance(operation, BatchMatMul) and len(shape) > 2:
-            fits = 1 in own[-2:] and are_rows(shape, own, 2)
-        elif isinstance(operation, PRODUCTS) and len(shape) == len(output):
-            fits = own[-1] == 1 and are_rows(shape, own, 1)
-        else:
-            any_order = layer.takes_any_order or _is_by_element(layer)
-            fits = any_order or is_contiguous(shape, own)
-        if not fits:
+        if not _fits(layer, operation, shape, own, len(output)):
             yield place
+
+
+def _fits(layer: Layer, operation: Operation | None, shape: Shape, own: Strides, rank: int) -> bool:
+    """Tell whether a layer with an output of this rank takes a tensor as its elements lie."""
+    if isinstance(operation, Attention):
+        return own[-1] == 1 or shape[-1] == 1
+    if isinstance(operation, BatchMatMul) and len(shape) > 2:
+        return 1 in own[-2:] and are_rows(shape, own, 2)
+    if isinstance(operation, PRODUCTS) and len(shape) == rank:
+        return own[-1] == 1 and are_rows(shape, own, 1)
+    any_order = layer.takes_any_order or _is_by_element(layer)
+    return any_order or is_contiguous(shape, own)
+
+
+def of_gradient(
+    layer: Layer, inputs: Shapes, output: Shape, strides: Sequence[Strides], given: Strides
+) -> tuple[tuple[Strides | None, ...], bool]:
+    """Return how gradients of the inputs lie, and whether that of the output is copied into order.
+
+    The inputs have these strides, the output's gradient those that are `given`. The gradients of a
+    function of each element lie as the output's, those of fused attention as its inputs, for which
+    stands their strides; all others, None, in the order of their dimensions.
+    """
+    if any(is_array(size) for shape in (*inputs, output) for size in shape[1:]):
+        return (None,) * len(inputs), False
+    operation = _product(layer, inputs)
+    if isinstance(operation, Convolution | Pooling):
+        return (None,) * len(inputs), False
+    if isinstance(operation, Attention):
+        return tuple(strides), False
+    made: Iterable[Strides | None] = (None for _ in inputs)
+    if _is_by_element(layer):
+        made = (given if shape[1:] == output[1:] else None for shape in inputs)
+    return tuple(made), not _fits(layer, operation, output, given, len(output))
 
 
 def _product(layer: Layer, inputs: Shapes) -> Operation | None:

@@ -2,20 +2,28 @@
 
 They are read off the products that give gradients of weights: such a product is as large as they.
 Without one, a node whose parameters are one tensor of rows of its output's length, such as an
-embedding's, has a matrix of these rows. Biases, scales and what else is no matrix is left out, and
-so are filters of convolutions.
+embedding's, has a matrix of these rows. Filters of convolutions are matrices of their last two
+dimensions, R x S of K x C x R x S as PyTorch stores them, which Adafactor factors (torch/optim/
+_adafactor.py and transformers' optimization.py: any tensor of two dimensions or more); Muon leaves
+them to its other optimizer (torch/optim/_muon.py: "only supports 2D parameters"). Biases, scales
+and what else is no matrix is left out.
 """
 
 from __future__ import annotations
 
+import itertools
+
 from paleo.core.frozen import NamedTuple
 from paleo.core.operations import BatchMatMul, GroupedMatMul, MatMul, Pass
-from paleo.core.quantity import Quantity, is_array
+from paleo.core.quantity import Quantity, is_array, product
 from paleo.net.graph import Graph, Node
 
 
 class Matrix(NamedTuple):
-    """So many matrices of rows x columns, hidden unless looked up or what makes the result."""
+    """A tensor of so many matrices of rows x columns.
+
+    They are hidden unless looked up, slid over images, or what makes the result.
+    """
 
     rows: int
     columns: int
@@ -31,6 +39,11 @@ class Matrix(NamedTuple):
 def matrices(graph: Graph) -> tuple[tuple[Matrix, ...], ...]:
     """Return the matrices of each node of a graph, of shared parameters those of their owner."""
     return graph.once(_matrices)
+
+
+def all_matrices(graph: Graph) -> tuple[Matrix, ...]:
+    """Return the matrices of all nodes of a graph."""
+    return tuple(itertools.chain(*matrices(graph)))
 
 
 def _matrices(graph: Graph) -> tuple[tuple[Matrix, ...], ...]:
@@ -66,6 +79,9 @@ def _of_node(graph: Graph, node: Node) -> tuple[Matrix, ...]:
         products = tuple(Matrix(int(m), int(n), int(number)) for m, n, number in made)
         if products and sum(each.elements for each in products) <= node.num_params:
             return products
+    if filters := node.layer.filters(node.inputs):
+        *others, r, s = filters
+        return (Matrix(r, s, int(product(others)), is_hidden=False),)
     columns = node.output[-1]
     is_table = node.num_tensors == 1 and not node.layer.is_convolution and not is_array(columns)
     if is_table and node.num_params > columns and node.num_params % columns == 0:

@@ -6,7 +6,6 @@ import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
 from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
@@ -17,6 +16,7 @@ from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
+from paleo.step.loss import NONE
 from paleo.step.memory import Footprint, footprint
 from paleo.step.memory.stage import StageMemory, stage_memory, stage_net
 from paleo.step.mesh import Mesh
@@ -282,10 +282,7 @@ class Meshed:
             alike = tuple(graph.nodes[i].like for i in nodes)
             if alike not in known:
                 own = stage_net(self.part.net, graph, nodes)
-                how: Any = {
-                    name: getattr(plan, name) for name in ("optimizer", "dtype", "recompute")
-                }
-                known[alike] = footprint(own, micro_batch, **how)
+                known[alike] = footprint(own, micro_batch, **plan.in_memory | {"loss": NONE})
             in_flight = pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
             memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, mesh.replicas))
         return tuple(memory)

@@ -1,42 +1,29 @@
 """The rules by which parameters are updated: what each keeps, and what its update does.
 
-An update goes over all parameters once or several times. Each time is a sweep: of every parameter
-it reads and writes elements of so many tensors (weights, gradients, states, what is made on the
-way), all in the type of the parameters. Which sweeps there are, and by how many kernels, the code
+Which sweeps over parameters (paleo.step.sweeps) an update takes, and by how many kernels, the code
 of a framework decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from paleo.cluster.frameworks import NO_FRAMEWORK, Framework
-from paleo.core.frozen import NamedTuple, dataclass
+from paleo.core.checks import check_choice
+from paleo.core.errors import SettingError
+from paleo.core.frozen import dataclass
 from paleo.core.operations import MatMul, Update
 from paleo.core.quantity import Quantity, ceil_div, maximum
 from paleo.core.registry import Registry
+from paleo.step import sweeps
 from paleo.step.matrices import Matrix
+from paleo.step.sweeps import Sweep
 
-
-class Sweep(NamedTuple):
-    """What is done to each parameter in one go: elements read and written, and FLOPs."""
-
-    name: str
-    reads: int
-    writes: int
-    flops: int
-    #: Bytes besides, of what is in another type than parameters are.
-    bytes_read: int = 0
-    bytes_written: int = 0
-
-    def update(self, num_params: Quantity, size: int, kernels: Quantity) -> Update:
-        """Return what it does to so many parameters of `size` bytes, by so many kernels."""
-        read, written = self.reads, self.writes
-        if self.bytes_read or self.bytes_written:
-            read, written = size * read + self.bytes_read, size * written + self.bytes_written
-            size = 1
-        return Update(num_params, size, read, written, self.flops, kernels, self.name)
+#: How PyTorch computes an update, by the arguments of torch.optim: one kernel of many tensors, step
+#: by step of many tensors at once (its default on GPUs), or step by step and tensor by tensor.
+FUSED, FOREACH, FORLOOP = KERNELS = ("fused", "foreach", "forloop")
 
 
 @dataclass(frozen=True)
@@ -50,6 +37,9 @@ class Optimizer:
     Whose code takes many tensors `at_once` does so in every framework, whose code takes `each` by
     itself takes a kernel for each; whose code is `composed` of a framework's functions takes steps
     wherever those are not fused. `of_all` are temporaries of all parameters' size.
+
+    `kernels` are those of KERNELS that PyTorch has of it. Its foreach code takes so many `lists` of
+    temporaries, each of all parameters' size, and the sweeps of `listed`, by default `steps`.
     """
 
     name: str
@@ -62,8 +52,35 @@ class Optimizer:
     composed: bool = False
     each: bool = False
     of_all: int = 0
+    kernels: tuple[str, ...] = ()
+    lists: int = 0
+    listed: tuple[Sweep, ...] = ()
     #: Whether it matters which matrices parameters are.
     by_matrix: ClassVar[bool] = False
+
+    def by(self, kernels: str | None) -> Optimizer:
+        """Return the optimizer computed by one of KERNELS, None for as its framework does it.
+
+        Raises SettingError for kernels that it does not have.
+        """
+        if kernels is None:
+            return self
+        checked_kernels(kernels)
+        if kernels not in self.kernels:
+            has = f"has {' or '.join(self.kernels)}" if self.kernels else "has no choice of them"
+            raise SettingError(f"optimizer_kernels: {self.name} {has}, got {kernels!r}")
+        if kernels == FUSED:
+            return replace(self, temporaries=0, steps=(), at_once=True)
+        steps = self.steps or self.fused
+        if kernels == FORLOOP:
+            return replace(self, fused=steps, steps=(), each=True)
+        found = replace(self, temporaries=0, steps=(), at_once=True, each=False)
+        return replace(found, fused=self.listed or steps, of_all=self.lists)
+
+    def kernels_of(self, software: Framework, on_gpu: bool) -> str | None:
+        """Return FOREACH where a framework takes it by itself and it needs memory of its own."""
+        is_default = software.updates_in_steps and not software.updates_each and on_gpu
+        return FOREACH if self.lists and is_default and not self.each else None
 
     def added(
         self,
@@ -123,9 +140,9 @@ class InBytes(Optimizer):
     least: int = 4096
 
     def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
-        large = [each for each in matrices if each.rows * each.columns >= self.least]
+        large = [each for each in matrices if each.elements >= self.least]
         small = num_params - sum(each.elements for each in large)
-        blocks = sum(each.number * ceil_div(each.rows * each.columns, self.block) for each in large)
+        blocks = sum(ceil_div(each.elements, self.block) for each in large)
         one = sum(each.elements for each in large) + 4 * blocks
         return int(self.states * (one + 4 * small))
 
@@ -152,7 +169,7 @@ class Orthogonal(Optimizer):
         for each in matrices:
             r, c = sorted((each.rows, each.columns))
             sizes = ((r, r, c), (r, r, r), (r, c, r)) if each.is_hidden else ()
-            once = [MatMul(m, n, k, _HALF, dtype=_NEWTON_SCHULZ) for m, n, k in sizes]
+            once = [MatMul(m, n, k, sweeps.HALF, dtype=sweeps.NEWTON_SCHULZ) for m, n, k in sizes]
             found += self.iterations * each.number * once
         return tuple(found)
 
@@ -170,78 +187,27 @@ class Orthogonal(Optimizer):
 
 OPTIMIZERS: Registry[Optimizer] = Registry("optimizer")
 
-#: The type that Newton-Schulz iterations are computed in, and its bytes.
-_NEWTON_SCHULZ, _HALF = "bf16", 2
 
-#: Steps that several have: a root, and a small number added to it.
-_ROOT, _SMALL = Sweep("square root", 1, 1, 1), Sweep("epsilon added", 1, 1, 1)
-_DIVIDED = Sweep("quotient added to weights", 3, 1, 3)
-_SQUARES = (Sweep("mean of squares scaled", 1, 1, 1), Sweep("squares added", 2, 1, 3))
-#: Weights, gradient and both means are read, all but the gradient written.
-_ADAM = Sweep("adam", 4, 3, 13)
-_ADAM_STEPS = (
-    Sweep("mean of gradients", 2, 1, 3),
-    *_SQUARES,
-    _ROOT,
-    Sweep("bias corrected", 1, 1, 1),
-    _SMALL,
-    _DIVIDED,
-)
+def checked_kernels(kernels: str | None) -> str | None:
+    """Return one of KERNELS, or None; raises SettingError for others."""
+    return None if kernels is None else str(check_choice("optimizer_kernels", kernels, KERNELS))
 
-_ADAMW_STEPS = (Sweep("weight decay", 1, 1, 1), *_ADAM_STEPS)
-_ADAMW = Sweep("adamw", 4, 3, 14)
-#: PyTorch, torch/optim/_adafactor.py, _single_tensor_adafactor: of a matrix; others have less.
-_ADAFACTOR_STEPS = (
-    Sweep("norm of weights", 1, 0, 2),
-    Sweep("squares of rows", 1, 0, 2),
-    Sweep("squares of columns", 1, 0, 2),
-    Sweep("rows times columns", 0, 1, 1),
-    Sweep("squares scaled", 1, 1, 1),
-    Sweep("squares clamped", 1, 1, 1),
-    Sweep("inverse root", 1, 1, 1),
-    Sweep("update", 2, 1, 1),
-    Sweep("norm of the update", 1, 0, 2),
-    Sweep("update added to weights", 2, 1, 2),
-)
-#: google/automl, lion/lion_pytorch.py.
-_LION_STEPS = (
-    Sweep("weight decay", 1, 1, 1),
-    Sweep("momentum scaled", 1, 1, 1),
-    Sweep("gradient scaled", 1, 1, 1),
-    Sweep("update", 2, 1, 1),
-    Sweep("sign", 1, 1, 1),
-    Sweep("sign added to weights", 2, 1, 2),
-    Sweep("momentum scaled", 1, 1, 1),
-    Sweep("gradient added", 2, 1, 2),
-)
-#: PyTorch, torch/optim/_muon.py: products apart.
-_MUON_STEPS = (
-    Sweep("momentum", 2, 1, 3),
-    Sweep("Nesterov's momentum", 2, 1, 3),
-    Sweep("cast", 1, 0, 0, bytes_written=_HALF),
-    Sweep("norm", 0, 0, 2, bytes_read=_HALF),
-    Sweep("divided by the norm", 0, 0, 1, bytes_read=_HALF, bytes_written=_HALF),
-    Sweep("weight decay", 1, 1, 1),
-    Sweep("update added to weights", 1, 1, 2, bytes_read=_HALF),
-)
 
-# Steps are those of PyTorch, torch/optim: `_multi_tensor_*` of sgd.py, rmsprop.py, adagrad.py and
-# adam.py, a kernel each (for many tensors) with the defaults of momentum and weight decay. Fused
-# are its `_fused_*`, TensorFlow's ResourceApply* (core/kernels/training_ops_gpu.cu.cc) and MXNet's
-# src/operator/optimizer_op-inl.h.
+def find_optimizer(name: str, kernels: str | None = None) -> Optimizer:
+    """Return an optimizer computed by these kernels; raises UnknownNameError or SettingError."""
+    return OPTIMIZERS[name].by(kernels)
+
+
 for _each in (
-    Optimizer("sgd", "gradient descent, without momentum", 0),
+    Optimizer("sgd", "gradient descent, without momentum", 0, kernels=KERNELS),
     # Polyak, Some methods of speeding up the convergence of iteration methods, 1964.
     Optimizer(
         "momentum",
         "gradient descent with a velocity",
         1,
-        fused=(Sweep("momentum", 3, 2, 4),),
-        steps=(
-            Sweep("velocity scaled", 1, 1, 1),
-            Sweep("gradient added", 2, 1, 2),
-            Sweep("weights", 2, 1, 2),
-        ),
+        fused=(sweeps.MOMENTUM,),
+        steps=sweeps.MOMENTUM_STEPS,
+        kernels=KERNELS,
     ),
     # Tieleman and Hinton, Neural Networks for Machine Learning, lecture 6.5, 2012. It divides
     # by a root, and so do the following: it is a tensor of its own.
@@ -251,22 +217,21 @@ for _each in (
         1,
         1,
         fused=(Sweep("rmsprop", 3, 2, 9),),
-        steps=(*_SQUARES, _ROOT, _SMALL, _DIVIDED),
+        steps=sweeps.RMSPROP_STEPS,
+        kernels=(FOREACH, FORLOOP),
+        lists=1,
     ),
-    # Duchi, Hazan and Singer, Adaptive Subgradient Methods, JMLR 12, 2011.
+    # Duchi, Hazan and Singer, Adaptive Subgradient Methods, JMLR 12, 2011. Scaled gradients of all
+    # parameters are a list, too.
     Optimizer(
         "adagrad",
         "a sum of squared gradients",
         1,
         1,
         fused=(Sweep("adagrad", 3, 2, 7),),
-        steps=(
-            Sweep("squares added", 2, 1, 2),
-            _ROOT,
-            _SMALL,
-            Sweep("gradient scaled", 1, 1, 1),
-            Sweep("quotient added to weights", 3, 1, 2),
-        ),
+        steps=sweeps.ADAGRAD_STEPS,
+        kernels=KERNELS,
+        lists=2,
     ),
     # Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015. Its root is
     # corrected for its bias, into another tensor.
@@ -275,8 +240,19 @@ for _each in (
         "running means of gradients and of their squares",
         2,
         2,
-        fused=(_ADAM,),
-        steps=_ADAM_STEPS,
+        fused=(sweeps.ADAM,),
+        steps=sweeps.ADAM_STEPS,
+        kernels=KERNELS,
+        lists=1,
+    ),
+    # NVIDIA apex, csrc/multi_tensor_adam.cu: in any framework.
+    Optimizer(
+        "fused_adam",
+        "Adam in one kernel, as apex's, and PyTorch's with fused=True",
+        2,
+        fused=(sweeps.ADAM,),
+        at_once=True,
+        kernels=(FUSED,),
     ),
     # Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019.
     Optimizer(
@@ -284,87 +260,33 @@ for _each in (
         "Adam, with weight decay apart from the gradient",
         2,
         2,
-        fused=(_ADAMW,),
-        steps=_ADAMW_STEPS,
+        fused=(sweeps.ADAMW,),
+        steps=sweeps.ADAMW_STEPS,
+        kernels=KERNELS,
+        lists=1,
     ),
-    # google-research/bert, optimization.py, AdamWeightDecayOptimizer: no correction of biases, each
-    # function a kernel unless a compiler joins them.
+    # No correction of biases, each function a kernel unless a compiler joins them.
     Optimizer(
         "bert_adam",
         "Adam as BERT's own code composes it, with weight decay apart from the gradient",
         2,
         2,
         fused=(Sweep("adamw", 4, 3, 12),),
-        steps=(
-            Sweep("mean of gradients scaled", 1, 1, 1),
-            Sweep("gradient scaled", 1, 1, 1),
-            Sweep("mean of gradients", 2, 1, 1),
-            Sweep("mean of squares scaled", 1, 1, 1),
-            Sweep("gradient squared", 1, 1, 1),
-            Sweep("squares scaled", 1, 1, 1),
-            Sweep("mean of squares", 2, 1, 1),
-            _ROOT,
-            _SMALL,
-            Sweep("quotient", 2, 1, 1),
-            Sweep("weight decay", 1, 1, 1),
-            Sweep("weight decay added", 2, 1, 1),
-            Sweep("rate", 1, 1, 1),
-            Sweep("new weights", 2, 1, 1),
-            Sweep("weights kept", 1, 1, 0),
-            Sweep("mean of gradients kept", 1, 1, 0),
-            Sweep("mean of squares kept", 1, 1, 0),
-        ),
+        steps=sweeps.BERT_ADAM_STEPS,
         composed=True,
     ),
-    # PyTorch, torch.optim.Adam with fused=True; NVIDIA apex, csrc/multi_tensor_adam.cu.
-    Optimizer(
-        "fused_adam",
-        "Adam in one kernel, as PyTorch's with fused=True and apex's",
-        2,
-        fused=(_ADAM,),
-        at_once=True,
-    ),
-    Optimizer("fused_adamw", "AdamW in one kernel", 2, fused=(_ADAMW,), at_once=True),
-    Optimizer(
-        "fused_momentum",
-        "momentum in one kernel, as PyTorch's SGD with fused=True",
-        1,
-        fused=(Sweep("momentum", 3, 2, 4),),
-        at_once=True,
-    ),
-    # PyTorch's foreach=True, its default on GPUs: a root of all parameters is there at once.
-    *(
-        Optimizer(
-            f"foreach_{name}",
-            f"{title} step by step, many tensors at once, as PyTorch's with foreach=True",
-            2,
-            fused=steps,
-            at_once=True,
-            of_all=1,
-        )
-        for name, title, steps in (("adam", "Adam", _ADAM_STEPS), ("adamw", "AdamW", _ADAMW_STEPS))
-    ),
-    # With foreach=False, tensor by tensor.
-    *(
-        Optimizer(
-            f"forloop_{name}",
-            f"{title} step by step and tensor by tensor, as PyTorch's with foreach=False",
-            2,
-            2,
-            fused=steps,
-            each=True,
-        )
-        for name, title, steps in (("adam", "Adam", _ADAM_STEPS), ("adamw", "AdamW", _ADAMW_STEPS))
-    ),
     # Shazeer and Stern, Adafactor: Adaptive Learning Rates with Sublinear Memory Cost, ICML 2018,
-    # without a mean of gradients.
+    # without a mean of gradients. PyTorch takes it tensor by tensor unless told otherwise.
     Factored(
         "adafactor",
         "means of squared gradients by row and column",
         0,
         1,
-        fused=_ADAFACTOR_STEPS,
+        fused=sweeps.ADAFACTOR_STEPS,
         each=True,
+        kernels=(FOREACH, FORLOOP),
+        lists=1,
+        listed=sweeps.ADAFACTOR_LISTED,
     ),
     # X. Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023.
     Optimizer(
@@ -373,7 +295,7 @@ for _each in (
         1,
         3,
         fused=(Sweep("lion", 3, 2, 9),),
-        steps=_LION_STEPS,
+        steps=sweeps.LION_STEPS,
     ),
     # T. Dettmers et al., 8-bit Optimizers via Block-wise Quantization, ICLR 2022, as in
     # bitsandbytes: blocks of 256, tensors of fewer than 4,096 elements in fp32.
@@ -390,35 +312,23 @@ for _each in (
         "orthogonal momenta of hidden matrices by 5 Newton-Schulz iterations, AdamW of all else",
         1,
         2,
-        fused=_MUON_STEPS,
+        fused=sweeps.MUON_STEPS,
         each=True,
-        other=Optimizer("adamw", "", 2, 2, fused=(_ADAMW,), steps=_ADAMW_STEPS),
+        other=Optimizer("adamw", "", 2, 2, fused=(sweeps.ADAMW,), steps=sweeps.ADAMW_STEPS),
     ),
     # You et al., Large Batch Optimization for Deep Learning: Training BERT in 76 minutes, ICLR
-    # 2020, as in NVIDIA apex, csrc/multi_tensor_lamb.cu and multi_tensor_l2norm_kernel.cu: the norm
-    # of all gradients; Adam's update of each parameter, in its gradient's place; the norms of
-    # weights and updates; the update.
+    # 2020, as in apex.
     Optimizer(
         "lamb",
         "Adam, with a rate for each layer by the norms of its weights and of their update",
         2,
-        fused=(
-            Sweep("norm of gradients", 1, 0, 2),
-            Sweep("update of each", 4, 3, 16),
-            Sweep("norms of weights", 1, 0, 2),
-            Sweep("norms of updates", 1, 0, 2),
-            Sweep("weights", 2, 1, 2),
-        ),
+        fused=sweeps.LAMB,
         at_once=True,
     ),
 ):
     OPTIMIZERS.add(_each.name, _each)
 OPTIMIZERS.built_in = tuple(OPTIMIZERS)
 
-#: By torch.nn.utils.clip_grad_norm_: the norms of all gradients, which are then scaled.
-_CLIPPING = (Sweep("norm of gradients", 1, 0, 2), Sweep("gradients clipped", 1, 1, 1))
-#: By torch.amp.GradScaler, aten/src/ATen/native/cuda/AmpKernels.cu: it looks for infinities, too.
-_UNSCALING = (Sweep("gradients unscaled", 1, 1, 2),)
 #: PyTorch's aten/src/ATen/native/cuda/MultiTensorApply.cuh: a kernel has up to 320 blocks, each of
 #: 65,536 elements of a tensor, and as many tensors if they are in three lists; apex's are alike.
 _ELEMENTS, _TENSORS = 320 * 65536, 48
@@ -437,13 +347,22 @@ class Rule:
     unscaled: bool = False
 
     @property
-    def sweeps(self) -> tuple[Sweep, ...]:
-        """What is done to all parameters, one after the other."""
+    def before(self) -> tuple[Sweep, ...]:
+        """What is done to all gradients first."""
+        return (*sweeps.UNSCALING * self.unscaled, *sweeps.CLIPPING * self.clipped)
+
+    @property
+    def own(self) -> tuple[Sweep, ...]:
+        """The sweeps of the optimizer."""
         rule = self.optimizer
         is_composed = rule.composed and self.software.name and not self.software.compiles
         in_steps = self.software.updates_in_steps or is_composed
-        own = (in_steps and rule.steps) or rule.fused
-        return (*_UNSCALING * self.unscaled, *_CLIPPING * self.clipped, *own)
+        return (in_steps and rule.steps) or rule.fused
+
+    @property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """What is done, one after the other."""
+        return (*self.before, *self.own)
 
     def operations(
         self, num_params: Quantity, size: int, tensors: Quantity = 1, matrices: Matrices = ()
@@ -452,24 +371,20 @@ class Rule:
 
         `matrices` are those that they are, for optimizers `by_matrix`.
         """
-        sweeps = self.sweeps
-        kernels: Quantity = 1
-        if self.optimizer.each:
-            kernels = maximum(tensors, 1)
-        elif (
-            len(sweeps) > 1 or self.optimizer.states
-        ):  # plain descent is a kernel, whose ever it is
-            if self.software.updates_each and not self.optimizer.at_once:
-                kernels = maximum(tensors, 1)
-            elif self.software.name:
-                kernels = maximum(ceil_div(num_params, _ELEMENTS), ceil_div(tensors, _TENSORS))
-        return (
-            *(
-                sweep.update(count, size, kernels)
-                for sweep, count in self.optimizer.sweeps_of(sweeps, num_params, matrices)
-            ),
-            *self.optimizer.products(matrices),
+        rule, of_each = self.optimizer, maximum(tensors, 1)
+        done = [(sweep, num_params) for sweep in self.before]
+        done += rule.sweeps_of(self.own, num_params, matrices)
+        is_plain = len(done) == 1 and not (rule.states or rule.at_once)
+        kernels: Quantity = 1  # of plain descent, whose ever it is
+        if rule.each or (self.software.updates_each and not (rule.at_once or is_plain)):
+            kernels = of_each
+        elif self.software.name and not is_plain:
+            kernels = maximum(ceil_div(num_params, _ELEMENTS), ceil_div(tensors, _TENSORS))
+        updates = (
+            sweep.update(count, size, of_each if sweep.by_tensor else kernels)
+            for sweep, count in done
         )
+        return (*updates, *rule.products(matrices))
 
 
 #: Plain gradient descent.

@@ -42,7 +42,7 @@ class Part:
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
         self.plan, self.mesh = plan, mesh
-        part = divided_by_positions(net, plan.cp, plan.context)
+        part = divided_by_positions(plan.trained(net), plan.cp, plan.context)
         part = divided_by_experts(part, plan.ep)
         self.net = divided(part, plan.tp, sequence=plan.sequence_parallel)
         self._known: dict[int, tuple[Graph, Seconds]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -31,9 +30,10 @@ from paleo.step.declarations import check_names, checked_share, declared, found_
 from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
-from paleo.step.matrices import Matrix, matrices
+from paleo.step.loss import NONE, with_loss
+from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.mesh import ORDER
-from paleo.step.optimizers import OPTIMIZERS, Rule
+from paleo.step.optimizers import OPTIMIZERS, Rule, find_optimizer
 from paleo.step.passes import (
     BACKWARD,
     FORWARD,
@@ -72,9 +72,11 @@ HOW = (
     "convolution_algorithm",
 )
 #: Those that say how parameters are updated.
-UPDATED = ("optimizer", "clip_gradients", "scale_loss")
-#: That which says what is computed again.
-AGAIN = ("recompute",)
+UPDATED = ("optimizer", "optimizer_kernels", "clip_gradients", "scale_loss")
+#: Those that say what training makes smaller, and what is computed again.
+TRAINED = ("loss", "recompute")
+#: Those that say what a worker computes in training besides the passes of the net alone.
+COMPUTED = (*UPDATED, *TRAINED)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
 #: Those that say when gradients are exchanged.
@@ -144,9 +146,11 @@ class Plan(ExchangePlan):
     workspace: int | str | None = None
     use_only_gemm: bool = False
     optimizer: str = "sgd"
+    optimizer_kernels: str | None = None
     clip_gradients: bool = False
     scale_loss: bool = False
     recompute: Recompute = NOTHING
+    loss: str = NONE
     cluster: Cluster | None = None
     overlap: bool | None = None
     bucket: int | None = None
@@ -186,7 +190,7 @@ class Plan(ExchangePlan):
         priced = (self.ppp_comp, self.convolutions, self.attention)
         checked_target(self.device, self.cost_model, self.dtype, *priced)
         checked_share(self.ppp_comm, "ppp_comm")
-        OPTIMIZERS[self.optimizer]  # says which there are
+        find_optimizer(self.optimizer, self.optimizer_kernels)  # says which there are
         for name in self.schemes or ():
             if name != "all":
                 COLLECTIVES[name].check(self.topology.tiers)
@@ -323,6 +327,7 @@ class Plan(ExchangePlan):
             "ppp_comp": f"ppp_comp {self.ppp_comp:g}",
             "ppp_comm": f"ppp_comm {self.ppp_comm:g}" if on_network else "",
             "optimizer": "" if self.optimizer == "sgd" else self.optimizer,
+            "optimizer_kernels": f"{self.optimizer_kernels} kernels" * bool(self.optimizer_kernels),
             "use_pipeline": "pipelined" if self.use_pipeline else "",
             "fuse": "fused" if self.fuse else "",
             "framework": self.framework.name if self.framework else "",
@@ -351,6 +356,7 @@ class Plan(ExchangePlan):
             "schedule": "" if self.schedule == "1f1b" else self.schedule,
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
+            "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
@@ -372,6 +378,7 @@ class Plan(ExchangePlan):
             **self.convolutions.to_dict(),
             "convolution_algorithm": self.convolution_algorithm,
             **attributes(self, *UPDATED),
+            "loss": self.loss,
             "recompute": str(self.recompute),
             "overlap": self.overlaps,
             "bucket_bytes": self.exchange.bucket,
@@ -388,10 +395,18 @@ class Plan(ExchangePlan):
         }
         return {key: values[key] for key in keys or values}
 
-    def graph(self, net: NetSpec, batch_size: Quantity | None) -> Graph:
-        """Return the graph of a net as the cost model sees it; None takes the file's batch."""
-        graph = build(self.computable(net), batch_size, self.dtype, self.adapt)
+    def graph(self, net: NetSpec, batch_size: Quantity | None, *, training: bool = True) -> Graph:
+        """Return the graph of a net as the cost model sees it; None takes the file's batch.
+
+        In `training` it has the loss.
+        """
+        found = self.computable(self.trained(net) if training else net)
+        graph = build(found, batch_size, self.dtype, self.adapt)
         return computed_by(self.software, graph)
+
+    def trained(self, net: NetSpec) -> NetSpec:
+        """Return the net with the loss that training makes smaller."""
+        return with_loss(net, self.loss)
 
     def computable(self, net: NetSpec) -> NetSpec:
         """Return the net with layers computed in types of their own only as far as they can be."""
@@ -482,8 +497,19 @@ class Plan(ExchangePlan):
     @property
     def rule(self) -> Rule:
         """How parameters are updated."""
-        optimizer = OPTIMIZERS[self.optimizer]
+        optimizer = find_optimizer(self.optimizer, self.optimizer_kernels)
         return Rule(optimizer, self.software, self.clip_gradients, self.scale_loss)
+
+    @property
+    def in_memory(self) -> dict[str, Any]:
+        """The settings of paleo.footprint that it has."""
+        kernels = self.optimizer_kernels or OPTIMIZERS[self.optimizer].kernels_of(
+            self.software, self.device.kind == "gpu"
+        )
+        return {
+            **attributes(self, "dtype", "loss", "recompute", "optimizer"),
+            "optimizer_kernels": kernels,
+        }
 
     def update(self, num_params: Quantity, tensors: Quantity = 1) -> Quantity:
         """Return the seconds to update so many parameters, in so many tensors."""
@@ -503,7 +529,7 @@ class Plan(ExchangePlan):
         """Return the matrices that parameters are, where the optimizer goes by them."""
         if not OPTIMIZERS[self.optimizer].by_matrix:
             return ()
-        return tuple(itertools.chain(*matrices(graph)))
+        return all_matrices(graph)
 
     def update_of(self, graph: Graph) -> Time:
         """Return what takes the time to update all parameters of a graph."""

@@ -18,8 +18,8 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from paleo.core.checks import shown
-from paleo.core.errors import SettingError, near
+from paleo.core.checks import listed, shown
+from paleo.core.errors import SettingError, near, results_of
 from paleo.core.frozen import dataclass
 from paleo.core.operations import Kind, Pass
 from paleo.core.quantity import product
@@ -91,6 +91,24 @@ def find_recompute(given: Any) -> Recompute:
     return Recompute(mode, blocks)
 
 
+def find_recomputes(given: Any) -> tuple[Recompute, ...]:
+    """Return what is meant by one text or several: blocks may follow those of the text before.
+
+    Raises SettingError with every mistake.
+    """
+    texts: list[Any] = []
+    for each in listed("recompute", given, str | Recompute):
+        if isinstance(each, str) and texts and ":" in str(texts[-1]) and not _is_mode(each):
+            texts[-1] = f"{texts[-1]},{each}"
+        else:
+            texts.append(each)
+    return tuple(results_of(find_recompute, texts))
+
+
+def _is_mode(text: str) -> bool:
+    return text.partition(":")[0] in MODES
+
+
 def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
     blocks = _blocks(graph)
     for name in recompute.blocks:
@@ -137,9 +155,10 @@ def _repeated(graph: Graph, blocks: dict[str, list[int]]) -> list[str]:
         if _NUMBER.search(name, start):
             families.setdefault(name[:start] + _NUMBER.sub("#", name[start:]), []).append(name)
 
-    def layers(name: str) -> tuple[Any, ...]:
+    def layers(name: str) -> frozenset[Any]:
+        # In any order: where layers do not read each other, an export may turn them round.
         nodes = (graph.nodes[i] for i in blocks[name])
-        return tuple((node.name[len(name) :], node.layer) for node in nodes)
+        return frozenset((node.name[len(name) :], node.layer) for node in nodes)
 
     chosen: dict[str, None] = {}
     for names in families.values():

@@ -21,7 +21,7 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
 from paleo.step.pieces import Step, Steps, WholeStep
-from paleo.step.plan import AGAIN, EXCHANGED, HOW, MESH, SHARES, UPDATED, Plan
+from paleo.step.plan import EXCHANGED, HOW, MESH, SHARES, TRAINED, UPDATED, Plan
 from paleo.step.scenario import Scenario
 
 
@@ -157,8 +157,7 @@ class Run(Predicted, Result):
         if PARALLELISMS[self.parallel].splits and net.splits:
             return None
         with contextlib.suppress(PaleoError):
-            again = self.plan.recompute
-            return footprint(net, row.worker_batch_size, dtype=self.dtype, recompute=again)
+            return footprint(net, row.worker_batch_size, **self.plan.in_memory)
         return None
 
     def time_by_type(self, row: Step) -> dict[str, float]:
@@ -213,7 +212,7 @@ class Run(Predicted, Result):
             "parallel": self.parallel,
             "scaling": self.scaling,
             "batch_size": self.batch_size,
-            **self.plan.to_dict(*HOW, *UPDATED, *AGAIN, *EXCHANGED, *SHARES),
+            **self.plan.to_dict(*HOW, *UPDATED, *TRAINED, *EXCHANGED, *SHARES),
             **(self.plan.to_dict(*MESH) if self.plan.is_mesh else {}),
             **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }

@@ -28,6 +28,7 @@ from paleo.step.declarations import (
     declared,
 )
 from paleo.step.distributed_settings import SCALING, SCHEMES
+from paleo.step.loss import NONE
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.plan import Plan, plan_of
 from paleo.step.settings import (
@@ -165,7 +166,7 @@ def asked(
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             one = Scenario(spec, plan, *parts)
             mistakes.check(_check_parallel, one)
-            mistakes.check(_check_recompute, one)
+            mistakes.check(_check_trained, one)
             found.append(one)
     return found, values
 
@@ -190,6 +191,8 @@ def _planned(
     """
     here = Mistakes()
     values = found_settings(kind, given, here, arrays=arrays, base=SimulateSettings)
+    if "loss" not in {*declared(kind), *given}:  # who trains nothing has none
+        values["loss"] = NONE
     plans = []
     if not here:
         for combination in itertools.product(*_several(values)):
@@ -211,8 +214,9 @@ def _check_parallel(scenario: Scenario) -> None:
         raise SettingError(f"{names[0]}: is for --parallel=data, not {scenario.parallel}")
 
 
-def _check_recompute(scenario: Scenario) -> None:
-    """Raise SettingError for blocks to be computed again that there are not."""
+def _check_trained(scenario: Scenario) -> None:
+    """Raise SettingError for blocks to be computed again that there are not, or a loss."""
+    scenario.plan.trained(scenario.net)
     recompute = scenario.plan.recompute
     if recompute.blocks:
         plan = scenario.plan

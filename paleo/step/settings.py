@@ -64,8 +64,9 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.gradients import Compression
+from paleo.step.loss import LOSSES, checked_loss
 from paleo.step.mesh_settings import MeshSettings
-from paleo.step.optimizers import OPTIMIZERS
+from paleo.step.optimizers import KERNELS, OPTIMIZERS, checked_kernels
 from paleo.step.recompute import MODES, Recompute, find_recompute
 
 #: The worker counts of a curve: those of the original command line.
@@ -231,8 +232,26 @@ RECOMPUTE = Setting(
 )
 
 
-class RecomputeSettings(TypedDict, total=False):
-    """What of activations is computed again."""
+LOSS = Setting(
+    default="cross_entropy",
+    check=checked_loss,
+    help="The loss of a language model that ends at scores of words, in training: "
+    + "; ".join(f"{name} ({said})" for name, said in LOSSES.items())
+    + ".",
+    label="Loss",
+    choices=lambda: LOSSES,
+    metavar="NAME",
+)
+
+
+class LossSettings(TypedDict, total=False):
+    """What training makes smaller."""
+
+    loss: Annotated[str, LOSS]
+
+
+class RecomputeSettings(LossSettings, total=False):
+    """What training makes smaller, and what of activations is computed again."""
 
     recompute: Annotated[str | Recompute, RECOMPUTE]
 
@@ -344,6 +363,18 @@ OPTIMIZER = Setting(
 )
 
 
+OPTIMIZER_KERNELS = Setting(
+    default=None,
+    check=checked_kernels,
+    help="The kernels of the optimizer, as PyTorch has them: fused (one kernel of many tensors), "
+    "foreach (step by step, many tensors at once) or forloop (step by step, tensor by tensor).",
+    label="Optimizer kernels",
+    choices=lambda: KERNELS,
+    metavar="NAME",
+    shown_default="the framework's own, of PyTorch foreach on GPUs",
+)
+
+
 class GradientSettings(TypedDict, total=False):
     """What is done to gradients before the update."""
 
@@ -353,6 +384,7 @@ class GradientSettings(TypedDict, total=False):
             default=False,
             check=bool,
             help="Assume that gradients are clipped before the update, to a norm over all of them.",
+            label="Clipped gradients",
         ),
     ]
     scale_loss: Annotated[
@@ -362,6 +394,7 @@ class GradientSettings(TypedDict, total=False):
             check=bool,
             help="Assume that the loss is scaled, as in training with fp16: gradients are divided "
             "by the scale and checked before the update.",
+            label="Scaled loss",
         ),
     ]
 
@@ -370,6 +403,7 @@ class OptimizerSettings(TypedDict, total=False):
     """By which rule parameters are updated."""
 
     optimizer: Annotated[str, OPTIMIZER]
+    optimizer_kernels: Annotated[str | None, OPTIMIZER_KERNELS]
 
 
 class UpdateSettings(RateSettings, OptimizerSettings, GradientSettings, total=False):

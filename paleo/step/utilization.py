@@ -32,6 +32,7 @@ from paleo.costs import CostModel
 from paleo.net.graph import Graph, cached_for_net, typical
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
+from paleo.step.loss import word_lookups
 from paleo.step.passes import keep_shape, needed_gradients
 from paleo.step.recompute import Recompute
 
@@ -68,17 +69,8 @@ def tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None = keep_shape)
 
 
 def _tokens_of(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> Any:
-    graph = typical(net, "fp32", adapt)
-    counts = []
-    for node in graph.nodes:
-        looks_up = node.is_trained and node.layer.index_limit(0, node.inputs) is not None
-        if not looks_up:
-            continue
-        source = graph.nodes[node.parents[0]]
-        while source.layer.is_view:
-            source = graph.nodes[source.parents[0]]
-        if source.layer.is_input and len(source.output) > 1:
-            counts.append(product(source.output[1:]))
+    sources = word_lookups(typical(net, "fp32", adapt))
+    counts = [product(source.output[1:]) for _, source in sources]
     return functools.reduce(maximum, counts) if counts else None
 
 

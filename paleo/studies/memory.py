@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, TypedDict, Unpack
 
 from paleo.core.checks import listed
@@ -15,11 +16,14 @@ from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.step.declarations import Setting, check_names, declared, listing
 from paleo.step.memory import Fit, fit
+from paleo.step.plan import TRAINED
 from paleo.step.recompute import Recompute
 from paleo.step.settings import (
     DEVICE,
+    LOSS,
     NET_BATCH_SIZE,
     OPTIMIZER,
+    OPTIMIZER_KERNELS,
     RECOMPUTE,
     DeviceLike,
     GridSettings,
@@ -36,11 +40,16 @@ def _bytes(value: Any) -> float:
         raise SettingError(f"workspace: {error}") from None
 
 
+#: Here, where no framework is asked about.
+MEMORY_KERNELS = replace(OPTIMIZER_KERNELS, shown_default="step by step, tensor by tensor")
+
+
 class MemorySettings(TypedDict, total=False):
     """Of what nets take of a device's memory."""
 
     batch_size: Annotated[int | Sequence[int] | None, listing("batch_size", NET_BATCH_SIZE)]
     optimizer: Annotated[str, OPTIMIZER]
+    optimizer_kernels: Annotated[str | None, MEMORY_KERNELS]
     inference: Annotated[
         bool,
         Setting(
@@ -50,6 +59,7 @@ class MemorySettings(TypedDict, total=False):
         ),
     ]
     dtype: Annotated[str | Sequence[str], declared(GridSettings)["dtype"]]
+    loss: Annotated[str, LOSS]
     recompute: Annotated[str | Recompute, RECOMPUTE]
     workspace: Annotated[
         float | str | None,
@@ -93,10 +103,9 @@ def memory(nets: NetLike | Iterable[NetLike], **settings: Unpack[MemorySettings]
     found = found_settings(MemorySettings, settings, mistakes, base=MemorySettings)
     mistakes.raise_as(PaleoError)
     of_all: dict[str, Any] = {
-        "optimizer": found["optimizer"],
+        **{name: found[name] for name in ("optimizer", "optimizer_kernels", *TRAINED)},
         "training": not found["inference"],
         "workspace": found["workspace"],
-        "recompute": found["recompute"],
     }
     fits = [
         mistakes.check(

@@ -25,23 +25,33 @@ from paleo.step.distributed_settings import (
 from paleo.step.memory import Fit, fit
 from paleo.step.parallelism import Computations
 from paleo.step.pieces import Step, WholeStep
+from paleo.step.plan import COMPUTED
 from paleo.step.results import Run
 from paleo.step.scenario import Scenario, ScenarioLike, asked, workers_of
 from paleo.step.settings import (
     BATCH_SIZE,
     WORKERS,
+    GradientSettings,
     OptimizerSettings,
     PricingSettings,
+    RecomputeSettings,
     found_settings,
 )
 from paleo.studies.datasets import Schedule
 from paleo.studies.simulate import runs_of
 from paleo.studies.summary import NetSummary, summarize
-from paleo.studies.training import Training, TrainingSettings, price_of, schedule_of
+from paleo.studies.training import (
+    TokenSettings,
+    Training,
+    TrainingSettings,
+    check_tokens,
+    price_of,
+    schedule_of,
+)
 
 #: What of the settings changes what a worker computes: exchanges that overlap want to know
 #: when gradients are there.
-_COMPUTED = ("optimizer", "overlap", "accumulate")
+_COMPUTED = (*COMPUTED, "overlap", "accumulate")
 #: So many summaries and footprints of a net are kept: what is shown is taken away as a file next.
 _KEPT = 1
 
@@ -54,6 +64,9 @@ class StudySettings(PricingSettings, total=False):
 
 class OverviewSettings(
     TrainingSettings,
+    TokenSettings,
+    RecomputeSettings,
+    GradientSettings,
     NetworkSettings,
     ExchangeSettings,
     SynchronousSettings,
@@ -94,7 +107,7 @@ class Study:
         # Not of methods: a study that holds itself is freed only when garbage is looked for.
         self._summary = functools.lru_cache(_KEPT)(functools.partial(summarize, scenario))
         self._fit = functools.lru_cache(_KEPT)(
-            functools.partial(fit, scenario.net, device=self.device, dtype=scenario.plan.dtype)
+            functools.partial(fit, scenario.net, device=self.device)
         )
 
     def overview(self, **settings: Unpack[OverviewSettings]) -> Overview:
@@ -112,7 +125,7 @@ class Study:
         of_step = {
             name: found[name]
             for name in (
-                *("ppp_comm", "batch_size", "scaling", "optimizer", "schemes"),
+                *("ppp_comm", "batch_size", "scaling", "schemes", *COMPUTED),
                 *declared(SynchronousSettings),
             )
         }
@@ -132,6 +145,7 @@ class Study:
             scenario = scenario.changed(schemes=tuple(dict.fromkeys(schemes)))
         changes = tuple(getattr(scenario.plan, name) for name in _COMPUTED)
         computations = self._computations(*changes)
+        mistakes.check(check_tokens, schedule, scenario)
         runs = list(runs_of(scenario, mistakes, computations))
         mistakes.raise_as(PaleoError)
         return Overview(
@@ -140,7 +154,6 @@ class Study:
             scheme=found["scheme"],
             schedule=schedule,
             price=price_of(self.device, found["price"], found["prices"]),
-            optimizer=found["optimizer"],
             study=self,
         )
 
@@ -160,9 +173,12 @@ class Study:
         """Return the layers of the net with their times at this batch of one worker."""
         return self._summary(batch_size)
 
-    def fit(self, batch_size: int, optimizer: str = "sgd") -> Fit:
-        """Return the memory of training at this batch of one worker, and what fits."""
-        return self._fit(batch_size, optimizer=optimizer)
+    def fit(self, batch_size: int, **settings: Any) -> Fit:
+        """Return the memory of training at this batch of one worker, and what fits.
+
+        `settings` are those of paleo.footprint.
+        """
+        return self._fit(batch_size, **settings)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +194,6 @@ class Overview:
     scheme: str | None
     schedule: Schedule
     price: Price | None
-    optimizer: str
     study: Study = field(repr=False)
 
     @property
@@ -216,7 +231,7 @@ class Overview:
     @property
     def fit(self) -> Fit:
         """The memory of training at the batch of one worker. May raise a PaleoError."""
-        return self.study.fit(self.worker_batch_size, self.optimizer)
+        return self.study.fit(self.worker_batch_size, **self.run.plan.in_memory)
 
 
 def _computations(scenario: Scenario, *values: Any) -> Computations:

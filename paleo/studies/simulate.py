@@ -34,9 +34,7 @@ from paleo.studies.training import (
     Training,
     TrainingSettings,
     check_tokens,
-    cost_notes,
-    power_of,
-    price_of,
+    rates_of,
     schedule_of,
 )
 
@@ -105,12 +103,9 @@ def _with_training(run: Run, schedule: Schedule, found: Mapping[str, Any]) -> Ru
     device = run.plan.device
     if run.plan.other_devices:
         return replace(run, train=functools.partial(Training, schedule=schedule))
-    price = price_of(device, found["price"], found["prices"])
-    power = found["power"] or power_of(device)
-    own = {"own_power": found["power"], "own_price": found["price"]}
-    notes = (*run.notes, *cost_notes(device, power, price, **own))
-    train = functools.partial(Training, schedule=schedule, price=price, power=power)
-    return replace(run, train=train, notes=notes)
+    rates = rates_of(device, found["price"], found["prices"], found["power"])
+    train = functools.partial(Training, schedule=schedule, price=rates.price, power=rates.power)
+    return replace(run, train=train, notes=(*run.notes, *rates.notes))
 
 
 def runs_of(
@@ -168,8 +163,7 @@ class _Case:
         if capacity is None:
             return None
         try:
-            how: Any = {"dtype": plan.dtype, "recompute": plan.recompute}
-            return largest_batch(self.scenario.net, capacity, **how)
+            return largest_batch(self.scenario.net, capacity, **plan.in_memory)
         except PaleoError:  # a net that only the conventions of this cost model can take
             return None
 

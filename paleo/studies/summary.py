@@ -346,7 +346,11 @@ def summarize(
         plain = load(net, importing)
         return _summary(plain, build(plain, batch_size, given.get("dtype", "fp32")))
     spec: NetSpec | None
-    spec = net.net if isinstance(net, Scenario) else mistakes.check(load, net, importing)
+    spec = (
+        net.plan.trained(net.net)
+        if isinstance(net, Scenario)
+        else mistakes.check(load, net, importing)
+    )
     counted = names = None
     if spec:
         before = net.settings if isinstance(net, Scenario) else {"dtype": "fp32"}
@@ -367,7 +371,7 @@ def summarize(
     plan, graph = scenario.plan, scenario.graph()
     passes = plan.passes(graph)
     timed = replace(
-        _summary(scenario.net, counted, passes),
+        _summary(spec or scenario.net, counted, passes),
         timed_on=TimedOn(scenario, not_counted(graph, plan.cost_model)),
         find_work=functools.partial(_work, [one.kernels for one in passes], plan.cost_model),
     )

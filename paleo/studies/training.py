@@ -12,7 +12,7 @@ from paleo.cluster.prices import usual_price
 from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.units import parse
 from paleo.step.declarations import Setting
 from paleo.step.pieces import WholeStep
@@ -214,20 +214,34 @@ def power_of(device: Device) -> float | None:
     return float(known.value) if known else None
 
 
-def cost_notes(
-    device: Device, power: float | None, price: Price | None, *, own_power: Any, own_price: Any
-) -> list[str]:
-    """Return what is to be said of energy and cost where power and price are not one's own."""
+class Rates(NamedTuple):
+    """What an hour of a device costs and the watts that it draws, None where nobody says.
+
+    `notes` are what is to be said where they are not one's own.
+    """
+
+    price: Price | None
+    power: float | None
+    notes: tuple[str, ...]
+
+
+def rates_of(
+    device: Device,
+    own_price: Price | None,
+    prices: Mapping[str, tuple[Price, ...]] | None,
+    own_power: float | None,
+) -> Rates:
+    """Return what a device costs and draws, by `price_of` and `power_of` where nothing is given."""
+    price, power = price_of(device, own_price, prices), own_power or power_of(device)
     notes = []
     if power is None:
         notes.append(f"no energy: the file of {device.name} has no power")
     elif own_power is None:
         notes.append(ENERGY_BOUND)
     if price and own_price is None:
-        notes.append(
-            f"price: {price.amount:g} {price.currency} for an hour of a device, {price.origin()}"
-        )
-    return notes
+        hour = f"{price.amount:g} {price.currency} for an hour of a device"
+        notes.append(f"price: {hour}, {price.origin()}")
+    return Rates(price, power, tuple(notes))
 
 
 def with_prices(device: DeviceLike, prices: Mapping[str, tuple[Price, ...]]) -> Device:

@@ -132,13 +132,22 @@ class Answers:
     def _net(self, key: Hashable, settings: PageSettings, uploaded: Uploaded | None) -> _Net:
         plan = settings.given(*PRICED)
         spec: NetSpec = uploaded.net if uploaded else predefined.net(settings.net)
+        spec = _with_dims(spec, settings)
         plan["device"] = settings.runs_on
         device = predefined.device(settings.runs_on)
         return self._nets.get(
-            (key, *plan.values()),
+            (key, settings.seq_len, *plan.values()),
             lambda: _Net(Study(spec, **{**plan, "device": device})),
             lambda made: max(len(made.study.net.layers), self._nets.most // _MOST_NETS),
         )
+
+
+def _with_dims(net: NetSpec, settings: PageSettings) -> NetSpec:
+    """Return the net with the dimensions that settings say; raises SettingError."""
+    try:
+        return net.with_dims(**settings.dims)
+    except PaleoError as error:
+        raise SettingError([Mistake(f"seq_len: {each}") for each in error.mistakes]) from None
 
 
 def compared(settings: PageSettings, other: PageSettings, first: Overview, second: Overview) -> str:

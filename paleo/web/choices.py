@@ -15,6 +15,7 @@ from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.memory import OPTIMIZERS
+from paleo.step.plan import TRAINED, UPDATED
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit
 from paleo.views.tables.metrics import money
@@ -26,6 +27,8 @@ Choice = dict[str, Any]
 
 #: The settings of exchanges whose controls the page makes of what is declared, in their order.
 _EXCHANGE = tuple(key for key in declared(SynchronousSettings) if key not in ("overlap", "bucket"))
+#: So those of training.
+_TRAINING = tuple(key for key in (*TRAINED, *UPDATED) if key != "optimizer")
 
 
 def choices() -> dict[str, Any]:
@@ -56,6 +59,7 @@ def choices() -> dict[str, Any]:
             {"name": "false", "title": "after the backward pass"},
         ],
         "exchange": [_field(key) for key in _EXCHANGE],
+        "training": [_field(key) for key in _TRAINING],
         "optimizers": _named(OPTIMIZERS),
         "datasets": [
             {"name": each.name, "note": f"{each.num_samples:,} samples"}
@@ -96,7 +100,8 @@ def _field(key: str) -> Choice:
         "key": key,
         "label": setting.label,
         "note": said + end.strip(),
-        "empty": setting.shown_default,
+        "empty": setting.shown_default if setting.default is None else None,
+        "flag": setting.type is bool,
         "choices": [{"name": name} for name in setting.choices()] if setting.choices else None,
     }
 

@@ -6,10 +6,14 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
+from paleo.cluster.frameworks import FRAMEWORKS, running
 from paleo.net.importers import CODE
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
+from paleo.step.optimizers import OPTIMIZERS
+from paleo.step.plan import COMPUTED, TRAINED
 from paleo.step.settings import DEFAULT_WORKERS
+from paleo.web import predefined
 from paleo.web.settings import DECLARED, PRICED, PageSettings
 
 #: The defaults of the commands' options, which need not be said; a training has to be.
@@ -39,11 +43,11 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
         **settings.placed,
         **settings.given("batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED, "optimizer", *_SYNCHRONOUS),
+        **settings.given("ppp_comm", *_PRICED, *COMPUTED, *_SYNCHRONOUS),
     }
     chosen = (settings.scheme,) if settings.scheme else settings.schemes
     looked_at = {**settings.given("scaling"), "scheme": ",".join(chosen) or None}
-    training = settings.given("dataset", "dataset_size", "epochs", "price")
+    training = settings.given("dataset", "dataset_size", "epochs", "tokens", "price")
     yield "the table", _line(settings, "simulate", **cluster, **looked_at)
     if len(chosen) < 2:  # metrics are of one scheme
         yield (
@@ -66,14 +70,20 @@ def _memory(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]
     options = {
         "device": settings.runs_on,
         "batch_size": own_batch,
-        **settings.given("dtype", "optimizer"),
+        **settings.given("dtype", "optimizer", "optimizer_kernels", *TRAINED),
     }
+    if not options["optimizer_kernels"] and settings.framework:  # which memory does not ask for
+        software = running(FRAMEWORKS[settings.framework], settings.compile)
+        on_gpu = predefined.device(settings.runs_on).kind == "gpu"
+        kernels = OPTIMIZERS[settings.optimizer].kernels_of(software, on_gpu)
+        options["optimizer_kernels"] = kernels
     yield "the memory", _line(settings, "memory", said=("device",), **options)
 
 
 def _line(settings: PageSettings, command: str, said: tuple[str, ...] = (), **options: Any) -> str:
     """Return a command line for a POSIX shell, without what its defaults say."""
     words = ["paleo", command, _net(settings), *shlex.split(settings.options)]
+    words += [] if settings.seq_len is None else [f"--seq_len={settings.seq_len}"]
     for key, value in options.items():
         if value is None or (key not in said and DEFAULTS.get(key) == value):
             continue

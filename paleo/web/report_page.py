@@ -19,7 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
-from paleo.step.plan import OF_DATA_PARALLEL
+from paleo.step.plan import OF_DATA_PARALLEL, TRAINED
 from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices
@@ -38,8 +38,10 @@ _BY_WORKERS = ("summary.csv", "memory.csv")
 #: Those that the page has as a text, "" where there is none.
 _MAYBE = (
     *("price", "dataset", "framework", "cluster", "bucket"),
-    *("gradient_dtype", "compress", "nccl"),
+    *("gradient_dtype", "compress", "nccl", "optimizer_kernels"),
 )
+#: Settings of which the usual is not said.
+_USUAL = OF_DATA_PARALLEL | {key: DECLARED[key].default for key in TRAINED}
 
 
 class _Pool:
@@ -238,7 +240,7 @@ def _said(settings: PageSettings, several: Collection[str]) -> list[dict[str, st
     return [
         {"label": label, "value": _text(values[key])}
         for key, label in _SAID.items()
-        if values[key] not in (None, "", False, OF_DATA_PARALLEL.get(key)) and key not in several
+        if values[key] not in (None, "", False, _USUAL.get(key)) and key not in several
     ]
 
 

@@ -13,16 +13,17 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from paleo.cluster.frameworks import SOFTWARE
-from paleo.core.checks import number, shown
+from paleo.core.checks import is_whole, number, shown
 from paleo.core.errors import Mistake, Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.registry import unknown
 from paleo.core.tensor import PRECISIONS
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL
 from paleo.costs.convolutions.settings import CONTIGUOUS
+from paleo.net.lengths import SEQ
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
-from paleo.step.settings import DEFAULT_WORKERS, OF_CLUSTER
+from paleo.step.settings import DEFAULT_WORKERS, LOSS, OF_CLUSTER, RECOMPUTE
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
 from paleo.web import predefined
@@ -32,6 +33,8 @@ _MOST_CHARACTERS = 200
 _MOST_KEYS = 64
 #: Samples of a batch: strong scaling divides it in many ways, and each is computed.
 _MOST_SAMPLES = 1_000_000
+#: Tokens of a sequence.
+_MOST_TOKENS = 10_000_000
 
 _T = TypeVar("_T")
 
@@ -43,8 +46,9 @@ class PageSettings:
     `net` is a predefined one, or the file of an uploaded one if `is_uploaded`, which commands read
     with `options`. `workers` are those looked at, `scheme` is "" for the best of `schemes`,
     `software` is "" if both shares of peak are one's own. The curves have `num_workers` too. A
-    training has `epochs` of a `dataset`, or of `dataset_size` samples. `price` is "" for that of
-    the device's file.
+    training has `epochs` of a `dataset`, or of `dataset_size` samples, or reads so many `tokens`.
+    Sequences have `seq_len` tokens, None for the net's own. `price` is "" for that of the device's
+    file.
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
     the cost model takes by itself, `bucket` a text as of the option, "" for that of the framework.
     So it is with `gradient_dtype`, `compress` and `nccl`; `num_servers` and `jitter` are None then.
@@ -83,7 +87,14 @@ class PageSettings:
     dataset_size: int | None = None
     epochs: float | None = 90.0
     price: str = ""
+    tokens: float | None = None
     optimizer: str = "sgd"
+    optimizer_kernels: str = ""
+    clip_gradients: bool = False
+    scale_loss: bool = False
+    loss: str = LOSS.default
+    recompute: str = RECOMPUTE.default
+    seq_len: int | None = None
     is_uploaded: bool = False
     options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
@@ -103,6 +114,11 @@ class PageSettings:
         """Return some settings by their keys, None where there is an empty text."""
         values = {key: getattr(self, key) for key in keys}
         return {key: None if value == "" else value for key, value in values.items()}
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """The sizes of dimensions that are set."""
+        return {} if self.seq_len is None else {SEQ: self.seq_len}
 
     @property
     def runs_on(self) -> str:
@@ -160,11 +176,14 @@ DECLARED = {key: _ALL[key] for key in KEYS if key in _ALL}
 PRICED = tuple(key for key in KEYS if key in declared(StudySettings))
 #: What is trained in a cluster, and how.
 PLANNED = tuple(key for key in KEYS if key in declared(OverviewSettings))
-_SCHEDULE = ("dataset", "dataset_size", "epochs")
+_SCHEDULE = ("dataset", "dataset_size", "epochs", "tokens")
 #: What an answer depends on besides the net and a worker's batch, where that is not everything.
 DEPENDS = {
-    "layers": ("cluster", *PRICED),
-    "memory": ("cluster", "device", "dtype", "optimizer"),
+    "layers": ("cluster", "seq_len", *PRICED),
+    "memory": (
+        *("cluster", "device", "dtype", "seq_len", "framework", "compile"),
+        *("optimizer", "optimizer_kernels", "loss", "recompute"),
+    ),
 }
 
 
@@ -252,6 +271,7 @@ class _Reader:
         self._batch_size("batch_size", found["batch_size"])
         found |= self._software(found)
         self._room(found)
+        found["seq_len"] = self._length()
         found |= {f"other_{key}": self._other(key) for key in COMPARED}
         return PageSettings(**found, **self._schedule(), price=self._price())
 
@@ -401,18 +421,31 @@ class _Reader:
             shares[key] = own
         return {"software": name, **shares}
 
+    def _length(self) -> int | None:
+        """Return how many tokens a sequence has; that the net has a length is found later."""
+        value = _as_number(self.values.get("seq_len"))
+        if value is None or (is_whole(value) and 1 <= value <= _MOST_TOKENS):
+            return value
+        self.mistakes.add(
+            f"seq_len: expected a whole number from 1 to {_MOST_TOKENS:,}, got {_shown(value)}"
+        )
+        return None
+
     def _schedule(self) -> dict[str, Any]:
-        size = _as_number(self.values.get("dataset_size"))
-        # A size of one's own takes the place of the dataset that is not named.
-        named = self._text("dataset") if size is None or "dataset" in self.values else ""
-        epochs = _as_number(self.values.get("epochs", _DEFAULTS.epochs))
-        found = self._check("dataset", Schedule, epochs, named or None, size)
+        size, tokens = (_as_number(self.values.get(key)) for key in ("dataset_size", "tokens"))
+        # A size of one's own, or tokens, take the place of a dataset and epochs that are not named.
+        is_own = size is not None or tokens is not None
+        named = "" if is_own and "dataset" not in self.values else self._text("dataset")
+        usual = _DEFAULTS.epochs if tokens is None else None
+        epochs = _as_number(self.values.get("epochs", usual))
+        found = self._check("dataset", Schedule, epochs, named or None, size, tokens)
         if found is None:
             return {}
         return {
             "dataset": found.dataset or "",
             "dataset_size": found.dataset_size,
             "epochs": None if found.epochs is None else float(found.epochs),
+            "tokens": None if found.tokens is None else float(found.tokens),
         }
 
     def _price(self) -> str:

@@ -18,6 +18,7 @@ from paleo.costs.tiled import attention, attention_kernels
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS, CONSTANTS, AttentionKernel, Tile
 from paleo.costs.tiled.backends import BACKENDS
 from paleo.costs.tiled.constants import CONSTANTS as MACHINE_CONSTANTS
+from paleo.costs.tiled.kernel_files import KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 TILED = COST_MODELS["tiled"]
@@ -54,7 +55,7 @@ def a_kernel(monkeypatch: pytest.MonkeyPatch) -> Any:
         kernels = {**ATTENTION_KERNELS, "ours": kernel}
         monkeypatch.setattr(attention, "ATTENTION_KERNELS", kernels)
         known = {"Hopper": {**PLAIN, **(constants or {})}}
-        monkeypatch.setattr(attention_kernels, "_read", lambda name: known)
+        monkeypatch.setattr(attention_kernels, "FILES", lambda name: known)
 
     return make
 
@@ -117,6 +118,58 @@ def test_wide_heads_leave_a_share_of_the_speed(a_kernel: Any) -> None:
     # 160 features in both products are 1.25 times the FLOPs, at half the speed.
     wide = Attention(Pass.FORWARD, 1, 1, 128, 128, 160, 160, 2, causal=True, kernel="ours")
     assert seconds(wide) == pytest.approx(2 * 1.25 * BLOCK)
+
+
+def test_features_are_rounded_up_to_what_a_kernel_is_compiled_for(a_kernel: Any) -> None:
+    odd = Attention(Pass.FORWARD, 1, 1, 128, 128, 72, 72, 2, causal=True, kernel="ours")
+    a_kernel(packed=(0,))
+    assert seconds(odd) == pytest.approx(0.75 * BLOCK)  # 96 of 128, the next multiple of 32
+    a_kernel(packed=(0,), sizes={"Hopper": (64, 80)})
+    assert seconds(odd) == pytest.approx(80 / 128 * BLOCK)
+    # Beyond its sizes, and of several at a time.
+    wide = Attention(Pass.FORWARD, 1, 1, 128, 128, 128, 128, 2, causal=True, kernel="ours")
+    assert seconds(wide) == pytest.approx(BLOCK)
+    kernel = AttentionKernel("several", "", "", sizes={"Hopper": (64, 80)})
+    found = kernel.padded(np.array([8, 64, 65, 81]), "Hopper")
+    assert np.asarray(found).tolist() == [64, 64, 80, 96]
+
+
+def test_rows_that_16_does_not_divide_take_their_times_as_long(a_kernel: Any) -> None:
+    a_kernel({"unaligned": 3.0}, packed=(0,))
+    for features, times in ((72, 3), (80, 1)):
+        odd = Attention(
+            Pass.FORWARD, 1, 1, 128, 128, features, features, 2, causal=True, kernel="ours"
+        )
+        assert seconds(odd) == pytest.approx(times * 0.75 * BLOCK)
+
+
+def test_products_by_clocks_take_them_whatever_the_peak(a_kernel: Any) -> None:
+    # 8.389 MFLOP of 512 a clock are 16,384 clocks of 1 ns.
+    a_kernel({"clocked": 512.0}, packed=(0,))
+    for peak in (100e12, 1000e12):
+        assert seconds(prefill(1, 128), matrix_peak=peak) == pytest.approx(16384e-9)
+
+
+def test_a_kernel_that_was_fitted_on_one_card_is_carried_to_others() -> None:
+    kernel = ATTENTION_KERNELS["trtllm_xqa_mla"]
+    for architecture in ("Ampere", "Blackwell RTX"):
+        assert kernel.runs_on(architecture)
+        assert kernel.constants(architecture) == kernel.constants("Ada")
+    assert not kernel.runs_on("Hopper")
+
+
+@pytest.mark.parametrize("name", ["flash_mla", "fa3_mla_decode", "trtllm_gen_mla"])
+def test_latent_keys_are_split_however_many_heads_share_them(name: str) -> None:
+    # 128 heads are two tiles of 64 rows: a step of one long prompt still fills a device.
+    kernel = ATTENTION_KERNELS[name]
+    on = "Blackwell" if name == "trtllm_gen_mla" else "Hopper"
+    step = Attention(
+        Pass.FORWARD, 128, 128, 1, 65_536, 576, 512, 2, values_in_keys=True, kernel=name
+    )
+    way = attention._by_kernel(step, machine(architecture=on))
+    assert kernel.splits_tiles
+    assert way.split > 1
+    assert way.tiles == 2 * way.split
 
 
 def test_multiprocessors_wait_for_uneven_tiles(a_kernel: Any) -> None:
@@ -242,7 +295,7 @@ def test_kernels_are_for_architectures() -> None:
 def test_constants_are_read_and_bounded(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for kernel in ATTENTION_KERNELS.values():
         assert any(map(kernel.runs_on, ("Ampere", "Ada", "Hopper", "Blackwell")))
-    monkeypatch.setattr(attention_kernels, "_FOLDER", tmp_path)
+    monkeypatch.setattr(attention_kernels, "FILES", KernelFiles(tmp_path, CONSTANTS))
     (tmp_path / "odd.toml").write_text(
         'name = "odd"\n[sources]\nus = "here"\n[Hopper]\nstrat = { value = 1, source = "us" }\n'
         'share = { value = 7, source = "us" }\n'

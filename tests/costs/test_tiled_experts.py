@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ from paleo.core.quantization import Quantize
 from paleo.costs import COST_MODELS, Target
 from paleo.costs.tiled import experts, grouped, quantize
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.costs.tiled.expert_kernels import _FOLDER, EXPERT_KERNELS, GENERAL, is_tuned
+from paleo.costs.tiled.expert_kernels import _FOLDER, EXPERT_KERNELS, FILES, GENERAL, is_tuned
 from paleo.costs.tiled.expert_kernels import CONSTANTS as OF_EXPERTS
+from paleo.costs.tiled.kernel_files import KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 TILED = COST_MODELS["tiled"]
@@ -85,6 +87,20 @@ def test_tiles_of_all_groups_run_in_the_same_waves(loads: Any, waves: int) -> No
     slower = grouped.Library(share=0.5, fill=1e-3, tile=(128, 128))
     total = grouped.choose(product, machine(), slower).time.total
     assert total == pytest.approx(waves * (2 * WAVE + 1e-3) + 0.65e-6, rel=1e-4)
+
+
+def test_matrices_that_the_cache_keeps_come_at_its_own_rate() -> None:
+    # 100 matrices of 1,024 x 1,024 halves, 210 MB, and few rows. The cache of 1 GB keeps them (0.45
+    # of it: operands are in both of its halves), and gives 22 bytes a clock for each of 100
+    # multiprocessors at 1 GHz, 2.2 TB/s; memory gives 1.
+    product = GroupedMatMul("x", 100, 100, 1024, 1024, 2, loads=((100, 1),))
+    sizes = {"bandwidth": 1e12, "clock": 1e9}
+    kept = grouped.choose(product, machine(cache=1e9, **sizes), grouped.Library())
+    gone = grouped.choose(product, machine(**sizes), grouped.Library())
+    num_bytes = 100 * (2 * 1024 * 1024 + 2 * 2 * 1024)
+    first = 0.5e-6  # until the first bytes come
+    assert kept.time.memory == pytest.approx(num_bytes / 2.2e12 + first)
+    assert gone.time.memory == pytest.approx(num_bytes / 1e12 + first)
 
 
 def test_four_bits_are_multiplied_twice_as_fast_as_eight() -> None:
@@ -212,10 +228,12 @@ def test_nothing_waits_behind_numbers_that_are_quantized_alone() -> None:
         for each in (False, True)
     )
     assert behind == pytest.approx(0.7e-6 + 1e-6, rel=1e-3)  # of 1 us to start a product
-    assert alone == pytest.approx(1.85e-6, rel=1e-3)
-    # TensorRT-LLM's kernels overlap: 0.51 of a product's start, not 0.7.
-    overlapped = quantize.price(Quantize(1, 32, 1, "static_trtllm", alone=True), machine()).total
-    assert overlapped == pytest.approx(1.85e-6 * 0.51 / 0.7, rel=1e-3)
+    # 3,900 clocks at 1 THz; TensorRT-LLM's kernels overlap on Hopper alone: 0.69 of that.
+    assert alone == pytest.approx(3.9e-9, rel=1e-3)
+    few = Quantize(1, 32, 1, "static_trtllm", alone=True)
+    for architecture, share in (("Hopper", 0.69), ("Ada", 1.0)):
+        found = quantize.price(few, machine(architecture=architecture)).total
+        assert found == pytest.approx(3.9e-9 * share, rel=1e-3)
 
 
 def test_kernels_of_warps_do_as_much_in_a_clock_on_any_multiprocessor() -> None:
@@ -232,3 +250,39 @@ def test_kernels_of_warps_do_as_much_in_a_clock_on_any_multiprocessor() -> None:
     assert EXPERT_KERNELS["vllm_triton_fp8_block"].share(ada) == pytest.approx(
         EXPERT_KERNELS["vllm_triton_fp8_block"].constants("Hopper")["share"]
     )
+
+
+def test_pipelines_of_one_shape_draw_bytes_by_the_clock() -> None:
+    kernel = EXPERT_KERNELS["marlin_int4"]
+    plain = {key: each.value for key, each in OF_EXPERTS.items()}
+    # 100 multiprocessors at 1 GHz draw 4 bytes each: 0.4 TB/s of the 1 TB/s that memory gives.
+    slow = machine(bandwidth=1e12, clock=1e9)
+    with FILES.trying("marlin_int4", "Hopper", {**plain, "drawn": 4.0}):
+        assert kernel.operands(slow) == pytest.approx(0.4)
+        # Memory of four times the rate brings nothing, a clock of half as much halves it.
+        faster = machine(bandwidth=4e12, clock=1e9)
+        assert kernel.operands(faster) == pytest.approx(0.1)
+        assert kernel.operands(machine(bandwidth=1e12, clock=5e8)) == pytest.approx(0.2)
+    with FILES.trying("marlin_int4", "Hopper", {**plain, "operands": 0.7}):
+        assert kernel.operands(slow) == pytest.approx(0.7)
+
+
+def test_cards_without_constants_have_those_of_their_like() -> None:
+    kernel = EXPERT_KERNELS["trtllm_cutlass_bf16"]
+    for architecture in ("Ampere", "Blackwell RTX"):
+        assert kernel.constants(architecture) == kernel.constants("Ada")
+    assert kernel.constants("Ada") != kernel.constants("Hopper")
+    # Where Ada has none, all three have Hopper's.
+    kernel = EXPERT_KERNELS["vllm_triton"]
+    for architecture in ("Ampere", "Ada", "Blackwell RTX"):
+        assert kernel.constants(architecture) == kernel.constants("Hopper")
+
+
+def test_files_say_which_constants_they_give(tmp_path: Path) -> None:
+    (tmp_path / "ours.toml").write_text(
+        'name = "ours"\n[sources]\nus = "here"\n[Ada]\nshare = { value = 0.5, source = "us" }\n'
+    )
+    files = KernelFiles(tmp_path, OF_EXPERTS)
+    assert files.given("ours")["Ada"] == ("share",)
+    assert files.given("ours")["Hopper"] == ()
+    assert files("ours")["Ada"]["start"] == OF_EXPERTS["start"].value

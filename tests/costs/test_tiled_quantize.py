@@ -86,6 +86,65 @@ def test_atomic_operations_on_one_number_wait_for_one_another() -> None:
         assert seconds("tensor_trtllm", rows, 128, **free) == pytest.approx(expected)
 
 
+def alone(method: str, rows: int, columns: int, **changes: Any) -> float:
+    """100 multiprocessors at 1 GHz: 3,900 clocks are 3.9 us."""
+    operation = Quantize(rows, columns, 1, method, alone=True)
+    return float(quantize.price(operation, machine(**{"clock": 1e9, **changes})).total)
+
+
+def test_what_the_cache_holds_comes_at_its_own_rate() -> None:
+    # 8,000 rows of 1,024 numbers, 24.6 MB: at 22 bytes a clock, 2.2 TB/s, though memory gives 1.
+    num_bytes = 3 * 8000 * 1024
+    wide = {"threads": 10**9}
+    held = alone("static", 8000, 1024, cache=1e9, **wide)
+    assert held == pytest.approx(3.9e-6 + num_bytes / 2.2e12)
+    # From memory it comes at 1 TB/s, or at what the cache passes on.
+    assert alone("static", 8000, 1024, **wide) == pytest.approx(3.9e-6 + num_bytes / 1e12)
+    fast = alone("static", 8000, 1024, bandwidth=1e13, **wide)
+    assert fast == pytest.approx(held)
+
+
+def test_blocks_of_eight_numbers_a_lane_follow_one_another() -> None:
+    # 2,048 numbers a block, 800 blocks at a time: 16.4 million numbers are ten turns of 2,670
+    # clocks. Beyond 65,536 blocks, 81.92 turns, each does more.
+    free = {"cache": 1e12, "clock": 1e9, "architecture": "Ada"}
+    numbers = 8000 * 2048
+    turns = alone("static_trtllm", 8000, 2048, **free)
+    assert turns == pytest.approx(3.9e-6 + 10 * 2.67e-6)
+    assert turns > 3.9e-6 + 3 * numbers / 2.2e12
+    many = alone("static_trtllm", 8 * 65_536, 2048, **free)
+    assert many == pytest.approx(3.9e-6 + 3 * 8 * 65_536 * 2048 / 2.2e12)
+
+
+def test_a_product_behind_the_only_other_kernels_starts_late() -> None:
+    # SGLang's two kernels have a block of 128 lanes a row, 1,600 at a time: 16,000 rows are nine
+    # turns of 3,050 clocks beyond the first, in each.
+    free = {"bandwidth": 1e30, "cache": 1e30, "prologue": 1e-6}
+    found = alone("tensor_sglang", 16_000, 128, **free)
+    assert found == pytest.approx(2 * 3.9e-6 + 2 * 9 * 3.05e-6)
+    leads = Quantize(16_000, 128, 1, "tensor_sglang", alone=True, leads=True)
+    later = quantize.price(leads, machine(clock=1e9, **free)).total
+    assert later == pytest.approx(found + 1e-6)
+
+
+def test_operations_of_pytorch_pass_one_after_another_and_casts_compute() -> None:
+    # 100,000 x 10,000 numbers: 6, 8 and 2 bytes at 1 TB/s; the cast, one number a clock on each of
+    # 100 multiprocessors, takes 10 ms where its 5 bytes take 5. Four kernels start.
+    numbers = 100_000 * 10_000
+    expected = 4 * 3.9e-6 + 16 * numbers / 1e12 + numbers / 1e11
+    assert alone("static_eager", 100_000, 10_000) == pytest.approx(expected)
+
+
+def test_a_scale_is_found_by_blocks_that_read_numbers_one_at_a_time() -> None:
+    # Few numbers: 1,800 and 4,700 clocks, and two kernels more than with a known scale.
+    few = {"cache": 1e12, "architecture": "Blackwell"}
+    more = alone("tensor_trtllm", 1, 128, **few) - alone("static_trtllm", 1, 128, **few)
+    assert more == pytest.approx(2 * 3.9e-6 + 6.5e-6, rel=1e-3)
+    # 58 million: 100,000 clocks of 5.8 numbers on each of 100 multiprocessors.
+    more = alone("tensor_trtllm", 5800, 10_000, **few) - alone("static_trtllm", 5800, 10_000, **few)
+    assert more == pytest.approx(2 * 3.9e-6 + 1.8e-6 + 100e-6, rel=1e-3)
+
+
 def test_a_product_behind_starts_late() -> None:
     assert seconds("group", 1, 128, prologue=1e-6) - seconds("group", 1, 128) == pytest.approx(1e-6)
 

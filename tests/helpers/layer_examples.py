@@ -20,7 +20,9 @@ IMAGE, SEQUENCE, VOLUME = [2, 6, 6, 4], [2, 6, 4], [2, 4, 6, 6, 4]
 HEADS = [2, 3, 6, 4]
 #: 6 positions, 4 heads of 5 features and 2 groups: of states of 3 numbers, and of keys of 3.
 SPACES = ([2, 6, 4, 5], [2, 6, 4], [2, 6, 2, 3], [2, 6, 2, 3])
+#: A decay for each head, and for each feature of a key.
 DELTAS = ([2, 6, 2, 3], [2, 6, 2, 3], [2, 6, 4, 5], [2, 6, 4], [2, 6, 4])
+FEATURE_DELTAS = (*DELTAS[:3], [2, 6, 4, 3], DELTAS[4])
 
 
 class Example(NamedTuple):
@@ -171,6 +173,7 @@ EXAMPLES = [
     Example("StateSpaceDual", {"chunk": 4}, SPACES),
     Example("GatedDelta", {}, DELTAS),
     Example("GatedDelta", {"chunk": 4}, DELTAS),
+    Example("GatedDelta", {"chunk": 4, "resumes": True}, FEATURE_DELTAS),
     Example("Dropout", {"dropout_keep_prob": 0.5}),
     Example("Activation", {"function": "relu"}),
     Example("Gated", {}, (SEQUENCE, SEQUENCE)),

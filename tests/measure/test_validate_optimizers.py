@@ -12,6 +12,7 @@ from paleo.core.errors import MeasurementError
 from paleo.measure.validate import cases_of, read_measurements
 from paleo.measure.validate.cases import Cases, predict
 from paleo.measure.validate.names import NETS, meant
+from paleo.measure.validate.nets import NetCase, Remembering
 from paleo.measure.validate.protocols import PROTOCOLS, protocol_of
 from paleo.measure.validate.spellings import is_compiled
 from paleo.net.graph import build
@@ -149,3 +150,13 @@ def test_lengths_are_those_of_scripts_and_binned_ones_are_not_predicted(tmp_path
 def test_notes_may_say_that_a_net_was_compiled() -> None:
     assert is_compiled("PyTorch 2.1", "fp32; torch.compile fused")
     assert not is_compiled("PyTorch 2.1", "eager")
+
+
+@pytest.mark.parametrize("optimizer", ["muon", "adafactor", "adam_8bit", "adamw"])
+def test_an_update_by_matrices_is_that_of_a_step(optimizer: str) -> None:
+    case = NetCase("gpt2", "", None, 8, ("update",), framework="pytorch", optimizer=optimizer)
+    device, model = paleo.find_device("H100_SXM"), paleo.find_cost_model("tiled")
+    found = case.seconds(device, "bf16", Remembering(model), {})
+    how: Any = {"device": "H100_SXM", "dtype": "bf16", "framework": "pytorch"}
+    (run,) = paleo.simulate("gpt2", workers=1, batch_size=8, optimizer=optimizer, **how).runs
+    assert found == pytest.approx(run.rows[0]["update"])

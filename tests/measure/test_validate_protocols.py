@@ -216,3 +216,17 @@ def test_memories_are_fed_and_fetched_where_the_script_does_so(tmp_path: Path) -
     # 8 samples of 16 layers x 640 places x 512 numbers, there and back, and their 64 tokens.
     num_bytes = 8 * (2 * 16 * 640 * 512 + 64) * 4
     assert fed - plain == pytest.approx(num_bytes / (126e9 / 8))
+
+
+def test_gpt_of_neusight_composes_its_gelu_of_eight_kernels(tmp_path: Path) -> None:
+    # GPT-2 Large has 36 blocks with 4 x 1,280 features in between, at 8 x 1,024 tokens 168 MB. One
+    # kernel reads and writes that; eight do so eight times, and two of them read one tensor more:
+    # 16 tensors more in a block. The P4 moves 192 GB/s.
+    row = {"network": "gpt2_large", "quantity": "forward_ms", "batch_per_device": 8}
+    row |= {"seq_len": 1024, "precision": "fp32", "device": "P4", "direction": "inference"}
+    sources = ("neusight_e2e", "another")
+    ours, plain = predict(
+        cases(tmp_path, *({**row, "source_id": source} for source in sources)), "roofline"
+    )
+    more = 36 * 16 * (4 * 8 * 1024 * 4 * 1280)
+    assert ours - plain == pytest.approx(more / 192e9, rel=0.01)

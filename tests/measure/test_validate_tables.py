@@ -328,9 +328,10 @@ def test_products_with_scales_of_blocks_are_those_of_the_kernel_that_is_known(
         ("b200_sxm", "vllm_vit_flash_attn_fa4", "fa4_prefill"),
         ("b200_sxm", "flash_attention_v3", 0),  # not measured there
         ("h100_sxm", "flash_attention_v3", "fa3_prefill"),
-        # SGLang's kernel for encoders is another than that for prompts, and the nearest to it.
-        ("l40s", "triton", "triton_extend"),
-        ("b300_sxm", "triton", "triton_extend_sm90"),
+        # SGLang's kernel for encoders is another than that for prompts.
+        ("l40s", "triton", "triton_encoder"),
+        ("rtx_pro_6000_server", "triton", "triton_encoder"),
+        ("b300_sxm", "triton", "triton_encoder"),
     ],
 )
 def test_encoders_are_computed_by_the_kernel_of_the_row(
@@ -342,3 +343,17 @@ def test_encoders_are_computed_by_the_kernel_of_the_row(
     found = operator_cases(tmp_path)
     assert {part.letters["kernel"] for part in found.parts} == {expected}  # type: ignore[attr-defined]
     assert np.isfinite(predict(found, "tiled")).all()
+
+
+def test_encoders_of_72_features_have_another_kernel_on_blackwell(tmp_path: Path) -> None:
+    names = ("batch_size", "isl", "num_heads", "attn_dtype", "latency")
+    rows = {name: ATTENTION[name] for name in names} | {"head_dim": [72, 72, 64, 80]}
+    place = "b200_sxm/encoder_attention/trtllm/1/encoder_attention_perf.parquet"
+    table(tmp_path, place, rows)
+    found = operator_cases(tmp_path)
+    kernels = {
+        (part.letters["head_dim"][0], part.letters["kernel"])  # type: ignore[attr-defined]
+        for part in found.parts
+    }
+    assert {name for size, name in kernels if size == 72} == {"trtllm_fmha_sm80"}
+    assert {name for size, name in kernels if size != 72} == {"trtllm_gen_context"}

@@ -374,8 +374,8 @@ def test_an_optimizer_keeps_states_and_takes_memory_while_it_updates(
 
 def test_every_optimizer_says_what_it_is() -> None:
     names = (
-        "sgd momentum rmsprop adagrad adam adamw bert_adam fused_adam fused_adamw fused_momentum "
-        "foreach_adam foreach_adamw forloop_adam forloop_adamw adafactor lion adam_8bit muon lamb"
+        "sgd momentum rmsprop adagrad adam fused_adam adamw bert_adam adafactor lion adam_8bit "
+        "muon lamb"
     )
     assert list(OPTIMIZERS) == names.split()
     for name, optimizer in OPTIMIZERS.items():

@@ -1,4 +1,4 @@
-"""The memory of a step where tensors are summed, shared or judged twice, point by point.
+"""The memory of a step where tensors are summed, shared, judged twice or views, point by point.
 
 Elements have 4 bytes, as in test_memory.py; the seed is the gradient that the backward pass
 begins with.
@@ -363,3 +363,70 @@ def test_a_sigmoid_of_2017_keeps_its_shape_in_the_largest_batch_too() -> None:
     # In inference data, a and s: 64 + 48 n, of 13 samples 688 and of 14 736.
     assert [largest_batch(net, room, training=False) for room in (687, 688)] == [12, 13]
     assert largest_batch(net, 735, training=False) == 13
+
+
+def test_a_reshape_copies_what_is_turned_and_a_product_its_gradient() -> None:
+    # The weights have 36 numbers, all tensors 24; forward of `turned` is in a's memory.
+    layers = {
+        "data": data(1, 4, 6),
+        "a": product("data", 6, axis=-1),
+        "turned": layer("Transpose", "a", perm=[0, 2, 1]),
+        "flat": layer("Reshape", "turned", output_shape=[-1, 24]),
+    }
+    expected = [
+        ("data", "forward", 144 + 96),
+        ("a", "forward", 336),
+        ("turned", "forward", 336),
+        ("flat", "forward", 432),  # a copy in order
+        ("flat", "backward", 144 + 96 + 96 + 96),  # a is gone; the seed
+        ("flat", "backward", 432),
+        ("turned", "backward", 432),
+        ("a", "backward", 432 + 96 + 144),  # rows of the gradient in order; that of the weights
+        ("a", "update", 144 + 96 + 96 + 144),
+    ]
+    check(layers, expected)
+
+
+def test_what_is_turned_and_turned_back_is_never_copied() -> None:
+    layers = {
+        "data": data(1, 4, 6),
+        "a": product("data", 6, axis=-1),
+        "turned": layer("Transpose", "a", perm=[0, 2, 1]),
+        "back": layer("Transpose", "turned", perm=[0, 2, 1]),
+        "flat": layer("Reshape", "back", output_shape=[-1, 24]),
+    }
+    expected = [
+        ("data", "forward", 144 + 96),
+        *((name, "forward", 336) for name in ("a", "turned", "back", "flat")),
+        ("flat", "backward", 336 + 96),  # the seed
+        *((name, "backward", 432) for name in ("flat", "back", "turned")),
+        ("a", "backward", 432 + 144),
+        ("a", "update", 336 + 144),
+    ]
+    check(layers, expected)
+
+
+def test_heads_of_fused_attention_and_what_it_gives_are_views() -> None:
+    # Two heads of two tokens with two features: 8 numbers, and 4 logarithms that are kept.
+    layers = {
+        "data": data(1, 2, 4),
+        "a": product("data", 4, axis=-1),
+        "parts": layer("Reshape", "a", output_shape=[-1, 2, 2, 2]),
+        "heads": layer("Transpose", "parts", perm=[0, 2, 1, 3]),
+        "attention": layer("Attention", "heads", "heads", "heads"),
+        "turned": layer("Transpose", "attention", perm=[0, 2, 1, 3]),
+        "flat": layer("Reshape", "turned", output_shape=[-1, 2, 4]),
+    }
+    expected = [
+        ("data", "forward", 64 + 32),
+        *((name, "forward", 128) for name in ("a", "parts", "heads")),
+        *((name, "forward", 128 + 32 + 16) for name in ("attention", "turned", "flat")),
+        *((name, "backward", 176 + 32) for name in ("flat", "flat", "turned")),
+        ("attention", "backward", 208 + 3 * 32),  # of queries, keys and values
+        # What it kept is gone but for its output, which is the result, and so is the seed.
+        ("heads", "backward", 64 + 32 + 32 + 32),
+        ("parts", "backward", 160),
+        ("a", "backward", 160 + 64),
+        ("a", "update", 64 + 32 + 32 + 64),
+    ]
+    check(layers, expected)

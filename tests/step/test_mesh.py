@@ -32,6 +32,7 @@ def net(layers: int = 8, **sizes: Any) -> paleo.NetSpec:
 
 def meshed(devices: int, spec: paleo.NetSpec | None = None, **settings: Any) -> Meshed:
     usual: dict[str, Any] = {"cluster": "dgx_a100", "dtype": "bf16", "overlap": False}
+    usual["loss"] = "none"
     found = scenario(spec or net(), **usual | settings)
     plan = found.plan
     mesh = Mesh.of(devices, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
@@ -178,6 +179,16 @@ def test_tensor_parallel_messages_are_those_of_a_group() -> None:
     found = parts(meshed(8, tp=8, micro_batch=b).step(2 * b))
     one = sent(CLUSTER.group(8), 2 * b * s * h, Operation.ALL_REDUCE)
     assert found["tensor_parallel"] == pytest.approx(2 * (4 * blocks + 2) * one)
+
+
+def test_a_loss_of_divided_words_is_summed_over_devices() -> None:
+    """A number for each sample; scores are never gathered."""
+    plain, judged = (
+        parts(meshed(8, tp=8, micro_batch=2, loss=loss).step(4))
+        for loss in ("none", "cross_entropy")
+    )
+    one = sent(CLUSTER.group(8), 2 * 2, Operation.ALL_REDUCE)
+    assert judged["tensor_parallel"] - plain["tensor_parallel"] == pytest.approx(2 * one)
 
 
 def test_what_is_computed_again_sends_again() -> None:

@@ -73,6 +73,22 @@ def test_blocks_are_those_that_differ_in_a_number() -> None:
     assert names(chain(), "none") == names(chain(), "selective") == []
 
 
+def test_blocks_are_equal_whichever_of_their_branches_comes_first() -> None:
+    product = {"type": "InnerProduct", "parents": [], "num_outputs": WIDTH}
+    layers: dict[str, Any] = {"data": {"type": "Input", "parents": [], "tensor": [BATCH, WIDTH]}}
+    for i, names in enumerate((("left", "right"), ("right", "left"))):
+        branches = dict.fromkeys(names, product)
+        both = {"type": "Elementwise", "parents": ["left", "right"]}
+        parents = [f"h{i - 1}" if i else "data"]
+        layers[f"h{i}"] = {
+            "type": "Block", "parents": parents, "endpoint": "sum",
+            "layers": {**branches, "sum": both},
+        }  # fmt: skip
+    graph = build(paleo.loads(json.dumps({"name": "branches", "layers": layers})))
+    # Layers are data and three of each block.
+    assert find_recompute("full").regions(graph) == ((1, 2, 3), (4, 5, 6))
+
+
 def test_blocks_within_a_block_are_meant_by_its_name() -> None:
     net = paleo.load("bert_base")
     assert names(net, "full:encoder") == names(net, "full")

@@ -235,6 +235,7 @@ def test_every_metric_of_a_net_by_hand(
         "activations_bytes": footprint(spec, 25).activations,
         "workspace_bytes": 0,
         "optimizer": "sgd",
+        "optimizer_kernels": None,
         "memory_capacity_bytes": 1_000_000,
         "largest_batch_size": largest_batch(spec, 1_000_000),
         "notes": [
@@ -305,6 +306,7 @@ def test_what_is_not_known_is_none() -> None:
             "workspace_limit_bytes",
             "framework",
             "attention",
+            "optimizer_kernels",
         ),  # nobody asked for any
     }
     assert "no energy: the file of own has no power" in values["notes"]

@@ -14,6 +14,8 @@ from model_configurations import DIFFERENT
 
 import paleo
 from paleo.step.parallelism import data
+from paleo.step.results import Simulation
+from paleo.views.tables.simulation import simulation_tables
 
 
 def rows(**settings: Any) -> tuple[Any, ...]:
@@ -334,3 +336,34 @@ def test_a_step_without_any_work_has_no_throughput(net: Any, parallel: str) -> N
     )
     # In 2017 the update takes its clocks.
     assert paleo.simulate(empty, cost_model="paleo2017").to_dict()
+
+
+def test_the_memory_of_a_step_is_that_of_all_its_settings() -> None:
+    how: Any = {"dtype": "mixed_bf16", "optimizer": "adamw", "recompute": "full", "loss": "fused"}
+    (run,) = paleo.simulate("gpt2", device="A100", batch_size=8, workers=1, **how).runs
+    capacity = float(paleo.find_device("A100").memory_capacity or 0)
+    assert run.worth.largest_batch == paleo.largest_batch("gpt2", capacity, **how)
+    found = run.footprint(run.rows[0])
+    assert found is not None
+    assert found == paleo.footprint("gpt2", 8, **how)
+    assert found.optimizer_state == 8 * 124_439_808  # two means in fp32
+    (text,) = simulation_tables(Simulation((run,)))
+    assert any(line.endswith("samples in training with adamw") for line in text.footnotes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "kernels"),
+    [
+        ({"device": "A100", "framework": "pytorch"}, "foreach"),  # its default on GPUs
+        ({"device": "A100", "framework": "pytorch", "optimizer_kernels": "forloop"}, "forloop"),
+        ({"device": "A100", "framework": "pytorch1"}, None),  # tensor by tensor
+        ({"device": "A100"}, None),
+        ({"device": "EPYC_7763", "framework": "pytorch"}, None),
+    ],
+)
+def test_pytorch_updates_many_tensors_at_once_on_gpus(
+    settings: dict[str, Any], kernels: str | None
+) -> None:
+    (run,) = paleo.simulate("lenet5", workers=1, optimizer="adam", **settings).runs
+    wanted = paleo.footprint("lenet5", 128, optimizer="adam", optimizer_kernels=kernels)
+    assert run.footprint(run.rows[0]) == wanted

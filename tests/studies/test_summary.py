@@ -58,6 +58,7 @@ def test_the_totals_are_those_of_the_passes_of_a_worker(name: str, cost_model: s
         scaling="weak",
         cost_model=cost_model,
         use_pipeline=True,
+        loss="none",  # a summary has none
     ).runs
     (row,) = run.rows
     assert (found.forward, found.backward) == (row["forward"], row["backward"])

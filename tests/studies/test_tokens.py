@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import paleo
+from paleo.views.tables.simulation import simulation_tables
 
 #: Tokens of a sample of GPT-2.
 LENGTH = 1024
@@ -100,3 +101,20 @@ def test_bad_tokens_are_one_line(study: Any, net: str, settings: Any, message: s
 def test_tokens_and_epochs_exclude_each_other() -> None:
     with pytest.raises(paleo.PaleoError, match=r"^tokens: give them or epochs of a dataset"):
         paleo.metrics("gpt2", tokens=1e9, epochs=2, dataset_size=100)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, ""),
+        ({"recompute": "full"}, "; HFU that, too"),
+    ],
+)
+def test_tables_say_what_utilization_counts(settings: dict[str, Any], said: str) -> None:
+    start = "MFU counts attention in full, causal or not, and nothing that is computed again"
+    for scaling in ("weak", ["weak", "strong"]):
+        found = paleo.simulate("gpt2", device="H100_SXM", scaling=scaling, **settings)
+        (table,) = simulation_tables(found)
+        assert table.footnotes.count(start + said) == 1
+    (table,) = simulation_tables(paleo.simulate("lenet5", device="H100_SXM", scaling="weak"))
+    assert not [line for line in table.footnotes if "MFU" in line]

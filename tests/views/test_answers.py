@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import paleo
 from paleo.cli import cli
 from paleo.costs.error_bands import Band
 from paleo.views.answers.base import (
@@ -29,6 +30,7 @@ from paleo.views.answers.base import (
     spread,
     used,
 )
+from paleo.views.answers.simulation import simulation_answer
 from paleo.views.table import columns_of, significant
 
 GOLDEN = Path(__file__).parent / "first_screens"
@@ -498,3 +500,20 @@ if __name__ == "__main__":
         (GOLDEN / f"{screen}_{columns}.txt").write_text(
             call(*SCREENS[screen], width=columns), "utf-8"
         )
+
+
+@pytest.mark.parametrize(
+    ("net", "settings", "said"),
+    [
+        ("gpt2", {"dtype": "fp32"}, "; a smaller type, such as --dtype=mixed_fp16, may help."),
+        ("gpt2", {"dtype": "bf16"}, "; --recompute=full may help."),
+        ("gpt2", {"dtype": "bf16", "recompute": "full"}, " is the largest that does."),
+        ("vgg16", {"dtype": "bf16"}, " is the largest that does."),
+    ],
+)
+def test_what_does_not_fit_is_told_what_takes_less(
+    net: str, settings: dict[str, Any], said: str
+) -> None:
+    found = paleo.simulate(net, device="A100", batch_size=10_000, workers=1, **settings)
+    (text, *_) = simulation_answer(found)
+    assert text.endswith(f"{said} If it did fit:")

@@ -113,6 +113,10 @@ def test_an_alias_stands_for_its_device() -> None:
         ("dataset", "nothing"), ("dataset_size", "0"), ("dataset_size", 10**40),
         ("epochs", "-1"), ("epochs", "1e999"), ("epochs", 10**40), ("price", "cheap"),
         ("price", "-1"), ("price", {}), ("price", "1" * 300), ("price", True),
+        ("loss", "x"), ("recompute", "half"), ("recompute", "full:"), ("optimizer_kernels", "x"),
+        ("tokens", "x"), ("tokens", "0"), ("tokens", "1e99"), ("clip_gradients", "1"),
+        ("scale_loss", "x"), ("seq_len", "0"), ("seq_len", "x"), ("seq_len", "1.5"),
+        ("seq_len", 10**9), ("seq_len", [1]), ("seq_len", True),
         ("optimizer", "x"), ("optimizer", "<script>"), ("nonsense", "1"), ("", "1"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from paleo.views.tables.comparison import comparison_tables
 
 @click.command("compare", short_help="Compare nets, or one net under several settings.")
 @nets_argument
-@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE)
+@setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE, "loss", "recompute")
 @setting_options(CompareSettings, "ppp_comm", "scheme", *SYNCHRONOUS)
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
 @click.option(
@@ -55,6 +55,8 @@ def command(
       paleo compare vgg16 --device=K40,K80
       paleo compare vgg16 --cost_model=paleo2017 --conv_library=cudnn4,cudnn7
       paleo compare vgg16 --device=K40 --cost_model=roofline --dtype=fp32,fp64
+      paleo compare llama3_8b qwen3_8b gemma3_12b --device=B200_SXM --dtype=bf16
+      paleo compare gpt2 --dtype=bf16 --recompute=none,full --seq_len=512
       paleo compare nin --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals

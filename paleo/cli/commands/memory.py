@@ -18,6 +18,7 @@ from paleo.cli.options import (
 from paleo.cli.plan import say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.declarations import declared
+from paleo.step.plan import TRAINED
 from paleo.studies.folding import folded_fit
 from paleo.studies.memory import MemorySettings, memory
 from paleo.views.answers.memory import memory_answer
@@ -26,7 +27,8 @@ from paleo.views.tables.memory import memory_table, memory_tables
 
 @click.command("memory", short_help="Memory of training or inference, and what fits.")
 @nets_argument
-@setting_options(MemorySettings, "batch_size", "optimizer", "recompute", "inference", "dtype")
+@setting_options(MemorySettings, "batch_size", "optimizer", "optimizer_kernels")
+@setting_options(MemorySettings, *TRAINED, "inference", "dtype")
 @setting_option(declared(MemorySettings)["workspace"], type=str)
 @setting_options(MemorySettings, "device")
 @result_options
@@ -55,7 +57,7 @@ def command(
       paleo memory nin_227 --scale_input=2
     """  # noqa: D301 (click takes the control character, not the escape)
     if settings["inference"]:
-        say_no_effect("training", "optimizer", "recompute")
+        say_no_effect("training", "optimizer", "optimizer_kernels", *TRAINED)
     fits = memory(edits.applied(), **settings)
     say_what_is_used(nets)
     shown = fits if every_layer else list(map(folded_fit, fits))

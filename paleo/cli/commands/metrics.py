@@ -19,7 +19,7 @@ from paleo.cli.plan import (
 )
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.declarations import declared
-from paleo.step.plan import SHARES
+from paleo.step.plan import SHARES, TRAINED
 from paleo.studies.metrics import PARALLELISMS, MetricsSettings, metrics
 from paleo.views.answers.metrics import INFERENCE, TRAINING, metrics_answer
 from paleo.views.tables.metrics import metrics_table
@@ -33,7 +33,7 @@ _SETTINGS = declared(MetricsSettings)
 @setting_options(MetricsSettings, *CLUSTER, "scaling", "scheme", *SYNCHRONOUS)
 @setting_option(_SETTINGS["parallel"], type=click.Choice(PARALLELISMS))
 @setting_options(MetricsSettings, "hybrid_workers", *SHARES, *PRICING, *SCHEDULE, "tokens")
-@setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", *UPDATE, "recompute")
+@setting_options(MetricsSettings, "weight_bits", "sparsity", "index_bits", *UPDATE, *TRAINED)
 @setting_options(MetricsSettings, "price")
 @setting_option(_SETTINGS["prices"], type=click.Path())
 @setting_option(_SETTINGS["power"], type=str)

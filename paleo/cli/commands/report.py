@@ -22,7 +22,7 @@ from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
 from paleo.step.declarations import declared
-from paleo.step.plan import SHARES
+from paleo.step.plan import COMPUTED, SHARES
 from paleo.step.scenario import SimulateSettings
 from paleo.studies.overview import OverviewSettings, Study, StudySettings, checked_plan
 from paleo.studies.training import TrainingSettings, checked_prices
@@ -50,7 +50,7 @@ _OF_TRAINING = declared(TrainingSettings)
 @setting_options(_OnePlan, "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "optimizer")
+@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "tokens", *COMPUTED)
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options

@@ -22,7 +22,7 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
 from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
-from paleo.step.plan import SHARES
+from paleo.step.plan import SHARES, TRAINED
 from paleo.step.scenario import SimulateSettings
 from paleo.studies.simulate import SimulatedSettings, simulate
 from paleo.views.answers.simulation import simulation_answer
@@ -34,7 +34,7 @@ from paleo.views.tables.simulation import simulation_tables
 @setting_options(SimulateSettings, *CLUSTER, "scaling", *SHARES)
 @setting_option(declared(SimulateSettings)["parallel"], type=click.Choice(list(PARALLELISMS)))
 @setting_options(
-    SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, "recompute", "schemes"
+    SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, *TRAINED, "schemes"
 )
 @setting_options(SimulateSettings, *MESH)
 @setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")

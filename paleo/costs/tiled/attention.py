@@ -45,6 +45,9 @@ _TILE = 128
 _ROWS = 64
 #: Bytes of an element that kernels of libraries compute in.
 _HALF = 2
+#: Triton moves several numbers at a time only where a row is a multiple of so many (its integer
+#: arguments are specialized by whether 16 divides them).
+_ALIGNED = 16
 #: Features are rounded up to so many.
 _FEATURES = 32
 #: Into how many parts keys may be split.
@@ -203,7 +206,7 @@ def _split_way(operation: Attention, on: _OnKernel, packed: int, split: Any) -> 
         + constant["head"] * operation.heads / machine.multiprocessors
     )
     total = overhead + outside + maximum(compute, inside)
-    features = _padded(operation.depth) + _padded(operation.value_depth)
+    features = _computed(operation, on)
     flops = 2 * features * tiling.groups * tiling.blocks * on.rows * on.keys * filled
     longer = slowed_by_power(flops, total, machine)
     time = Time(compute * longer, outside + inside, overhead, total * longer)
@@ -249,12 +252,24 @@ def _block_of(operation: Attention, on: _OnKernel) -> Quantity:
     machine, constant = on.machine, on.constants
     rate = machine.product_rate * (_NARROW if machine.element_size == 1 else 1.0)
     rate = rate * _share_of(operation, constant) / machine.multiprocessors
-    features = _padded(operation.depth) + _padded(operation.value_depth)
+    if constant["clocked"]:
+        rate = constant["clocked"] * machine.clock
+    features = _computed(operation, on)
     exponential = constant["exponentials"] / (machine.exponentials * machine.clock)
     block = on.rows * on.keys * (2 * features / rate + exponential)
     is_narrow = 1 * (operation.key_size < operation.element_size)
+    odd = 1 * (operation.depth % _ALIGNED != 0)
+    block = block * (1.0 + (constant["unaligned"] - 1.0) * odd)
     slower: Quantity = 1.0 + (on.kernel.narrow.get(machine.architecture, 1.0) - 1.0) * is_narrow
     return cast(Quantity, block * slower)
+
+
+def _computed(operation: Attention, on: _OnKernel) -> Quantity:
+    """Return the features in both products of a kernel."""
+    return sum(
+        on.kernel.padded(each, on.machine.architecture)
+        for each in (operation.depth, operation.value_depth)
+    )
 
 
 def _rate(operation: Attention, machine: Machine) -> Quantity:

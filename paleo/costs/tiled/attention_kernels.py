@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from functools import cache
 from pathlib import Path
 
 from paleo.core.errors import HardwareError
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, rounded_up
 from paleo.core.registry import Registry
-from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
+from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 
 _FOLDER = Path(__file__).parent / "kernels"
 _FEATURES = _KEYS = 2**31
+#: Features are rounded up to so many.
+_MULTIPLE = 32
 _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -27,11 +28,17 @@ _SPLITS = (1, 2, 4, 8, 16, 32, 64, 128)
 CONSTANTS: dict[str, Constant] = {
     "start": Constant("fixed time of the kernel", 0.0, 40e-6, 0.0),
     "fill": Constant("time in which a first tile starts and ends", 0.0, 10e-6, 0.0),
-    "again": Constant("time that each further wave of tiles adds to that", 0.0, 10e-6, 0.0),
+    "again": Constant("time that each further wave of tiles adds to that", 0.0, 20e-6, 0.0),
     "step": Constant("time from one block of keys to the next that hides nothing", 0.0, 10e-6, 0.0),
     "combine": Constant("fixed time of adding up split keys", 0.0, 50e-6, 0.0),
     "head": Constant("time of a head of queries on one multiprocessor", 0.0, 1e-6, 0.0),
     "share": Constant("share of a product's speed", 0.01, 2.0, 0.9),
+    "clocked": Constant(
+        "FLOPs of products that a multiprocessor does in a clock; 0: a share of its units' speed",
+        0.0,
+        8192.0,
+        0.0,
+    ),
     "exponentials": Constant("share of the exponentials that products do not hide", 0.0, 5.0, 0.5),
     "memory": Constant("share of a stream's rate at which keys and values come", 0.2, 2.0, 1.0),
     "cached": Constant(
@@ -47,6 +54,12 @@ CONSTANTS: dict[str, Constant] = {
         0.0,
     ),
     "wide": Constant("share of its speed that is left with more than 128 features", 0.1, 2.0, 1.0),
+    "unaligned": Constant(
+        "times as long as others that a block with rows of no multiple of 16 features takes",
+        1.0,
+        8.0,
+        1.0,
+    ),
     "lanes": Constant(
         "elements of keys and values that a multiprocessor's lanes multiply in a clock; "
         "0: the matrix units do",
@@ -89,7 +102,9 @@ class AttentionKernel:
     quickest, or with `fills` as many as make so many tiles for each multiprocessor, of at least
     128 keys. With `window_alone`, where there is a window heads are not packed and keys not split.
     `skips_window` says whether keys outside it are left alone. `narrow` is, by architecture, the
-    time of a block with keys of one byte beside that of keys of the queries' size.
+    time of a block with keys of one byte beside that of keys of the queries' size. `carried` are
+    architectures that it runs on with Ada's constants. `sizes` are, by architecture, the features
+    that it is compiled for, where those are not all multiples of 32.
     """
 
     name: str
@@ -105,6 +120,16 @@ class AttentionKernel:
     skips_window: bool = True
     narrow: Mapping[str, float] = field(default_factory=dict)
     own_tiles: Mapping[str, tuple[Tile, ...]] = field(default_factory=dict)
+    carried: tuple[str, ...] = ()
+    sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def padded(self, features: Quantity, architecture: str) -> Quantity:
+        """Return so many features as it computes: the next of its sizes, or of `_MULTIPLE`."""
+        found: Quantity = rounded_up(features, _MULTIPLE)
+        for size in sorted(self.sizes.get(architecture, ()), reverse=True):
+            fits = 1 * (features <= size)
+            found = fits * size + (1 - fits) * found
+        return found
 
     def tiles_on(self, architecture: str) -> tuple[Tile, ...]:
         """Return its tiles on an architecture: the first that is for a shape is taken."""
@@ -112,11 +137,13 @@ class AttentionKernel:
 
     def runs_on(self, architecture: str) -> bool:
         """Tell whether its constants are known for an architecture."""
-        return architecture in _read(self.name)
+        return architecture in FILES(self.name) or architecture in self.carried
 
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return the constants for an architecture; raises HardwareError if it is not for it."""
-        by_architecture = _read(self.name)
+        by_architecture = FILES(self.name)
+        if architecture in self.carried:
+            architecture = "Ada"
         if architecture not in by_architecture:
             known = ", ".join(sorted(by_architecture))
             raise HardwareError(
@@ -126,10 +153,8 @@ class AttentionKernel:
         return by_architecture[architecture]
 
 
-@cache
-def _read(name: str) -> ByArchitecture:
-    """Return the constants of a kernel by architecture."""
-    return read_kernel(_FOLDER / f"{name}.toml", name, CONSTANTS)
+#: The constants of a kernel by architecture.
+FILES = KernelFiles(_FOLDER, CONSTANTS)
 
 
 ATTENTION_KERNELS: Registry[AttentionKernel] = Registry("attention kernel")
@@ -214,6 +239,23 @@ for _each in (
                 _GDDR, (Tile(64, 32, 128), Tile(64, 16, 255), Tile(64, 16, until=64), Tile(64, 128))
             ),
         },
+        sizes={
+            "Hopper": (32, 64, 128),
+            **dict.fromkeys(("Ampere", *_GDDR), (16, 32, 40, 48, 64, 80, 96, 104, 128)),
+        },
+    ),
+    AttentionKernel(
+        "trtllm_fmha_sm80",
+        "TensorRT-LLM's FMHA on Blackwell, for features that its own kernels there are not for",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(64, 64),), packed=(0,), sizes={"Blackwell": (80,)},
+    ),
+    AttentionKernel(
+        "triton_encoder", "SGLang's Triton kernel for encoders",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/prefill_attention.py",
+        (Tile(128, 128),), 16, (0,), own_tiles={"Ada": (Tile(64, 64),)},
+        carried=("Blackwell RTX",),
+        sizes=dict.fromkeys(("Ada", "Blackwell", "Blackwell RTX"), (16, 32, 64, 128, 256)),
     ),
     AttentionKernel(
         "trtllm_xqa", "TensorRT-LLM's XQA, one query: split keys, packed heads",
@@ -249,29 +291,40 @@ for _each in (
     AttentionKernel(
         "fa3_mla_decode", "FlashAttention-3, one query, absorbed latent attention",
         f"{_FLASH}, hopper; sgl-project/sglang, layers/attention/flashattention_backend.py",
-        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS, splits_tiles=True,
     ),
     AttentionKernel(
         "flash_mla", "FlashMLA, one query, absorbed latent attention",
         "deepseek-ai/FlashMLA; NVIDIA/TensorRT-LLM, cpp/tensorrt_llm/kernels/flashMLA",
-        (Tile(64, 64),), packed=(1,), splits=_SPLITS,
+        (Tile(64, 64),), packed=(1,), splits=_SPLITS, splits_tiles=True,
     ),
     AttentionKernel(
         "trtllm_xqa_mla",
         "TensorRT-LLM's kernel but for Hopper and Blackwell, one query, absorbed latent attention",
         "NVIDIA/TensorRT-LLM, cpp/kernels/xqa/mla_sm120.cu; keys are not split",
-        (Tile(64, 64),), packed=(1,),
+        (Tile(64, 64),), packed=(1,), carried=("Ampere", "Blackwell RTX"),
+    ),
+    AttentionKernel(
+        "triton_mla_decode", "SGLang's Triton kernels, one query, absorbed latent attention",
+        "sgl-project/sglang, python/sglang/srt/layers/attention/triton_ops/decode_attention.py",
+        (Tile(16, 32),), 16, (1,), (8,), splits_tiles=True, carried=("Blackwell RTX",),
     ),
     AttentionKernel(
         "trtllm_gen_mla",
         "TensorRT-LLM's kernels for Blackwell, one query, absorbed latent attention",
         f"{_TRTLLM}/trtllmGenKernels/fmha; {_FLASHINFER}, trtllm_fmha",
-        (Tile(64, 128),), packed=(1,), splits=_SPLITS,
+        (Tile(64, 128),), packed=(1,), splits=_SPLITS, splits_tiles=True,
     ),
     AttentionKernel(
         "trtllm_fmha_mla", "TensorRT-LLM's FMHA, prompts, keys of 192 and values of 128 features",
         f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
         (Tile(128, 128),), packed=(0,),
+    ),
+    AttentionKernel(
+        "trtllm_fmha_mla_sm80",
+        "TensorRT-LLM's FMHA but for Hopper and Blackwell, prompts, latent attention not absorbed",
+        f"{_TRTLLM}/contextFusedMultiHeadAttention/fmhaRunner.cpp; cpp/kernels/fmha_v2/setup.py",
+        (Tile(64, 64),), packed=(0,), carried=("Ampere", "Blackwell RTX"),
     ),
     AttentionKernel(
         "trtllm_gen_mla_context",

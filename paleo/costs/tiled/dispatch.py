@@ -18,6 +18,8 @@ from paleo.core.operations import (
     Pooling,
 )
 from paleo.core.quantization import Quantize
+from paleo.core.scanning import DeltaRule, ShortConvolution
+from paleo.core.selection import IndexScores, Select, SelectedAttention
 from paleo.costs.batching import price_stacked
 from paleo.costs.model import CostModel, Explanation, Target
 from paleo.costs.tiled import (
@@ -29,6 +31,8 @@ from paleo.costs.tiled import (
     grouped,
     quantize,
     recurrent,
+    scan,
+    selection,
     stream,
 )
 from paleo.costs.tiled.machine import Machine, machine_for
@@ -43,6 +47,11 @@ _KINDS: tuple[tuple[type[Operation], Any], ...] = (
     (FusedExperts, experts),
     (Attention, attention),
     (Quantize, quantize),
+    (ShortConvolution, scan),
+    (DeltaRule, scan),
+    (IndexScores, selection),
+    (Select, selection),
+    (SelectedAttention, selection),
 )
 
 

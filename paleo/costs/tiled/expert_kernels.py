@@ -8,20 +8,21 @@ without constants of its own it has those of another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from paleo.core.errors import HardwareError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, minimum
 from paleo.core.registry import Registry
-from paleo.costs.tiled.kernel_files import ByArchitecture, Constant, read_kernel
+from paleo.costs.tiled.kernel_files import Constant, KernelFiles
 from paleo.costs.tiled.machine import Machine
 
 _FOLDER = Path(__file__).parent / "expert_constants"
-#: Whose constants an architecture has that has none: the first of these.
+#: Whose constants an architecture has that has none: the first of these, and before them of those
+#: like it: kernels of CUTLASS before Hopper, and on Blackwell RTX, are others than Hopper's.
 _OTHERS = ("Hopper", "Blackwell")
+_LIKE = {"Ampere": "Ada", "Blackwell RTX": "Ada"}
 
 #: FLOPs of halves that the matrix units of a multiprocessor of Hopper do in a clock (NVIDIA, H100
 #: Tensor Core GPU Architecture), and the bytes of a half.
@@ -33,6 +34,9 @@ CONSTANTS: dict[str, Constant] = {
     "share": Constant("share of a product's speed", 0.02, 1.3, 0.8),
     "operands": Constant(
         "share of the rate of a product's operands at which matrices come", 0.05, 1.4, 1.0
+    ),
+    "drawn": Constant(
+        "bytes of matrices that each multiprocessor draws in a clock", 0.5, 64.0, 64.0
     ),
     "fill": Constant("time in which a tile starts and ends", 0.0, 20e-6, 0.0),
     "stream": Constant("share of a stream's rate of passes over rows", 0.02, 1.3, 0.6),
@@ -103,18 +107,25 @@ class ExpertKernel:
     def share(self, machine: Machine) -> float:
         """Return the share of a product's speed, where Hopper's holds for want of another."""
         share = self.constants(machine.architecture)["share"]
-        is_own = bool(self.name) and machine.architecture in _read(self.name)
+        is_own = bool(self.name) and machine.architecture in FILES(self.name)
         if is_own or not self.by_warps or machine.matrix_peak is None:
             return share
         a_clock = machine.matrix_peak / (machine.multiprocessors * machine.clock)
         return min(share * _HOPPER_CLOCK * _HALF / machine.element_size / float(a_clock), 1.0)
 
+    def operands(self, machine: Machine) -> Quantity:
+        """Return the share of the rate of a product's operands at which matrices come."""
+        constant = self.constants(machine.architecture)
+        rate = machine.bandwidth * machine.memory_share * machine.operand_share
+        drawn = constant["drawn"] * machine.clock * machine.multiprocessors
+        return minimum(constant["operands"], drawn / rate)
+
     def constants(self, architecture: str) -> Mapping[str, float]:
         """Return its constants on an architecture, or those of another where it has none."""
-        known = _read(self.name) if self.name else {}
+        known = FILES(self.name) if self.name else {}
         if architecture not in known and self.like:
             return EXPERT_KERNELS[self.like].constants(architecture)
-        for name in (architecture, *_OTHERS):
+        for name in (architecture, _LIKE.get(architecture, ""), *_OTHERS):
             if name in known:
                 return known[name]
         if known:
@@ -122,10 +133,8 @@ class ExpertKernel:
         return {key: each.value for key, each in CONSTANTS.items()}
 
 
-@cache
-def _read(name: str) -> ByArchitecture:
-    """Return the constants of a kernel by architecture."""
-    return read_kernel(_FOLDER / f"{name}.toml", name, CONSTANTS)
+#: The constants of a kernel by architecture.
+FILES = KernelFiles(_FOLDER, CONSTANTS)
 
 
 #: What is of no framework in particular.

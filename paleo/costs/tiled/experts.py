@@ -60,7 +60,7 @@ def _chosen(operation: FusedExperts, machine: Machine) -> tuple[Time, tuple[gemm
     constant = kernel.constants(machine.architecture)
     tile = _tile(operation, kernel)
     library = grouped.Library(
-        kernel.share(machine), constant["operands"], constant["fill"], kernel.sides, tile
+        kernel.share(machine), kernel.operands(machine), constant["fill"], kernel.sides, tile
     )
     choices = tuple(grouped.choose(each, machine, library) for each in operation.products)
     first, second = choices

@@ -34,7 +34,7 @@ from paleo.core.quantity import (
 from paleo.costs.model import Detail, Explanation
 from paleo.costs.tiled.machine import LANES, RESIDENT, Machine
 from paleo.costs.tiled.product_kernels import PRODUCT_KERNELS
-from paleo.costs.tiled.stream import DECAY, missed
+from paleo.costs.tiled.stream import CACHED, DECAY, missed
 from paleo.costs.times import Time
 
 
@@ -197,7 +197,7 @@ def choose(
     least_matrix_tile: float = 0,
     whole: Quantity = 0,
     loads: Loads = (),
-    operands: float = 1.0,
+    operands: Quantity = 1.0,
     sides: int = 0,
     fill: float = 0.0,
 ) -> Choice:
@@ -479,11 +479,11 @@ def _aligned(k: Quantity, size_a: float, n: Quantity, size_b: float) -> Quantity
 
 
 def _memory(
-    read: Quantity, written: Quantity, machine: Machine, sets: int = _SETS, share: float = 1.0
+    read: Quantity, written: Quantity, machine: Machine, sets: int = _SETS, share: Quantity = 1.0
 ) -> tuple[Quantity, Quantity]:
     """Return the seconds of memory traffic, and the bytes that leave or enter the chip.
 
-    So many `sets` pass before one is read again.
+    So many `sets` pass before one is read again; a single one comes at the cache's own rate.
     """
     parted, graphics = (machine.architecture in which for which in (_PARTED, _GRAPHICS))
     kept, decay = (1.0, _FULL_DECAY) if graphics else (_KEPT, DECAY)
@@ -491,8 +491,9 @@ def _memory(
     out = out + missed(read + written, machine, kept, decay) * written
     hit = read + written - out
     rate = machine.bandwidth * machine.memory_share * machine.operand_share * share
-    if graphics:
-        return out / rate + hit / (_CACHED * machine.clock * machine.multiprocessors), out
+    if graphics or sets == 1:
+        cached = _CACHED if graphics else CACHED
+        return out / rate + hit / (cached * machine.clock * machine.multiprocessors), out
     return (out + hit / machine.cache_ratio) / rate, out
 
 

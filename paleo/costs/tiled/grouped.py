@@ -33,7 +33,7 @@ class Library(NamedTuple):
     """
 
     share: float = 1.0
-    operands: float = 1.0
+    operands: Quantity = 1.0
     fill: float = 0.0
     sides: int = 0
     tile: tuple[Quantity, Quantity] | None = None

@@ -198,7 +198,7 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
                 "rows": loads[where[at], 1],
             }
             make = functools.partial(_make, kind=of_type, kernel=name, gated="nongated" not in text)
-            found.append(Part(at, of_type.dtype, make, letters))
+            found.append(Part(at, of_type.dtype, make, letters, kernel=name))
     return found
 
 

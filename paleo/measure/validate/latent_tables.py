@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from paleo.cluster import Device
 from paleo.core.frozen import NamedTuple
-from paleo.core.operations import Attention, BatchMatMul, Kind, Operation, Pass, Stream
+from paleo.core.operations import Attention, GroupedMatMul, Kind, Operation, Pass, Stream
 from paleo.core.quantity import Array, Quantity, np
 from paleo.core.quantization import Quantize
 from paleo.costs.tiled.attention_kernels import ATTENTION_KERNELS
@@ -30,6 +30,12 @@ _KEY, _LATENT_KEY = _PLAIN + _ROTATED, _LATENT + _ROTATED
 _HALF = 2
 #: Bytes that a lane of PyTorch's casts from 1 byte to 2 moves at a time, on average.
 _WIDENED = 3
+#: Seconds from one replay of a graph to the next in which the host hands it over: products of few
+#: rows take as long on every device. (`mla_bmm` of the H100. Versions that were measured earlier
+#: took longer: on the L40S, whose TensorRT-LLM was measured twice, 5.8 and then 4.3.) And those on
+#: the device that pass between two, where it computes for longer.
+_REPLAYED, _REPLAYED_BEFORE, _BETWEEN = 4.2e-6, 5.8e-6, 1.1e-6
+_OLD = {"trtllm": ("1.0.0",), "sglang": ("0.5.10",)}
 #: Words of element types.
 _WIDE, _NARROW = ("bfloat16", "float16"), "fp8"
 
@@ -45,13 +51,13 @@ class _Call(NamedTuple):
 def kernel_of(architecture: str, text: str, *, is_step: bool) -> str:
     """Return the kernel that computes latent attention, by the column `kernel_source`."""
     if text == "triton":
-        return "triton_decode" if is_step else "triton_extend"
+        return "triton_mla_decode" if is_step else "triton_extend"
     if text == "flash_attention":
         return "fa3_mla_decode" if is_step else "fa3_mla_prefill"
     if architecture == "Blackwell":
         return "trtllm_gen_mla" if is_step else "trtllm_gen_mla_context"
     if not is_step:
-        return "trtllm_fmha_mla"
+        return "trtllm_fmha_mla" if architecture == "Hopper" else "trtllm_fmha_mla_sm80"
     return "flash_mla" if architecture == "Hopper" else "trtllm_xqa_mla"
 
 
@@ -64,7 +70,7 @@ def _attend(letters: Letters, call: _Call) -> tuple[Operation, ...]:
     rows, kernel = batch * queries, call.kernel
     cache = 1 if call.is_narrow else _HALF
     latents = rows * _LATENT_KEY
-    if kernel in ("trtllm_fmha_mla", "trtllm_gen_mla_context"):
+    if kernel in ("trtllm_fmha_mla", "trtllm_fmha_mla_sm80", "trtllm_gen_mla_context"):
         rotated = _HALF * rows * heads * _ROTATED
         read, written = (rotated, _HALF * latents), (rotated, rotated, _HALF * rows * _LATENT)
         found: tuple[Operation, ...] = (
@@ -78,13 +84,13 @@ def _attend(letters: Letters, call: _Call) -> tuple[Operation, ...]:
             1 if call.is_narrow else _HALF, causal=True, kernel=kernel,
         )  # fmt: skip
         return (*found, attention)
-    found = (_copy("cache", _HALF * latents, cache * latents),)
+    # With a cache in 1 byte the same kernel of Blackwell quantizes queries, too.
+    fused = rows * heads * _LATENT_KEY if call.is_narrow and kernel == "trtllm_gen_mla" else 0
+    found = (_copy("cache", _HALF * (latents + fused), cache * latents + fused),)
     kept = letters["batch"] * letters["keys"]
     size = kv_size = _HALF
     if call.is_narrow and call.is_step:
         if kernel == "trtllm_gen_mla":
-            elements = batch * heads * _LATENT_KEY
-            found += (_copy("quantize", _HALF * elements, elements),)
             size = kv_size = 1
         elif kernel in ("flash_mla", "trtllm_xqa_mla"):
             kv_size = 1
@@ -133,18 +139,21 @@ def _attention_parts(
             # Kernels for Blackwell, and TensorRT-LLM's for prompts, multiply what they quantized.
             is_fp8 = is_narrow and kernel.startswith(("trtllm_gen", "trtllm_fmha"))
             make = functools.partial(_attend, call=_Call(kernel, is_step, is_narrow))
-            found.append(Part(places, "fp8" if is_fp8 else "bf16", make, letters))
+            dtype = "fp8" if is_fp8 else "bf16"
+            found.append(Part(places, dtype, make, letters, kernel=kernel))
     return found
 
 
-def _multiply(letters: Letters, passes: int, dtype: str) -> tuple[Operation, ...]:
+def _multiply(letters: Letters, quantizer: str, dtype: str) -> tuple[Operation, ...]:
     tokens, heads, n, k = (letters[name] for name in ("tokens", "heads", "N", "K"))
     size = 1 if dtype == "fp8" else _HALF
-    product = BatchMatMul("absorbed", heads, tokens, n, k, size, dtype=dtype)
-    # A graph of one product starts anew each time that it is replayed.
-    alone = Stream(Kind.COPY, (), (), label="graph")
-    quantize = Quantize(tokens * heads, k, 1, "static", alone=True)
-    return (*(quantize,) * passes, *(() if passes else (alone,)), product)
+    product = GroupedMatMul(
+        "absorbed", heads, tokens * heads, n, k, size, dtype=dtype, loads=((heads, tokens),),
+        output_size=_HALF,
+    )  # fmt: skip
+    if not quantizer:
+        return (product,)
+    return (Quantize(tokens * heads, k, 1, quantizer, alone=True, leads=True), product)
 
 
 def _product_parts(
@@ -162,8 +171,9 @@ def _product_parts(
             # What has been turned back into halves beforehand is a product of halves.
             is_fp8 = word == _NARROW and "dequant" not in text
             dtype = "fp8" if is_fp8 else "bf16"
-            # SGLang looks for the largest number first, in a kernel that is as long.
-            passes = (2 if table.framework == "sglang" else 1) if is_fp8 else 0
+            quantizer = ""
+            if is_fp8:
+                quantizer = "tensor_sglang" if table.framework == "sglang" else "static"
             before = is_before[places]
             letters = {
                 "tokens": columns["num_tokens"][places].astype(np.int64),
@@ -171,8 +181,10 @@ def _product_parts(
                 "N": np.where(before, _LATENT, _PLAIN),
                 "K": np.where(before, _PLAIN, _LATENT),
             }
-            make = functools.partial(_multiply, passes=passes, dtype=dtype)
-            found.append(Part(places, dtype, make, letters))
+            make = functools.partial(_multiply, quantizer=quantizer, dtype=dtype)
+            is_old = table.version in _OLD.get(table.framework, ())
+            handed_over = _REPLAYED_BEFORE if is_old else _REPLAYED
+            found.append(Part(places, dtype, make, letters, None, handed_over, _BETWEEN))
     return found
 
 

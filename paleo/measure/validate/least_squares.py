@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from paleo.core.optional import extra
 from paleo.core.quantity import Array, np
@@ -31,18 +31,32 @@ _STEP = 1e-4
 _ON_BOUND = 2e-3
 
 
-def at_places(name: str, places: Any) -> Any:
+class Bounded(Protocol):
+    """A constant that has a least and a most value."""
+
+    @property
+    def low(self) -> float: ...
+
+    @property
+    def high(self) -> float: ...
+
+
+#: Constants by name.
+Known: TypeAlias = Mapping[str, Bounded]
+
+
+def at_places(name: str, places: Any, known: Known = CONSTANTS) -> Any:
     """Return the values of a constant at places from 0, its lower bound, to 1, its upper.
 
     Between them it is as of a logarithm, where the constant is above 0.
     """
-    low, high = CONSTANTS[name].low, CONSTANTS[name].high
+    low, high = known[name].low, known[name].high
     return low * (high / low) ** places if low > 0 else low + (high - low) * places
 
 
-def _place(name: str, value: float) -> float:
+def _place(name: str, value: float, known: Known = CONSTANTS) -> float:
     """Return the place of a value of a constant, as `at_places` has them."""
-    low, high = CONSTANTS[name].low, CONSTANTS[name].high
+    low, high = known[name].low, known[name].high
     if low > 0:
         return math.log(value / low) / math.log(high / low)
     return (value - low) / (high - low)
@@ -55,12 +69,15 @@ def bound_of(name: str, value: float) -> str:
 
 
 def solve(
-    predict: Prediction, measured: Array, starts: Sequence[Mapping[str, float]]
+    predict: Prediction,
+    measured: Array,
+    starts: Sequence[Mapping[str, float]],
+    known: Known = CONSTANTS,
 ) -> dict[str, float]:
     """Return the values of constants whose predictions fit the measured seconds best.
 
-    Each start has a value for every constant; the best end is taken. Raises PaleoError where
-    SciPy is missing.
+    Each start has a value for every constant, which lies within the bounds in `known`; the best end
+    is taken. Raises PaleoError where SciPy is missing.
     """
     least_squares = extra("scipy.optimize", "fitting", "SciPy").least_squares
     names = list(starts[0])
@@ -68,7 +85,7 @@ def solve(
 
     def residuals(trials: Array) -> Array:
         """Return log(predicted / measured) of trials, P x constants, as P x cases."""
-        values = {name: at_places(name, trials[:, i]) for i, name in enumerate(names)}
+        values = {name: at_places(name, trials[:, i], known) for i, name in enumerate(names)}
         logarithms: Array = np.log(predict(values)) - logs
         return logarithms
 
@@ -83,7 +100,7 @@ def solve(
         (
             least_squares(
                 lambda place: residuals(place[None])[0],
-                np.clip([_place(name, start[name]) for name in names], 0.01, 0.99),
+                np.clip([_place(name, start[name], known) for name in names], 0.01, 0.99),
                 jac=jacobian,
                 bounds=(0.0, 1.0),
                 loss="soft_l1",
@@ -95,7 +112,10 @@ def solve(
         ),
         key=lambda result: float(result.cost),
     )
-    return {name: float(at_places(name, place)) for name, place in zip(names, best.x, strict=True)}
+    return {
+        name: float(at_places(name, place, known))
+        for name, place in zip(names, best.x, strict=True)
+    }
 
 
 def divided(

@@ -31,8 +31,10 @@ from paleo.measure.validate.spellings import (
 )
 from paleo.measure.validate.wiring import Wiring, wiring_of
 from paleo.net.graph import Graph, build
+from paleo.net.handled import with_composed_gelu
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
+from paleo.step.matrices import all_matrices
 from paleo.step.optimizers import OPTIMIZERS, Rule
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
@@ -66,6 +68,7 @@ class NetCase:
     `trains` tells whether the passes are those of training, a forward pass by itself as well, and
     `image_gradient` whether the backward pass makes the gradient of what comes in. By which
     algorithms `convolutions` are computed holds unless another choice is asked for.
+    `composes_gelu` tells whether the model's code composes GELU of elementary functions.
     """
 
     net: str
@@ -90,6 +93,7 @@ class NetCase:
     convolutions: ConvolutionChoice = DEFAULT
     wiring: Wiring | None = None
     exchange: str = ""
+    composes_gelu: bool = False
 
     @property
     def samples(self) -> int:
@@ -110,7 +114,9 @@ class NetCase:
             factor *= float(expected_slowest(self.workers, self.software.jitter))
         spec = _spec(self.net, self.source_id, self.sequence, self.image)
         software = self.software
-        graph = computed_by(software, _graph(spec, self.batch, dtype, adapter(model)))
+        graph = _graph(spec, self.batch, dtype, adapter(model))
+        graph = graph.once(with_composed_gelu) if self.composes_gelu else graph
+        graph = computed_by(software, graph)
         asked = remembering.convolutions
         convolutions = self.convolutions if asked == DEFAULT else asked
         target = checked_target(device, model, dtype, convolutions=convolutions)
@@ -140,9 +146,10 @@ class NetCase:
                 times.append(factor * self.passes * passed.upper)
         if "update" in self.parts:
             unscaled = self.scales_loss and graph.precision.is_mixed
-            rule = Rule(OPTIMIZERS[self.optimizer], software, self.clips, unscaled)
-            how = (updated_in(software, dtype), rule)
-            updated = update_time(graph.num_params, target, model, *how, graph.num_tensors)
+            optimizer = OPTIMIZERS[self.optimizer]
+            how = (updated_in(software, dtype), Rule(optimizer, software, self.clips, unscaled))
+            of = (graph.num_tensors, all_matrices(graph) if optimizer.by_matrix else ())
+            updated = update_time(graph.num_params, target, model, *how, *of)
             times.append(factor * updated.total / self._shards)
         if "exchange" in self.parts:
             assert self.wiring
@@ -286,6 +293,7 @@ def net_case(row: Measurement, protocol: Protocol, device: Device) -> tuple[NetC
         protocol.scales_loss and not _STATIC.search(row.notes),
         parts != ("forward",) or (protocol.trains and not is_inference),
         protocol.image_gradient, protocol.convolutions, wiring, protocol.exchange,
+        protocol.composes_gelu,
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale

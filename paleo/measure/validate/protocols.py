@@ -100,6 +100,8 @@ class Protocol:
     tensorflow: int = 2
     #: The version of NCCL of rows that name none, "" for the current one.
     nccl: str = ""
+    #: Whether the code of its models composes GELU of elementary functions.
+    composes_gelu: bool = False
     #: Whether a forward pass by itself is that of training.
     trains: bool = False
     #: The length of sequences in rows that say none, None for the net's own.
@@ -235,6 +237,14 @@ _DLE_SCRIPTS = (
     Script(network="transformer-xl", says={"optimizer": "lamb"}),
     Script(network="bert-large", says={"optimizer": "adamw"}),
     Script(framework="pytorch", network="bert-large", says={"optimizer": "fused_adam"}),
+    # PyTorch/LanguageModeling/BERT/run_squad.py: apex's in mixed precision alone, else BertAdam of
+    # optimization.py, a loop over tensors which clips each and goes step by step.
+    Script(
+        framework="pytorch",
+        network="bert-large fine-tune",
+        precision="fp32",
+        says={"optimizer": "forloop_adamw", "clips": True},
+    ),
     Script(network="bert-large pretrain", says={"optimizer": "lamb"}),
     # scripts/run_squad.sh, max_seq_length
     Script(network="bert-large fine-tune", says={"length": 384}),
@@ -321,6 +331,9 @@ PROTOCOLS: dict[str, Protocol] = {
         "forward and backward of a net in training without the optimizer; inference by itself",
         updates=False,
         trains=True,
+        # transformers, activations.py, NewGELUActivation: "gelu_new" in configurations of GPT-2,
+        # as which NeuSight has GPT-3, too; its tables of operators list pow, tanh and the rest.
+        scripts=(Script(network="gpt", says={"composes_gelu": True}),),
     ),
     # Its program (code/nvidia/conv_bench.cu, PAD_KERNELS): "Tensor cores need channels to be a
     # multiple of 8. So, added padding for some kernels."

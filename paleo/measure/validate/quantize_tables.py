@@ -14,32 +14,18 @@ import functools
 from collections.abc import Mapping
 
 from paleo.cluster import Device
-from paleo.core.operations import Kind, Operation, Stream
+from paleo.core.operations import Operation
 from paleo.core.quantity import Array, np
 from paleo.core.quantization import Quantize
 from paleo.measure.validate.table_files import Rows, Table
 from paleo.measure.validate.table_groups import Letters, Part, Reading
 
 #: The quantizers with a known scale, and those that find it, by framework.
-_STATIC = {"vllm": "static", "trtllm": "static_trtllm"}
+_STATIC = {"vllm": "static", "trtllm": "static_trtllm", "sglang": "static_eager"}
 _DYNAMIC = {"trtllm": "tensor_trtllm"}
-#: Bytes read and written of an element by each of PyTorch's operations in SGLang's case: a division
-#: by a scale in fp32, which gives fp32, a clamp, a cast and a copy.
-_EAGER = ((2, 4), (4, 4), (4, 1), (1, 1))
 
 
-def _static(letters: Letters, quantizer: str) -> tuple[Operation, ...]:
-    rows, columns = letters["M"], letters["K"]
-    if quantizer:
-        return (Quantize(rows, columns, 1, quantizer, alone=True),)
-    elements = rows * columns
-    return tuple(
-        Stream(Kind.ELEMENTWISE, (read * elements,), (written * elements,), label="quantize")
-        for read, written in _EAGER
-    )
-
-
-def _dynamic(letters: Letters, quantizer: str) -> tuple[Operation, ...]:
+def _make(letters: Letters, quantizer: str) -> tuple[Operation, ...]:
     return (Quantize(letters["M"], letters["K"], 1, quantizer, alone=True),)
 
 
@@ -57,10 +43,10 @@ def _parts(table: Table, columns: Mapping[str, Array], rows: Rows, device: Devic
         "M": columns["m"][places].astype(np.int64),
         "K": columns["k"][places].astype(np.int64),
     }
-    static = functools.partial(_static, quantizer=_STATIC.get(framework, ""))
+    static = functools.partial(_make, quantizer=_STATIC[framework])
     if not is_difference:
         return [Part(places, "fp8", static, letters)]
-    dynamic = functools.partial(_dynamic, quantizer=_DYNAMIC[framework])
+    dynamic = functools.partial(_make, quantizer=_DYNAMIC[framework])
     return [Part(places, "fp8", dynamic, letters, static)]
 
 

@@ -11,7 +11,7 @@ from paleo.cluster import Device
 from paleo.core.errors import HardwareError, MeasurementError
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.operations import Operation
-from paleo.core.quantity import Array, Quantity, np, total
+from paleo.core.quantity import Array, Quantity, maximum, np, total
 from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.nets import Remembering
@@ -32,12 +32,18 @@ Make: TypeAlias = Callable[[Letters], tuple[Operation, ...]]
 class TableGroup(CaseGroup):
     """Rows of one table that the same formulas price: `letters` are arrays of one entry a row.
 
-    With `less` they are how much longer the operations of `make` take than those.
+    With `less` they are how much longer the operations of `make` take than those. Operations of a
+    graph that is replayed take `between` seconds more. All together take as long as the `host`
+    takes to hand them over, one by one or a graph. `kernel` is that of layers of experts, or of
+    attention.
     """
 
     make: Make
     letters: Letters
     less: Make | None = None
+    host: float = 0.0
+    between: float = 0.0
+    kernel: str = ""
 
     def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
         model = pricing.model
@@ -49,7 +55,7 @@ class TableGroup(CaseGroup):
         if self.less:
             without = self.less(self.letters)
             times = times - total(model.price(each, target.of(each)).total for each in without)
-        return np.zeros(len(self.index)) + times
+        return np.zeros(len(self.index)) + maximum(times + self.between, self.host)
 
     def at(self, keep: Array, index: Array) -> Self:
         letters = {name: values[keep] for name, values in self.letters.items()}
@@ -69,13 +75,16 @@ class Part(NamedTuple):
     make: Make
     letters: Letters
     less: Make | None = None
+    host: float = 0.0
+    between: float = 0.0
+    kernel: str = ""
 
 
 class Reading(NamedTuple):
     """How a table is read: its columns, and what its rows are.
 
     `parts(table, columns, rows, device)` returns those that are predicted; it leaves others out of
-    `rows`. `precision` is the column of the element type.
+    `rows`. `precision` is the column of the element type; "" where all rows are of bfloat16.
     """
 
     kind: str
@@ -99,6 +108,7 @@ def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str]
         system, framework, version = own
         table = replace(table, system=system, framework=framework.lower(), version=version)
     columns.setdefault(KERNEL, np.full(len(columns["latency"]), "", object))
+    columns.setdefault("", np.full(len(columns["latency"]), "bfloat16", object))
     rows = Rows(len(columns["latency"]), table.system)
     is_measured = columns["latency"] > 0
     rows.leave_out(f"{table.operator}: a difference that is not above 0", ~is_measured)

@@ -36,16 +36,17 @@ _NAMED: Mapping[str, tuple[str, str]] = {
     "vllm_flashinfer_trtllmprefill": _GEN,
     "vllm_flashinfer_trtllmdecode": _GEN,
 }
-#: Kernels of encoders, whose tables have no cache. (SGLang's in Triton is one of its own,
-#: triton_ops/prefill_attention.py; that for prompts is the nearest which is known.)
+#: Kernels of encoders, whose tables have no cache.
 _OF_ENCODERS: Mapping[str, str] = {
     "vllm_vit_flash_attn_fa2": "fa2_prefill",
     "flash_attention_v3": "fa3_prefill",
     "vllm_vit_flash_attn_fa3": "fa3_prefill",
     "flash_attention_v4": "fa4_prefill",
-    "triton": "triton_extend",
+    "triton": "triton_encoder",
     "vllm_vit_flash_attn_fa4": "fa4_prefill",
 }
+#: Features that TensorRT-LLM's kernels for Blackwell are not for.
+_NOT_GEN = (72,)
 #: Texts that name no library.
 _UNNAMED = ("", "torch_flow")
 #: Architectures with the larger tiles of SGLang's Triton kernel.
@@ -95,8 +96,8 @@ def kernels_of_encoders(
         name = _OF_ENCODERS.get(text, "")
         if text in _UNNAMED and backend:
             name = backend.attention(architecture, is_step=False, is_narrow=False)
-        if architecture in _LARGE_ON:
-            name = _LARGE.get(name, name)
+            if name == _GEN[0] and columns["head_dim"][place] in _NOT_GEN:
+                name = "trtllm_fmha_sm80"
         if name and ATTENTION_KERNELS[name].runs_on(architecture):
             found[place] = name
     return found

@@ -20,12 +20,17 @@ from paleo.core.optional import extra, package_folders
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
 from paleo.costs.tiled.backends import BACKENDS
+from paleo.measure.validate import selection_tables
+from paleo.measure.validate.block_tables import MSA
 from paleo.measure.validate.cases import KEYS, Cases, OperatorGroup, Unpredicted, join
 from paleo.measure.validate.collective_tables import TABLES, collective_cases
 from paleo.measure.validate.expert_tables import MOE, WEIGHT_TYPES
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.latent_tables import CONTEXT, GENERATION, PRODUCTS
+from paleo.measure.validate.linear_tables import GDN, MAMBA2
+from paleo.measure.validate.module_tables import DSA, MODULES
 from paleo.measure.validate.quantize_tables import QUANTIZE
+from paleo.measure.validate.sparse_tables import DSV4
 from paleo.measure.validate.spellings import UnmappedError, device_of
 from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
 from paleo.measure.validate.table_groups import Reading, table_cases
@@ -52,6 +57,20 @@ READINGS: Mapping[str, Reading] = {
     "mla_bmm": PRODUCTS,
     "scale_matrix": QUANTIZE,
     "computescale": QUANTIZE,
+    "gdn": GDN,
+    "kda": GDN,
+    "mamba2": MAMBA2,
+    "mla_context_module": MODULES,
+    "mla_generation_module": MODULES,
+    "dsa_context_module": DSA,
+    "dsa_generation_module": DSA,
+    "msa_context_module": MSA,
+    "msa_generation_module": MSA,
+    "dsv4_csa_context_module": DSV4,
+    "dsv4_hca_context_module": DSV4,
+    "dsv4_csa_generation_module": DSV4,
+    "dsv4_hca_generation_module": DSV4,
+    **selection_tables.READINGS,
 }
 
 #: Kernels that a backend launches around attention for the cache, which encoders do not have (as

@@ -167,6 +167,13 @@ class Layer(ABC):
         """Return the strides of its output where that is its input's memory; else None."""
         return None
 
+    def viewed_back(self, shape: Shape, strides: Strides) -> Strides | None:
+        """Return the strides of its input's gradient where that is its output's; else None.
+
+        The gradient of its output has these strides; `shape` is its input's.
+        """
+        return None
+
     def in_steps(self, wide: bool) -> Layer:
         """Return what stands for it where no kernel does all of it, its sums in fp32 if `wide`."""
         return self
@@ -233,6 +240,14 @@ class Layer(ABC):
     def num_tensors(self, inputs: Shapes) -> int:
         """Return how many tensors its parameters are: one by default, if it has any."""
         return int(self.num_params(inputs) > 0)
+
+    def filters(self, inputs: Shapes) -> tuple[int, ...]:
+        """Return the dimensions of the filters that it learns, () if none: K x C x ... x R x S."""
+        return ()
+
+    def with_loss(self) -> Layer | None:
+        """Return it with a softmax cross entropy of its output in one; None where there is none."""
+        return None
 
     def buffers(self, inputs: Shapes) -> tuple[int, ...]:
         """Return the elements of each tensor that it remembers and that is not trained."""

@@ -272,10 +272,14 @@ class Convolution(Filtered):
         self._check_filter(inputs, c // self.groups, self.filter[-1])
         return (*batch, *along, self.filter[-1])
 
-    def num_params(self, inputs: Shapes) -> int:
+    def filters(self, inputs: Shapes) -> tuple[int, ...]:
         *window, _, k = self.filter
         seen = int(inputs[0][-1]) // self.groups
-        return product(window) * seen * k * (len(inputs) == 1) + k * self.use_bias
+        return (k, seen, *window) if len(inputs) == 1 else ()
+
+    def num_params(self, inputs: Shapes) -> int:
+        weights = self.filters(inputs)
+        return product(weights) * bool(weights) + self.filter[-1] * self.use_bias
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         along = self._axes(inputs[0])
@@ -375,10 +379,13 @@ class Deconvolution(Filtered):
             return channels_in
         return self.output_shape[-1] * self.use_bias
 
+    def filters(self, inputs: Shapes) -> tuple[int, ...]:
+        made = self.output_shape[-1] // self.groups
+        return (int(inputs[0][-1]), made, *self.filter[:-2]) if len(inputs) == 1 else ()
+
     def num_params(self, inputs: Shapes) -> int:
-        k = int(inputs[0][-1])
-        weights = product(self.filter[:-2]) * self.output_shape[-1] * k // self.groups
-        return weights * (len(inputs) == 1) + self._num_biases(k)
+        weights = self.filters(inputs)
+        return product(weights) * bool(weights) + self._num_biases(int(inputs[0][-1]))
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         batch, _, channels = image(inputs[0], self.rank)

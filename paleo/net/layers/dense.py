@@ -71,6 +71,13 @@ class InnerProduct(StoredMatrix):
     def num_tensors(self, inputs: Shapes) -> int:
         return 1 + self.use_bias
 
+    def with_loss(self) -> Layer | None:
+        if self.weights:  # which are not trained
+            return None
+        from paleo.net.layers.losses import LinearCrossEntropy  # here: most heads are alone
+
+        return LinearCrossEntropy(num_outputs=self.num_outputs, use_bias=self.use_bias)
+
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         rows, d = self._rows_and_features(inputs[0])
         n, k = product(rows), self.num_outputs

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from paleo.core.kinds import READ_WITH_WEIGHTS
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
-from paleo.core.quantity import ceil_div, minimum, product
+from paleo.core.quantity import Quantity, ceil_div, minimum, product, some
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
     TERMS,
@@ -63,7 +63,7 @@ class _Judging(Layer):
         """Tell whether labels name a class for each row of scores, not a number for each score."""
         if not self.by_class:
             return False
-        return len(inputs) == 1 or bool(product(inputs[0][1:]) != product(inputs[1][1:]))
+        return len(inputs) == 1 or some(product(inputs[0][1:]) != product(inputs[1][1:]))
 
     def index_limit(self, k: int, inputs: Shapes) -> int | None:
         return int(inputs[0][-1]) if k == 1 and self.are_classes(inputs) else None
@@ -110,6 +110,11 @@ class Loss(_Judging):
         assert isinstance(step, Stream)
         if self.fused:
             return (_of_rows(step, direction, inputs, element_size),)
+        if self.function == _LOSSES[0]:
+            picked = element_size * num_elements(inputs[0][:-1])
+            is_picked = self.are_classes(inputs)
+            row = element_size * inputs[0][-1]
+            return _by_logarithms(step, direction, row, picked if is_picked else step.reads[0])
         if direction is Pass.FORWARD:
             return (step,)
         # Nothing has been done since the forward pass read the scores.
@@ -125,6 +130,30 @@ class Loss(_Judging):
         # The scores' logarithms, and their gradient on the way to that of the scores.
         scores = element_size * num_elements(inputs[0])
         return MemoryNeeds(inputs=found, own=scores, backward=scores)
+
+
+def _by_logarithms(step: Stream, direction: Pass, row: Quantity, picked: Quantity) -> Operations:
+    """Return a softmax cross entropy as PyTorch composes it, of rows of so many bytes.
+
+    Forward, log_softmax reads a row for its largest score, for the sum of exponentials and to write
+    logarithms, of which nll_loss reads the `picked` ones (aten/src/ATen/native/cuda/SoftMax.cu,
+    cunn_SoftMaxForward; NLLLoss2d.cu and Loss.cu). Backward, nll_loss writes a gradient of all
+    logarithms, nearly all 0, which log_softmax reads with these, twice, to write that of the scores
+    (cunn_SoftMaxBackward).
+    """
+    scores, *labels = step.reads
+    softmax = Stream(
+        Kind.SOFTMAX, (scores,), (scores,), direction=direction, label="log_softmax", row=row,
+        passes=3,
+    )  # fmt: skip
+    if direction is Pass.FORWARD:
+        roles = (Role.AGAIN, *[Role.EARLIER_INPUT] * len(labels))
+        return (softmax, replace(step, reads=(picked, *labels), roles=roles))
+    kept = tuple([Role.KEPT] * len(labels))
+    return (
+        replace(step, reads=tuple(labels), writes=(scores,), direction=direction, roles=kept),
+        replace(softmax, reads=(scores, scores), passes=2, roles=(Role.AGAIN, Role.KEPT)),
+    )
 
 
 def _of_rows(step: Stream, direction: Pass, inputs: Shapes, element_size: int) -> Stream:

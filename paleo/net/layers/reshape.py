@@ -206,6 +206,9 @@ class _View(Layer):
     def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
         return reshaped(shape, strides, self.infer_shape((shape,)))
 
+    def viewed_back(self, shape: Shape, strides: Strides) -> Strides | None:
+        return reshaped(self.infer_shape((shape,)), strides, shape)
+
 
 @layer_type("Reshape")
 class Reshape(_View):
@@ -327,6 +330,9 @@ class Transpose(_Moving):
 
     def viewed(self, shape: Shape, strides: Strides) -> Strides | None:
         return tuple(strides[position] for position in self.perm)
+
+    def viewed_back(self, shape: Shape, strides: Strides) -> Strides | None:
+        return tuple(strides[self.perm.index(position)] for position in range(len(shape)))
 
 
 @layer_type("Expand")

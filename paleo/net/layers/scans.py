@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
-from paleo.core.quantity import Quantity, ceil_div, minimum
+from paleo.core.quantity import Quantity, ceil_div, largest, minimum
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
     Layer,
@@ -25,7 +25,7 @@ from paleo.net.layers.base import (
     layer_type,
     tensor_bytes,
 )
-from paleo.net.layers.fields import Whole, key
+from paleo.net.layers.fields import Flag, Whole, key
 
 #: Positions after which the kernel of a selective scan writes its states for the backward pass
 #: (mamba, csrc/selective_scan/selective_scan.cpp).
@@ -34,6 +34,9 @@ _SAVED_EVERY = 2048
 #: times its decay and their sum, the state times C and its sum; and for each channel: input times
 #: step, and the input times D and its sum. Exponentials are not counted.
 _OF_STATE, _OF_CHANNEL = 6, 3
+#: Bytes of a number of state that is kept from call to call, and FLOPs of a delta rule for each:
+#: what it holds of a key (2), its decay (1), what replaces that (2), what it holds of a query (2).
+_STATE, _OF_DELTA = 4, 7
 
 
 @layer_type("SelectiveScan")
@@ -194,39 +197,58 @@ class StateSpaceDual(_InChunks):
 class GatedDelta(_InChunks):
     """Gated delta rule in chunks (Yang et al., arXiv:2412.06464, section 3.3).
 
-    Its parents are queries and keys, N x L x G x d each; values, N x L x H x e; and how much of a
-    head's state decays and how much a value replaces, N x L x H each. It gives N x L x H x e; H is
-    a multiple of G. Each head has a decay and a bias of it. The kernels are those of the
-    authors (fla/ops/gated_delta_rule): sums of decays, keys and queries times keys, a triangular
-    inverse, what that makes of keys and values, states from chunk to chunk, and the output.
+    Its parents are queries and keys, N x L x G x d each; values, N x L x H x e; how much of a
+    head's state decays, N x L x H, or N x L x H x d where each feature of a key decays by itself
+    (Kimi Delta Attention, arXiv:2510.26692); and how much a value replaces, N x L x H. It gives
+    N x L x H x e; H is a multiple of G. Each head has a decay, and each decay a bias. The kernels
+    are those of the authors (fla/ops/gated_delta_rule): sums of decays, keys and queries times
+    keys, a triangular inverse, what that makes of keys and values, states from chunk to chunk, and
+    the output. A layer that `resumes` reads states of d x e numbers a head and writes them, in 4
+    bytes; one position of it, a step of decoding, is one kernel (fused_recurrent.py there).
     """
 
     num_parents: ClassVar[tuple[int, int | None]] = (5, 5)
 
     chunk: int = key(Whole(), "Q, the positions of a chunk", default=64)
+    resumes: bool = key(
+        Flag(), "whether it goes on from states that are kept, as a step of decoding does",
+        default=False,
+    )  # fmt: skip
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         q, k, v, decay, replaced = inputs
         fit = len(q) == len(v) == 4 and are_same(q[1:], k[1:]) and are_same(q[1:2], v[1:2])
-        if not fit or not are_same(v[1:-1], decay[1:], replaced[1:]) or v[2] % k[2]:
+        fit = fit and decay[3:] in ((), q[3:])
+        if not fit or not are_same(v[1:-1], decay[1:3], replaced[1:]) or v[2] % k[2]:
             raise ShapeError(
                 "its parents must be twice N x L x G x d, N x L x H x e with H a multiple of G, "
-                f"and twice N x L x H, got {format_shapes(inputs)}"
+                "N x L x H, with or without x d, and N x L x H, "
+                f"got {format_shapes(inputs)}"
             )
         return (batch_of(inputs), *v[1:])
 
     def num_params(self, inputs: Shapes) -> int:
-        return 2 * int(inputs[2][2])
+        return int(inputs[2][2]) + int(num_elements(inputs[3][2:]))
 
     def num_tensors(self, inputs: Shapes) -> int:
         return 2
 
     def _by_head(self, inputs: Shapes) -> Shape:
-        return self.infer_shape(inputs)[:-1]
+        return (batch_of(inputs), *inputs[3][1:])
+
+    def _step(self, inputs: Shapes, element_size: int) -> Stream:
+        """Return the kernel of one position: 7 FLOPs a number of state, as the recurrence has."""
+        output = self.infer_shape(inputs)
+        numbers = num_elements(output) * inputs[1][-1]
+        reads = (*tensor_bytes(inputs, element_size), _STATE * numbers)
+        writes = (*tensor_bytes((output,), element_size), _STATE * numbers)
+        return Stream(Kind.GATES, reads, writes, _OF_DELTA * numbers, label="step of states")
 
     def _steps(self, inputs: Shapes, element_size: int) -> tuple[BatchMatMul | Stream, ...]:
         n, positions, heads, values = self.infer_shape(inputs)
         depth = inputs[1][-1]
+        if self.resumes and largest(positions) == 1:
+            return (self._step(inputs, element_size),)
         chunks, own = self._chunks(positions)
         count = n * chunks * heads
         (decays,) = tensor_bytes((self._by_head(inputs),), element_size)
@@ -237,7 +259,12 @@ class GatedDelta(_InChunks):
         def products(label: str, m: Quantity, n: Quantity, k: Quantity) -> BatchMatMul:
             return BatchMatMul(label, count, m, n, k, element_size)
 
+        states = _STATE * n * heads * depth * values
+        kept: tuple[Stream, ...] = ()
+        if self.resumes:
+            kept = (Stream(Kind.COPY, (states,), (states,), label="states that are kept"),)
         return (
+            *kept,
             Stream(Kind.REDUCTION, (decays, decays), (decays,), label="sums of decays"),
             products("keys and queries times keys", 2 * own, own, depth),
             Stream(Kind.GATES, (square,), (square,), solved, label="triangular inverse"),
@@ -252,6 +279,7 @@ class GatedDelta(_InChunks):
         # The inverse of each chunk, and the sums of decays in 4 bytes; all else is computed again.
         positions = inputs[0][1]
         chunks, own = self._chunks(positions)
-        numbers = num_elements(self._by_head(inputs))
-        inverse = element_size * (numbers // positions) * chunks * own * own
-        return MemoryNeeds(inputs=(0, 1, 2, 3, 4), saved=inverse + 4 * numbers)
+        heads = num_elements(inputs[2][2:3]) * batch_of(inputs)
+        inverse = element_size * heads * chunks * own * own
+        sums = 4 * num_elements(self._by_head(inputs))
+        return MemoryNeeds(inputs=(0, 1, 2, 3, 4), saved=inverse + sums)

@@ -25,10 +25,11 @@ from paleo.net.graph import Graph, build, cached_for_net, checked_batch, typical
 from paleo.net.importers import ImportOptions
 from paleo.net.load import NetLike, load
 from paleo.net.spec import NetSpec
+from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, matrices
 from paleo.step.memory.liveness import Schedule, scheduled
 from paleo.step.memory.usage import Step
-from paleo.step.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.optimizers import OPTIMIZERS, Optimizer, find_optimizer
 from paleo.step.passes import keep_shape
 from paleo.step.recompute import NOTHING, Recompute, find_recompute
 
@@ -103,6 +104,7 @@ class Footprint(Result):
     recompute: str = "none"
     #: Bytes of the activations that the backward pass needs of the forward pass; 0 in inference.
     kept: Quantity = 0
+    optimizer_kernels: str | None = None
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
     #: The repeated blocks of the net, as in NetSpec.
@@ -135,7 +137,8 @@ class Footprint(Result):
     def purpose(self) -> str:
         """What it is for, in words: "training with sgd", or "inference"."""
         again = "" if self.recompute == "none" else f" and recomputation ({self.recompute})"
-        return f"training with {self.optimizer}{again}" if self.training else "inference"
+        by = f" ({self.optimizer_kernels})" if self.optimizer_kernels else ""
+        return f"training with {self.optimizer}{by}{again}" if self.training else "inference"
 
     @property
     def weights(self) -> int:
@@ -163,6 +166,7 @@ class Footprint(Result):
             "net": self.net,
             "batch_size": self.batch_size,
             "optimizer": self.optimizer if self.training else None,
+            "optimizer_kernels": self.optimizer_kernels,
             **attributes(self, "training", "dtype", "recompute", "layers"),
             **attributes(self, *PARTS, "workspace", unit="bytes"),
             **with_ends(
@@ -179,17 +183,21 @@ def footprint(
     batch_size: Quantity | None = None,
     *,
     optimizer: str = "sgd",
+    optimizer_kernels: str | None = None,
     training: bool = True,
     dtype: str = "fp32",
+    loss: str = NONE,
     recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
 ) -> Footprint:
     """Return what a net takes of memory at this batch size; None takes the file's.
 
-    `optimizer` is one of `OPTIMIZERS`; in inference there is none. `dtype` is one of
+    `optimizer` is one of `OPTIMIZERS`, computed by `optimizer_kernels` ("fused", "foreach" or
+    "forloop" of PyTorch; None: tensor by tensor); in inference there is none. `dtype` is one of
     paleo.core.tensor.PRECISIONS: training in mixed precision keeps parameters in fp32, with copies
-    of them for the layers to read; inference has the copies alone. `recompute` says what is
+    of them for the layers to read; inference has the copies alone. A language model that ends at
+    scores has the `loss` in training, one of paleo.step.loss.LOSSES. `recompute` says what is
     computed again in training, "none", "selective" or "full": see paleo.step.recompute. `workspace`
     are bytes to add at every point, such as a library's scratch memory. `importing` is for files of
     other frameworks, as in `load`. Raises a PaleoError with every mistake in settings and file.
@@ -199,13 +207,15 @@ def footprint(
     True
     """
     mistakes = Mistakes()
-    chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
+    chosen = mistakes.check(find_optimizer, optimizer, optimizer_kernels)
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
     again = mistakes.check(find_recompute, recompute)
     if batch_size is not None:
         mistakes.check(checked_batch, batch_size)
     spec = mistakes.check(load, net, importing)
+    if spec and training:
+        spec = mistakes.check(with_loss, spec, loss)
     mistakes.raise_as(PaleoError)
     assert chosen is not None
     assert added is not None
@@ -247,6 +257,7 @@ def footprint(
         ),
         recompute=str(again) if training else "none",
         kept=step.kept if training else 0,
+        optimizer_kernels=optimizer_kernels if training else None,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
         repeats=spec.repeats,
     )
@@ -275,8 +286,10 @@ def largest_batch(
     capacity: float,
     *,
     optimizer: str = "sgd",
+    optimizer_kernels: str | None = None,
     training: bool = True,
     dtype: str = "fp32",
+    loss: str = NONE,
     recompute: str | Recompute = NOTHING,
     workspace: float = 0,
     importing: ImportOptions | None = None,
@@ -292,12 +305,14 @@ def largest_batch(
     False
     """
     mistakes = Mistakes()
-    chosen = mistakes.check(OPTIMIZERS.__getitem__, optimizer)
+    chosen = mistakes.check(find_optimizer, optimizer, optimizer_kernels)
     room = mistakes.check(_checked_bytes, capacity, "capacity")
     added = mistakes.check(_checked_bytes, workspace, "workspace")
     mistakes.check(find_precision, dtype)
     again = mistakes.check(find_recompute, recompute)
     spec = mistakes.check(load, net, importing)
+    if spec and training:
+        spec = mistakes.check(with_loss, spec, loss)
     mistakes.raise_as(PaleoError)
     assert room is not None
     assert again is not None

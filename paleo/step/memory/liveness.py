@@ -6,7 +6,9 @@ last use, both included: while a layer runs it has what it reads and what it wri
 
 What PyTorch does is the model. The gradient of a tensor that several layers read is added up
 as it comes: into the first one's memory if nobody else holds that, else into a new tensor.
-Of a sum's inputs, all have the gradient of the output, the same tensor.
+Of a sum's inputs, all have the gradient of the output, the same tensor. Permutations are views, of
+tensors and of their gradients; what needs the elements in order copies them (paleo.net.views), and
+keeps the copy.
 
 What is computed again (paleo.step.recompute) keeps nothing in the forward pass but what comes into
 it from elsewhere. Before its backward pass there are points of a forward pass again, whose tensors
@@ -21,7 +23,9 @@ from typing import Any
 
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Quantity, largest
-from paleo.core.tensor import num_elements
+from paleo.core.strides import Strides, contiguous, dense
+from paleo.core.tensor import Shapes, num_elements
+from paleo.net import views
 from paleo.net.graph import Graph, Node
 from paleo.net.layers import Layer
 from paleo.net.layers.base import MemoryNeeds
@@ -43,6 +47,8 @@ class _Kind:
     #: Of which inputs it computes the gradient.
     needed: tuple[bool, ...]
     training: bool
+    #: Which inputs are copied into order before; None where nothing is known.
+    copied: tuple[int, ...] | None
     num_params: int
     #: What it needs in memory, at the batch size of the schedule.
     kept: MemoryNeeds
@@ -66,7 +72,8 @@ class _Kind:
 
     def sizes(self, graph: Graph) -> tuple[Quantity, ...] | None:
         """Return its sizes in a graph, None if it has other tensors at that batch size."""
-        kept = _kept_by(graph, self.node, self.number, self.layer, self.needed, self.training)
+        how = self.number, self.layer, self.needed, self.training, self.copied
+        kept = _kept_by(graph, self.node, *how)
         if _pattern(kept) != _pattern(self.kept):
             return None
         output = graph.element_size * num_elements(graph.nodes[self.node].output)
@@ -79,13 +86,30 @@ class _Kind:
 
 
 def _kept_by(
-    graph: Graph, node: int, number: int, layer: Layer, needed: tuple[bool, ...], training: bool
+    graph: Graph,
+    node: int,
+    number: int,
+    layer: Layer,
+    needed: tuple[bool, ...],
+    training: bool,
+    copied: tuple[int, ...] | None,
 ) -> MemoryNeeds:
-    """Return what a part of a node needs in memory."""
+    """Return what a part of a node needs in memory that copies these inputs into order."""
     if layer.is_training_only and not training:
         return MemoryNeeds(view=True)
     whole = graph.nodes[node]
-    kept = layer.keeps((whole.output,) if number else whole.inputs, graph.element_size, needed)
+    inputs = (whole.output,) if number else whole.inputs
+    if copied is not None and views.is_view(layer, inputs):
+        return layer.keeps(inputs, graph.element_size, needed)._replace(view=not copied)
+    kept = layer.keeps(inputs, graph.element_size, needed)
+    if copied:
+        sizes = {k: graph.element_size * num_elements(inputs[k]) for k in copied}
+        stay = sum(size for k, size in sizes.items() if k in kept.inputs)
+        kept = kept._replace(
+            inputs=tuple(k for k in kept.inputs if k not in sizes),
+            own=kept.own + stay,
+            forward=kept.forward + sum(sizes.values()) - stay,
+        )
     if number and layer.keeps_shape:
         # It works in the memory of the part before, unless that is kept as it was.
         return kept._replace(view=not kept.inputs)
@@ -171,12 +195,20 @@ class _Part(NamedTuple):
     kind: _Kind
     #: The parts that it reads.
     parents: tuple[int, ...]
+    #: How the elements of its output lie.
+    strides: Strides
+
+    @property
+    def inputs(self) -> Shapes:
+        """What it reads."""
+        return (self.node.output,) if self.kind.number else self.node.inputs
 
 
 class _Gradient(NamedTuple):
-    """The gradient of a part's output: a tensor, or pieces of one."""
+    """The gradient of a part's output: a tensor, or pieces of one, and how its elements lie."""
 
     tensor: Tensor
+    strides: Strides
     in_pieces: bool = False
 
 
@@ -186,20 +218,25 @@ def _parts(graph: Graph, training: bool) -> list[_Part]:
     last: list[int] = []  # of each node
     kinds: dict[Any, _Kind] = {}
     made: dict[int, tuple[Layer, ...]] = {}
+    lie: dict[Any, tuple[Strides, tuple[int, ...] | None]] = {}
     for node in graph.nodes:
         like, parents = node.like, tuple([last[parent] for parent in node.parents])
         if like not in made:
             made[like] = node.layer.parts
+        read = tuple([parts[parent].strides for parent in parents])
+        if (like, read) not in lie:
+            lie[like, read] = views.found(node.layer, node.inputs, node.output, read)
+        strides, copied = lie[like, read]
         for i, layer in enumerate(made[like]):
             needed = tuple([training and parts[parent].kind.has_gradient for parent in parents])
-            kind = kinds.get((like, i, needed))
+            how = i, layer, needed, training, copied if i == 0 else ()
+            kind = kinds.get((like, how))
             if kind is None:
                 params = layer.num_params((node.output,) if i else node.inputs)
-                kept = _kept_by(graph, like, i, layer, needed, training)
-                first = len(kinds) * len(_SIZES)
-                kind = _Kind(like, i, layer, needed, training, params, kept, first)
-                kinds[like, i, needed] = kind
-            parts.append(_Part(node, kind, parents))
+                kept = _kept_by(graph, like, *how)
+                kind = _Kind(like, *how, params, kept, len(kinds) * len(_SIZES))
+                kinds[like, how] = kind
+            parts.append(_Part(node, kind, parents, strides))
             parents = (len(parts) - 1,)
         last.append(len(parts) - 1)
     return parts
@@ -365,8 +402,9 @@ class _Scheduling:
                 half = self._make_params(node, kind.num_params, is_copy=True)
             else:
                 self._weight_gradient(part, there)
+            orders = self._orders(part, gradient)
             made = [
-                (parent, self._input_gradient(part, k, gradient))
+                (parent, self._input_gradient(part, k, gradient, orders[k]))
                 for k, parent in enumerate(part.parents)
                 if kind.needed[k]
             ]
@@ -389,11 +427,18 @@ class _Scheduling:
         self._at(self.parts[(losses or ends)[-1]].node, "backward")
         return {i: self._gradient(self.parts[i].node, i) for i in losses or ends}
 
-    def _gradient(self, node: Node, of: int) -> _Gradient:
-        """Return a new gradient of a part's output, which waits to be used."""
-        tensor = self._make(node, self.parts[of].kind.first + _OUTPUT)
+    def _gradient(self, node: Node, of: int, like: Strides | None = None) -> _Gradient:
+        """Return a new gradient of a part's output, which waits to be used.
+
+        Its elements lie in the order that these strides have, else in that of their dimensions.
+        """
+        part = self.parts[of]
+        tensor = self._make(node, part.kind.first + _OUTPUT)
         tensor.waiting = 1
-        return _Gradient(tensor)
+        if part.kind.copied is None:
+            return _Gradient(tensor, part.strides)
+        shape = part.node.output
+        return _Gradient(tensor, dense(shape, like) if like else contiguous(shape))
 
     def _weight_gradient(self, part: _Part, there: dict[tuple[int, int], int]) -> None:
         """Make the gradient of a part's parameters; for those that have one it is added."""
@@ -408,12 +453,32 @@ class _Scheduling:
         if twice:
             self._make_params(node, twice)
 
-    def _input_gradient(self, part: _Part, k: int, gradient: _Gradient) -> _Gradient:
-        kept = part.kind.kept
-        if k not in kept.aliased:
-            return self._gradient(part.node, part.parents[k])
+    def _orders(self, part: _Part, gradient: _Gradient) -> tuple[Strides | None, ...]:
+        """Return how gradients of a part's inputs lie; it copies that of its output if it has to.
+
+        They are None for those in the order of their dimensions.
+        """
+        kind, inputs, output = part.kind, part.inputs, part.node.output
+        if kind.copied is None or views.is_view(kind.layer, inputs):
+            return (None,) * len(inputs)
+        read = [self.parts[parent].strides for parent in part.parents]
+        orders, is_copied = views.of_gradient(kind.layer, inputs, output, read, gradient.strides)
+        if is_copied:
+            self._make(part.node, kind.first + _OUTPUT)
+        return orders
+
+    def _input_gradient(
+        self, part: _Part, k: int, gradient: _Gradient, order: Strides | None
+    ) -> _Gradient:
+        node, kind = part.node, part.kind
+        back = None
+        if kind.copied is not None:
+            back = kind.layer.viewed_back(part.inputs[k], gradient.strides)
+        if back is None and k not in kind.kept.aliased:
+            return self._gradient(node, part.parents[k], order)
         gradient.tensor.waiting += 1
-        return _Gradient(gradient.tensor, gradient.in_pieces or kept.pieces)
+        in_pieces = gradient.in_pieces or kind.kept.pieces
+        return _Gradient(gradient.tensor, back or gradient.strides, in_pieces)
 
     def _added(self, part: _Part, of: int, before: _Gradient, new: _Gradient) -> _Gradient:
         """Return the sum of a gradient of a part's output and what has come of it before."""

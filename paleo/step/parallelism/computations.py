@@ -153,13 +153,13 @@ class Computations:
     def left_out(self) -> tuple[str, ...]:
         """The names of operations that the cost model leaves out."""
         plan = self.plan
-        return not_counted(typical(self.net, plan.dtype, plan.adapt), plan.cost_model)
+        return not_counted(typical(plan.trained(self.net), plan.dtype, plan.adapt), plan.cost_model)
 
     @functools.cached_property
     def sample(self) -> Sample:
         """What one sample has and takes: see paleo.step.utilization."""
         plan, computing = self.plan, find_precision(self.plan.dtype).computing
-        graph = typical(plan.computable(self.net), plan.dtype, plan.adapt)
+        graph = typical(plan.computable(plan.trained(self.net)), plan.dtype, plan.adapt)
         flops, again = model_flops(graph, plan.cost_model), recomputed_flops(graph, plan.recompute)
         batch = int(graph.batch_size)
         peak = float(plan.device.peak(computing)) if plan.device.peaks.get(computing) else None

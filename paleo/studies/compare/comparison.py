@@ -17,12 +17,20 @@ from paleo.core.tensor import Shape
 from paleo.net.graph import build
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
-from paleo.step.declarations import check_names, declared, several
+from paleo.step.declarations import check_names, declared, listing, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
-from paleo.step.plan import EXCHANGED, HOW, RATED, Plan, plan_of
+from paleo.step.plan import EXCHANGED, HOW, RATED, TRAINED, UPDATED, Plan, plan_of
+from paleo.step.recompute import Recompute, find_recomputes
 from paleo.step.scenario import scenario
-from paleo.step.settings import OPTIMIZER, ComparedSettings, found_settings
+from paleo.step.settings import (
+    LOSS,
+    OPTIMIZER,
+    OPTIMIZER_KERNELS,
+    RECOMPUTE,
+    ComparedSettings,
+    found_settings,
+)
 from paleo.studies.compare.change import Change, change_of
 from paleo.studies.summary import summarize
 
@@ -36,8 +44,12 @@ class Conditions:
 
     plan: Plan
     batch_size: int
-    optimizer: str
     workers: int = 1
+
+    @property
+    def optimizer(self) -> str:
+        """The name of the optimizer."""
+        return self.plan.optimizer
 
     @property
     def scheme(self) -> str | None:
@@ -46,22 +58,22 @@ class Conditions:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        values = self.plan.to_dict() | attributes(
-            self, "batch_size", "optimizer", "workers", "scheme"
-        )
+        values = self.plan.to_dict() | attributes(self, "batch_size", "workers", "scheme")
         return {key: values[key] for key in KEYS}
 
 
 #: The keys of a variant's settings in JSON.
 KEYS = (
-    *(RATED[0], "batch_size", *RATED[1:], "optimizer", HOW[0], "dtype"),
+    *(RATED[0], "batch_size", *RATED[1:], *UPDATED[:2], *TRAINED, HOW[0], "dtype"),
     *(key for key in HOW[1:] if key != "convolution_algorithm"),
     *("network", "cluster", "ppp_comm", "workers", "scheme", *EXCHANGED),
 )
 
 
 #: What takes as many times as long as computation does.
-_COMPUTED = ("forward", "backward", "update", "wait")
+_COMPUTED = ("forward", "recomputation", "backward", "update", "wait")
+#: What is of the net at once, and of no layer.
+_OF_NETS = ("recomputation", "update", "communication", "wait")
 
 
 @dataclass(frozen=True)
@@ -69,9 +81,9 @@ class Figures:
     """What is compared of a layer or of a whole net, at one batch size.
 
     Bytes of the output, parameters, FLOPs of a forward pass, seconds of the passes and, for the
-    net, of the update, of the exchange between workers and of waiting for the slowest; bytes that
-    training needs: for a layer, of its parameters, their gradients, the optimizer's state and the
-    output that is kept; for the net, the peak.
+    net, of what is computed again, of the update, of the exchange between workers and of waiting
+    for the slowest; bytes that training needs: for a layer, of its parameters, their gradients, the
+    optimizer's state and the output that is kept; for the net, the peak.
     """
 
     output_bytes: int
@@ -80,14 +92,15 @@ class Figures:
     forward: float
     backward: float
     memory_bytes: int
+    recomputation: float = 0.0
     update: float = 0.0
     communication: float = 0.0
     wait: float = 0.0
 
     @property
     def compute(self) -> float:
-        """Seconds of forward, backward and update."""
-        return self.forward + self.backward + self.update
+        """Seconds of both passes, of what is computed again and of the update."""
+        return self.forward + self.recomputation + self.backward + self.update
 
     @property
     def time(self) -> float:
@@ -140,8 +153,8 @@ class LayerFigures:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
         values = {"type": self.type_name, "output": list(self.output), **self.figures.to_dict()}
-        for whole in ("update_s", "communication_s", "wait_s"):  # which are of the net at once
-            del values[whole]
+        for whole in _OF_NETS:
+            del values[f"{whole}_s"]
         return values
 
 
@@ -305,13 +318,21 @@ class CompareSettings(ComparedSettings, total=False):
             metavar="NAME,...",
         ),
     ]
+    optimizer_kernels: Annotated[
+        str | Sequence[str | None] | None, listing("optimizer_kernels", OPTIMIZER_KERNELS)
+    ]
+    recompute: Annotated[
+        str | Recompute | Sequence[str | Recompute],
+        replace(RECOMPUTE, check=find_recomputes, metavar="MODE,..."),
+    ]
+    loss: Annotated[str | Sequence[str], listing("loss", LOSS)]
 
 
 #: Of what there may be several, what changes quickest last.
 _SEVERAL = (
     *("cluster", RATED[0], "network", "workers", "batch_size", *RATED[1:]),
     *("scheme", "accumulate", "gradient_dtype", "compress"),
-    *("optimizer", "dtype", "conv_library"),
+    *("optimizer", "optimizer_kernels", "loss", "recompute", "dtype", "conv_library"),
 )
 
 
@@ -398,17 +419,18 @@ def _variant(net: NetSpec, own_batch: int, values: Mapping[str, Any]) -> Variant
     mistakes.raise_as(PaleoError)
     assert plan
     batch = own_batch if values["batch_size"] is None else int(values["batch_size"])
-    settings = Conditions(plan, batch, values["optimizer"], values["workers"])
+    settings = Conditions(plan, batch, values["workers"])
     summary: Any = summarize(scenario(net, **plan.settings, batch_size=batch))
-    memory: Any = footprint(net, batch, optimizer=settings.optimizer, dtype=plan.dtype)
+    memory: Any = footprint(net, batch, **plan.in_memory)
     layers = tuple(
         LayerFigures(layer.name, layer.type_name, layer.output, _figures(layer, kept.total))
         for layer, kept in zip(summary.layers, memory.layers, strict=True)
     )
     step = data_parallel(net, plan, batch, settings.workers).of_floats()
+    computed: Any = {name: float(step.seconds_of(name)) for name in _COMPUTED[:-1]}
     total = replace(
         _figures(summary, memory.peak),
-        **{name: step[name] for name in ("forward", "backward", "update")},
+        **computed,
         communication=float(step.exposed_communication(step.best_scheme)),
         wait=float(step.waiting),
     )

@@ -118,7 +118,6 @@ def metrics(
         scheme=found["scheme"],
         schedule=schedule,
         storage={name: found[name] for name in ("weight_bits", "index_bits", "sparsity")},
-        optimizer=found["optimizer"],
         own_price=found["price"],
         prices=found["prices"],
         own_power=found["power"],

@@ -22,7 +22,7 @@ from paleo.step.results import Run
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule
 from paleo.studies.metrics.values import Metrics, Storage
-from paleo.studies.training import cost_notes, power_of, price_of
+from paleo.studies.training import rates_of
 
 
 class _Step(NamedTuple):
@@ -63,7 +63,6 @@ class Case:
     scheme: str | None
     schedule: Schedule
     storage: Mapping[str, Any]
-    optimizer: str
     own_price: Price | None
     prices: Mapping[str, tuple[Price, ...]] | None
     own_power: float | None
@@ -75,8 +74,7 @@ class Case:
         one = plan.graph(net, 1)
         inference_flops = _flops(one, plan.cost_model, FORWARD)
         training_flops = inference_flops + _flops(one, plan.cost_model, BACKWARD)
-        power = self.own_power or power_of(device)
-        price = price_of(device, self.own_price, self.prices)
+        rates = rates_of(device, self.own_price, self.prices, self.own_power)
         apart = PARALLELISMS[run.parallel].splits and bool(net.splits)
         own_bits = self.storage["weight_bits"] or 8 * find_precision(plan.dtype).parameter_size
         storage = Storage(**{**self.storage, "weight_bits": own_bits})
@@ -86,7 +84,7 @@ class Case:
         inference = _inferences(scenario, batches)
         for step in steps:
             own, memory = step.worker_batch_size, memories[step.worker_batch_size]
-            notes = [*run.notes, *self._notes(device, power, price), *memory.notes(device)]
+            notes = [*run.notes, *rates.notes, *memory.notes(device)]
             notes += memory.training.notes if memory.training else ()
             if apart:
                 notes.append("memory in training is not known where layers are split over devices")
@@ -101,9 +99,8 @@ class Case:
                 inference=inference[own],
                 balance_workers=run.worth.balance.get(step.scheme) if step.scheme else None,
                 schedule=self.schedule,
-                power=power,
-                price=price,
-                optimizer=self.optimizer,
+                power=rates.power,
+                price=rates.price,
                 inference_memory=memory.inference,
                 training_memory=memory.training,
                 largest_batch=memory.largest_batch,
@@ -143,8 +140,7 @@ class Case:
         net, dtype = scenario.net, scenario.plan.dtype
         capacity, largest = scenario.plan.device.memory_capacity, None
         training: Mapping[int, Footprint] = {}
-        of: Any = {"optimizer": self.optimizer, "dtype": dtype}
-        of["recompute"] = scenario.plan.recompute
+        of = scenario.plan.in_memory
         try:
             if not apart:
                 training = footprints(net, batches, **of)
@@ -157,10 +153,6 @@ class Case:
             fault = f"memory is not known: {error.mistakes[0]}"
             return {batches[0]: _Memory(None, None, None, fault)}
         return {each: _Memory(inference[each], training.get(each), largest) for each in batches}
-
-    def _notes(self, device: Device, power: float | None, price: Price | None) -> list[str]:
-        own = {"own_power": self.own_power, "own_price": self.own_price}
-        return cost_notes(device, power, price, **own)
 
 
 def _inferences(scenario: Scenario, batches: list[int]) -> dict[int, float]:
@@ -175,7 +167,7 @@ def _inferences(scenario: Scenario, batches: list[int]) -> dict[int, float]:
 
 def _inference(scenario: Scenario, batch: Quantity) -> Quantity:
     plan = scenario.plan
-    return plan.inference(scenario.graph(batch)).upper
+    return plan.inference(plan.graph(scenario.net, batch, training=False)).upper
 
 
 def _best_scheme(run: Run, row: Step) -> str:

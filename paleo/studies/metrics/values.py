@@ -15,7 +15,7 @@ from paleo.core.results import Result
 from paleo.core.tensor import find_precision
 from paleo.step.memory import Footprint
 from paleo.step.pieces import USED, WholeStep
-from paleo.step.plan import HOW
+from paleo.step.plan import HOW, UPDATED
 from paleo.step.results import Predicted
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule
@@ -93,11 +93,15 @@ class Metrics(Predicted, Result):
     schedule: Schedule
     power: float | None
     price: Price | None
-    optimizer: str
     inference_memory: Footprint | None
     training_memory: Footprint | None
     largest_batch: int | None
     notes: tuple[str, ...] = ()
+
+    @property
+    def optimizer(self) -> str:
+        """The name of the optimizer."""
+        return self.plan.optimizer
 
     @property
     def workers(self) -> int:
@@ -265,7 +269,7 @@ class Metrics(Predicted, Result):
             "training_memory_bytes": memory and memory.peak,
             **attributes(memory, "weights", "gradients", "optimizer_state", unit="bytes"),
             **attributes(memory, "activations", "workspace", unit="bytes"),
-            "optimizer": self.optimizer,
+            **self.plan.to_dict(*UPDATED[:2]),
             "memory_capacity_bytes": self.memory_capacity,
             "largest_batch_size": self.largest_batch,
             "notes": list(self.notes),

@@ -148,3 +148,9 @@ def used(num_bytes: float, capacity: int | None) -> str:
 def listed(words: Sequence[str], last: str = "and") -> str:
     """Return words as a sentence lists them."""
     return f" {last} ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def utilization_said(*, with_hfu: bool) -> str:
+    """Return what is counted in MFU, and beside it in HFU: the convention of every command."""
+    again = "; HFU that, too" if with_hfu else ""
+    return f"MFU counts attention in full, causal or not, and nothing that is computed again{again}"

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
+from paleo.core.tensor import find_precision
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
+from paleo.step.recompute import Recompute
 from paleo.step.results import Predicted, Run, Simulation
 from paleo.views.answers.base import (
     amounts,
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 _DIFFERING = ("cluster", "network", "dtype", "cost_model", "scaling", "batch_size")
 #: From this share of a step on it matters what is exposed of communication.
 _MATTERS = 0.05
+#: Bytes of an element than which a type is hardly smaller.
+_HALF = 2
 
 
 def simulation_answer(simulation: Simulation) -> list[str]:
@@ -152,8 +156,16 @@ def _misfit(run: Run, row: Step) -> list[str]:
         return [f"It does not fit, not even one sample does: {needed}."]
     most = largest * (row.workers if run.scaling == "strong" else 1)
     batch = f"--batch_size={most} is the largest that does"
-    smaller = "a smaller type, such as --dtype=mixed_fp16, may help"
-    return [f"It does not fit: {needed}; {batch}; {smaller}. If it did fit:"]
+    return [f"It does not fit: {needed}; {'; '.join([batch, *_less(run)])}. If it did fit:"]
+
+
+def _less(run: Run) -> list[str]:
+    """Return what may take less memory: a smaller type, or blocks that are computed again."""
+    if find_precision(run.dtype).element_size > _HALF:
+        return ["a smaller type, such as --dtype=mixed_fp16, may help"]
+    has_blocks = bool(Recompute("full").regions(run.scenario.graph(1)))
+    is_kept = has_blocks and run.plan.recompute.mode != "full"
+    return ["--recompute=full may help"] * is_kept
 
 
 def row_value(row: Step, key: str) -> Any:

@@ -28,13 +28,14 @@ def training_said(
     subject = f"Training{named} for {length}{where}"
     about = "about " if plan.band else ""
     taken = f"{about}{duration(like, digits)}{spread(times, plan.band if net else None)}"
-    if schedule.tokens is not None and training.device_hours is not None:
-        taken += f", {about}{rounded(training.device_hours, digits)} device-hours,"
-    if training.cost is None or training.price is None:
-        return f"{subject} takes {taken.removesuffix(',')}."
-    costs = spread(amounts(at_ends(ends, lambda end: end.cost or 0.0), digits))
-    cost = f"{about}{rounded(training.cost, digits)} {training.price.currency}{costs}"
-    return f"{subject} takes {taken} and costs {cost}."
+    has_hours = schedule.tokens is not None and training.device_hours is not None
+    if has_hours:
+        taken += f", {about}{rounded(training.device_hours or 0.0, digits)} device-hours"
+    if training.cost is not None and training.price is not None:
+        costs = spread(amounts(at_ends(ends, lambda end: end.cost or 0.0), digits))
+        cost = f"{about}{rounded(training.cost, digits)} {training.price.currency}{costs}"
+        taken += f"{',' * has_hours} and costs {cost}"
+    return f"{subject} takes {taken}."
 
 
 def _counted(count: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from paleo.step.loss import NONE
 from paleo.studies.compare import Comparison, Conditions, Difference, LayerFigures, Variant
 from paleo.views.charts.base import Chart, Series, in_one_unit, summed
 from paleo.views.charts.numbers import NOTHING, counted, left_out
@@ -57,7 +58,8 @@ def _setting_texts(settings: Conditions, place: Mapping[str, str], is_many: bool
         "dtype": settings.plan.dtype,
         "scheme": settings.scheme or "",
         **settings.plan.said(on_network=is_many),
-        "optimizer": settings.optimizer,
+        "optimizer": settings.plan.optimizer,
+        **({"loss": "no loss"} if settings.plan.loss == NONE else {}),
     }
 
 

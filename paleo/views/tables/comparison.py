@@ -128,18 +128,19 @@ def totals_table(found: Comparison, with_notes: bool) -> Table:
         Column("label", "net", for_people=True),
         Column("reach", "reach" if any(row["reach"] for row in rows) else "", wide=True),
         *_figures(
-            ("forward_s", "backward_s", "update_s", "communication_s", "wait_s"),
+            ("forward_s", "recomputation_s", "backward_s", "update_s", "communication_s", "wait_s"),
             _digits(*variants),
             *(factor for *_, factor, _ in _COMPARED if factor != "output_factor"),
         ),
     )
     notes = _notes(*variants) if with_notes else ()
     is_many = any(variant.settings.workers > 1 for variant in variants)
+    again = " and what is computed again" * any(each.total.recomputation for each in variants)
     exchange = " and what is exposed of the exchange" * is_many
     exchange += " and waits for the slowest worker" * any(each.total.wait for each in variants)
     footnote = (
         "forward: FLOPs of a forward pass; time: a training step on one device, in total with "
-        f"the update{exchange}; memory: what training keeps of a layer, in total the peak"
+        f"the update{again}{exchange}; memory: what training keeps of a layer, in total the peak"
     )
     return Table(f"totals: {common}", columns, rows, footnotes=[footnote], notes=notes)
 

@@ -10,7 +10,7 @@ from paleo.step.plan import HOW
 from paleo.studies.knee import LIMIT
 from paleo.studies.metrics import Metrics
 from paleo.studies.metrics.values import RATES, TIMES
-from paleo.views.answers.base import NO_BAND, rounded
+from paleo.views.answers.base import NO_BAND, rounded, utilization_said
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import plan_setting
 from paleo.views.table import Column, Table, plain
@@ -99,10 +99,10 @@ def metrics_table(found: Sequence[Metrics]) -> Table:
         plan_setting(first),
         [
             replace(column, digits=shown.get(column.key, column.digits))
-            for column in columns_of_metrics(first.optimizer, has_tokens=has_tokens)
+            for column in columns_of_metrics(first.plan.optimizer, has_tokens=has_tokens)
         ],
         [row_of_metrics(each, several) for each in found],
-        footnotes=_footnotes(first),
+        footnotes=[*_footnotes(first), *[utilization_said(with_hfu=False)] * has_tokens],
         notes=common_notes([(each.net, each.notes) for each in found]),
         upright=True,
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from paleo.core.attributes import Ends, at_ends
-from paleo.core.errors import PaleoError
 from paleo.core.units import scale_for
 from paleo.step.pieces import Step
 from paleo.studies.datasets import takes_images
@@ -194,18 +193,17 @@ def _unfit(found: Overview) -> list[str]:
 
 def largest_batch(found: Overview) -> int | None:
     """Return the largest batch of one worker that is trained in the memory of its device."""
-    if found.optimizer == "sgd":
-        return found.run.worth.largest_batch  # which the table says, too
-    try:
-        return found.fit.largest_batch
-    except PaleoError:  # a net that only the conventions of this cost model can take
-        return None
+    return found.run.worth.largest_batch
 
 
 def _missing(found: Overview) -> list[str]:
     training = found.training(found.row, found.scheme_of(found.row))
     if training.seconds is None:
-        return ["for time and cost of a training give the epochs, and a dataset or its size"]
+        reads = found.row.sample is not None and found.row.sample.tokens
+        tokens = "tokens, or " if reads else ""
+        return [
+            f"for time and cost of a training give {tokens}the epochs, and a dataset or its size"
+        ]
     if training.price is None:
         return [f"for a cost give a price: none of {found.run.device} is known"]
     return []

@@ -53,7 +53,7 @@ def ranking_table(found: Sequence[Metrics], purpose: Purpose) -> Table:
         ]
     varied = [key for key in _VARIED if len({each[key] for each in values}) > 1]
     same = [_said(key, values[0][key]) for key in _VARIED if key not in varied and values[0][key]]
-    programs = columns_of_metrics(found[0].optimizer)
+    programs = columns_of_metrics(found[0].plan.optimizer)
     return Table(
         ", ".join([purpose.name, *same]),
         (

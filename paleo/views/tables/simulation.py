@@ -10,10 +10,10 @@ from typing import Any
 from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
-from paleo.step.plan import AGAIN, EXCHANGED, HOW, SHARES, UPDATED
+from paleo.step.plan import EXCHANGED, HOW, SHARES, TRAINED, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
-from paleo.views.answers.base import amounts, band_said, rounded
+from paleo.views.answers.base import amounts, band_said, rounded, utilization_said
 from paleo.views.charts.settings import best_said, joined, run_setting
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.base import common_notes
@@ -29,7 +29,7 @@ _SETTINGS = plain(
     "scaling",
     *HOW,
     *UPDATED,
-    *AGAIN,
+    *TRAINED,
     *EXCHANGED,
     *SHARES,
 )
@@ -79,7 +79,7 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
             joined([f"{len(runs)} runs", *_in_common(runs, varied)]),
             tuple(columns.values()),
             [row for table in tables for row in table.rows],
-            footnotes=_by_scheme(runs, all_schemes=all_schemes),
+            footnotes=[*_by_scheme(runs, all_schemes=all_schemes), *_utilization(runs)],
             notes=common_notes([(_named(run, varied), run.notes) for run in runs]),
             marked=frozenset(
                 (start + i, key)
@@ -182,6 +182,7 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
         )
     alone = run.rows[0].compute if len(run.rows) == 1 else None
     footnotes.append(band_said("computation", run.band, alone, run.plan.digits))
+    footnotes += _utilization([run])
     footnotes += _worth(run, all_schemes=all_schemes)
     return Table(
         title,
@@ -197,6 +198,12 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
             if row.exchanges and row.workers > 1
         ),
     )
+
+
+def _utilization(runs: Sequence[Run]) -> list[str]:
+    """Return what MFU means, where the table has it."""
+    shown = {entry.key for run in runs for entry in run.rows[0].fields if entry.title}
+    return [utilization_said(with_hfu="hfu" in shown)] if "mfu" in shown else []
 
 
 def _by_scheme(runs: Sequence[Run], *, all_schemes: bool) -> list[str]:
@@ -248,6 +255,6 @@ def _worth(run: Run, *, all_schemes: bool) -> list[str]:
     if run.worth.largest_batch is not None and run.memory_capacity:
         lines.append(
             f"largest batch that fits {in_unit(run.memory_capacity, 'bytes')} of one {run.device}: "
-            f"{run.worth.largest_batch:,} samples in training with sgd"
+            f"{run.worth.largest_batch:,} samples in training with {run.plan.optimizer}"
         )
     return lines

@@ -4,6 +4,8 @@
 (function () {
   /** The scheme that has servers. */
   const SERVERS = "parameter_server";
+  /** The boxes whose controls are made of what is declared. */
+  const GROUPS = ["training", "exchange"];
   const LISTED = / \(there are: [^)]*\)$/;
 
   /**
@@ -23,8 +25,10 @@
       this.shown = {};
       /** @type {Object<string, Picker>} */
       this.pickers = {};
-      const exchange = Paleo.by("box-exchange");
-      if (exchange) exchange.querySelector("fieldset").append(...(choices.exchange || []).map(made));
+      for (const group of GROUPS) {
+        const box = Paleo.by(`box-${group}`);
+        if (box) box.querySelector("fieldset").append(...(choices[group] || []).map(made));
+      }
       this.form.addEventListener("submit", (event) => event.preventDefault());
       for (const control of this.form.querySelectorAll("[data-kind]")) this._start(control);
       for (const slider of this.form.querySelectorAll("[data-for]")) this._startSlider(slider);
@@ -48,7 +52,8 @@
 
     /** Return what a control offers: a list of the page's, or that of its own declaration. */
     _list({ dataset: { list } }) {
-      const own = (this.choices.exchange || []).find(({ key }) => key === list);
+      const declared = GROUPS.flatMap((group) => this.choices[group] || []);
+      const own = declared.find(({ key }) => key === list);
       return own ? own.choices : this.choices[list];
     }
 
@@ -77,6 +82,8 @@
       if (key === "scheme" && value !== SERVERS) changes.num_servers = this.defaults.num_servers;
       if (key === "dataset" && value !== "") changes.dataset_size = this.defaults.dataset_size;
       if (key === "dataset_size" && value !== "") changes.dataset = "";
+      if (["epochs", "dataset", "dataset_size"].includes(key) && value !== "") changes.tokens = "";
+      if (key === "tokens" && value !== "") Object.assign(changes, { epochs: "", dataset: "", dataset_size: "" });
       this.changed(changes, stage);
     }
 
@@ -108,7 +115,7 @@
 
     /** Open what is folded at first where something in it was chosen. */
     unfold(values) {
-      for (const box of this.form.querySelectorAll("#box-exchange, #box-other")) {
+      for (const box of this.form.querySelectorAll("#box-training, #box-exchange, #box-other")) {
         const names = [...box.querySelectorAll("[data-kind]")].map(({ name }) => name);
         if (names.some((name) => values[name] !== this.defaults[name])) box.open = true;
       }
@@ -219,12 +226,17 @@
     return text.charAt(0).toUpperCase() + text.slice(1);
   }
 
-  /** Return the field of a setting as it is declared: a list to choose from, or a text. */
-  function made({ key, label, note, empty, choices }) {
+  /** Return the field of a setting as it is declared: a list to choose from, a box to tick, or a text. */
+  function made({ key, label, note, empty, flag, choices }) {
     const said = Paleo.el("p", { class: "small", id: `${key}-hint` }, note);
     const known = { id: key, name: key, "aria-describedby": said.id };
+    if (flag) {
+      const box = Paleo.el("input", { ...known, type: "checkbox", "data-kind": "check" });
+      return Paleo.el("div", { class: "field check", "data-key": key }, Paleo.el("label", {}, box, ` ${label}`), said);
+    }
+    const none = empty === null ? {} : { "data-empty": empty };
     const control = choices
-      ? Paleo.el("select", { ...known, "data-kind": "select", "data-list": key, "data-empty": empty })
+      ? Paleo.el("select", { ...known, "data-kind": "select", "data-list": key, ...none })
       : Paleo.el("input", { ...known, type: "text", "data-kind": "text", placeholder: empty });
     return Paleo.el(
       "div", { class: "field", "data-key": key }, Paleo.el("label", { for: key }, label), control, said,

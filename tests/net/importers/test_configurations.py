@@ -134,6 +134,17 @@ def test_layers_are_called_as_modules_and_repeat(tmp_path: Path) -> None:
     )
 
 
+def test_a_length_that_is_given_is_no_choice(tmp_path: Path) -> None:
+    net = loaded(tmp_path, LLAMA3_8B)
+    shorter = net.with_dims(seq=2048)
+    assert shorter.notes == ()
+    beyond = shorter.with_dims(seq=16384)
+    assert beyond.notes == ("a sequence has 16,384 tokens; the model has positions for 8,192",)
+    assert paleo.loads(dumps(beyond)).notes == beyond.with_batch(3).notes == beyond.notes
+    assert beyond.with_dims(seq=512).notes == ()
+    assert paleo.load("mixtral_8x7b", dims={"seq": 512}).notes == ()
+
+
 def test_windows_follow_the_index(tmp_path: Path) -> None:
     config = SMALL["gemma3_text"] | {"sliding_window": 8, "num_hidden_layers": 8}
     net = loaded(tmp_path, config)

@@ -449,7 +449,15 @@ PASSES_OVER_MEMORY = [
          (2, 6, 6, 1), 0, (0, 288, 72), (0, 72 + 288, 288), NONE),
     Case("Reduce", {"dims": [3], "function": "argmax"}, [IMAGE],
          (2, 6, 6), 0, (0, 288, 72), NONE, NONE),
-    Case("Loss", {}, [[2, 10], [2, 1]], (2, 1), 0, (0, 22, 2), (0, 22, 20), NONE),
+    # Logarithms of 20 scores, of which 2 are read with 2 labels; backward a gradient of them all by
+    # the labels, which is read with the logarithms.
+    Case("Loss", {}, [[2, 10], [2, 1]], (2, 1), 0,
+         (0, 20 + 2 + 2, 20 + 2), (0, 2 + 20 + 20, 20 + 20), NONE),
+    # Labels that are shares of each class are read with all logarithms.
+    Case("Loss", {}, [[2, 10], [2, 10]], (2, 1), 0,
+         (0, 20 + 20 + 20, 20 + 2), (0, 20 + 20 + 20, 20 + 20), NONE),
+    Case("Loss", {"function": "hinge"}, [[2, 10], [2, 1]],
+         (2, 1), 0, (0, 22, 2), (0, 22, 20), NONE),
     Case("Accuracy", {}, [[2, 10], [2, 1]], (2, 1), 0, (0, 22, 2), NONE, NONE),
     Case("Parameter", {"shape": [6, 4]}, [IMAGE], (1, 6, 4), 24, NONE, NONE, (0, 24, 24)),
     Case("Parameter", {"shape": [6, 4], "trainable": False}, [IMAGE],

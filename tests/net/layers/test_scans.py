@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layer_examples import DELTAS, SPACES, Example, node_of, works
+from layer_examples import DELTAS, FEATURE_DELTAS, SPACES, Example, node_of, works
 
 from paleo.core.operations import BatchMatMul, Pass, Role, Stream, Work
-from paleo.net.layers.base import MemoryNeeds
+from paleo.net.layers.base import MemoryNeeds, ShapeError
 from paleo.net.layers.scans import GatedDelta, SelectiveScan, StateSpaceDual
 
 #: 2 samples of 6 positions, 4 channels and states of 3 numbers.
@@ -133,6 +133,37 @@ def test_a_gated_delta_rule_is_the_products_of_its_chunks() -> None:
     assert weights == Work(0, 4 * 2 * 48, 4 * 8)
     kept = layer.keeps(shapes(*DELTAS), 2, (True,) * 5)
     assert kept == MemoryNeeds(inputs=(0, 1, 2, 3, 4), saved=2 * count * 16 + 4 * 48)
+
+
+def test_a_decay_for_each_feature_is_a_tensor_of_them() -> None:
+    layer = GatedDelta(chunk=4)
+    by_head, by_feature = shapes(*DELTAS), shapes(*FEATURE_DELTAS)
+    assert layer.infer_shape(by_feature) == (2, 6, 4, 5)
+    # Four heads: a decay each, and a bias for each of 4 or of 4 x 3 decays.
+    assert (layer.num_params(by_head), layer.num_params(by_feature)) == (8, 16)
+    forward = [layer.operations(Pass.FORWARD, each, 2) for each in (by_head, by_feature)]
+    # The sums of decays read and write 2 x 6 x 12 numbers, not 48; the products are the same.
+    assert [sum(each[0].reads) + sum(each[0].writes) for each in forward] == [6 * 48, 6 * 144]
+    assert forward[0][1:] == forward[1][1:]
+    count = 2 * 2 * 4
+    kept = layer.keeps(by_feature, 2, (True,) * 5)
+    assert kept.saved == 2 * count * 16 + 4 * 144
+    with pytest.raises(ShapeError, match="with or without x d"):
+        layer.infer_shape((*by_head[:3], (2, 6, 4, 2), by_head[4]))
+
+
+def test_a_step_reads_and_writes_the_states() -> None:
+    one = shapes(*([each[0], 1, *each[2:]] for each in DELTAS))
+    (step,) = GatedDelta(resumes=True).operations(Pass.FORWARD, one, 2)
+    # 2 sequences of 4 heads with states of 3 x 5: 120 numbers of 4 bytes, 7 FLOPs each.
+    assert step.flops == 7 * 120
+    assert step.reads == (2 * 12, 2 * 12, 2 * 40, 2 * 8, 2 * 8, 4 * 120)
+    assert step.writes == (2 * 40, 4 * 120)
+    # Without states that are kept, one position is a chunk; a prompt passes over them once.
+    assert len(GatedDelta().operations(Pass.FORWARD, one, 2)) == 7
+    kept, *others = GatedDelta(chunk=4, resumes=True).operations(Pass.FORWARD, shapes(*DELTAS), 2)
+    assert (kept.reads, kept.writes) == ((4 * 120,), (4 * 120,))
+    assert tuple(others) == GatedDelta(chunk=4).operations(Pass.FORWARD, shapes(*DELTAS), 2)
 
 
 @pytest.mark.parametrize("layer", [StateSpaceDual(chunk=4), GatedDelta(chunk=4)])

@@ -26,11 +26,12 @@ from paleo.net.importers.transformers.parts import (
     table,
 )
 from paleo.net.importers.transformers.stack import Layer, Part, stack
+from paleo.net.lengths import SEQ
 
 #: A value of the table.
 Said = Any
 #: The dimension of positions, and the most that it is without being asked for.
-SEQ, MOST_POSITIONS = "seq", 4096
+MOST_POSITIONS = 4096
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
-from paleo.net.importers.transformers.decoder import SEQ
 from paleo.net.importers.transformers.parts import (
     Length,
     add,
@@ -19,6 +18,7 @@ from paleo.net.importers.transformers.parts import (
     part,
     together,
 )
+from paleo.net.lengths import SEQ
 
 
 @dataclass(frozen=True)

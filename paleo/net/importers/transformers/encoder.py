@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
-from paleo.net.importers.transformers.decoder import SEQ, num_labels, open_dims
+from paleo.net.importers.transformers.decoder import num_labels, open_dims
 from paleo.net.importers.transformers.functions import function
 from paleo.net.importers.transformers.parts import (
     MLP,
@@ -26,6 +26,7 @@ from paleo.net.importers.transformers.parts import (
     table,
 )
 from paleo.net.importers.transformers.stack import Layer, Part, stack
+from paleo.net.lengths import SEQ
 
 #: What an architecture's name ends in, and what it has behind the encoder.
 HEADS: Mapping[str, str] = {

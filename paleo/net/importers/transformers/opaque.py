@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block
 from paleo.net.importers.transformers.config import MODEL_TYPE, Config
-from paleo.net.importers.transformers.decoder import SEQ, open_dims
+from paleo.net.importers.transformers.decoder import open_dims
 from paleo.net.importers.transformers.family import Family
 from paleo.net.importers.transformers.parts import linear
+from paleo.net.lengths import SEQ
 
 
 @dataclass(frozen=True)

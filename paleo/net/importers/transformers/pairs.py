@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
-from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
+from paleo.net.importers.transformers.decoder import MOST_POSITIONS
 from paleo.net.importers.transformers.family import Family
 from paleo.net.importers.transformers.parts import (
     activation,
@@ -29,6 +29,7 @@ from paleo.net.importers.transformers.vision import (
     attention_pool,
     layers,
 )
+from paleo.net.lengths import SEQ
 
 
 def text_tower(c: Config, root: Block, form: Tower, causal: bool) -> Path:

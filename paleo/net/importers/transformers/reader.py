@@ -13,7 +13,6 @@ from paleo.core.texts import json_text
 from paleo.net.importers.base import ImportOptions, file_content
 from paleo.net.importers.transformers.body import Block
 from paleo.net.importers.transformers.config import MODEL_TYPE, Config
-from paleo.net.importers.transformers.decoder import SEQ
 from paleo.net.importers.transformers.encoders import ENCODERS
 from paleo.net.importers.transformers.families import DENSE
 from paleo.net.importers.transformers.family import Family
@@ -23,6 +22,7 @@ from paleo.net.importers.transformers.opaque import OPAQUE
 from paleo.net.importers.transformers.pairs import IMAGES
 from paleo.net.importers.transformers.seq2seq import SEQ2SEQ
 from paleo.net.importers.transformers.sparse import SPARSE
+from paleo.net.lengths import SEQ, length_note
 
 #: What a file of a configuration is called.
 NAME = "config.json"
@@ -124,10 +124,7 @@ def _notes(c: Config, dims: Mapping[str, Any]) -> list[str]:
     """Return what is said of a length that the file leaves open."""
     if SEQ not in dims:
         return []
-    most = c.optional("max_position_embeddings")
-    is_less = most is not None and most > dims[SEQ]
-    more = f"; the model has positions for {most:,}" if is_less else ""
-    return [f"without --seq_len a sequence has {dims[SEQ]:,} tokens{more}"]
+    return [length_note(dims[SEQ], c.optional("max_position_embeddings"))]
 
 
 def _name(values: Mapping[str, Any], target: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from paleo.core.frozen import dataclass
 from paleo.net.importers.transformers.body import Block, Path
 from paleo.net.importers.transformers.config import Config
-from paleo.net.importers.transformers.decoder import MOST_POSITIONS, SEQ
+from paleo.net.importers.transformers.decoder import MOST_POSITIONS
 from paleo.net.importers.transformers.family import Family
 from paleo.net.importers.transformers.functions import function
 from paleo.net.importers.transformers.parts import (
@@ -27,6 +27,7 @@ from paleo.net.importers.transformers.parts import (
     table,
 )
 from paleo.net.importers.transformers.stack import Layer, stack
+from paleo.net.lengths import SEQ
 
 #: The dimension of the decoder's positions.
 DECODER_SEQ = "decoder_seq"
