@@ -22,6 +22,7 @@ from paleo.net.division import (
 from paleo.net.generators import transformer
 from paleo.net.graph import Graph, build
 from paleo.net.spec import NetSpec
+from paleo.step.scenario import scenario
 
 BOTH = (Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT)
 
@@ -239,3 +240,17 @@ def test_all_of_them_together() -> None:
     experts = 32 * 8 * 3 * 14336 * 4096
     others = 2 * 32000 * 4096 + 32 * (2 * 4096 * 4096 + 2 * 1024 * 4096)
     assert graph.num_params == experts // 8 + others // 2 + norms + routers
+
+
+def test_a_head_with_its_loss_is_divided_by_words() -> None:
+    net = plan_of("fused_linear").trained(llama())
+    graph = build(divided(net, 4), 2)
+    (head,) = (node for node in graph.nodes if node.type_name == "LinearCrossEntropy")
+    assert head.num_params == 1024 // 4 * 64
+    # Its loss is the sum of what each device has of a sample's.
+    assert graph.nodes[-1].type_name == "AllReduce"
+    assert graph.nodes[-1].output == (2, 1)
+
+
+def plan_of(loss: str) -> Any:
+    return scenario(llama(), device="A100_SXM_80GB", loss=loss).plan

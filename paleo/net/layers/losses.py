@@ -190,6 +190,14 @@ class LinearCrossEntropy(_Judging):
     use_bias: bool = key(Flag(), "whether each word has a bias, a parameter", default=False)
     chunk: int = key(Whole(), "rows whose scores are in memory at a time", default=1024)
 
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        if self.num_outputs % ways:
+            return None
+        return Divided(self.replace(num_outputs=self.num_outputs // ways), TERMS)
+
+    def padded(self, multiple: int) -> Layer:
+        return self.replace(num_outputs=multiple * ceil_div(self.num_outputs, multiple))
+
     def are_classes(self, inputs: Shapes) -> bool:
         return True
 
