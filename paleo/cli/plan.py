@@ -14,6 +14,7 @@ from paleo.costs import find_cost_model
 from paleo.net.load import net_source
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
+from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.scenario import workers_of
 from paleo.step.settings import (
@@ -35,6 +36,8 @@ KERNELS = tuple(declared(KernelSettings))
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
 #: How workers that step together bring together what they have.
 SYNCHRONOUS = tuple(declared(SynchronousSettings))
+#: How devices share a net.
+MESH = tuple(declared(MeshSettings))
 #: How parameters are updated.
 UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
 #: How long a net is trained.
@@ -110,9 +113,9 @@ def _figures(
 
 #: The options that not every kind of parallelism looks at, and those that do.
 _ONLY_FOR = {
-    "num_workers": ("data", "single_process"),
+    "num_workers": ("data", "mesh", "single_process"),
     "scaling": ("data",),
-    "scheme": ("data",),
+    "scheme": ("data", "mesh"),
     "explain": ("data",),
     "hybrid_workers": ("hybrid",),
 }

@@ -63,8 +63,10 @@ class Trace:
             step = {"workers": run.rows[0].workers, "scaling": run.scaling}
         if run.largest:
             scheme = run.best_scheme
-            step = {"workers": run.largest.workers, "scaling": run.scaling}
-            said.append(f"{run.scaling} scaling")
+            step["workers"] = run.largest.workers
+            if run.scaling:
+                step["scaling"] = run.scaling
+                said.append(f"{run.scaling} scaling")
             if scheme in run.plan.exchange_schemes:
                 step["scheme"] = scheme
                 said.append(scheme)
@@ -78,7 +80,10 @@ class Trace:
 
 
 def _devices(drawn: Timeline) -> list[str]:
-    """Return how many workers there are and, of a hybrid step, slices; or devices."""
+    """Return how many workers there are and, of a hybrid step, slices; or devices, or stages."""
+    stages = sum("stage" in name for name in drawn.workers)
+    if stages:
+        return [counted(drawn.settings["workers"], "worker"), counted(stages, "stage")]
     if "workers" not in drawn.settings:
         return [counted(len(drawn.workers), "device")]
     slices = sum("slice" in name for name in drawn.workers)

@@ -124,7 +124,7 @@ class ExchangePlan:
         return self.topology
 
     @functools.cached_property
-    def _reached(self) -> Cluster:
+    def reached(self) -> Cluster:
         """The same with as much of the links as `ppp_comm` says is reached."""
         return self._known.with_networks(operator.methodcaller("reaching", self.ppp_comm))
 
@@ -137,7 +137,7 @@ class ExchangePlan:
 
         Raises SettingError if the cluster has not so many devices.
         """
-        return group_of(self._reached, workers)
+        return group_of(self.reached, workers)
 
     def copying_time(self, num_bytes: Quantity, workers: Quantity) -> Quantity:
         """Return the seconds in which gradients are copied into buckets and out of them.

@@ -151,6 +151,8 @@ class Field(NamedTuple):
     place: int = 0
     is_wide: bool = False
     banded: str = ""
+    #: Whether it is a mapping that tables have no column for.
+    is_nested: bool = False
 
 
 def no_time(net: str) -> str:

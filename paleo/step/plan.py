@@ -32,6 +32,7 @@ from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
 from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, all_matrices
+from paleo.step.mesh import ORDER
 from paleo.step.optimizers import OPTIMIZERS, Rule, find_optimizer
 from paleo.step.passes import (
     BACKWARD,
@@ -94,6 +95,26 @@ OF_DATA_PARALLEL = {
     "jitter": None,
     "nccl": None,
 }
+#: Settings that a mesh alone has, and what they are where nothing is said.
+OF_MESH: dict[str, Any] = {
+    "tp": 1,
+    "pp": 1,
+    "cp": 1,
+    "context": "ring",
+    "ep": 1,
+    "zero": 0,
+    "micro_batch": None,
+    "global_batch": None,
+    "schedule": "1f1b",
+    "interleave": 1,
+    "stages": "even",
+    "sequence_parallel": False,
+    "order": ORDER,
+}
+#: The keys of JSON under which a plan says how devices share a net.
+MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
+#: How many devices share a net in each way.
+DEGREES = ("tp", "pp", "cp", "ep")
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
@@ -140,6 +161,19 @@ class Plan(ExchangePlan):
     jitter: Quantity | None = None
     nccl: str | None = None
     other_devices: tuple[tuple[Device, int], ...] = ()
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    context: str = "ring"
+    ep: int = 1
+    zero: int = 0
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    schedule: str = "1f1b"
+    interleave: int = 1
+    stages: str | tuple[int, ...] = "even"
+    sequence_parallel: bool = False
+    order: tuple[str, ...] = ORDER
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -263,6 +297,11 @@ class Plan(ExchangePlan):
         return ()
 
     @property
+    def is_mesh(self) -> bool:
+        """Whether devices share a net by more than its data, or a step by micro-batches."""
+        return any(getattr(self, name) != usual for name, usual in OF_MESH.items())
+
+    @property
     def of_data_parallel(self) -> tuple[str, ...]:
         """The settings that were given and that data parallelism alone has."""
         return tuple(
@@ -310,6 +349,13 @@ class Plan(ExchangePlan):
             "nccl": f"NCCL {self.nccl}" if self.nccl else "",
             "clip_gradients": "gradients clipped" if self.clip_gradients else "",
             "scale_loss": "loss scaled" if self.scale_loss else "",
+            **{
+                name: f"{name} {getattr(self, name)}" for name in DEGREES if getattr(self, name) > 1
+            },
+            "zero": f"ZeRO {self.zero}" if self.zero else "",
+            "schedule": "" if self.schedule == "1f1b" else self.schedule,
+            "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
+            "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
@@ -343,6 +389,7 @@ class Plan(ExchangePlan):
             "nccl": self.nccl,
             "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
+            **attributes(self, *MESH),
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -489,11 +536,15 @@ class Plan(ExchangePlan):
         return self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
 
     def summing_time(self, num_bytes: int, tensors: int) -> Time:
-        """Return what takes the time to add gradients, tensor by tensor, to those of turns before.
+        """Return what takes the time to add gradients to those of turns before, if any."""
+        return Time() if self.accumulate == 1 else self.adding_time(num_bytes, tensors)
+
+    def adding_time(self, num_bytes: int, tensors: int) -> Time:
+        """Return what takes the time to add gradients, tensor by tensor, to those there are.
 
         Frameworks that add them up in every step do so by themselves.
         """
-        if self.accumulate == 1 or self.software.handling.is_added:
+        if self.software.handling.is_added:
             return Time()
         one = sum_of(num_bytes // max(tensors, 1))
         return self.cost_model.price(one, self.target).times(tensors)

@@ -133,6 +133,11 @@ def _regions(graph: Graph, recompute: Recompute) -> tuple[Region, ...]:
     return tuple(tuple(blocks[name]) for name in dict.fromkeys(names))
 
 
+def repeated_blocks(graph: Graph) -> tuple[Region, ...]:
+    """Return the nodes of each block that repeats."""
+    return graph.once(_regions, Recompute("full"))
+
+
 def _blocks(graph: Graph) -> dict[str, list[int]]:
     """Return the nodes of all blocks, those within others too, by name."""
     blocks: dict[str, list[int]] = {}

@@ -160,6 +160,8 @@ def asked(
         for varied, plan in plans if spec else ():
             assert spec
             beside = sum(count for _, count in plan.other_devices)
+            if plan.is_mesh and varied["parallel"] == PARALLEL.default:
+                varied |= {"parallel": "mesh"}
             varied |= {"workers": workers_of(plan.topology, varied["workers"], beside)}
             parts = (varied[field.name] for field in fields(Scenario)[2:])
             one = Scenario(spec, plan, *parts)

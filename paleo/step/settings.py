@@ -65,6 +65,7 @@ from paleo.step.distributed_settings import (
 )
 from paleo.step.gradients import Compression
 from paleo.step.loss import LOSSES, checked_loss
+from paleo.step.mesh_settings import MeshSettings
 from paleo.step.optimizers import KERNELS, OPTIMIZERS, checked_kernels
 from paleo.step.recompute import MODES, Recompute, find_recompute
 
@@ -420,6 +421,7 @@ class ClusterSettings(
     OptimizerSettings,
     GradientSettings,
     SynchronousSettings,
+    MeshSettings,
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
@@ -458,6 +460,7 @@ class GridSettings(
     OptimizerSettings,
     GradientSettings,
     SynchronousSettings,
+    MeshSettings,
     total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.

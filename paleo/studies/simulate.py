@@ -202,7 +202,9 @@ class _Case:
             not_counted=left_out,
             notes=tuple(notes),
             step=found.whole,
-            find_worth=functools.partial(self.worth, scaling if kind.scales else None),
+            find_worth=Recommendation
+            if kind.shares_net
+            else functools.partial(self.worth, scaling if kind.scales else None),
             data=self._data if kind.scales else None,
         )
 

@@ -517,7 +517,10 @@ def test_options_without_effect_are_said() -> None:
     result = call("simulate", "nin", "--parallel=model", "--num-workers=5", "--scheme=OneToAll")
     assert [line for line in result.stderr.splitlines() if "no effect" in line] == [
         f"paleo: note: --{option} is for --parallel={kinds}, it has no effect here"
-        for option, kinds in (("num_workers", "data or single_process"), ("scheme", "data"))
+        for option, kinds in (
+            ("num_workers", "data or mesh or single_process"),
+            ("scheme", "data or mesh"),
+        )
     ]
     assert call("simulate", "nin").stderr == ""
 

@@ -153,6 +153,6 @@ def test_notes_of_some_nets_say_of_which() -> None:
 def test_options_without_effect_are_said() -> None:
     result = call("alex_v2_2gpu", "--parallel=hybrid", "--hybrid_workers=2", "--num_workers=2")
     assert result.stderr == (
-        "paleo: note: --num_workers is for --parallel=data or single_process, it has no effect "
-        "here\n"
+        "paleo: note: --num_workers is for --parallel=data or mesh or single_process, it has no "
+        "effect here\n"
     )

@@ -11,6 +11,7 @@ from paleo.cli.edits import NetEdits
 from paleo.cli.options import Output, nets_argument, setting_option, setting_options
 from paleo.cli.plan import (
     CLUSTER,
+    MESH,
     PRICING,
     SYNCHRONOUS,
     UPDATE,
@@ -35,6 +36,7 @@ from paleo.views.tables.simulation import simulation_tables
 @setting_options(
     SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, *TRAINED, "schemes"
 )
+@setting_options(SimulateSettings, *MESH)
 @setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")
 @setting_option(declared(SimulatedSettings)["prices"], type=click.Path())
 @setting_option(declared(SimulatedSettings)["power"], type=str)

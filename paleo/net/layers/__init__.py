@@ -15,6 +15,7 @@ _TYPES = {
     "pointwise": "Activation Gated Sigmoid Dropout PReLU Softmax Elementwise",
     "normalization": "LRN BatchNorm Scale LayerNorm RMSNorm GroupNorm InstanceNorm L2Norm",
     "convolution": "Convolution Deconvolution",
+    "exchanges": "AllReduce AllGather ReduceScatter Ring Swap AllToAll",
     "dense": "InnerProduct Embedding MatMul Similarity Einsum",
     "losses": "Loss LinearCrossEntropy Accuracy",
     "mixtures": "TopK Dispatch Experts Combine",

@@ -9,6 +9,7 @@ from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
 from paleo.core.quantity import Quantity, ceil_div, every, minimum, product, some, total
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -109,6 +110,27 @@ class Attention(Layer):
 
     def num_params(self, inputs: Shapes) -> int:
         return int(product(inputs[0][1:-2])) * self.sinks
+
+    def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
+        """Return how many keys a query sees that has one of so many parts of the positions.
+
+        Parts of a causal one are dealt out so that each has early and late positions (such as the
+        first and the last of twice as many pieces): a query sees half of the keys on average.
+        """
+        if self.window is not None or self.chunk is not None:
+            most = self.window or self.chunk or keys
+            return min(keys, keys // ways + most), self
+        if not self.causal:
+            return keys, self
+        return ceil_div(keys, 2), self.replace(causal=False)
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        # By heads; a mask that is the same for all of them is whole.
+        masks = zip(inputs[3:], axes[3:], strict=True)
+        alike = all(axis == axes[0] or (axis is None and is_one(mask[1])) for mask, axis in masks)
+        if len(set(axes[:3])) > 1 or axes[0] not in (None, len(inputs[0]) - 3) or not alike:
+            return None
+        return Divided(self, axes[0])
 
     def _pieces(self, queries: Any, keys: Any) -> list[tuple[Quantity, Quantity, Quantity]]:
         """Return how many pieces there are of so many queries and keys each.

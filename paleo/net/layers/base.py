@@ -13,7 +13,7 @@ type that says nothing.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar, dataclass_transform
 
 from paleo.core.frozen import NamedTuple
@@ -59,6 +59,33 @@ class MemoryNeeds(NamedTuple):
     aliased: tuple[int, ...] = ()
     pieces: bool = False
     ends: bool = False
+
+
+class Message(NamedTuple):
+    """What the devices of a group exchange in one go: an operation, and bytes as NCCL counts them.
+
+    They are what each has before a reduction or an all-to-all, and what each has after an
+    all-gather. What is sent `beside` the products that read a tensor need not be waited for.
+    """
+
+    operation: str
+    num_bytes: Quantity
+    group: str
+    beside: bool = False
+
+
+#: The axis of a tensor of which each device has a term: the sum of all is the tensor.
+TERMS = -1
+
+
+class Divided(NamedTuple):
+    """What one of several devices does of a layer, and how they have its output.
+
+    They divide it in the dimension `axis`; None: each has all of it, TERMS: a term of it.
+    """
+
+    layer: Layer
+    axis: int | None = None
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(key,))
@@ -111,6 +138,8 @@ class Layer(ABC):
     is_transposed: ClassVar[bool] = False
     #: Whether it is attention as one kernel, which libraries have several of.
     is_attention: ClassVar[bool] = False
+    #: Whether devices exchange messages there.
+    is_exchange: ClassVar[bool] = False
     #: Whether it judges results, so that who runs the net has what it reads; in training, as loss.
     is_judge: ClassVar[bool] = False
     is_loss: ClassVar[bool] = False
@@ -231,6 +260,10 @@ class Layer(ABC):
         """
         return ()
 
+    def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
+        """Return what devices that share the net exchange in this pass."""
+        return ()
+
     def input_gradient(
         self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]
     ) -> Operations:
@@ -265,6 +298,65 @@ class Layer(ABC):
         of this package keep what PyTorch's operators do (its tools/autograd/derivatives.yaml).
         """
         return self.kept or MemoryNeeds(inputs=tuple(range(len(inputs))), output=True)
+
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        """Return the dimensions, counted from the last (-1), whose elements it takes together.
+
+        None are those of all: nothing is known. In the others each is taken by itself.
+        """
+        return () if self.is_pointwise else None
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        """Return what one of so many devices does where its inputs are divided in these `axes`.
+
+        `inputs` are the whole shapes. None where it cannot do its part without the others'. By
+        default it can where no dimension that is divided is one that it goes `across`.
+        """
+        across = self.across(inputs)
+        if all(axis is None for axis in axes):
+            return Divided(self)
+        if across is None or TERMS in axes:
+            return None
+        behind = {
+            axis - len(shape) for axis, shape in zip(axes, inputs, strict=True) if axis is not None
+        }
+        if len(behind) > 1 or behind.intersection(across):
+            return None
+        (place,) = behind
+        for shape, axis in zip(inputs, axes, strict=True):
+            if axis is None and len(shape) >= -place and not is_one(shape[place]):
+                return None  # it has all where the others have a part
+        return Divided(self, max(map(len, inputs)) + place)
+
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        """Return what one of so many devices does with its part of the parameters.
+
+        All of them have the inputs. None where its parameters do not divide by itself.
+        """
+        return None
+
+    def by_positions(self, keys: int, ways: int) -> tuple[int, Layer]:
+        """Return how many keys a query sees that has one of so many parts of the positions.
+
+        Attention says; any other layer is as it is.
+        """
+        return keys, self
+
+    @property
+    def num_experts_held(self) -> int:
+        """How many experts have parameters here; 0 where there are none."""
+        return 0
+
+    def held_by(self, ways: int) -> Layer:
+        """Return what one of so many devices has that share its experts; any other is as it is."""
+        return self
+
+    def padded(self, multiple: int) -> Layer:
+        """Return this layer with words added until their number divides by `multiple`.
+
+        A layer whose parameters are no vocabulary is as it is.
+        """
+        return self
 
     def shard(self, splits: int) -> Layer:
         """Return the slice of this layer that one of `splits` devices holds.

@@ -17,6 +17,8 @@ from paleo.core.quantity import product
 from paleo.core.tensor import Shape, Shapes, format_shape
 from paleo.core.window import Axis, axes
 from paleo.net.layers.base import (
+    TERMS,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -293,6 +295,26 @@ class Convolution(Filtered):
         *window, seen, k = self.filter
         groups, k = self._grown(old, new, k)
         return self.replace(filter=(*window, -1 if seen == -1 else new // groups, k), groups=groups)
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        (axis,) = axes
+        if axis is None:
+            return Divided(self)
+        if axis != len(inputs[0]) - 1:
+            return None
+        *window, seen, k = self.filter
+        if self.groups == 1:
+            part = seen if seen == -1 else seen // ways
+            return Divided(self.replace(filter=(*window, part, k)), TERMS)
+        if self.groups % ways:
+            return None
+        parted = self.replace(filter=(*window, seen, k // ways), groups=self.groups // ways)
+        return Divided(parted, axis)
+
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        if self.groups > 1 or self.filter[-1] % ways:
+            return None
+        return Divided(self.shard(ways), len(inputs[0]) - 1)
 
     def shard(self, splits: int) -> Layer:
         self._check_split(splits)

@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 from paleo.core.checks import shown
 from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
 from paleo.core.operations import MatMul as MatMulWork
-from paleo.core.quantity import Quantity, every, maximum, product, total
+from paleo.core.quantity import Quantity, ceil_div, every, maximum, product, total
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes, num_elements
 from paleo.net.layers import fields
 from paleo.net.layers.base import (
+    TERMS,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -46,6 +48,9 @@ class InnerProduct(StoredMatrix):
     use_bias: bool = key(
         Flag(), "whether a bias is added, one parameter for each output", default=True
     )
+
+    def first_feature(self, shape: Shape) -> int:
+        return dimension(self.axis, shape, "axis")
 
     def _rows_and_features(self, shape: Shape) -> tuple[Shape, int]:
         first = dimension(self.axis, shape, "axis")
@@ -92,6 +97,19 @@ class Embedding(Matrix):
 
     num_embeddings: int = key(Whole(), "V, the rows of the table")
     num_outputs: int = key(Whole(), "D, the length of a row")
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        return None if axes[0] == TERMS else Divided(self, axes[0])
+
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        # By rows: whoever lacks the row of a word adds zeros.
+        if self.num_embeddings % ways:
+            return None
+        return Divided(self.replace(num_embeddings=self.num_embeddings // ways), TERMS)
+
+    def padded(self, multiple: int) -> Layer:
+        rows = multiple * ceil_div(self.num_embeddings, multiple)
+        return self.replace(num_embeddings=rows)
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         return at_most_8((*inputs[0], self.num_outputs))
@@ -156,6 +174,19 @@ class _Product(Layer):
             factors += 1
         return found
 
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        # Those dimensions that number products, which stand in the same places in all tensors.
+        places = {axis for axis in axes if axis is not None}
+        if len(places) != 1 or None in axes or len(set(map(len, inputs))) > 1:
+            return Divided(self) if not places else None
+        (axis,) = places
+        is_batch = 0 <= axis < len(inputs[0]) - 2 and self.counts_products(axis)
+        return Divided(self, axis) if is_batch else None
+
+    def counts_products(self, axis: int) -> bool:
+        """Tell whether this dimension numbers products that have nothing to do with each other."""
+        return False
+
     def keeps(self, inputs: Shapes, element_size: int, needed: tuple[bool, ...]) -> MemoryNeeds:
         # The gradient of a factor takes the others, and each product but the last is one too.
         found = tuple(k for k in range(len(inputs)) if any(needed[:k] + needed[k + 1 :]))
@@ -173,6 +204,9 @@ class MatMul(_Product):
     """
 
     leads = True
+
+    def counts_products(self, axis: int) -> bool:
+        return True
 
     transpose_a: bool = key(Flag(), "whether the first is K x M", default=False)
     transpose_b: bool = key(Flag(), "whether the second is P x K", default=False)

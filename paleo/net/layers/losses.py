@@ -10,6 +10,8 @@ from paleo.core.operations import BatchMatMul, Kind, Pass, Role, Stream
 from paleo.core.quantity import Quantity, ceil_div, minimum, product, some
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
+    TERMS,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -92,6 +94,16 @@ class Loss(_Judging):
     @property
     def by_class(self) -> bool:
         return self.function in _BY_CLASS
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        # By words: each device sums up the exponentials of its own (Megatron-LM,
+        # tensor_parallel/cross_entropy.py).
+        if self.by_class and axes[0] == len(inputs[0]) - 1 and not any(axes[1:]):
+            return Divided(self, TERMS)
+        rows = range(1, len(inputs[0]) - 1)
+        if axes[0] in rows and len(set(axes)) == 1:
+            return Divided(self, TERMS)  # by rows
+        return super().divided(ways, inputs, axes)
 
     def operations(self, direction: Pass, inputs: Shapes, element_size: int) -> Operations:
         (step,) = super().operations(Pass.FORWARD, inputs, element_size)
@@ -177,6 +189,14 @@ class LinearCrossEntropy(_Judging):
     num_outputs: int = key(Whole(), "V, the words that there are")
     use_bias: bool = key(Flag(), "whether each word has a bias, a parameter", default=False)
     chunk: int = key(Whole(), "rows whose scores are in memory at a time", default=1024)
+
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        if self.num_outputs % ways:
+            return None
+        return Divided(self.replace(num_outputs=self.num_outputs // ways), TERMS)
+
+    def padded(self, multiple: int) -> Layer:
+        return self.replace(num_outputs=multiple * ceil_div(self.num_outputs, multiple))
 
     def are_classes(self, inputs: Shapes) -> bool:
         return True

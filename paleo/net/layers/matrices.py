@@ -9,9 +9,10 @@ import math
 from typing import Any, ClassVar
 
 from paleo.core.frozen import NamedTuple
-from paleo.core.tensor import Shapes
+from paleo.core.quantity import ceil_div
+from paleo.core.tensor import Shape, Shapes
 from paleo.net.layers import fields
-from paleo.net.layers.base import Layer, MemoryNeeds, ShapeError, share
+from paleo.net.layers.base import TERMS, Divided, Layer, MemoryNeeds, ShapeError, share
 from paleo.net.layers.fields import Whole, key
 
 
@@ -51,6 +52,28 @@ class Matrix(Layer):
 
     kept: ClassVar[MemoryNeeds | None] = MemoryNeeds(inputs=(0,))
     num_outputs: int
+
+    def split(self, ways: int, inputs: Shapes) -> Divided | None:
+        if self.num_outputs % ways:
+            return None
+        return Divided(self.shard(ways), len(self.infer_shape(inputs)) - 1)
+
+    def padded(self, multiple: int) -> Layer:
+        return self.replace(num_outputs=multiple * ceil_div(self.num_outputs, multiple))
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        (axis,) = axes
+        first = self.first_feature(inputs[0])
+        if axis is None or axis == TERMS:
+            return Divided(self) if axis is None else None
+        if axis < first:
+            return Divided(self, axis)
+        # Rows of the matrix: each device has a term of every sum.
+        return Divided(self, TERMS) if axis == first else None
+
+    def first_feature(self, shape: Shape) -> int:
+        """Return the first of the dimensions that are a row of features."""
+        return len(shape) - 1
 
     def shard(self, splits: int) -> Layer:
         return self.replace(num_outputs=share(self.num_outputs, splits, "num_outputs"))

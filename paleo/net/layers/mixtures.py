@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 from paleo.core.checks import is_number, shown
@@ -18,6 +19,8 @@ from paleo.core.quantity import Quantity, is_array, minimum, np, product
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers import fields
 from paleo.net.layers.base import (
+    TERMS,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -115,6 +118,9 @@ class TopK(Layer):
 
     k: int = key(Whole(), "how many are taken")
 
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        return (-1,)
+
     def infer_shape(self, inputs: Shapes) -> Shape:
         if self.k > inputs[0][-1]:
             raise ShapeError(f"of {inputs[0][-1]} scores it cannot take {self.k}", "k")
@@ -155,6 +161,12 @@ class Dispatch(Layer):
     num_experts: int | None = key(
         Whole(optional=True), "E, the experts; needed with capacity alone", default=None
     )
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        # Each device has tokens of its own, with all their features.
+        first, *others = axes
+        is_row = first is None or (self.capacity is None and 0 <= first < len(inputs[0]) - 1)
+        return Divided(self, first) if is_row and [first] == others else None
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         tokens, choices = inputs
@@ -223,6 +235,13 @@ class Experts(StoredMatrix):
         self.check_storage()
         return (*inputs[0][:-1], self.num_outputs)
 
+    @property
+    def num_experts_held(self) -> int:
+        return self.num_experts
+
+    def held_by(self, ways: int) -> Layer:
+        return self.replace(num_experts=self.num_experts // ways)
+
     def num_params(self, inputs: Shapes) -> int:
         return self.num_experts * self.num_outputs * (int(inputs[0][-1]) + self.use_bias)
 
@@ -261,6 +280,18 @@ class Combine(Layer):
     """
 
     num_parents: ClassVar[tuple[int, int | None]] = (2, 2)
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        rows, weights = axes
+        if rows == weights and (rows is None or 0 <= rows < len(inputs[1]) - 1):
+            return Divided(self, rows)
+        if weights is not None:
+            return None
+        # It is linear in the rows: terms of them give terms, parts of their features parts.
+        if rows == TERMS:
+            return Divided(self, TERMS)
+        is_feature = rows == len(inputs[0]) - 1
+        return Divided(self, len(inputs[1]) - 1) if is_feature else None
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         rows, weights = inputs

@@ -7,6 +7,7 @@ result.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from paleo.core.operations import Kind, Role
@@ -91,6 +92,9 @@ class BatchNorm(_ReadTwice):
 
     affine: bool = key(Flag(), _AFFINE + " (Caffe's has not)", default=True)
 
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        return range(-len(inputs[0]), -1)
+
     def buffers(self, inputs: Shapes) -> tuple[int, ...]:
         """Return those of running means, running variances and the number of batches."""
         channels = int(inputs[0][-1])
@@ -125,6 +129,9 @@ class _ByRow(_Affine):
 
     def _row(self, shape: Shape) -> Quantity:
         return product(shape[-self.num_dims :])
+
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        return range(-self.num_dims, 0)
 
 
 class _OverLast(_ByRow):

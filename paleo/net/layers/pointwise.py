@@ -6,12 +6,15 @@ of a training step, without fusion.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar
 
 from paleo.core.operations import Kind, Pass, Role, Stream
 from paleo.core.quantity import Quantity, every, where_positive
 from paleo.core.tensor import Shape, Shapes, format_shapes, num_elements
 from paleo.net.layers.base import (
+    TERMS,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -240,6 +243,11 @@ class Softmax(Pointwise):
         default=None,
     )
 
+    def across(self, inputs: Shapes) -> Collection[int] | None:
+        if self.dim is None:
+            return None
+        return (dimension(self.dim, inputs[0], "dim") - len(inputs[0]),)
+
     def _row(self, shape: Shape) -> Quantity:
         return self.num_classes or shape[-1 if self.dim is None else self.dim]
 
@@ -277,6 +285,11 @@ class Elementwise(Layer):
         "adds in the product's element type",
         default=False,
     )
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        if self.function == "sum" and set(axes) == {TERMS}:
+            return Divided(self, TERMS)
+        return super().divided(ways, inputs, axes)
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         longest = max(inputs, key=len)

@@ -15,7 +15,9 @@ from paleo.core.quantity import ceil_div, every, product, some
 from paleo.core.strides import Strides, reshaped
 from paleo.core.tensor import Shape, Shapes, format_shape, format_shapes
 from paleo.net.layers.base import (
+    TERMS,
     Copying,
+    Divided,
     Layer,
     MemoryNeeds,
     Operations,
@@ -103,6 +105,11 @@ class Concatenate(_Moving):
         default=None,
     )
 
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        if len(set(axes)) > 1 or axes[0] == TERMS:
+            return None
+        return Divided(self, axes[0])
+
     def infer_shape(self, inputs: Shapes) -> Shape:
         first = inputs[0]
         dim = dimension(-1 if self.dim is None else self.dim, first, "dim")
@@ -133,6 +140,18 @@ class Slice(Layer):
     size: int = key(Whole(), "how many elements")
     step: int = key(Whole(), "from one element to the next", default=1)
     keep_dim: bool = key(Flag(), "whether the dimension stays where `size` is 1", default=True)
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        (axis,), shape = axes, inputs[0]
+        dim = dimension(self.dim, shape, "dim")
+        if axis is None or axis == TERMS:
+            return Divided(self, axis)
+        if axis != dim:
+            return Divided(self, axis - (axis > dim and not self._keeps_dim(shape)))
+        # What is cut in parts that all divide: each device has its share of every part.
+        if self.step > 1 or self.size % ways or self.begin % self.size or shape[dim] % self.size:
+            return None
+        return Divided(self.replace(begin=self.begin // ways, size=self.size // ways), axis)
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         shape = inputs[0]
@@ -209,6 +228,24 @@ class Reshape(_View):
             raise _no_reshape(inputs[0], self.output_shape)
         return (inputs[0][0], *front, last)
 
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        (axis,) = axes
+        if axis is None or axis == TERMS:
+            return Divided(self, axis)
+        old, wanted = inputs[0], self.infer_shape(inputs)
+        for left, right in _aligned(old[1:], wanted[1:]):
+            # The outermost of dimensions that become others is in one piece a device.
+            outer, inner = (
+                next((i for i in range(of.start, of.stop) if shape[1 + i] != 1), None)
+                for of, shape in ((left, old), (right, wanted))
+            )
+            if axis - 1 == outer and inner is not None and not wanted[1 + inner] % ways:
+                sizes = list(self.output_shape)
+                if sizes[1 + inner] != -1:
+                    sizes[1 + inner] //= ways
+                return Divided(self.replace(output_shape=tuple(sizes)), 1 + inner)
+        return None
+
     def following(self, before: Shapes, after: Shapes) -> Layer:
         """Return the reshape that merges the same dimensions.
 
@@ -258,6 +295,12 @@ def _aligned(old: tuple[Any, ...], wanted: tuple[Any, ...]) -> list[tuple[slice,
 class Flatten(_View):
     """All dimensions but the batch made one; a view, which moves nothing."""
 
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        (axis,) = axes
+        if axis is None or axis == TERMS:
+            return Divided(self, axis)
+        return Divided(self, 1) if product(inputs[0][1:axis]) == 1 else None
+
     def infer_shape(self, inputs: Shapes) -> Shape:
         return (inputs[0][0], product(inputs[0][1:]))
 
@@ -269,6 +312,12 @@ class Transpose(_Moving):
     perm: tuple[int, ...] = key(
         Permutation(), "the order of the input's dimensions, [0, 2, 1]; the batch, 0, stays first"
     )
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        (axis,) = axes
+        if axis is None or axis == TERMS:
+            return Divided(self, axis)
+        return Divided(self, self.perm.index(axis))
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         if len(self.perm) != len(inputs[0]):

@@ -102,6 +102,8 @@ class Footprint(Result):
     peak_pass: Any
     layers: tuple[LayerMemory, ...]
     recompute: str = "none"
+    #: Bytes of the activations that the backward pass needs of the forward pass; 0 in inference.
+    kept: Quantity = 0
     optimizer_kernels: str | None = None
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
@@ -114,7 +116,7 @@ class Footprint(Result):
         def one(value: Any) -> Any:
             return value[index].item() if is_array(value) else value
 
-        names = ("batch_size", "peak", "peak_layer", "peak_pass")
+        names = ("batch_size", "peak", "peak_layer", "peak_pass", "kept")
         layers = tuple(
             replace(layer, output=one(layer.output), activations=one(layer.activations))
             for layer in self.layers
@@ -254,6 +256,7 @@ def footprint(
             )
         ),
         recompute=str(again) if training else "none",
+        kept=step.kept if training else 0,
         optimizer_kernels=optimizer_kernels if training else None,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
         repeats=spec.repeats,

@@ -141,6 +141,8 @@ class Tensor:
     is_copy: bool = False
     #: Gradients that wait to be used and are this tensor, or pieces of it.
     waiting: int = 0
+    #: Whether nobody needs it but who called.
+    is_result: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +330,7 @@ class _Scheduling:
             self._kept.append([] if is_again else kept)
             if i not in read:  # a result, which who called has to the end
                 self._lasting.append(output)
+                output.is_result = not any(output is each for each in kept)
 
     def _keep(
         self, part: _Part, output: Tensor, outputs: Sequence[Tensor], is_again: bool = False

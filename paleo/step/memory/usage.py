@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import Any
 
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, total
 from paleo.net.graph import Graph
 from paleo.step.matrices import matrices
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
@@ -74,6 +74,19 @@ class Step:
                 alive = (tensor.born <= point) & (point <= tensor.dies)
                 found[tensor.node] = found[tensor.node] + self._size(tensor) * alive
         return found
+
+    @property
+    def kept(self) -> Quantity:
+        """The bytes of activations that the backward pass needs of the forward pass.
+
+        Results that it does not need are whose who called.
+        """
+        last = self.schedule.last_forward
+        return total(
+            self._size(tensor)
+            for tensor in self.schedule.tensors
+            if tensor.is_activation and not tensor.is_result and tensor.born <= last < tensor.dies
+        )
 
     def _size(self, tensor: Tensor) -> Quantity:
         """Return the bytes of a tensor."""

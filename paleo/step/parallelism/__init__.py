@@ -28,6 +28,6 @@ __all__ = [
 # Output shows first what scales, then what predicts passes alone.
 PARALLELISMS.discover(
     __name__,
-    {name: name for name in ("data", "model", "hybrid", "single_process", "heterogeneous")},
+    {name: name for name in ("data", "mesh", "model", "hybrid", "single_process", "heterogeneous")},
     others="base computations fetch jitter overlap slowdown",
 )

@@ -61,6 +61,8 @@ class Parallelism(ABC):
     has_others: ClassVar[bool] = False
     #: Whether it predicts training steps, not passes alone.
     trains: ClassVar[bool] = True
+    #: Whether devices share layers or stages, so that each has a part of the net.
+    shares_net: ClassVar[bool] = False
     #: Whether split layers are on devices of their own.
     splits: ClassVar[bool] = False
     #: Key and value that head the sum of the rows of a table, if they are to be added up.

@@ -8,6 +8,7 @@ from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
 from paleo.core.tensor import find_precision
+from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.recompute import Recompute
 from paleo.step.results import Predicted, Run, Simulation
@@ -85,6 +86,10 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     if row is None or not row.exchanges:
         return _of_whole(run, run.step) if run.step else _of_passes(run)
     whole = row.whole_step(scheme or row.best_scheme)
+    if PARALLELISMS[run.parallel].shares_net:
+        memory = in_mesh(run, row)
+        said = [speed_said(run, whole, memory), *_trained(run, whole), *_shared(run, row)]
+        return said if memory or row_value(row, "fits") is None else [_too_much(run, row), *said]
     said = [
         speed_said(run, whole, _memory(run, row)),
         *_trained(run, whole),
@@ -120,7 +125,7 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
     )
     if tokens and whole.mfu:
         more = (f"{rounded(100 * whole.mfu, 2)} % MFU", *more)
-    if whole.workers > 1:
+    if whole.workers > 1 and whole.one_worker:
         more = (f"{percent(whole.efficiency)} scaling efficiency", *more)
     return ", ".join([sentence, *filter(None, more)]) + "."
 
@@ -161,6 +166,73 @@ def _less(run: Run) -> list[str]:
     has_blocks = bool(Recompute("full").regions(run.scenario.graph(1)))
     is_kept = has_blocks and run.plan.recompute.mode != "full"
     return ["--recompute=full may help"] * is_kept
+
+
+def row_value(row: Step, key: str) -> Any:
+    """Return the value of a step under a key of its JSON."""
+    return next(entry.value(row) for entry in row.fields if entry.key == key)
+
+
+def in_mesh(run: Run, row: Step) -> str:
+    """Return what a device of the fullest stage takes of its memory, "" if that is too much."""
+    if not row_value(row, "fits"):
+        return ""
+    return f"{used(float(row_value(row, 'memory_bytes')), run.memory_capacity)} used at most"
+
+
+def _too_much(run: Run, row: Step) -> str:
+    """Return that a stage does not fit."""
+    needed = in_unit(float(row_value(row, "memory_bytes")), "bytes", 3)
+    there = in_unit(run.memory_capacity, "bytes")
+    said = f"the fullest stage needs {needed}, one {device_named(run.device)} has {there}"
+    from paleo.studies.fitting import remedy  # here: most steps fit
+
+    found = remedy(run, row)
+    if found is None:
+        more = "more devices for tensors or stages (--tp, --pp) may help"
+        return f"It does not fit: {said}; {more}. If it did fit:"
+    longer = found.seconds / float(row.total(row.best_scheme)) - 1
+    cost = f"{percent(longer)} longer" if longer >= 0.005 else "no longer"
+    options = " ".join(
+        f"--{name}" if value is True else f"--{name}={value}"
+        for name, value in found.settings.items()
+    )
+    return (
+        f"It does not fit: {said}. With {options} it needs "
+        f"{in_unit(float(found.memory), 'bytes', 3)} and takes {cost}. If it did fit:"
+    )
+
+
+#: What the parts of a step on a mesh are called in a sentence.
+_PARTS = {
+    "tensor_parallel": "messages of tensor parallelism",
+    "context_parallel": "messages of context parallelism",
+    "expert_parallel": "messages of expert parallelism",
+    "parameters_gathered": "gathering parameters and sharing out gradients",
+    "pipeline_parallel": "messages between stages",
+    "data_parallel": "the exchange of gradients",
+    "bubble": "waiting in the pipeline (the bubble)",
+}
+
+
+def _shared(run: Run, row: Step) -> list[str]:
+    """Return what of a step on a mesh is computation, and what is not."""
+    pieces = row.under(row.best_scheme)
+    seconds = float(sum(piece.seconds for piece in pieces))
+    others = {
+        _PARTS[piece.name]: float(piece.seconds) / seconds
+        for piece in pieces
+        if piece.name in _PARTS and piece.seconds >= 0.005 * seconds
+    }
+    computing = percent(float(row.compute) / seconds)
+    shares = [
+        f"{percent(share)} {name}" for name, share in sorted(others.items(), key=lambda kv: -kv[1])
+    ]
+    if not shares:
+        return ["All of the step is computation."]
+    *front, last = shares
+    said = f"{', '.join(front)} and {last}" if front else last
+    return [f"{computing} of the step is computation, {said}."]
 
 
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:

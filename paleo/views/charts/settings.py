@@ -61,4 +61,4 @@ def joined(parts: Iterable[str]) -> str:
 
 def run_setting(run: Run) -> str:
     """Return what the numbers of a run are of, but for the net."""
-    return plan_setting(run, f"batch {run.batch_size}")
+    return plan_setting(run, "" if run.plan.global_batch else f"batch {run.batch_size}")

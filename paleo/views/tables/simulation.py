@@ -131,6 +131,8 @@ def _columns(run: Run, row: Step, *, all_schemes: bool) -> tuple[Column, ...]:
     columns: list[Column] = []
     digits = run.plan.digits if run.band else 0
     for entry in sorted(row.fields, key=lambda entry: entry.place):
+        if entry.is_nested:
+            continue
         if entry.is_wide:
             columns += (
                 Column(f"{name}_s", _two_lines(name), "s", digits=3, wide=not all_schemes)
@@ -221,7 +223,10 @@ def _values(run: Run, row: Step) -> dict[str, Any]:
     """Return the values of a row, of those by scheme the best scheme's but for times."""
     values: dict[str, Any] = {}
     wide = [entry.key for entry in row.fields if entry.is_wide]
+    nested = [entry.key for entry in row.fields if entry.is_nested]
     for key, value in row.to_dict().items():
+        if key in nested:
+            continue
         if key in wide:
             values |= {f"{name}_s": seconds for name, seconds in value.items()}
             values[_EXCHANGE.key] = value[row.best_scheme]

@@ -1,0 +1,159 @@
+"""Settings of how devices share a net: tensors, stages, positions, experts, and shards of data.
+
+Declared as those of paleo.step.settings, which has the kinds that these are parts of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, TypedDict
+
+from paleo.core.checks import MAX_SIZE, is_whole, shown
+from paleo.core.errors import SettingError
+from paleo.step.declarations import Setting, choice, name_in
+from paleo.step.distributed_settings import checked_count
+from paleo.step.mesh import KINDS, ORDER
+from paleo.step.pipelines import PIPELINES
+
+
+def _degree(name: str, whose: str) -> Setting:
+    return Setting(
+        default=1,
+        check=checked_count(name),
+        help=f"{whose}.",
+        metavar="N",
+        is_number=True,
+    )
+
+
+def _optional_count(name: str, text: str, shown_default: str) -> Setting:
+    return Setting(
+        default=None,
+        check=lambda value: None if value is None else checked_count(name)(value),
+        help=text,
+        metavar="N",
+        is_number=True,
+        shown_default=shown_default,
+    )
+
+
+TP = _degree("tp", "Devices that share each layer (tensor parallelism)")
+CP = _degree("cp", "Devices that share the positions of a sequence (context parallelism)")
+EP = _degree("ep", "Devices that share the experts of mixtures, of those that have different data")
+PP = _degree("pp", "Stages that the net is cut into (pipeline parallelism)")
+#: How devices that share positions attend to all of them.
+CONTEXTS = {
+    "ring": "keys and values pass all devices in a ring",
+    "all_to_all": "devices share heads in attention, as DeepSpeed-Ulysses has it",
+}
+CONTEXT = Setting(
+    default="ring",
+    check=choice("context", tuple(CONTEXTS)),
+    help="With --cp, how attention sees all positions: "
+    + "; ".join(f"{name} ({said})" for name, said in CONTEXTS.items())
+    + ".",
+    choices=lambda: CONTEXTS,
+    metavar="NAME",
+)
+SEQUENCE_PARALLEL = Setting(
+    default=False,
+    check=bool,
+    help="With --tp, divide what lies between products by positions, too.",
+)
+MICRO_BATCH = _optional_count(
+    "micro_batch",
+    "Samples that a device computes at a time.",
+    "with --pp one text, or a quarter of what each stage could have; else all that it has",
+)
+GLOBAL_BATCH = _optional_count(
+    "global_batch",
+    "Samples of all devices in a step, in the place of --batch_size.",
+    "--batch_size for each share of the data",
+)
+INTERLEAVE = _degree("interleave", "Chunks of the net that each stage has (interleaved 1F1B)")
+SCHEDULE = Setting(
+    default="1f1b",
+    check=name_in(PIPELINES),
+    help="In which order stages take micro-batches:",
+    describes=True,
+    choices=lambda: PIPELINES,
+    metavar="NAME",
+)
+
+
+def _checked_zero(value: Any) -> int:
+    if is_whole(value) and 0 <= value <= 3:
+        return int(value)
+    raise SettingError(f"zero: expected 0, 1, 2 or 3, got {shown(value)}")
+
+
+ZERO = Setting(
+    default=0,
+    check=_checked_zero,
+    help="What the devices with the same layers divide instead of each having it: 1 the "
+    "optimizer's state, 2 gradients too, 3 parameters too (ZeRO, FSDP).",
+    metavar="0-3",
+    is_number=True,
+)
+
+
+def _checked_order(value: Any) -> tuple[str, ...]:
+    names = value.split(",") if isinstance(value, str) else value
+    names = [str(name).strip() for name in names] if isinstance(names, list | tuple) else [value]
+    if sorted(map(str, names)) != sorted(KINDS):
+        raise SettingError(
+            f"order: expected each of {', '.join(KINDS)} once, such as {','.join(ORDER)}; got "
+            f"{shown(value)}"
+        )
+    return tuple(names)
+
+
+MESH_ORDER = Setting(
+    default=ORDER,
+    check=_checked_order,
+    help="Which devices stand next to each other, from the inside out.",
+    metavar="NAME,...",
+)
+
+
+def _checked_stages(value: Any) -> str | tuple[int, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        value = ",".join(value)
+    if isinstance(value, str) and value not in ("even", "balanced"):
+        value = [int(part) if part.strip().isdecimal() else part for part in value.split(",")]
+    if isinstance(value, str):
+        return str(choice("stages", ("even", "balanced"))(value))
+    counts = value if isinstance(value, list | tuple) else [value]
+    if all(is_whole(count) and 1 <= count <= MAX_SIZE for count in counts):
+        return tuple(map(int, counts))
+    raise SettingError(
+        f"stages: expected even, balanced, or blocks of each stage such as 7,8,8,7; got "
+        f"{shown(value)}"
+    )
+
+
+STAGES = Setting(
+    default="even",
+    check=_checked_stages,
+    help="How blocks are dealt out to stages: even (as many each), balanced (as long each, with "
+    "what stands before and behind blocks), or how many each has.",
+    metavar="N,N,...",
+)
+
+
+class MeshSettings(TypedDict, total=False):
+    """How devices share a net."""
+
+    tp: Annotated[int, TP]
+    pp: Annotated[int, PP]
+    cp: Annotated[int, CP]
+    context: Annotated[str, CONTEXT]
+    ep: Annotated[int, EP]
+    zero: Annotated[int, ZERO]
+    micro_batch: Annotated[int | None, MICRO_BATCH]
+    global_batch: Annotated[int | None, GLOBAL_BATCH]
+    schedule: Annotated[str, SCHEDULE]
+    interleave: Annotated[int, INTERLEAVE]
+    stages: Annotated[str | Sequence[int], STAGES]
+    sequence_parallel: Annotated[bool, SEQUENCE_PARALLEL]
+    order: Annotated[str | Sequence[str], MESH_ORDER]

@@ -1,0 +1,123 @@
+"""What one device has of a net that the devices of a mesh share, and what it takes.
+
+The net is divided by positions, by experts and by tensors (paleo.net.division). What its nodes
+compute a cost model prices, what they exchange the cluster.
+"""
+
+from __future__ import annotations
+
+from paleo.cluster.collectives import AUTO
+from paleo.cluster.collectives import Operation as Collecting
+from paleo.cluster.topology import Group
+from paleo.core.frozen import NamedTuple
+from paleo.core.operations import Pass
+from paleo.core.quantity import Quantity, maximum, total
+from paleo.net.division import divided, divided_by_experts, divided_by_positions
+from paleo.net.graph import Graph
+from paleo.net.spec import NetSpec
+from paleo.step.mesh import Mesh
+from paleo.step.passes import BACKWARD, FORWARD, exchange_time
+from paleo.step.plan import Plan
+
+#: The kinds of groups whose exchanges stand in a net, by their names there.
+KINDS_OF_GROUPS = {"tensor": "tp", "context": "cp", "expert": "ep"}
+
+
+class Seconds(NamedTuple):
+    """What each node of a device's part takes for a micro-batch, in the order of the graph.
+
+    `sent` are by kind the seconds by which messages make the forward and the backward pass longer;
+    those of what is computed again are the forward ones once more.
+    """
+
+    forward: list[Quantity]
+    backward: list[Quantity]
+    weights: list[Quantity]
+    again: list[Quantity]
+    sent: dict[str, tuple[list[Quantity], list[Quantity]]]
+
+
+class Part:
+    """What one device has of a net that so many share, and what it takes for a micro-batch."""
+
+    def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
+        self.plan, self.mesh = plan, mesh
+        part = divided_by_positions(plan.trained(net), plan.cp, plan.context)
+        part = divided_by_experts(part, plan.ep)
+        self.net = divided(part, plan.tp, sequence=plan.sequence_parallel)
+        self._known: dict[int, tuple[Graph, Seconds]] = {}
+        self._sendings: dict[tuple[str, Quantity, Collecting], Quantity] = {}
+
+    def of(self, micro_batch: int) -> tuple[Graph, Seconds]:
+        """Return the graph of a micro-batch, and the seconds of its nodes."""
+        if micro_batch not in self._known:
+            self._known[micro_batch] = self._found(micro_batch)
+        return self._known[micro_batch]
+
+    def _found(self, micro_batch: int) -> tuple[Graph, Seconds]:
+        plan = self.plan
+        graph = plan.graph(self.net, micro_batch)
+        passes = plan.passes(graph)
+        forward, backward = ([layer.seconds for layer in each.layers] for each in passes)
+        weights: list[Quantity] = [0.0] * len(graph.nodes)
+        if plan.schedule == "zero_bubble":
+            apart = plan.estimate(graph, (Pass.WEIGHT_GRADIENT,))
+            weights = [layer.seconds for layer in apart.layers]
+        sent = self._sent(graph, forward, backward)
+        again: list[Quantity] = [0.0] * len(graph.nodes)
+        for layer in plan.recomputed(graph, passes[0]).layers:
+            i = layer.node.index
+            again[i] = again[i] + layer.seconds
+            for ahead, back in sent.values():
+                back[i] = back[i] + ahead[i]
+        return graph, Seconds(forward, backward, weights, again, sent)
+
+    def _sent(
+        self, graph: Graph, forward: list[Quantity], backward: list[Quantity]
+    ) -> dict[str, tuple[list[Quantity], list[Quantity]]]:
+        """Return by kind the seconds of each node's messages that nothing hides, of both passes.
+
+        Of what is sent beside the products that read a tensor, as much is hidden as they take;
+        backward beside one of the two gradients of each.
+        """
+        count = len(graph.nodes)
+        kinds = [kind for kind in KINDS_OF_GROUPS.values() if getattr(self.mesh, kind) > 1]
+        found: dict[str, tuple[list[Quantity], list[Quantity]]]
+        found = {kind: ([0.0] * count, [0.0] * count) for kind in kinds}
+        exchanges = [node for node in graph.nodes if node.layer.is_exchange]
+        readers: dict[int, list[int]] = {node.index: [] for node in exchanges}
+        feeding = [0] * count  # how many exchanges each node waits for
+        for node in graph.nodes:
+            for parent in readers.keys() & set(node.parents):
+                readers[parent].append(node.index)
+                feeding[node.index] += 1
+        for node in exchanges:
+            beside = [
+                total(of[i] / feeding[i] for i in readers[node.index]) for of in (forward, backward)
+            ]
+            for place, directions in enumerate((FORWARD, BACKWARD)):
+                hidden = beside[place] / len(directions) if self.plan.overlaps else 0.0
+                for direction in directions:
+                    for each in node.layer.messages(direction, node.inputs, graph.element_size):
+                        kind = KINDS_OF_GROUPS[each.group]
+                        seconds = self.seconds(kind, each.num_bytes, Collecting(each.operation))
+                        if each.beside:
+                            seconds, hidden = (
+                                maximum(seconds - hidden, 0.0), maximum(hidden - seconds, 0.0),
+                            )  # fmt: skip
+                        own = found[kind][place]
+                        own[node.index] = own[node.index] + seconds
+        return found
+
+    def seconds(self, kind: str, num_bytes: Quantity, operation: Collecting) -> Quantity:
+        """Return the seconds in which a group of a kind exchanges so many bytes."""
+        key = (kind, num_bytes, operation)
+        if key not in self._sendings:
+            group = self.mesh.group(self.plan.reached, kind)
+            self._sendings[key] = self.sending(group, num_bytes, operation)
+        return self._sendings[key]
+
+    def sending(self, group: Group, num_bytes: Quantity, operation: Collecting) -> Quantity:
+        """Return the seconds in which a group exchanges so many bytes."""
+        collective = self.plan.collective(AUTO)
+        return exchange_time(num_bytes, group, collective, self.plan.cost_model, operation)

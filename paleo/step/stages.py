@@ -1,0 +1,174 @@
+"""The stages of a net in a pipeline: which nodes each has, and what passes from one to the next.
+
+Blocks that repeat are dealt out whole; what stands before them belongs to the first of them, what
+stands behind to the last. Where nothing repeats, a net is cut wherever one tensor alone goes on.
+With several chunks, stage s of p has the chunks s, s + p, s + 2 p, ...
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Sequence
+
+from paleo.core.errors import SettingError
+from paleo.core.frozen import NamedTuple
+from paleo.core.quantity import Quantity
+from paleo.net.graph import Graph
+from paleo.step.recompute import repeated_blocks
+
+
+class Cut(NamedTuple):
+    """A net dealt out to chunks: the first node of each and one behind the last; their blocks."""
+
+    bounds: tuple[int, ...]
+    stages: int
+    counts: tuple[int, ...]
+
+    @property
+    def units(self) -> list[int]:
+        """How many blocks each stage has."""
+        return [sum(self.counts[stage :: self.stages]) for stage in range(self.stages)]
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks each stage has."""
+        return (len(self.bounds) - 1) // self.stages
+
+    def chunk_of(self, node: int) -> int:
+        """Return which chunk a node is in."""
+        return bisect.bisect_right(self.bounds, node) - 1
+
+    def sums(self, values: Sequence[Quantity]) -> list[Quantity]:
+        """Return the sum of the values of each stage's nodes."""
+        until = [0.0, *itertools.accumulate(values)]
+        found: list[Quantity] = [0.0] * self.stages
+        for chunk, (start, end) in enumerate(itertools.pairwise(self.bounds)):
+            found[chunk % self.stages] = found[chunk % self.stages] + (until[end] - until[start])
+        return found
+
+    def nodes(self, stage: int) -> list[int]:
+        """Return the nodes of a stage."""
+        chunks = list(itertools.pairwise(self.bounds))[stage :: self.stages]
+        return [node for start, end in chunks for node in range(start, end)]
+
+    def passed(self, graph: Graph, boundary: int) -> list[int]:
+        """Return the nodes whose outputs pass the boundary before a chunk: each is sent once."""
+        at = self.bounds[boundary]
+        return [
+            node
+            for node, last in enumerate(_last_uses(graph))
+            if node < at <= last and not graph.nodes[node].layer.is_source()
+        ]
+
+
+def cut(
+    graph: Graph,
+    stages: int,
+    chunks: int,
+    dealt: str | tuple[int, ...],
+    seconds: Sequence[float],
+) -> Cut:
+    """Return a net dealt out to so many stages of so many chunks.
+
+    `dealt` says how: "even", as many units for each; "balanced", as many seconds; or the units of
+    each chunk. `seconds` are those of each node. Raises SettingError if there are too few units.
+    """
+    starts = _units(graph)
+    wanted, count = stages * chunks, len(starts)
+    if isinstance(dealt, tuple):
+        if len(dealt) != wanted or sum(dealt) != count:
+            raise SettingError(
+                f"stages: {graph.name} has {count} blocks for {wanted} stages, got "
+                f"{','.join(map(str, dealt))}"
+            )
+        counts: Sequence[int] = dealt
+    elif wanted > count:
+        each = f" of {chunks} chunks" if chunks > 1 else ""
+        raise SettingError(
+            f"pp: {graph.name} has {count} blocks, too few for {stages} stages{each}"
+        )
+    elif dealt == "even":
+        counts = _evenly(count, wanted)
+    else:
+        until = [0.0, *itertools.accumulate(seconds)]
+        ends = [*starts[1:], len(graph.nodes)]
+        first = [0, *starts[1:]]
+        own = [until[end] - until[start] for start, end in zip(first, ends, strict=True)]
+        counts = _balanced(own, wanted)
+    firsts = [0, *itertools.accumulate(counts)]
+    bounds = [0, *(starts[i] for i in firsts[1:-1]), len(graph.nodes)]
+    return Cut(tuple(bounds), stages, tuple(counts))
+
+
+def _evenly(count: int, parts: int) -> list[int]:
+    """Return as many for each part; the first ones have one less where they do not divide.
+
+    The last one, too, if more than one has: what stands before and behind blocks is theirs.
+    """
+    least, more = divmod(count, parts)
+    counts = [least] * parts
+    middle = sorted(range(parts), key=lambda i: (i in (0, parts - 1), i))
+    for i in middle[:more]:
+        counts[i] += 1
+    return counts
+
+
+def _balanced(seconds: Sequence[float], parts: int) -> list[int]:
+    """Return how many units each part has so that the longest part is shortest."""
+    until = [0.0, *itertools.accumulate(seconds)]
+    count = len(seconds)
+    # best[j]: the least longest part of the first j units, in so many parts as were looked at.
+    best = [float("inf")] * (count + 1)
+    best[0] = 0.0
+    chosen: list[list[int]] = []
+    for part in range(1, parts + 1):
+        now, how = [float("inf")] * (count + 1), [0] * (count + 1)
+        for end in range(part, count - (parts - part) + 1):
+            for start in range(part - 1, end):
+                longest = max(best[start], until[end] - until[start])
+                if longest < now[end]:
+                    now[end], how[end] = longest, start
+        best = now
+        chosen.append(how)
+    counts, end = [], count
+    for how in reversed(chosen):
+        counts.append(end - how[end])
+        end = how[end]
+    return counts[::-1]
+
+
+def _units(graph: Graph) -> list[int]:
+    """Return the first node of each unit that is dealt out whole."""
+    return graph.once(_found_units)
+
+
+def _found_units(graph: Graph) -> list[int]:
+    blocks = repeated_blocks(graph)
+    if blocks:
+        return sorted(min(block) for block in blocks)
+    last = _last_uses(graph)
+    starts, alive = [], 0
+    ends = [0] * (len(graph.nodes) + 1)
+    for node in graph.nodes:
+        # `alive` are those made before that are read here or later.
+        if node.index and alive <= 1:
+            starts.append(node.index)
+        alive -= ends[node.index]
+        if last[node.index] > node.index:
+            alive += 1
+            ends[last[node.index]] += 1
+    return starts or [0]
+
+
+def _last_uses(graph: Graph) -> list[int]:
+    """Return for each node the last that reads it, itself if none does."""
+    return graph.once(_found_last_uses)
+
+
+def _found_last_uses(graph: Graph) -> list[int]:
+    last = list(range(len(graph.nodes)))
+    for node in graph.nodes:
+        for parent in node.parents:
+            last[parent] = node.index
+    return last

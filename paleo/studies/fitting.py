@@ -1,0 +1,69 @@
+"""Which settings would make a step on a mesh fit the memory of its devices, and what they cost."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from paleo.core.errors import PaleoError
+from paleo.core.frozen import NamedTuple
+from paleo.step.mesh import Mesh
+from paleo.step.meshed import Meshed
+from paleo.step.pieces import Step
+from paleo.step.plan import Plan
+from paleo.step.recompute import find_recompute
+from paleo.step.results import Run
+
+
+class Remedy(NamedTuple):
+    """Settings that make a step fit: bytes of the fullest stage then, and seconds of the step."""
+
+    settings: dict[str, Any]
+    memory: int
+    seconds: float
+
+
+def remedy(run: Run, row: Step) -> Remedy | None:
+    """Return the settings that make a step fit; None if none of those that are tried does.
+
+    What costs least time comes first: positions divided with tensors, the optimizer's state
+    divided among shares of the data (ZeRO 1), smaller micro-batches, recomputation, parameters
+    divided too (ZeRO 3). The fewest of them that fit are taken.
+    """
+    plan, capacity = run.plan, run.memory_capacity
+    if capacity is None:
+        return None
+    mesh = Mesh.of(row.workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
+    for settings in _tried(plan, mesh, row.worker_batch_size):
+        changed = replace(plan, **settings)
+        with contextlib.suppress(PaleoError):
+            meshed = Meshed(run.scenario.net, changed, mesh)
+            micro = settings.get("micro_batch", row.worker_batch_size)
+            batches = row.batch_size // (mesh.dp * micro)
+            memory = int(max(each.total for each in meshed.memory(micro, batches)))
+            if memory <= capacity:
+                seconds = float(meshed.step(row.batch_size).total(row.best_scheme))
+                return Remedy(settings, memory, seconds)
+    return None
+
+
+def _tried(plan: Plan, mesh: Mesh, micro_batch: int) -> Iterator[dict[str, Any]]:
+    """Yield settings to be tried: one of them, then two, and so on."""
+    steps: list[dict[str, Any]] = []
+    if mesh.tp > 1 and not plan.sequence_parallel:
+        steps.append({"sequence_parallel": True})
+    if mesh.replicas > 1 and not plan.zero:
+        steps.append({"zero": 1})
+    if micro_batch > 1:
+        steps.append({"micro_batch": 1})
+    if plan.recompute.mode != "full":
+        steps.append({"recompute": find_recompute("full")})
+    if mesh.replicas > 1 and plan.zero < 3:
+        steps.append({"zero": 3})
+    for count in range(1, len(steps) + 1):
+        for chosen in itertools.combinations(steps, count):
+            if sum("zero" in each for each in chosen) < 2:
+                yield {name: value for each in chosen for name, value in each.items()}
