@@ -13,7 +13,7 @@ from paleo.core.optional import extra
 from paleo.step.plans.shell import has_options, options_of
 
 #: No plan is as large: those of a framework with all its defaults have some ten thousand bytes.
-_MOST = 1 << 18
+_MOST = 1 << 20
 #: Aliases in YAML can make a few lines millions of values.
 _MOST_VALUES = 10_000
 _SECTION = re.compile(r"^[ \t]*\[{1,2}[\w.\- \"']+\]{1,2}[ \t]*(#.*)?$", re.MULTILINE)
@@ -94,7 +94,7 @@ def _toml(path: str, text: str) -> dict[str, Any]:
 def _yaml(path: str, text: str) -> dict[str, Any]:
     yaml: Any = extra("yaml", f"{path}: reading YAML", "PyYAML", of="yaml")
     try:
-        root = yaml.safe_load(text)
+        root = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -121,7 +121,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict) and (value or not path):
         for key, inner in value.items():
             yield from _leaves(inner, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, list) and any(isinstance(each, dict) for each in value):
+    elif isinstance(value, list) and any(isinstance(each, dict | list) for each in value):
         for i, inner in enumerate(value):
             yield from _leaves(inner, f"{path}.{i}")
     else:

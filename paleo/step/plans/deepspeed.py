@@ -52,7 +52,7 @@ class DeepSpeed(PlanFormat):
             entries.say(TURNS, turns, "gradient_accumulation_steps")
         stage = entries.whole("zero_optimization.stage", 0)
         if stage is not None and stage > 3:
-            entries.mistakes.add(f"zero_optimization.stage: expected 0 to 3, got {stage}")
+            entries.mistake(f"zero_optimization.stage: expected 0 to 3, got {stage}")
         elif stage is not None:
             entries.say("zero", stage, "zero_optimization.stage")
         self._read_types(entries)
@@ -83,7 +83,7 @@ class DeepSpeed(PlanFormat):
         on = [name for name, key in keys.items() if entries.flag(key)]
         if len(on) > 1:
             both = " and ".join(entries.path(keys[name]) for name in on)
-            entries.mistakes.add(f"{both}: a net is trained in one type")
+            entries.mistake(f"{both}: a net is trained in one type")
         for name in on:
             entries.say("dtype", f"mixed_{name}", keys[name])
         if "fp16" in on:

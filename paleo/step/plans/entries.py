@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from paleo.core.checks import MAX_SIZE, is_number, is_whole, number, shown
-from paleo.core.errors import Mistakes
+from paleo.core.errors import Mistake, Mistakes, SettingError
 from paleo.core.frozen import NamedTuple
+from paleo.step.plans.shell import UNKNOWN
 
 #: What a format says of the world besides settings: devices in all, data-parallel ones, and
 #: micro-batches that a device computes for a step.
@@ -53,6 +54,8 @@ class Entries:
         self.notes: list[str] = []
         self.said: dict[str, Said] = {}
         self.used: set[str] = set()
+        #: Whether a number is none, so that what follows from it is not known.
+        self.is_unclear = False
         self.by_key: dict[str, list[Entry]] = {}
         for path, value in values.items():
             self.by_key.setdefault(short(path), []).append(Entry(path, value))
@@ -65,7 +68,7 @@ class Entries:
             return None
         for other in found[1:]:
             if other.value != found[0].value:
-                self.mistakes.add(
+                self.mistake(
                     f"{found[0].path} says {shown(found[0].value)}, but {other.path} "
                     f"{shown(other.value)}"
                 )
@@ -83,6 +86,7 @@ class Entries:
             return None
         if value == int(value) and least <= value <= MAX_SIZE:
             return int(value)
+        self.is_unclear = True
         self._wrong(key, f"a whole number from {least}")
         return None
 
@@ -94,6 +98,7 @@ class Entries:
         value = number(found.value) if isinstance(found.value, str) else found.value
         if is_number(value) and abs(value) <= 1e18:  # false for NaN
             return value
+        self.is_unclear = True
         self._wrong(key, wanted)
         return None
 
@@ -101,7 +106,9 @@ class Entries:
         """Return yes or no; None where nothing is said, or something else, which is noted."""
         found = self.entry(key)
         if found is None:
-            return None
+            # A switch of a command, behind which something unknown stands.
+            is_on = any(each.value == UNKNOWN for each in self.by_key.get(key, ()))
+            return True if is_on else None
         value = _TRUTHS.get(found.value) if isinstance(found.value, str) else found.value
         if isinstance(value, bool):
             return value
@@ -124,7 +131,11 @@ class Entries:
     def _wrong(self, key: str, wanted: str) -> None:
         found = self.entry(key)
         assert found
-        self.mistakes.add(f"{found.path}: expected {wanted}, got {shown(found.value)}")
+        self.mistake(f"{found.path}: expected {wanted}, got {shown(found.value)}")
+
+    def mistake(self, text: str) -> None:
+        """Note what is wrong, once: a key may be read several times."""
+        self.mistakes.include(SettingError(Mistake(text, self.file)))
 
     def say(self, setting: str, value: Any, key: str) -> None:
         """Note what the file says of a setting, under a key; what was said before holds."""

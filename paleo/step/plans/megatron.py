@@ -56,7 +56,7 @@ class Megatron(PlanFormat):
             if entries.flag(dtype):
                 entries.say("dtype", f"mixed_{dtype}", dtype)
         if entries.flag("fp16") and entries.flag("bf16"):
-            entries.mistakes.add(
+            entries.mistake(
                 f"{entries.path('fp16')} and {entries.path('bf16')}: a net is trained in one type"
             )
         if entries.flag("fp16"):
@@ -116,7 +116,7 @@ def _read_chunks(entries: Entries) -> None:
         entries.note(f"{entries.path(key)} has no effect without num_layers: give --interleave")
     elif each and layers and isinstance(stages, int):
         if layers % (each * stages):
-            entries.mistakes.add(
+            entries.mistake(
                 f"{entries.path(key)}: {layers} layers ({entries.path('num_layers')}) do not "
                 f"divide by {each} x pp {stages}"
             )
@@ -155,7 +155,7 @@ def _read_stages(entries: Entries) -> None:
         is_whole = left == each * others and left >= 0
         counts = [*[first] * bool(first), *[each] * others, *[last] * bool(last)]  # type: ignore[list-item]
     if not is_whole or min(counts) < 1:
-        entries.mistakes.add(
+        entries.mistake(
             f"{entries.path(key)}: {layers} layers ({entries.path('num_layers')}) do not divide "
             f"among {stages} stages so"
         )

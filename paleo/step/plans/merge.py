@@ -52,13 +52,13 @@ def planned(path: str | os.PathLike[str], given: Mapping[str, Any]) -> Planned:
         file = os.fspath(path)
     except TypeError:
         file = path  # type: ignore[assignment]
-    if not isinstance(file, str):
+    if not isinstance(file, str) or not file:
         raise SettingError(f"plan: expected the path of a file, got {shown(file)}")
     content = content_of(file)
     found = _format_of(content)
     entries = Entries(file, content.values, found.short, given)
     found.read(entries)
-    if not entries.mistakes:
+    if not entries.is_unclear:
         _check_world(entries)
         _find_batches(entries)
     entries.mistakes.raise_as(SettingError)
@@ -115,14 +115,14 @@ def _check_world(entries: Entries) -> None:
         return
     if not entries.is_given(WORLD):
         if replicas and said and said.value != replicas.value * share:
-            entries.mistakes.add(
+            entries.mistake(
                 f"{said.path}: {said.value} devices, but {_degrees(entries)} are "
                 f"{replicas.value * share}"
             )
         elif replicas and not said:
             entries.say(WORLD, replicas.value * share, replicas.path)
         elif said and said.value % share:
-            entries.mistakes.add(
+            entries.mistake(
                 f"{said.path}: {said.value} devices do not divide by {_degrees(entries)}"
             )
     world = entries.counts(WORLD, None)
@@ -149,9 +149,7 @@ def _find_batches(entries: Entries) -> None:
         if whole.value % total or (micro and turns and whole.value != total):
             by = f" x dp {replicas}" if replicas and replicas > 1 else ""
             fits = "is not" if micro and turns else "does not divide by"
-            entries.mistakes.add(
-                f"{whole.path}: {whole.value} {fits} {' x '.join(parts)}{by} = {total}"
-            )
+            entries.mistake(f"{whole.path}: {whole.value} {fits} {' x '.join(parts)}{by} = {total}")
         elif not micro and replicas:
             entries.say("micro_batch", whole.value // total, whole.path)
         elif not micro:

@@ -11,6 +11,7 @@ import re
 import shlex
 from typing import Any
 
+from paleo.core.checks import number
 from paleo.core.errors import SettingError
 
 #: What only a command for Megatron-LM has; its other words may be anybody's.
@@ -116,32 +117,36 @@ class _Script:
 
 def _computed(text: str) -> str:
     """Return the result of products, quotients, sums and differences of whole numbers."""
-    numbers = re.findall(r"\d+|[-+*/]", text)
-    if "".join(numbers) != text or not re.fullmatch(r"\d{1,9}([-+*/]\d{1,9})*", text):
+    parts = re.findall(r"\d+|[-+*/]", text)
+    if not re.fullmatch(r"\d{1,9}([-+*/]\d{1,9})*", text):
         return UNKNOWN
-    terms, sign = [0], "+"
-    for operator, number in zip(["+", *numbers[1::2]], map(int, numbers[::2]), strict=True):
+    terms: list[int] = []
+    for operator, value in zip(["+", *parts[1::2]], map(int, parts[::2]), strict=True):
+        if operator == "/" and not value:
+            return UNKNOWN
         if operator == "*":
-            terms[-1] *= number
+            terms[-1] *= value
         elif operator == "/":
-            if not number:
-                return UNKNOWN
-            terms[-1] //= number
+            terms[-1] = int(terms[-1] / value)
         else:
-            sign = operator
-            terms.append(number if sign == "+" else -number)
+            terms.append(value if operator == "+" else -value)
     return str(sum(terms))
 
 
 def _options(words: list[str]) -> dict[str, Any]:
-    """Return the options of words, the last of each: what follows one up to the next is its."""
+    """Return the options of words, the last of each, with the word behind it and further numbers.
+
+    A program that is started (`pretrain_gpt.py`) belongs to none.
+    """
     found: dict[str, Any] = {}
     name = ""
     for word in words:
         if re.match(r"--?[A-Za-z]", word):
             name, equals, value = word.partition("=")
             found[name] = [value] if equals else []
-        elif name:
+        elif word.endswith(".py"):
+            name = ""
+        elif name and (not found[name] or not isinstance(number(word), str)):
             found[name].append(word)
     return {name: _one(values) for name, values in found.items() if name.startswith("--")}
 

@@ -67,7 +67,7 @@ class TorchTitan(PlanFormat):
         replicas = entries.whole(replicate_key) or 1
         shards = entries.whole(key, -1)
         if shards == 0:
-            entries.mistakes.add(f"{entries.path(key)}: expected a whole number from 1, or -1")
+            entries.mistake(f"{entries.path(key)}: expected a whole number from 1, or -1")
         shards = -1 if shards is None else shards
         reshard = entries.text(
             "parallelism.fsdp_reshard_after_forward", ("default", "always", "never")
@@ -117,7 +117,7 @@ class TorchTitan(PlanFormat):
             return
         micro = micro or 1
         if local % micro:
-            entries.mistakes.add(
+            entries.mistake(
                 f"{entries.path(local_key)}: {local} does not divide by "
                 f"{entries.path(micro_key)} {micro}"
             )
