@@ -146,11 +146,13 @@ class Entries:
         self.notes.append(f"{self.file}: {text}")
 
     def counts(self, setting: str, usual: Any = 1) -> Any:
-        """Return what holds of a setting: what is given, else what the file says."""
-        value = self.given.get(setting)
-        if setting in self.given and value is not None:
-            return single(value)
-        return self.said[setting].value if setting in self.said else usual
+        """Return the whole number that holds of a setting: what is given, else what the file says.
+
+        Where that is none, or several, it is the usual one.
+        """
+        said = self.said.get(setting)
+        value = single(self.given[setting]) if self.is_given(setting) else said and said.value
+        return value if is_whole(value) and value >= (usual != 0) else usual
 
     def is_given(self, setting: str) -> bool:
         """Whether a setting is given beside the file."""

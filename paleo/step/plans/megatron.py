@@ -101,6 +101,8 @@ def read_model_parallel(entries: Entries) -> None:
         entries.note(f"not modelled: {entries.path('cp_comm_type')} {context}, taken for p2p")
     if entries.flag("cross_entropy_loss_fusion"):
         entries.say("loss", "fused", "cross_entropy_loss_fusion")
+    if entries.text("cuda_graph_impl") not in ("", "none"):
+        entries.say("graphs", True, "cuda_graph_impl")
     if entries.flag("use_tp_pp_dp_mapping"):
         entries.say("order", ("tp", "cp", "ep", "pp", "dp"), "use_tp_pp_dp_mapping")
 
@@ -114,7 +116,7 @@ def _read_chunks(entries: Entries) -> None:
     layers, each, stages = entries.whole("num_layers"), entries.whole(key), entries.counts("pp")
     if each and not layers:
         entries.note(f"{entries.path(key)} has no effect without num_layers: give --interleave")
-    elif each and layers and isinstance(stages, int):
+    elif each and layers:
         if layers % (each * stages):
             entries.mistake(
                 f"{entries.path(key)}: {layers} layers ({entries.path('num_layers')}) do not "
@@ -137,7 +139,7 @@ def _read_stages(entries: Entries) -> None:
     ]
     stages, layers = entries.counts("pp"), entries.whole("num_layers")
     key = keys[0] if first else keys[1] if last else "account_for_embedding_in_pipeline_split"
-    if not (first or last or any(extra)) or stages == 1 or not isinstance(stages, int):
+    if not (first or last or any(extra)) or stages == 1:
         return
     if not layers or entries.counts("interleave") > 1:
         why = "with chunks of stages" if layers else "without num_layers: give --stages"
@@ -153,7 +155,7 @@ def _read_stages(entries: Entries) -> None:
         left, others = layers - (first or 0) - (last or 0), stages - bool(first) - bool(last)
         each = ceil_div(max(left, 0), others) if others else 0
         is_whole = left == each * others and left >= 0
-        counts = [*[first] * bool(first), *[each] * others, *[last] * bool(last)]  # type: ignore[list-item]
+        counts = [first or each, *[each] * (stages - 2), last or each]
     if not is_whole or min(counts) < 1:
         entries.mistake(
             f"{entries.path(key)}: {layers} layers ({entries.path('num_layers')}) do not divide "
@@ -176,6 +178,8 @@ def _read_recomputation(entries: Entries) -> None:
             entries.note(f"not modelled: {path}: {said}; every layer is computed again by itself")
     elif entries.flag("recompute_activations"):
         entries.say("recompute", "selective", "recompute_activations")
+    elif entries.flag("checkpoint_activations"):  # before there was another kind
+        entries.say("recompute", "full", "checkpoint_activations")
 
 
 def _read_exchanges(entries: Entries) -> None:

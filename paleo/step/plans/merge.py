@@ -64,6 +64,9 @@ def planned(path: str | os.PathLike[str], given: Mapping[str, Any]) -> Planned:
     entries.mistakes.raise_as(SettingError)
     if entries.counts("tp") == 1:  # as in Megatron-LM; positions are divided among the same devices
         entries.said.pop("sequence_parallel", None)
+    if entries.is_given("pp") and entries.counts("pp") == 1:  # one stage has no chunks
+        for name in ("interleave", "stages", "schedule"):
+            entries.said.pop(name, None)
     settings = found.keys.defaults | {name: said.value for name, said in entries.said.items()}
     notes = [*_contradicted(entries), *entries.notes, *_left(found, entries)]
     seq_len = settings.get(SEQ_LEN)
@@ -102,17 +105,14 @@ def _degrees(entries: Entries) -> str:
     return " x ".join(each) or "1"
 
 
-def _share(entries: Entries) -> Any:
-    """Return how many devices have one share of the data; None if what is given is no number."""
-    degrees = [entries.counts(name) for name in _DEGREES]
-    return int(product(degrees)) if all(isinstance(each, int) for each in degrees) else None
+def _share(entries: Entries) -> int:
+    """Return how many devices have one share of the data."""
+    return int(product(entries.counts(name) for name in _DEGREES))
 
 
 def _check_world(entries: Entries) -> None:
     """Note the devices in all and of data parallelism, as far as either follows from the other."""
     said, replicas, share = entries.said.get(WORLD), entries.said.get(REPLICAS), _share(entries)
-    if not share:
-        return
     if not entries.is_given(WORLD):
         if replicas and said and said.value != replicas.value * share:
             entries.mistake(
@@ -126,7 +126,7 @@ def _check_world(entries: Entries) -> None:
                 f"{said.path}: {said.value} devices do not divide by {_degrees(entries)}"
             )
     world = entries.counts(WORLD, None)
-    if isinstance(world, int) and world % share == 0 and (not replicas or entries.is_given(WORLD)):
+    if world and world % share == 0 and (not replicas or entries.is_given(WORLD)):
         entries.said.pop(REPLICAS, None)
         entries.say(REPLICAS, world // share, WORLD)
 
@@ -143,8 +143,7 @@ def _find_batches(entries: Entries) -> None:
         if replicas is None and micro and turns and whole.value % one == 0:
             replicas = whole.value // one
             entries.say(REPLICAS, replicas, whole.path)
-            if share := _share(entries):
-                entries.say(WORLD, replicas * share, whole.path)
+            entries.say(WORLD, replicas * _share(entries), whole.path)
         total = one * (replicas or 1)
         if whole.value % total or (micro and turns and whole.value != total):
             by = f" x dp {replicas}" if replicas and replicas > 1 else ""

@@ -82,6 +82,7 @@ def test_a_line_for_megatron_leaves_devices_open(read: Read) -> None:
             "full",
         ),
         ("--recompute-granularity selective", "selective"),
+        ("--checkpoint-activations", "full"),
         ("--recompute-granularity full --recompute-method block --recompute-num-layers 0", "none"),
     ],
 )
@@ -381,6 +382,15 @@ def test_a_file_of_nemo_1(read: Read) -> None:
         "optimizer": "fused_adam",
         "clip_gradients": True,
     }
+
+
+def test_one_stage_that_is_given_has_no_chunks(read: Read) -> None:
+    plan = read(SCRIPT, pp=1)
+    assert "interleave" not in plan.settings
+    assert plan.settings["workers"] == 16  # of which 4 have tp, and 4 shares of the data
+    assert plan.notes == (
+        "plan: --pipeline-model-parallel-size says pp 2, but 1 is given and counts",
+    )
 
 
 def test_what_is_given_counts_more(read: Read) -> None:
