@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from paleo.cluster.device import OTHER_MAKERS, Device
 from paleo.cluster.gradient_exchange import (
+    AT_ONCE,
     DDP,
     FUSED,
     HOROVOD,
@@ -265,6 +266,21 @@ for _framework in (
         updates_in_steps=True,
     ),
     _PYTORCH_1,
+    replace(
+        _PYTORCH_1,
+        name="megatron",
+        summary="Megatron-LM: eager PyTorch whose parameters are halves, updated by one kernel",
+        source="NVIDIA/Megatron-LM: model/module.py (Float16Module), optimizer (fused Adam of apex "
+        "on fp32 parameters beside), model/distributed.py (gradients in one buffer, exchanged when "
+        "the backward pass is done); host: as pytorch",
+        autocast=None,
+        handling=Handling(),
+        gradients_apart=False,
+        in_steps=False,
+        updates_in_steps=False,
+        updates_each=False,
+        exchange=AT_ONCE,
+    ),
     replace(
         _PYTORCH_1,
         name="pytorch0",

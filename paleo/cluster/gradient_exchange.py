@@ -87,6 +87,13 @@ FUSED = Exchange(
     bucket=None,
     copies=2,
 )
+AT_ONCE = Exchange(
+    "at_once",
+    "NVIDIA/Megatron-LM, model/distributed.py: one buffer of all gradients, summed when the "
+    "backward pass is done",
+    bucket=None,
+    in_halves=True,
+)
 TUNED = Exchange(
     "tuned",
     "MLCommons, training_results repositories: gradients of halves stay halves; groups of layers "
@@ -121,7 +128,7 @@ REPLICATED = Exchange(
 EXCHANGES = {
     each.name: each
     for each in (
-        PLAIN, DDP, HOROVOD, MIRRORED, KVSTORE, PADDLE, FUSED, TUNED, DISTRIBUTED_LAMB, HOST_SERVER,
-        REPLICATED,
+        PLAIN, DDP, HOROVOD, MIRRORED, KVSTORE, PADDLE, FUSED, AT_ONCE, TUNED, DISTRIBUTED_LAMB,
+        HOST_SERVER, REPLICATED,
     )
 }  # fmt: skip

@@ -99,4 +99,5 @@ class Mesh:
             if place // (inner * tier.size) == (place + stride) // (inner * tier.size):
                 break
             inner *= tier.size
-        return cluster.group(2, max(stride, inner))
+        # Where they are in members of a tier, all devices of a member have others to send to.
+        return cluster.group(2, stride if inner == 1 else inner)

@@ -86,6 +86,7 @@ class Meshed:
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
         self.net, self.plan, self.mesh = net, plan, mesh
+        plan.group(mesh.size)  # says if the cluster has not so many devices
         self.part = Part(net, plan, mesh)
 
     def stages(self, micro_batch: int) -> tuple[Cut, list[Stage]]:

@@ -16,8 +16,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from paleo.net.graph import typical
+from paleo.step.loss import with_loss
 from paleo.step.memory import largest_batch
 from paleo.step.passes import keep_shape
+from paleo.step.settings import LOSS
 from paleo.web.answers import KINDS, Answers
 from paleo.web.predefined import net, net_names
 from paleo.web.settings import PageSettings
@@ -49,10 +51,11 @@ def pieces(answers: Answers) -> Iterator[Callable[[], object]]:
 def _look_at(name: str, dtype: str) -> None:
     """Find what of a net is kept as long as the net is: what no device, batch or plan changes."""
     found = net(name)
-    for adapt in (None, keep_shape):  # as it is, and as newer cost models see it
-        typical(found, dtype, adapt)
+    for known in dict.fromkeys((found, with_loss(found, LOSS.default))):
+        for adapt in (None, keep_shape):  # as it is, and as newer cost models see it
+            typical(known, dtype, adapt)
     for capacity in (sys.maxsize, 0):  # of devices that hold some samples, and of those that do not
-        largest_batch(found, capacity, dtype=dtype)
+        largest_batch(found, capacity, dtype=dtype, loss=LOSS.default)
 
 
 def collect_seldom() -> None:

@@ -464,7 +464,10 @@ def test_all_mistakes_come_together() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"parallel": "model"}, "parallel: expected data or hybrid or single_process, got 'model'"),
+        (
+            {"parallel": "model"},
+            "parallel: expected data or mesh or hybrid or single_process, got 'model'",
+        ),
         ({"scaling": ["weak"]}, "scaling: expected weak or strong, got ['weak']"),
         ({"scheme": ["OneToAll"]}, 'scheme: expected one, got ["OneToAll"]'),
         ({"power": 0}, "power: expected watts, a number above 0, up to 1e+12, got 0"),

@@ -481,8 +481,8 @@ def test_timelines_are_values() -> None:
         (
             {"parallel": "all"},
             (
-                "parallel: expected data or model or hybrid or single_process or heterogeneous, "
-                "got 'all'"
+                "parallel: expected data or mesh or model or hybrid or single_process or "
+                "heterogeneous, got 'all'"
             ),
         ),
     ],

@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,8 @@ COLUMNS = (
     *REQUIRED, "op_shape", *_NUMBERS, *_TEXTS, "row_id", "source_id", "unit",
 )  # fmt: skip
 
+#: The sizes of a transformer.
+SIZES = ("layers", "hidden", "heads", "ffn", "vocab")
 #: So many mistakes of a file are shown.
 _SHOWN = 20
 #: Nobody has measured less, in any unit, or more.
@@ -94,6 +97,8 @@ class Measurement:
     source: str = ""
     image: int | None = None
     parameters: float | None = None
+    #: Those of SIZES that it says.
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def operator(self) -> str:
@@ -200,9 +205,15 @@ def _net_shape(text: str) -> tuple[dict[str, Any], tuple[str, ...]]:
         complaints.append(f"image: expected a whole number above 0, got {shown(image)}")
     if parameters is not None and not (is_number(parameters) and 0 < parameters < MAX_SIZE):
         complaints.append(f"params_m: expected a number above 0, got {shown(parameters)}")
+    sizes = {name: found[name] for name in SIZES if found.get(name) is not None}
+    complaints += [
+        f"{name}: expected a whole number above 0, got {shown(size)}"
+        for name, size in sizes.items()
+        if not (is_number(size) and 0 < size < MAX_SIZE and not size % 1)
+    ]
     if complaints:
         return {}, tuple(complaints)
-    return {"image": image and int(image), "parameters": parameters}, ()
+    return {"image": image and int(image), "parameters": parameters, "sizes": sizes}, ()
 
 
 def _row(entry: dict[str, str], file: str, line: int, mistakes: Mistakes) -> Measurement | None:

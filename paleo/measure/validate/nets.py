@@ -35,7 +35,7 @@ from paleo.net.handled import with_composed_gelu
 from paleo.net.layers import Layer
 from paleo.net.spec import NetSpec
 from paleo.step.matrices import all_matrices
-from paleo.step.optimizers import OPTIMIZERS, Rule
+from paleo.step.optimizers import Rule, find_optimizer
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.parallelism.single_process import Move, moves
 from paleo.step.passes import (
@@ -94,6 +94,7 @@ class NetCase:
     wiring: Wiring | None = None
     exchange: str = ""
     composes_gelu: bool = False
+    kernels: str | None = None
 
     @property
     def samples(self) -> int:
@@ -146,7 +147,7 @@ class NetCase:
                 times.append(factor * self.passes * passed.upper)
         if "update" in self.parts:
             unscaled = self.scales_loss and graph.precision.is_mixed
-            optimizer = OPTIMIZERS[self.optimizer]
+            optimizer = find_optimizer(self.optimizer, self.kernels)
             how = (updated_in(software, dtype), Rule(optimizer, software, self.clips, unscaled))
             of = (graph.num_tensors, all_matrices(graph) if optimizer.by_matrix else ())
             updated = update_time(graph.num_params, target, model, *how, *of)
@@ -293,7 +294,7 @@ def net_case(row: Measurement, protocol: Protocol, device: Device) -> tuple[NetC
         protocol.scales_loss and not _STATIC.search(row.notes),
         parts != ("forward",) or (protocol.trains and not is_inference),
         protocol.image_gradient, protocol.convolutions, wiring, protocol.exchange,
-        protocol.composes_gelu,
+        protocol.composes_gelu, protocol.kernels,
     )  # fmt: skip
     if row.quantity.kind == "time":
         return case, row.value * row.quantity.scale

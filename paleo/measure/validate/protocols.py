@@ -71,11 +71,11 @@ class Protocol:
     `copied` is what the timed region copies; `mingled` what is in a time besides what it is called,
     so that nobody can predict it. `tf32`: fp32 was computed as TF32 on devices that can. `updates`:
     whether a time of a step has the update of the parameters in it, where its direction does not
-    say; by which rule, the `optimizer` says, and whether gradients are clipped to a norm before
-    (`clips`), and mixed precision scales the loss (`scales_loss`). `unstated` is the type of rows
-    that say none; with `mixed`, nets in halves have parameters in fp32. `library` are the libraries
-    of rows that name none. `is_tuned`: its stacks are as tuned as there are: fused, channels last,
-    the host hidden.
+    say; by which rule, the `optimizer` says, in which of its `kernels`, and whether gradients are
+    clipped to a norm before (`clips`), and mixed precision scales the loss (`scales_loss`).
+    `unstated` is the type of rows that say none; with `mixed`, nets in halves have parameters in
+    fp32. `library` are the libraries of rows that name none. `is_tuned`: its stacks are as tuned as
+    there are: fused, channels last, the host hidden.
     """
 
     note: str = ""
@@ -84,6 +84,7 @@ class Protocol:
     tf32: bool = False
     updates: bool = True
     optimizer: str = "sgd"
+    kernels: str | None = None
     clips: bool = False
     scales_loss: bool = False
     unstated: str = ""
@@ -243,7 +244,7 @@ _DLE_SCRIPTS = (
         framework="pytorch",
         network="bert-large fine-tune",
         precision="fp32",
-        says={"optimizer": "forloop_adamw", "clips": True},
+        says={"optimizer": "adamw", "kernels": "forloop", "clips": True},
     ),
     Script(network="bert-large pretrain", says={"optimizer": "lamb"}),
     # scripts/run_squad.sh, max_seq_length

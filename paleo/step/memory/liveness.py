@@ -230,12 +230,13 @@ def _parts(graph: Graph, training: bool) -> list[_Part]:
         for i, layer in enumerate(made[like]):
             needed = tuple([training and parts[parent].kind.has_gradient for parent in parents])
             how = i, layer, needed, training, copied if i == 0 else ()
-            kind = kinds.get((like, how))
+            known = (like, i, needed, how[-1])  # which say what the layer is, of arrays too
+            kind = kinds.get(known)
             if kind is None:
                 params = layer.num_params((node.output,) if i else node.inputs)
                 kept = _kept_by(graph, like, *how)
                 kind = _Kind(like, *how, params, kept, len(kinds) * len(_SIZES))
-                kinds[like, how] = kind
+                kinds[known] = kind
             parts.append(_Part(node, kind, parents, strides))
             parents = (len(parts) - 1,)
         last.append(len(parts) - 1)

@@ -142,8 +142,8 @@ def filled(ahead: Quantity, batches: Quantity) -> Quantity:
 
 
 def summed(values: Sequence[Quantity]) -> Quantity:
-    """Return the sum of several numbers."""
-    return total(values)
+    """Return the sum of several numbers, 0 of none."""
+    return total((0.0, *values))
 
 
 PIPELINES: Registry[Pipeline] = Registry("pipeline schedule", "paleo.pipelines")

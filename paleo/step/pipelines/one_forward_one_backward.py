@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, maximum
 from paleo.step.pipelines.base import (
     PIPELINES,
     Pipeline,
@@ -30,16 +30,27 @@ class OneForwardOneBackward(Pipeline):
     interleaves = True
 
     def seconds(self, stages: Sequence[Work], batches: Quantity, chunks: int = 1) -> Quantity:
-        """Return the seconds of the slowest stage, and what it waits for at both ends.
+        """Return the seconds of the stage that is done last.
 
-        Until it has its first micro-batch that has passed the stages before, after its last one
-        that passes them back; and its first backward pass waits for the stages behind. Where each
-        stage has several chunks it waits for a chunk of each of the others. Of equal stages it
-        waits (p - 1) / (m v) of what it works (arXiv:2104.04473, section 2.2.2).
+        A stage takes as many micro-batches forward as there are stages from it on, then waits for
+        the first to come back, goes on with the others, and hands its last one back to the stages
+        before. Of equal stages that is m + p - 1 times f + b. With several chunks each waits for a
+        chunk of each of the others: of equal stages for (p - 1) / (m v) of what it works
+        (arXiv:2104.04473, section 2.2).
         """
-        each = [work.seconds for work in stages]
-        longest = slowest(each)
-        return batches * longest + (summed(each) - longest) / chunks
+        if chunks > 1:
+            each = [work.seconds for work in stages]
+            longest = slowest(each)
+            return batches * longest + (summed(each) - longest) / chunks
+        ahead, back = [work.forward for work in stages], [work.backward for work in stages]
+        done = []
+        for i, work in enumerate(stages):
+            warm = filled(len(stages) - i, batches)
+            own = summed(ahead[:i]) + warm * work.forward
+            returned = summed(ahead) + summed(back[i + 1 :])
+            rest = (batches - warm) * work.forward + batches * work.backward
+            done.append(maximum(own, returned) + rest + summed(back[:i]))
+        return slowest(done)
 
     def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
         """Return the turns: of chunks, as many micro-batches as there are stages pass one of them.

@@ -61,6 +61,7 @@ def columns_of_metrics(optimizer: str, *, has_tokens: bool = False) -> tuple[Col
         Column("speedup", "speedup over one worker", **training),
         Column("training_energy_per_sample_j", "energy of a sample", "J", **training),
         Column("optimizer"),
+        Column("optimizer_kernels"),
         Column("weights_bytes", "weights", "bytes", **memory),
         Column("gradients_bytes", "gradients", "bytes", **memory),
         Column("optimizer_state_bytes", "state of the optimizer", "bytes", **memory),
