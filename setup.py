@@ -25,6 +25,8 @@ TENSORFLOW = [
     "tf2onnx>=1.17; python_version < '3.14'",
     *IMPORTERS["onnx"],
 ]
+#: What reads plan files in YAML.
+YAML = ["PyYAML>=6"]
 #: What draws pictures.
 PLOT = ["matplotlib>=3.10"]
 #: What results need for their tables in notebooks, besides pictures.
@@ -42,6 +44,7 @@ TEST = [
     *IMPORTERS["onnx"],
     *PLOT,
     *WEB,
+    *YAML,
 ]
 #: What drives the demo's page in a Chromium that is there, checks its accessibility, and has
 #: Perfetto to open traces in.
@@ -88,6 +91,7 @@ setup(
         "paleo": ["py.typed"],
         "paleo.net": ["layers/*.csv", "importers/caffe/messages.txt"],
         "paleo.cluster": ["prices.toml", "devices/*.toml", "networks/*.toml", "clusters/*.toml"],
+        "paleo.step": ["plans/*.toml"],
         "paleo.costs": [
             "*.toml",
             "tiled/*.toml",
@@ -104,6 +108,7 @@ setup(
         **IMPORTERS,
         "tensorflow": TENSORFLOW,
         "plot": PLOT,
+        "yaml": YAML,
         "notebook": NOTEBOOK,
         "web": WEB,
         "calibrate": CALIBRATE,

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.alike
 DOCS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PLUGINS = ROOT / "docs" / "plugins.md"
+PARALLELISM = ROOT / "docs" / "parallelism.md"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SCRIPTS = str(Path(sys.executable).parent)
 
@@ -51,6 +52,9 @@ PROGRAMS = [(path.name, text) for path in DOCS for kind, text in blocks(path) if
 FILES = {"tiny.prototxt": "google.protobuf", "tiny.py": "torch"}
 
 
+#: Plan files of docs/parallelism.md, each the only block of its language there.
+PLANS = {"train.sh": "bash", "ds_config.json": "json", "job.toml": "toml", "recipe.yaml": "yaml"}
+
 #: A file that a command writes, after one of these options.
 WRITTEN = re.compile(r" (-o|--plot|--trace)[ =](?!-)(\S+)")
 
@@ -81,6 +85,12 @@ def folder(page: str, command: str, tmp_path: Path) -> Path:
         (tmp_path / "cropped.json").write_text(net)
         (sizes,) = re.findall(r"`digits\.dense`: `(.*)`", PLUGINS.read_text("utf-8"))
         (tmp_path / "digits.dense").write_text(sizes)
+        return tmp_path
+    if plan := re.search(r"--plan=(\S+)", command):
+        if PLANS[plan[1]] == "yaml":
+            pytest.importorskip("yaml", reason="needs PyYAML")
+        (text,) = [text for kind, text in blocks(PARALLELISM) if kind == PLANS[plan[1]]]
+        (tmp_path / plan[1]).write_text(text, "utf-8")
         return tmp_path
     if re.search(r"--plot[= ][^-\s]", command):
         pytest.importorskip("matplotlib", reason="needs Matplotlib")

@@ -6,6 +6,9 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import click
+from click.core import ParameterSource
+
 from paleo.cli.options import is_given, is_verbose, say_no_effect, verbose
 from paleo.cluster import find_cluster, find_device, find_network, group_of
 from paleo.core.errors import Mistakes
@@ -109,6 +112,17 @@ def _figures(
     for link in networks:
         bandwidth = link.bandwidth_2017 if model.uses_2017_figures else link.bandwidth
         yield f"{link.name}: bandwidth {bandwidth:g} bytes/s, {whose}"
+
+
+def beside_plan(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without those that a plan file may say, which are not given."""
+    if settings["plan"] is None:
+        return dict(settings)
+    context = click.get_current_context()
+    usual = {
+        name for name in settings if context.get_parameter_source(name) is ParameterSource.DEFAULT
+    }
+    return {name: value for name, value in settings.items() if name not in usual}
 
 
 #: The options that not every kind of parallelism looks at, and those that do.

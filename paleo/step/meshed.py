@@ -266,15 +266,25 @@ class Meshed:
 
     def _update(self, stage: Stage) -> Time:
         """Return what takes the time to update what a device has of a stage's parameters."""
-        plan, mesh = self.plan, self.mesh
-        shards = mesh.replicas if plan.zero else 1
-        return plan.update_time(ceil_div(stage.num_params, shards), stage.num_tensors)
+        plan = self.plan
+        params = self._own(stage, stage.num_params) if plan.zero else stage.num_params
+        return plan.update_time(params, stage.num_tensors)
+
+    def _own(self, stage: Stage, size: int) -> int:
+        """Return a device's share of a stage's parameters, or of bytes that go with them.
+
+        Those of experts are divided by fewer devices: by those that have the same experts.
+        """
+        mesh = self.mesh
+        experts = size * stage.experts // max(stage.num_params, 1)
+        shared = ceil_div(experts, mesh.replicas // mesh.ep)
+        return int(ceil_div(size - experts, mesh.replicas) + shared)
 
     def memory(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         """Return what a device of each stage takes of memory."""
         plan, mesh = self.plan, self.mesh
         graph, _ = self.part.of(micro_batch)
-        found, _ = self.stages(micro_batch)
+        found, stages = self.stages(micro_batch)
         pipeline = PIPELINES[plan.schedule]
         known: dict[tuple[int, ...], Footprint] = {}
         memory = []
@@ -284,8 +294,9 @@ class Meshed:
             if alike not in known:
                 own = stage_net(self.part.net, graph, nodes)
                 known[alike] = footprint(own, micro_batch, **plan.in_memory | {"loss": NONE})
+            share = functools.partial(self._own, stages[stage])
             in_flight = pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
-            memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, mesh.replicas))
+            memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, share))
         return tuple(memory)
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:

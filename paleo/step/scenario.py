@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from types import MappingProxyType
-from typing import Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 from paleo.cluster import Cluster
 from paleo.core.checks import listed
@@ -18,6 +18,7 @@ from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph, typical
 from paleo.net.importers import ImportOptions
+from paleo.net.lengths import SEQ
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import (
@@ -43,6 +44,9 @@ from paleo.step.settings import (
     found_settings,
 )
 
+if TYPE_CHECKING:
+    from paleo.step.plans.merge import Planned
+
 PARALLEL = Setting(
     default="data",
     check=lambda value: choice("parallel", tuple(PARALLELISMS))(value),
@@ -60,6 +64,22 @@ HYBRID_WORKERS = Setting(
     check=checked_number("hybrid_workers"),
     help="Number of workers, with --parallel=hybrid.",
     is_number=True,
+)
+
+
+def _checked_plan(value: Any) -> None:
+    """Raise SettingError for a plan file: what has none is not asked for one."""
+    if value is not None:
+        raise SettingError("plan: a plan file is for paleo.simulate and paleo.scenario")
+
+
+PLAN = Setting(
+    default=None,
+    check=_checked_plan,
+    help="A plan file: arguments of Megatron-LM (a shell line or script, or YAML), a configuration "
+    "of DeepSpeed (JSON) or torchtitan (TOML), or a recipe of NeMo (YAML). Its settings hold where "
+    "no other option says otherwise.",
+    metavar="FILE",
 )
 
 
@@ -81,6 +101,7 @@ class SimulateSettings(GridSettings, total=False):
     schemes: Annotated[str | Sequence[str] | None, SCHEMES]
     other_devices: Annotated[str | Mapping[Any, int] | None, OTHER_DEVICES]
     parallel: Annotated[str, PARALLEL]
+    plan: Annotated[str | os.PathLike[str] | None, PLAN]
 
 
 @dataclass(frozen=True)
@@ -88,7 +109,7 @@ class Scenario:
     """What is predicted: a net, the cluster and how it is used, and how a step is divided.
 
     `batch_size` None is that of the net's file. `workers` are those of data parallelism, `scaling`
-    how they share a batch.
+    how they share a batch. `notes` are what there is to know of the plan file that it is of.
     """
 
     net: NetSpec
@@ -98,6 +119,7 @@ class Scenario:
     scaling: tuple[str, ...]
     parallel: str
     hybrid_workers: int
+    notes: tuple[str, ...] = ()
 
     def graph(self, batch_size: Quantity | None = None) -> Graph:
         """Return the net's graph as the cost model sees it, at this batch or the scenario's."""
@@ -118,15 +140,15 @@ class Scenario:
     @property
     def settings(self) -> dict[str, Any]:
         """Return every setting of it by its name, as others are found from."""
-        return self.plan.settings | {
-            field.name: getattr(self, field.name) for field in fields(self)[2:]
-        }
+        return self.plan.settings | {name: getattr(self, name) for name in _OF_SCENARIO}
 
     def changed(self, **settings: Any) -> Scenario:
         """Return the scenario with other settings. Raises a PaleoError with every mistake."""
         return scenario(self, **settings)
 
 
+#: The settings that a scenario has besides those of its plan.
+_OF_SCENARIO = ("batch_size", "workers", "scaling", "parallel", "hybrid_workers")
 #: What a study is asked about: a net to be found, or a scenario that settings change.
 ScenarioLike = NetLike | Scenario
 
@@ -150,6 +172,13 @@ def asked(
     given = {name: value for name, value in settings.items() if name in known} | {**others}
     many = mistakes.check(listed, "nets", nets, ONE_NET | Scenario) or []
     specs = [mistakes.check(_net_of, net, settings.get("importing"), arrays) for net in many]
+    file = mistakes.check(_plan_file, given) if "plan" in known else None
+    if file:
+        given |= file.settings
+        specs = [
+            mistakes.check(_with_length, net, spec, file.seq_len, settings.get("importing"))
+            for net, spec in zip(many, specs, strict=True)
+        ]
     of_nets = None
     found = []
     for net, spec in zip(many or [None], specs or [None], strict=True):
@@ -163,12 +192,43 @@ def asked(
             if plan.is_mesh and varied["parallel"] == PARALLEL.default:
                 varied |= {"parallel": "mesh"}
             varied |= {"workers": workers_of(plan.topology, varied["workers"], beside)}
-            parts = (varied[field.name] for field in fields(Scenario)[2:])
-            one = Scenario(spec, plan, *parts)
+            notes = net.notes if isinstance(net, Scenario) else ()
+            notes += _notes_of(file, spec) if file else ()
+            one = Scenario(spec, plan, **{name: varied[name] for name in _OF_SCENARIO}, notes=notes)
             mistakes.check(_check_parallel, one)
             mistakes.check(_check_trained, one)
             found.append(one)
     return found, values
+
+
+def _plan_file(given: dict[str, Any]) -> Planned | None:
+    """Return what the plan file of settings says, which it is taken from; None without one."""
+    path = given.pop("plan", None)
+    if path is None:
+        return None
+    from paleo.step.plans.merge import planned  # here: most are asked without a file
+
+    return planned(path, given)
+
+
+def _with_length(
+    net: ScenarioLike, spec: NetSpec | None, length: int | None, importing: ImportOptions | None
+) -> NetSpec | None:
+    """Return a net that is named with sequences of a plan file's length, unless one is given."""
+    is_given = importing is not None and SEQ in importing.dims
+    is_named = isinstance(net, str | os.PathLike)
+    if not spec or not length or not is_named or is_given or SEQ not in spec.dims:
+        return spec
+    return spec.with_dims(**{SEQ: length})
+
+
+def _notes_of(file: Planned, spec: NetSpec) -> tuple[str, ...]:
+    """Return what there is to know of a plan file, and of a length that the net has not."""
+    own, length = spec.dims.get(SEQ), file.seq_len
+    if length in (None, own):
+        return file.notes
+    said = f"the net has {own}, which counts" if own else "the net has no dimension seq"
+    return (*file.notes, f"{file.file}: sequences of {length}, but {said}")
 
 
 def workers_of(cluster: Cluster, counts: Sequence[int], others: int = 0) -> tuple[int, ...]:

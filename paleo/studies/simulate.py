@@ -70,10 +70,11 @@ def simulate(
     `workspace` of so many bytes, or a text such as "4 GiB"; with `use_only_gemm`, the quickest
     matrix product. `dtype` is one of paleo.core.tensor.PRECISIONS; with `fuse`, pointwise
     operations run in the kernels before them, as paleo.net.fusion says. `importing` is for files of
-    other frameworks, as in `load`. With the `tokens` that are read it is said what the whole
-    training takes and costs, at the `price` and the `power` of a device. `computations`, of this
-    one net on this device and so on, are used again: what they know is not computed anew. Raises a
-    PaleoError with every mistake in settings and files.
+    other frameworks, as in `load`; `plan` is a plan file of one, whose settings hold where no
+    others are given. With the `tokens` that are read it is said what the whole training takes and
+    costs, at the `price` and the `power` of a device. `computations`, of this one net on this
+    device and so on, are used again: what they know is not computed anew. Raises a PaleoError with
+    every mistake in settings and files.
 
     >>> simulation = paleo.simulate("alex_v2", device="K40", workers=16, cost_model="paleo2017")
     >>> (step,) = simulation.runs[0].rows
@@ -195,6 +196,7 @@ class _Case:
             notes += _notes_on_links(plan, every)
         if left_out:
             notes.append(f"not counted by {plan.cost_model.name}: {', '.join(left_out)}")
+        notes += scenario.notes
         return Run(
             scenario=scenario,
             scaling=scaling,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import paleo
+from paleo.cli import cli
 from paleo.cluster import find_cluster, find_device
 from paleo.cluster.collectives import COLLECTIVES, Operation
 from paleo.core.errors import PaleoError, SettingError
@@ -386,3 +387,34 @@ def test_settings_that_make_a_step_fit_are_found() -> None:
     assert found.memory <= small.memory_capacity  # type: ignore[operator]
     again = paleo.simulate(net(), batch_size=1, micro_batch=1, **settings, **found.settings)
     assert again.runs[0].rows[0].to_dict()["step_s"] == pytest.approx(found.seconds)
+
+
+def test_experts_are_divided_among_those_that_have_the_same() -> None:
+    """16 devices that share experts 8 ways: 2 have the same, which divide them with ZeRO 3."""
+    found = meshed(16, paleo.load("mixtral_8x7b"), ep=8, micro_batch=1, zero=3)
+    _, (stage,) = found.stages(1)
+    (memory,) = found.memory(1, 1)
+    others = stage.num_params - stage.experts
+    assert memory.weights == pytest.approx(2 * (others / 16 + stage.experts / 2), rel=1e-6)
+
+
+def test_the_memory_of_a_mesh_by_its_command() -> None:
+    settings: Any = {"cluster": "dgx_a100", "workers": 8, "tp": 2, "pp": 2, "dtype": "bf16"}
+    (found,) = paleo.mesh_memory(net(), batch_size=4, **settings)
+    assert (found.mesh.dp, found.global_batch, found.micro_batch) == (2, 8, 1)
+    assert [stage.stage for stage in found.stages] == [0, 1]
+    values = found.to_dict()
+    assert values["memory_bytes"] == max(stage["total_bytes"] for stage in values["stages"])
+    parts = ("weights", "gradients", "optimizer_state", "activations", "passing")
+    for stage in values["stages"]:
+        assert sum(stage[f"{part}_bytes"] for part in parts) == stage["total_bytes"]
+    simulated = paleo.simulate(net(), batch_size=4, **settings).runs[0].rows[0].to_dict()
+    assert simulated["memory_bytes"] == values["memory_bytes"]
+
+
+def test_the_command_says_the_fullest_stage(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["memory", "gpt2", "--cluster=dgx_h100", "--num_workers=4", "--pp=4"]
+    cli.main([*arguments, "--dtype=bf16", "--batch_size=4"], standalone_mode=False)
+    out = capsys.readouterr().out
+    assert "of each of 4 H100 SXM, stage 0 is the fullest" in out.replace("\n", " ")
+    assert out.count("\n    ") >= 4

@@ -15,6 +15,7 @@ from paleo.cli.plan import (
     PRICING,
     SYNCHRONOUS,
     UPDATE,
+    beside_plan,
     say_what_has_no_effect,
     say_what_is_used,
 )
@@ -36,6 +37,7 @@ from paleo.views.tables.simulation import simulation_tables
 @setting_options(
     SimulateSettings, "hybrid_workers", "other_devices", *PRICING, *UPDATE, *TRAINED, "schemes"
 )
+@setting_option(declared(SimulateSettings)["plan"], type=click.Path())
 @setting_options(SimulateSettings, *MESH)
 @setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")
 @setting_option(declared(SimulatedSettings)["prices"], type=click.Path())
@@ -78,10 +80,11 @@ def command(
       paleo simulate nin --scaling=weak --num_workers=4 --trace=step.json
       paleo simulate gpt2 --device=H100_SXM --dtype=bf16 --tokens=300e9
       paleo simulate resnet50_v1_5 --cluster=dgx_a100 --num_workers=8,64 --explain
+      paleo simulate llama3_8b --cluster=dgx_h100 --plan=train.sh
     """  # noqa: D301 (click takes the control character, not the escape)
     edited = edits.applied()
     trace.check(edited)
-    result = simulate(edited, **settings)
+    result = simulate(edited, **beside_plan(settings))
     say_what_is_used(nets, settings)
     say_what_has_no_effect(settings["parallel"])
     if trace.write(max(result.plans[0], key=lambda run: run.step.workers if run.step else 0)):

@@ -8,7 +8,7 @@ arXiv:1910.02054, section 3: the optimizer's state, gradients too, parameters to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -69,15 +69,18 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
 
 
 def stage_memory(
-    stage: int, one: Footprint, in_flight: Quantity, zero: int, shards: int
+    stage: int, one: Footprint, in_flight: Quantity, zero: int, own: Callable[[int], int]
 ) -> StageMemory:
-    """Return the memory of a device of a stage that takes `one` for a single micro-batch."""
+    """Return the memory of a device of a stage that takes `one` for a single micro-batch.
+
+    `own` gives the bytes of its share of what is divided among shares of the data.
+    """
     whole = one.weights + one.gradients + one.optimizer_state
     return StageMemory(
         stage,
-        one.weights // (shards if zero >= 3 else 1),
-        one.gradients // (shards if zero >= 2 else 1),
-        one.optimizer_state // (shards if zero >= 1 else 1),
+        own(one.weights) if zero >= 3 else one.weights,
+        own(one.gradients) if zero >= 2 else one.gradients,
+        own(one.optimizer_state) if zero >= 1 else one.optimizer_state,
         int(in_flight * one.kept),
         max(one.peak - whole - one.kept, 0),
     )

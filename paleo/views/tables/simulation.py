@@ -68,7 +68,11 @@ def simulation_tables(simulation: Simulation, *, all_schemes: bool = False) -> l
     varied = [key for key in _VARIED if len({each[key] for each in settings}) > 1]
     columns = {column.key: column for column in tables[0].columns}
     columns |= {key: Column(key, key.replace("_", " ")) for key in varied}
-    columns |= {key: replace(columns[key], wide=True) for key in ("speedup", "compute_s")}
+    columns |= {
+        key: replace(columns[key], wide=True)
+        for key in ("speedup", "compute_s")
+        if key in columns  # steps on a mesh have no speedup
+    }
     if any(run.band for run in runs):
         columns[_BAND.key] = _BAND
     counts = [0]

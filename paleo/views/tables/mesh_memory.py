@@ -1,0 +1,41 @@
+"""The table of the memory of devices that share a net: a row for each stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from paleo.studies.mesh_memory import MeshMemory
+from paleo.views.charts.settings import joined
+from paleo.views.table import Column, Table
+
+_PARTS = ("weights", "gradients", "optimizer_state", "activations", "passing")
+
+
+def mesh_memory_tables(found: Sequence[MeshMemory]) -> list[Table]:
+    """Return a table for each net."""
+    return [_table(one) for one in found]
+
+
+def _table(found: MeshMemory) -> Table:
+    plan, values = found.plan, found.to_dict()
+    said = [text for key, text in plan.said().items() if key not in ("ppp_comp", "ppp_comm")]
+    where = plan.cluster.name if plan.cluster else ""
+    title = joined([found.net, where, plan.device.name, plan.dtype, *said])
+    batch = (
+        f"{found.mesh.size:,} devices, {found.global_batch:,} samples a step, "
+        f"{found.micro_batch:,} at a time: activations of all on their way count"
+    )
+    return Table(
+        title,
+        (
+            Column("stage", "stage"),
+            *(
+                Column(f"{part}_bytes", part.replace("_", "\n"), "bytes", digits=3)
+                for part in _PARTS
+            ),
+            Column("total_bytes", "total", "bytes", digits=3, least_is_best=True),
+        ),
+        [{**values, **stage.to_dict()} for stage in found.stages],
+        footnotes=[batch],
+        notes=list(found.notes),
+    )
