@@ -138,7 +138,6 @@ _PLACES = {
     "paleo.studies.compare": ("compare",),
     "paleo.studies.datasets": ("DATASETS",),
     "paleo.studies.memory": ("memory",),
-    "paleo.studies.mesh_memory": ("MeshMemory", "mesh_memory"),
     "paleo.studies.metrics": ("metrics",),
     "paleo.studies.prices": ("prices",),
     "paleo.studies.simulate": ("simulate",),

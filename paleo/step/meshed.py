@@ -11,7 +11,7 @@ from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity, ceil_div, maximum, total
+from paleo.core.quantity import Quantity, ceil_div, maximum, some, total
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
@@ -20,6 +20,7 @@ from paleo.step.loss import NONE
 from paleo.step.memory import Footprint, footprint
 from paleo.step.memory.stage import StageMemory, stage_memory, stage_net
 from paleo.step.mesh import Mesh
+from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.part import KINDS_OF_GROUPS, Part
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.pipelines import PIPELINES, Work
@@ -217,6 +218,13 @@ class Meshed:
             Piece("bubble", WAIT, running - batches * slowest.work.seconds),
             Piece("update", "update", plan.seconds(update), time=update),
         )
+        if some(plan.deviation > 0) and mesh.replicas > 1:
+            # Shares of the data wait for the slowest of them.
+            computed = total(
+                piece.seconds for piece in pieces if piece.category not in (TRANSFER, WAIT)
+            )
+            late = expected_slowest(mesh.replicas, plan.deviation) - 1
+            pieces += (Piece("wait", WAIT, late * computed),)
         exchange = max(self._exchanged(stage, batches) for stage in stages)
         return Step(
             mesh.size,

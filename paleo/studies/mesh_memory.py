@@ -76,7 +76,8 @@ def mesh_memory(
     The settings are those of a step of `paleo.simulate` on a mesh: `tp`, `pp`, `cp`, `ep`, `zero`
     and so on, and the number of `workers`. Raises a PaleoError with every mistake.
 
-    >>> (found,) = paleo.mesh_memory("llama3_8b", cluster="dgx_h100", workers=8, tp=8, batch_size=1)
+    >>> from paleo.studies.mesh_memory import mesh_memory
+    >>> (found,) = mesh_memory("llama3_8b", cluster="dgx_h100", workers=8, tp=8, batch_size=1)
     >>> len(found.stages), found.fits
     (1, True)
     """

@@ -21,6 +21,7 @@ from paleo.step.meshed import Meshed
 from paleo.step.scenario import scenario
 from paleo.step.stages import cut
 from paleo.studies.fitting import remedy
+from paleo.studies.mesh_memory import mesh_memory
 
 #: Nodes of 8 devices.
 CLUSTER = find_cluster("dgx_a100")
@@ -400,7 +401,7 @@ def test_experts_are_divided_among_those_that_have_the_same() -> None:
 
 def test_the_memory_of_a_mesh_by_its_command() -> None:
     settings: Any = {"cluster": "dgx_a100", "workers": 8, "tp": 2, "pp": 2, "dtype": "bf16"}
-    (found,) = paleo.mesh_memory(net(), batch_size=4, **settings)
+    (found,) = mesh_memory(net(), batch_size=4, **settings)
     assert (found.mesh.dp, found.global_batch, found.micro_batch) == (2, 8, 1)
     assert [stage.stage for stage in found.stages] == [0, 1]
     values = found.to_dict()

@@ -218,7 +218,7 @@ def test_the_commands_have_these_defaults() -> None:
         options = {name.strip("-"): each for each in module.command.params for name in each.opts}
         for key, default in DEFAULTS.items():
             said = (module in (summary, memory) and key == "device") or (
-                module is metrics and key == "num_workers"
+                module in (metrics, memory) and key == "num_workers"
             )
             if key in options and not said:
                 found = options[key].get_default(click.Context(module.command))

@@ -62,7 +62,7 @@ def command(
       paleo memory googlenet --inference --dtype=fp16
       paleo memory alexnet --workspace="1 GiB" --device=TITAN_X
       paleo memory nin_227 --scale_input=2
-      paleo memory llama3_70b --cluster=dgx_h100 --num_workers=64 --tp=8 --pp=2 --zero=1
+      paleo memory llama3_8b --cluster=dgx_h100 --num_workers=8 --tp=4 --pp=2
     """  # noqa: D301 (click takes the control character, not the escape)
     shared = {name: settings.pop(name) for name in ("cluster", "workers", *MESH)}
     if any(map(is_given, ("cluster", *MESH))):

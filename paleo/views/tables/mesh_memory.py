@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paleo.step.plan import SHARES
 from paleo.studies.mesh_memory import MeshMemory
 from paleo.views.charts.settings import joined
 from paleo.views.table import Column, Table
@@ -18,7 +19,7 @@ def mesh_memory_tables(found: Sequence[MeshMemory]) -> list[Table]:
 
 def _table(found: MeshMemory) -> Table:
     plan, values = found.plan, found.to_dict()
-    said = [text for key, text in plan.said().items() if key not in ("ppp_comp", "ppp_comm")]
+    said = [text for key, text in plan.said().items() if key not in SHARES]
     where = plan.cluster.name if plan.cluster else ""
     title = joined([found.net, where, plan.device.name, plan.dtype, *said])
     batch = (
