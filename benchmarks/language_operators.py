@@ -58,7 +58,7 @@ MISSED = (
     *(f"attention of encoders, {each}" for each in ("l40s", "rtx")),
     *(f"quantization, {each}" for each in ("gb200", "gb300")),
     "linear attention, a100",
-    *(f"modules of latent attention, {each}" for each in ("h200", "gb200", "b300", "all")),
+    *(f"modules of latent attention, {each}" for each in ("gb200", "b300", "all")),
     *(f"sparse attention, single kernels, {each}" for each in ("b", "gb300", "all")),
 )
 
