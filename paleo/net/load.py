@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 from paleo.core.checks import MAX_SIZE, python_int, shown
 from paleo.core.errors import Mistakes, NetSpecError
 from paleo.core.files import names_in, read_bytes
-from paleo.core.quantity import is_array, largest, np, whole_array
+from paleo.core.quantity import Quantity, is_array, largest, np, whole_array
 from paleo.core.registry import unknown
 from paleo.net.decode import Body, decode
 from paleo.net.graph import build, infer_nodes
@@ -108,7 +108,7 @@ def load(
     net: NetLike,
     importing: ImportOptions | None = None,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, Quantity] | None = None,
 ) -> NetSpec:
     """Return a net by name, from a file, or as it is.
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from paleo.core.errors import NetSpecError
 from paleo.core.files import read_bytes
 from paleo.core.frozen import dataclass
+from paleo.core.quantity import Quantity
 
 #: How a target begins that names a PyTorch module instead of a file.
 PYTHON = "python:"
@@ -118,7 +119,7 @@ class ImportOptions:
     """
 
     input: tuple[tuple[str | None, tuple[int, ...]], ...] = ()
-    dims: Mapping[str, int] = field(default_factory=dict)
+    dims: Mapping[str, Quantity] = field(default_factory=dict)
     phase: str = "train"
     unknown: str = "error"
     proposals: int | None = None

@@ -17,8 +17,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from paleo.core.checks import shown
 from paleo.core.errors import Mistakes
 from paleo.core.frozen import dataclass
+from paleo.core.quantity import is_array
 from paleo.net.importers.base import ImportOptions, prime_batch
 
 _BATCH = re.compile(r"(.*[^a-z])?(batch(_?size)?|bs|n)([^a-z].*)?\Z", re.IGNORECASE)
@@ -232,10 +234,10 @@ class _Finder:
         for name, size in self.options.dims.items():
             if name not in names:
                 self._refuse("--dim: no input has a dimension", name, sorted(names))
-            elif not 0 < size <= _LARGEST:
-                self.mistakes.add(f"--dim: {name} must be 1 to {_LARGEST}, got {size}")
+            elif is_array(size) or not 0 < size <= _LARGEST:
+                self.mistakes.add(f"--dim: {name} must be 1 to {_LARGEST}, got {shown(size)}")
             else:
-                sizes[name] = size
+                sizes[name] = int(size)
         for each in self.declared:
             for dim, size in zip(each.dims or (), self.given.get(each.name, ()), strict=False):
                 if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
