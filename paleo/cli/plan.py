@@ -15,7 +15,6 @@ from paleo.core.errors import Mistakes
 from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
-from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism import PARALLELISMS
@@ -32,17 +31,17 @@ from paleo.step.settings import (
 #: What nets run on.
 CLUSTER = ("cluster", "device", "network", "batch_size", "workers")
 #: By which algorithm convolutions are computed.
-CONVOLUTIONS = tuple(declared(ConvolutionSettings))
+CONVOLUTIONS = tuple(ConvolutionSettings.__annotations__)
 #: What runs at the same time, or in one kernel.
-KERNELS = tuple(declared(KernelSettings))
+KERNELS = tuple(KernelSettings.__annotations__)
 #: How a step is priced, but for the shares of peak.
 PRICING = (*KERNELS, *CONVOLUTIONS, "cost_model", "dtype")
 #: How workers that step together bring together what they have.
-SYNCHRONOUS = tuple(declared(SynchronousSettings))
+SYNCHRONOUS = tuple(SynchronousSettings.__annotations__)
 #: How devices share a net.
-MESH = tuple(declared(MeshSettings))
+MESH = tuple(MeshSettings.__annotations__)
 #: How parameters are updated.
-UPDATE = tuple(declared(OptimizerSettings) | declared(GradientSettings))
+UPDATE = (*OptimizerSettings.__annotations__, *GradientSettings.__annotations__)
 #: How long a net is trained.
 SCHEDULE = ("epochs", "dataset", "dataset_size")
 

@@ -372,7 +372,7 @@ def _learning(nodes: Sequence[Node]) -> frozenset[int]:
 
 def _looks_up(node: Node) -> bool:
     """Tell whether a node takes rows of its parameters by their numbers."""
-    return node.is_trained and node.layer.index_limit(0, node.inputs) is not None
+    return node.layer.looks_up
 
 
 def _is_common(tensor: _Tensor) -> bool:

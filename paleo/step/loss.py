@@ -38,7 +38,7 @@ def with_loss(net: NetSpec, loss: str) -> NetSpec:
 
     Raises SettingError where the last product is to be in it, and the net does not end in one.
     """
-    if loss == NONE:
+    if loss == NONE or not any(spec.layer.looks_up for spec in net.layers):
         return net
     return cached_for_net(_with_loss, net, loss) or net
 

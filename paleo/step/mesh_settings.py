@@ -71,9 +71,11 @@ GLOBAL_BATCH = _optional_count(
     "--batch_size for each share of the data",
 )
 INTERLEAVE = _degree("interleave", "Chunks of the net that each stage has (interleaved 1F1B)")
+#: The schedule that nobody has to look up.
+_USUAL = "1f1b"
 SCHEDULE = Setting(
-    default="1f1b",
-    check=name_in(PIPELINES),
+    default=_USUAL,
+    check=lambda value: value if value == _USUAL else name_in(PIPELINES)(value),
     help="In which order stages take micro-batches:",
     describes=True,
     choices=lambda: PIPELINES,

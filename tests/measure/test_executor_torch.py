@@ -40,6 +40,7 @@ BUILT = [
     for each in EXAMPLES
     if str(each) not in ODDITIES
     and each.kind not in (*REGIONS, *KERNELS)
+    and not paleo.LAYERS[each.kind].is_exchange  # of which a device alone has none
     and not OPTIONS & each.keys.keys()
 ]
 #: Nets of every kind, in a batch and with images or words that take little time.

@@ -138,6 +138,8 @@ class Layer(ABC):
     is_transposed: ClassVar[bool] = False
     #: Whether it is attention as one kernel, which libraries have several of.
     is_attention: ClassVar[bool] = False
+    #: Whether it takes rows of its parameters by their numbers.
+    looks_up: ClassVar[bool] = False
     #: Whether devices exchange messages there.
     is_exchange: ClassVar[bool] = False
     #: Whether it judges results, so that who runs the net has what it reads; in training, as loss.

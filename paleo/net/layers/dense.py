@@ -95,6 +95,8 @@ class InnerProduct(StoredMatrix):
 class Embedding(Matrix):
     """Whole numbers to vectors: each is a row of a table of V x D."""
 
+    looks_up: ClassVar[bool] = True
+
     num_embeddings: int = key(Whole(), "V, the rows of the table")
     num_outputs: int = key(Whole(), "D, the length of a row")
 
