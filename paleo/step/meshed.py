@@ -40,9 +40,9 @@ class Stage:
     """What one device of a stage does for each micro-batch, and what it has.
 
     Seconds are of all its chunks: `times` of computation forward, backward, of that the gradients
-    of parameters, and again; by kind the messages
-    that nothing hides, forward and backward; and those to the stages beside it, one way. `experts`
-    of its parameters are those of mixtures, `blocks` what it has of the net.
+    of parameters, and again; by kind the messages that nothing hides, forward and backward; and
+    those to the stages beside it, one way. `experts` of its parameters are those of mixtures,
+    `blocks` what it has of the net.
     """
 
     times: tuple[Quantity, ...]

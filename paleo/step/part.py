@@ -17,6 +17,7 @@ from paleo.net.graph import Graph
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import Mesh
 from paleo.step.passes import BACKWARD, FORWARD, exchange_time
+from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 
 #: The kinds of groups whose exchanges stand in a net, by their names there.
@@ -60,7 +61,7 @@ class Part:
         passes = plan.passes(graph)
         forward, backward = ([layer.seconds for layer in each.layers] for each in passes)
         weights: list[Quantity] = [0.0] * len(graph.nodes)
-        if plan.schedule == "zero_bubble":
+        if PIPELINES[plan.schedule].weights_apart:
             apart = plan.estimate(graph, (Pass.WEIGHT_GRADIENT,))
             weights = [layer.seconds for layer in apart.layers]
         sent = self._sent(graph, forward, backward)

@@ -7,7 +7,6 @@ With several chunks, stage s of p has the chunks s, s + p, s + 2 p, ...
 
 from __future__ import annotations
 
-import bisect
 import itertools
 from collections.abc import Sequence
 
@@ -34,10 +33,6 @@ class Cut(NamedTuple):
     def chunks(self) -> int:
         """How many chunks each stage has."""
         return (len(self.bounds) - 1) // self.stages
-
-    def chunk_of(self, node: int) -> int:
-        """Return which chunk a node is in."""
-        return bisect.bisect_right(self.bounds, node) - 1
 
     def sums(self, values: Sequence[Quantity]) -> list[Quantity]:
         """Return the sum of the values of each stage's nodes."""

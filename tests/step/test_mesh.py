@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import json
 from dataclasses import replace
@@ -95,7 +96,9 @@ def bounds(stages: int, chunks: int, dealt: Any, layers: int = 8) -> list[list[i
     blocks: list[set[int]] = [set() for _ in range(stages * chunks)]
     for node in graph.nodes:
         if node.name.startswith("layers/"):
-            blocks[found.chunk_of(node.index)].add(int(node.name.split("/")[1]))
+            blocks[bisect.bisect_right(found.bounds, node.index) - 1].add(
+                int(node.name.split("/")[1])
+            )
     assert [len(own) for own in blocks] == list(found.counts)
     return [sorted(own) for own in blocks]
 

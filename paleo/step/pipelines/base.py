@@ -62,6 +62,8 @@ class Pipeline(ABC):
     summary: ClassVar[str]
     #: Whether a stage may have several chunks of the net.
     interleaves: ClassVar[bool] = False
+    #: Whether gradients of parameters are turns of their own.
+    weights_apart: ClassVar[bool] = False
 
     @abstractmethod
     def seconds(self, stages: Sequence[Work], batches: Quantity, chunks: int = 1) -> Quantity:

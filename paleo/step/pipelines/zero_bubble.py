@@ -26,6 +26,7 @@ class ZeroBubble(Pipeline):
 
     name = "zero_bubble"
     summary = "1F1B with gradients of parameters where a stage would wait (ZB-H1)"
+    weights_apart = True
 
     def seconds(self, stages: Sequence[Work], batches: Quantity, chunks: int = 1) -> Quantity:
         """Return the seconds of 1F1B, of which as much is filled as there are weights' gradients.
