@@ -61,7 +61,7 @@ def test_kinds_stand_in_their_order() -> None:
 def test_experts_are_shared_by_devices_with_other_data() -> None:
     mesh = Mesh.of(32, tp=2, ep=8)
     assert (mesh.dp, mesh.size) == (16, 32)
-    same, experts = (mesh.replicated(CLUSTER, experts=each) for each in (False, True))
+    (same,), (experts,) = (mesh.replicated(CLUSTER, experts=each) for each in (False, True))
     assert (same.workers, experts.workers) == (16, 2)
 
 
