@@ -87,14 +87,15 @@ class Mesh:
 
         They are one group, or of so many `within` a group those, and then those of all groups that
         have the same place in theirs. Of experts there are fewer in a group: so many have others.
-        Groups of one are left out.
         """
         shared = self.ep if experts else 1
         stride = min(self.stride(kind) for kind in ("cp", "dp")) * shared
         count = self.replicas // shared
         inner = count if within is None else max(1, within // shared)
-        sizes = ((inner, stride), (count // inner, stride * inner))
-        return tuple(cluster.group(*size) for size in sizes if size[0] > 1)
+        inside = cluster.group(inner, stride)
+        if within is None:
+            return (inside,)
+        return inside, cluster.group(count // inner, stride * inner)
 
     def neighbours(
         self, cluster: Cluster, kind: str, first: int, second: int | None = None

@@ -15,4 +15,22 @@ def check_mesh(plan: Plan, mesh: Mesh) -> None:
         mistakes.add("interleave: one stage has no chunks: give --pp, too")
     elif plan.interleave > 1 and not PIPELINES[plan.schedule].interleaves:
         mistakes.add(f"interleave: {plan.schedule} has no chunks of stages")
+    if plan.shard_degree:
+        _check_shards(plan, mesh, plan.shard_degree, mistakes)
     mistakes.raise_as(SettingError)
+
+
+def _check_shards(plan: Plan, mesh: Mesh, within: int, mistakes: Mistakes) -> None:
+    """Note what of groups that divide shares among them does not divide up."""
+    if not plan.zero:
+        mistakes.add("shard_degree: nothing is divided: give --zero, too")
+    if mesh.replicas % within:
+        mistakes.add(
+            f"shard_degree: {mesh.replicas} devices with the same layers do not divide into groups "
+            f"of {within}"
+        )
+    elif max(within, mesh.ep) % min(within, mesh.ep):
+        mistakes.add(
+            f"shard_degree: groups of {within} devices, and of ep {mesh.ep} which share experts, "
+            "do not divide by each other"
+        )

@@ -129,25 +129,34 @@ class Meshed:
         """
         if self.plan.zero < 3 or self._copies == 1:
             return 0.0, 0.0
-        read = find_precision(self.plan.dtype).element_size
-        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER) / stage.blocks
-        reduce = self._reduced(stage) / stage.blocks
+        gather, within, _ = (each / stage.blocks for each in self._sharing(stage))
         ahead = self._exposed(gather, stage.forward / stage.blocks, stage.blocks)
         back = (stage.backward + stage.again) / stage.blocks
-        return ahead, self._exposed(gather + reduce, back, stage.blocks)
+        return ahead, self._exposed(gather + within, back, stage.blocks)
 
-    def _exposed(self, message: Quantity, computed: Quantity, count: int) -> Quantity:
+    def _exposed(
+        self, message: Quantity, computed: Quantity, count: int, after: Quantity = 0.0
+    ) -> Quantity:
         """Return by how much so many messages make as many computations longer.
 
         The first, or last, is beside none; of each other what is longer than a computation shows.
+        Another may go on `after` each, in a stream of its own, beside the next.
         """
         if not self.plan.overlaps:
-            return count * message
-        return message + (count - 1) * maximum(message - computed, 0.0)
+            return count * (message + after)
+        return message + after + (count - 1) * maximum(maximum(message, after) - computed, 0.0)
 
-    def _reduced(self, stage: Stage) -> Quantity:
-        """Return the seconds in which gradients are summed up and dealt out."""
-        return self._among_replicas(stage, self.plan.encoding.size, Collecting.REDUCE_SCATTER)
+    def _sharing(self, stage: Stage) -> tuple[Quantity, Quantity, Quantity]:
+        """Return the seconds of gathering parameters, and of dealing out sums of gradients.
+
+        Those in groups that divide them, and those across groups, if there are several.
+        """
+        size, scatter = self.plan.encoding.size, Collecting.REDUCE_SCATTER
+        read = find_precision(self.plan.dtype).element_size
+        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER)
+        whole = self._among_replicas(stage, size, scatter)
+        within = self._among_replicas(stage, size, scatter, only=scatter)
+        return gather, within, whole - within
 
     @property
     def _copies(self) -> int:
@@ -163,18 +172,23 @@ class Meshed:
             mesh,
             plan.reached,
             divides=plan.zero > 0,
+            within=plan.shard_degree,
             experts=experts and mesh.ep > 1,
             mirror=mirror,
         )
 
-    def _among_replicas(self, stage: Stage, size: int, operation: Collecting) -> Quantity:
-        """Return the seconds of an exchange of all parameters, of so many bytes each."""
+    def _among_replicas(
+        self, stage: Stage, size: int, operation: Collecting, only: Collecting | None = None
+    ) -> Quantity:
+        """Return the seconds of an exchange of all parameters, of so many bytes each.
+
+        Of those of all groups, or of messages of one kind only.
+        """
         seconds: Quantity = 0.0
         for count, experts in ((stage.num_params - stage.experts, False), (stage.experts, True)):
-            if count:
-                for message in self._replicas(stage, experts=experts).messages(
-                    size * count, operation
-                ):
+            replicas = self._replicas(stage, experts=experts) if count else Replicas(())
+            for message in replicas.messages(size * count, operation):
+                if only in (None, message[-1]):
                     seconds = seconds + self.part.sending(*message)
         return seconds
 
@@ -249,10 +263,11 @@ class Meshed:
 
         They exchange them beside the last micro-batch's backward pass, bucket by bucket; where the
         optimizer's state is shared they sum and deal out gradients, then gather parameters beside
-        the next forward pass (arXiv:1910.02054, section 7).
+        the next forward pass (arXiv:1910.02054, section 7). Groups sum shares once a step, in a
+        stream of its own (arXiv:2205.00119, section 3.4).
         """
         plan = self.plan
-        if self._copies == 1 or plan.zero == 3:
+        if self._copies == 1:
             return 0.0
         beside = stage.held * (stage.backward + stage.again)
         num_bytes = plan.encoding.size * stage.num_params
@@ -261,13 +276,18 @@ class Meshed:
         if not plan.zero:
             whole = self._among_replicas(stage, plan.encoding.size, Collecting.ALL_REDUCE)
             return self._exposed(whole / count, beside / count, count)
-        turns = batches / stage.held if plan.zero == 2 else 1
-        reduce = self._reduced(stage)
-        gather = self._among_replicas(
-            stage, find_precision(plan.dtype).element_size, Collecting.ALL_GATHER
+        gather, within, across = self._sharing(stage)
+        if plan.zero == 3:  # blocks have exchanged theirs as they were computed
+            count, within = stage.blocks, gather + within
+        alone, last = (
+            self._exposed(within / count, beside / count, count, after / count)
+            for after in (0.0, across)
         )
-        exposed = turns * self._exposed(reduce / count, beside / count, count)
-        return exposed + self._exposed(gather / count, stage.held * stage.forward / count, count)
+        if plan.zero == 3:
+            return last - alone
+        turns = batches / stage.held if plan.zero == 2 else 1
+        ahead = self._exposed(gather / count, stage.held * stage.forward / count, count)
+        return (turns - 1) * alone + last + ahead
 
     def _update(self, stage: Stage) -> Time:
         """Return what takes the time to update what a device has of a stage's parameters."""

@@ -49,7 +49,8 @@ class Replicas(NamedTuple):
         groups = mesh.replicated(cluster, experts=experts, within=within)
         groups += (mirror,) if mirror else ()
         inner = len(groups) if within is None else 1
-        return cls(tuple(Sharing(group, divides and i < inner) for i, group in enumerate(groups)))
+        sharing = [Sharing(group, divides and i < inner) for i, group in enumerate(groups)]
+        return cls(tuple(each for each in sharing if each.group.workers > 1))
 
     @property
     def shares(self) -> int:
