@@ -5,12 +5,13 @@ Declared as those of paleo.step.settings, which has the kinds that these are par
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 from paleo.core.checks import MAX_SIZE, is_whole, shown
 from paleo.core.errors import SettingError
-from paleo.step.declarations import Setting, choice, name_in
+from paleo.step.declarations import Setting, choice, declared, name_in
 from paleo.step.distributed_settings import checked_count
 from paleo.step.mesh import KINDS, ORDER
 from paleo.step.pipelines import PIPELINES
@@ -98,6 +99,13 @@ ZERO = Setting(
     is_number=True,
 )
 
+SHARD_DEGREE = _optional_count(
+    "shard_degree",
+    "With --zero, how many devices next to each other divide it; other groups of as many have "
+    "copies (hybrid sharding: HSDP, MiCS).",
+    "all that have the same layers",
+)
+
 
 def _checked_order(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
@@ -152,6 +160,7 @@ class MeshSettings(TypedDict, total=False):
     context: Annotated[str, CONTEXT]
     ep: Annotated[int, EP]
     zero: Annotated[int, ZERO]
+    shard_degree: Annotated[int | None, SHARD_DEGREE]
     micro_batch: Annotated[int | None, MICRO_BATCH]
     global_batch: Annotated[int | None, GLOBAL_BATCH]
     schedule: Annotated[str, SCHEDULE]
@@ -159,3 +168,9 @@ class MeshSettings(TypedDict, total=False):
     stages: Annotated[str | Sequence[int], STAGES]
     sequence_parallel: Annotated[bool, SEQUENCE_PARALLEL]
     order: Annotated[str | Sequence[str], MESH_ORDER]
+
+
+@functools.cache
+def of_mesh() -> dict[str, Any]:
+    """Return the settings that a mesh alone has, and what they are where nothing is said."""
+    return {name: setting.default for name, setting in declared(MeshSettings).items()}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 
 from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.core.errors import SettingError
-from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, ceil_div, maximum, some, total
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
@@ -18,68 +17,26 @@ from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
 from paleo.step.loss import NONE
 from paleo.step.memory import Footprint, footprint
-from paleo.step.memory.stage import StageMemory, stage_memory, stage_net
+from paleo.step.memory.stage import StageMemory, stage_memory, stage_net, together
 from paleo.step.mesh import Mesh
+from paleo.step.mesh_checks import check_mesh
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.part import KINDS_OF_GROUPS, Part
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
-from paleo.step.pipelines import PIPELINES, Work
+from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
+from paleo.step.replicas import Replicas
+from paleo.step.stage_work import Stage, joined
 from paleo.step.stages import Cut, cut
 from paleo.step.utilization import tokens_of
 
 #: Micro-batches for each stage, from which on a pipeline waits little.
 _PER_STAGE = 4
 #: What the messages of each kind are called as parts of a step.
-_SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()}
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What one device of a stage does for each micro-batch, and what it has.
-
-    Seconds are of all its chunks: `times` of computation forward, backward, of that the gradients
-    of parameters, and again; by kind the messages that nothing hides, forward and backward; and
-    those to the stages beside it, one way. `experts` of its parameters are those of mixtures,
-    `blocks` what it has of the net.
-    """
-
-    times: tuple[Quantity, ...]
-    sent: Mapping[str, tuple[Quantity, Quantity]]
-    passed: Quantity
-    num_params: int
-    num_tensors: int
-    experts: int
-    blocks: int
-    gathered: tuple[Quantity, Quantity] = (0.0, 0.0)
-
-    @property
-    def forward(self) -> Quantity:
-        """Seconds of the forward pass."""
-        return self.times[0]
-
-    @property
-    def backward(self) -> Quantity:
-        """Seconds of the backward pass, without what is computed again."""
-        return self.times[1]
-
-    @property
-    def again(self) -> Quantity:
-        """Seconds of what is computed again."""
-        return self.times[3]
-
-    @property
-    def work(self) -> Work:
-        """What the pipeline reckons with."""
-        ahead, back = (
-            total((0.0, *(each[place] for each in self.sent.values()))) for place in (0, 1)
-        )
-        return Work(
-            self.forward + ahead + self.gathered[0] + self.passed,
-            self.again + self.backward + back + self.gathered[1] + self.passed,
-            self.times[2],
-        )
+_SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()} | {
+    "pp": "pipeline_parallel"
+}
 
 
 class Meshed:
@@ -87,7 +44,9 @@ class Meshed:
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
         self.net, self.plan, self.mesh = net, plan, mesh
+        check_mesh(plan, mesh)
         plan.group(mesh.size)  # says if the cluster has not so many devices
+        self.pipeline = PIPELINES[plan.schedule]
         self.part = Part(net, plan, mesh)
 
     def stages(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
@@ -110,6 +69,7 @@ class Meshed:
         passed = self._passed(graph, found)
         stages = [
             Stage(
+                i,
                 times=tuple(of[i] for of in times),
                 sent={kind: (ahead[i], back[i]) for kind, (ahead, back) in sent.items()},
                 passed=passed[i],
@@ -117,10 +77,17 @@ class Meshed:
                 num_tensors=int(tensors[i]),
                 experts=int(experts[i]),
                 blocks=found.units[i],
+                overlaps=plan.overlaps,
             )
             for i in range(mesh.pp)
         ]
         return found, [replace(stage, gathered=self._gathered(stage)) for stage in stages]
+
+    def _devices(self, stages: Sequence[Stage]) -> list[Stage]:
+        """Return what each device of a pipeline has of these stages of the net."""
+        count = len(stages)
+        held = (self.pipeline.held(device, count) for device in range(count))
+        return [joined(device, [stages[i] for i in own]) for device, own in enumerate(held)]
 
     def _passed(self, graph: Graph, found: Cut) -> list[Quantity]:
         """Return the seconds in which each stage hands on what its chunks make, one way.
@@ -160,36 +127,69 @@ class Meshed:
         gradients are summed and dealt out while the next is (Y. Zhao et al., "PyTorch FSDP:
         experiences on scaling fully sharded data parallel", arXiv:2304.11277, section 3.3).
         """
-        if self.plan.zero < 3 or self.mesh.replicas == 1:
+        if self.plan.zero < 3 or self._copies == 1:
             return 0.0, 0.0
-        read = find_precision(self.plan.dtype).element_size
-        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER) / stage.blocks
-        reduce = self._reduced(stage) / stage.blocks
+        gather, within, _ = (each / stage.blocks for each in self._sharing(stage))
         ahead = self._exposed(gather, stage.forward / stage.blocks, stage.blocks)
         back = (stage.backward + stage.again) / stage.blocks
-        return ahead, self._exposed(gather + reduce, back, stage.blocks)
+        return ahead, self._exposed(gather + within, back, stage.blocks)
 
-    def _exposed(self, message: Quantity, computed: Quantity, count: int) -> Quantity:
+    def _exposed(
+        self, message: Quantity, computed: Quantity, count: int, after: Quantity = 0.0
+    ) -> Quantity:
         """Return by how much so many messages make as many computations longer.
 
         The first, or last, is beside none; of each other what is longer than a computation shows.
+        Another may go on `after` each, in a stream of its own, beside the next.
         """
         if not self.plan.overlaps:
-            return count * message
-        return message + (count - 1) * maximum(message - computed, 0.0)
+            return count * (message + after)
+        return message + after + (count - 1) * maximum(maximum(message, after) - computed, 0.0)
 
-    def _reduced(self, stage: Stage) -> Quantity:
-        """Return the seconds in which gradients are summed up and dealt out."""
-        return self._among_replicas(stage, self.plan.encoding.size, Collecting.REDUCE_SCATTER)
+    def _sharing(self, stage: Stage) -> tuple[Quantity, Quantity, Quantity]:
+        """Return the seconds of gathering parameters, and of dealing out sums of gradients.
 
-    def _among_replicas(self, stage: Stage, size: int, operation: Collecting) -> Quantity:
-        """Return the seconds of an exchange of all parameters, of so many bytes each."""
-        mesh, cluster = self.mesh, self.plan.reached
+        Those in groups that divide them, and those across groups, if there are several.
+        """
+        size, scatter = self.plan.encoding.size, Collecting.REDUCE_SCATTER
+        read = find_precision(self.plan.dtype).element_size
+        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER)
+        whole = self._among_replicas(stage, size, scatter)
+        within = self._among_replicas(stage, size, scatter, only=scatter)
+        return gather, within, whole - within
+
+    @property
+    def _copies(self) -> int:
+        """How many devices have the same parameters, but for those of experts."""
+        return self.mesh.replicas * len(self.pipeline.held(0, self.mesh.pp))
+
+    def _replicas(self, stage: Stage, *, experts: bool) -> Replicas:
+        """Return the devices that have the same parameters of a stage as one, or of its experts."""
+        plan, mesh = self.plan, self.mesh
+        first, *others = self.pipeline.held(stage.number, mesh.pp)
+        mirror = mesh.neighbours(plan.reached, "pp", first, others[0]) if others else None
+        return Replicas.of(
+            mesh,
+            plan.reached,
+            divides=plan.zero > 0,
+            within=plan.shard_degree,
+            experts=experts and mesh.ep > 1,
+            mirror=mirror,
+        )
+
+    def _among_replicas(
+        self, stage: Stage, size: int, operation: Collecting, only: Collecting | None = None
+    ) -> Quantity:
+        """Return the seconds of an exchange of all parameters, of so many bytes each.
+
+        Of those of all groups, or of messages of one kind only.
+        """
         seconds: Quantity = 0.0
         for count, experts in ((stage.num_params - stage.experts, False), (stage.experts, True)):
-            group = mesh.replicated(cluster, experts=experts and mesh.ep > 1)
-            if count and group.workers > 1:
-                seconds = seconds + self.part.sending(group, size * count, operation)
+            replicas = self._replicas(stage, experts=experts) if count else Replicas(())
+            for message in replicas.messages(size * count, operation):
+                if only in (None, message[-1]):
+                    seconds = seconds + self.part.sending(*message)
         return seconds
 
     def step(self, global_batch: int) -> Step:
@@ -200,22 +200,27 @@ class Meshed:
             self.batches(global_batch),
         )
         _, stages = self.stages(micro)
-        pipeline = PIPELINES[plan.schedule]
-        running = pipeline.seconds([stage.work for stage in stages], batches, plan.interleave)
-        slowest = max(stages, key=lambda stage: float(stage.work.seconds))
-        adding = (batches - 1) * self._added(slowest)
-        update = max((self._update(stage) for stage in stages), key=lambda time: float(time.total))
+        works = [stage.work for stage in stages]
+        running = self.pipeline.seconds(works, batches, plan.interleave)
+        devices = self._devices(stages)
+        hidden = [self._hidden(device, batches) for device in devices]
+        busy = [
+            batches * device.work.seconds - own for device, own in zip(devices, hidden, strict=True)
+        ]
+        place = max(range(mesh.pp), key=lambda i: float(busy[i]))
+        slowest = devices[place]
+        messages = slowest.messages(hidden[place] / batches)
+        adding = (batches / slowest.held - 1) * self._added(slowest)
+        update = max(
+            (self._update(device) for device in devices), key=lambda time: float(time.total)
+        )
         pieces = (
             Piece("forward", "forward", batches * slowest.forward),
             Piece(RECOMPUTATION, RECOMPUTATION, batches * slowest.again),
             Piece("backward", "backward", batches * slowest.backward + adding),
-            *(
-                Piece(_SENT[kind], TRANSFER, batches * (ahead + back))
-                for kind, (ahead, back) in slowest.sent.items()
-            ),
-            Piece("pipeline_parallel", TRANSFER, 2 * batches * slowest.passed),
+            *(Piece(_SENT[kind], TRANSFER, batches * own) for kind, own in messages.items()),
             Piece("parameters_gathered", TRANSFER, batches * total(slowest.gathered)),
-            Piece("bubble", WAIT, running - batches * slowest.work.seconds),
+            Piece("bubble", WAIT, running - busy[place]),
             Piece("update", "update", plan.seconds(update), time=update),
         )
         if some(plan.deviation > 0) and mesh.replicas > 1:
@@ -225,7 +230,7 @@ class Meshed:
             )
             late = expected_slowest(mesh.replicas, plan.deviation) - 1
             pieces += (Piece("wait", WAIT, late * computed),)
-        exchange = max(self._exchanged(stage, batches) for stage in stages)
+        exchange = max(self._exchanged(device, batches) for device in devices)
         return Step(
             mesh.size,
             global_batch,
@@ -238,9 +243,15 @@ class Meshed:
 
     def batches(self, global_batch: int) -> int:
         """Return how many micro-batches a device computes in a step; raises SettingError."""
-        return global_batch // (
-            self.mesh.dp * micro_batch_of(self.net, self.plan, self.mesh, global_batch)
-        )
+        micro = micro_batch_of(self.net, self.plan, self.mesh, global_batch)
+        batches = global_batch // (self.mesh.dp * micro)
+        self.pipeline.check(self.mesh.pp, batches)
+        return batches
+
+    def _hidden(self, device: Stage, batches: int) -> Quantity:
+        """Return the seconds that a device saves where it computes two micro-batches at once."""
+        pairs = self.pipeline.pairs(device.number, self.mesh.pp, batches)
+        return pairs * (device.work.seconds - device.work.together) if pairs else 0.0
 
     def _added(self, stage: Stage) -> Quantity:
         """Return the seconds in which a micro-batch adds its gradients to those before."""
@@ -252,25 +263,31 @@ class Meshed:
 
         They exchange them beside the last micro-batch's backward pass, bucket by bucket; where the
         optimizer's state is shared they sum and deal out gradients, then gather parameters beside
-        the next forward pass (arXiv:1910.02054, section 7).
+        the next forward pass (arXiv:1910.02054, section 7). Groups sum shares once a step, in a
+        stream of its own (arXiv:2205.00119, section 3.4).
         """
-        plan, mesh = self.plan, self.mesh
-        if mesh.replicas == 1 or plan.zero == 3:
+        plan = self.plan
+        if self._copies == 1:
             return 0.0
-        beside = stage.backward + stage.again
+        beside = stage.held * (stage.backward + stage.again)
         num_bytes = plan.encoding.size * stage.num_params
         bucket = plan.exchange.bucket
         count = max(1, num_bytes // bucket) if bucket else 1
         if not plan.zero:
             whole = self._among_replicas(stage, plan.encoding.size, Collecting.ALL_REDUCE)
             return self._exposed(whole / count, beside / count, count)
-        turns = batches if plan.zero == 2 else 1
-        reduce = self._reduced(stage)
-        gather = self._among_replicas(
-            stage, find_precision(plan.dtype).element_size, Collecting.ALL_GATHER
+        gather, within, across = self._sharing(stage)
+        if plan.zero == 3:  # blocks have exchanged theirs as they were computed
+            count, within = stage.blocks, gather + within
+        alone, last = (
+            self._exposed(within / count, beside / count, count, after / count)
+            for after in (0.0, across)
         )
-        exposed = turns * self._exposed(reduce / count, beside / count, count)
-        return exposed + self._exposed(gather / count, stage.forward / count, count)
+        if plan.zero == 3:
+            return last - alone
+        turns = batches / stage.held if plan.zero == 2 else 1
+        ahead = self._exposed(gather / count, stage.held * stage.forward / count, count)
+        return (turns - 1) * alone + last + ahead
 
     def _update(self, stage: Stage) -> Time:
         """Return what takes the time to update what a device has of a stage's parameters."""
@@ -283,17 +300,18 @@ class Meshed:
 
         Those of experts are divided by fewer devices: by those that have the same experts.
         """
-        mesh = self.mesh
         experts = size * stage.experts // max(stage.num_params, 1)
-        shared = ceil_div(experts, mesh.replicas // mesh.ep)
-        return int(ceil_div(size - experts, mesh.replicas) + shared)
+        parts = ((size - experts, False), (experts, True))
+        return sum(
+            int(ceil_div(part, self._replicas(stage, experts=of_experts).shares))
+            for part, of_experts in parts
+        )
 
     def memory(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         """Return what a device of each stage takes of memory."""
         plan, mesh = self.plan, self.mesh
         graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)
-        pipeline = PIPELINES[plan.schedule]
         known: dict[tuple[int, ...], Footprint] = {}
         memory = []
         for stage in range(mesh.pp):
@@ -303,9 +321,12 @@ class Meshed:
                 own = stage_net(self.part.net, graph, nodes)
                 known[alike] = footprint(own, micro_batch, **plan.in_memory | {"loss": NONE})
             share = functools.partial(self._own, stages[stage])
-            in_flight = pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
+            in_flight = self.pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
             memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, share))
-        return tuple(memory)
+        return tuple(
+            together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)])
+            for device in range(mesh.pp)
+        )
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""

@@ -33,6 +33,7 @@ from paleo.step.gradients import Compression
 from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.mesh import ORDER
+from paleo.step.mesh_settings import of_mesh
 from paleo.step.optimizers import OPTIMIZERS, Rule, find_optimizer
 from paleo.step.passes import (
     BACKWARD,
@@ -95,24 +96,8 @@ OF_DATA_PARALLEL = {
     "jitter": None,
     "nccl": None,
 }
-#: Settings that a mesh alone has, and what they are where nothing is said.
-OF_MESH: dict[str, Any] = {
-    "tp": 1,
-    "pp": 1,
-    "cp": 1,
-    "context": "ring",
-    "ep": 1,
-    "zero": 0,
-    "micro_batch": None,
-    "global_batch": None,
-    "schedule": "1f1b",
-    "interleave": 1,
-    "stages": "even",
-    "sequence_parallel": False,
-    "order": ORDER,
-}
 #: The keys of JSON under which a plan says how devices share a net.
-MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
+MESH = ("schedule", "interleave", "zero", "shard_degree", "sequence_parallel", "context")
 #: How many devices share a net in each way.
 DEGREES = ("tp", "pp", "cp", "ep")
 #: The shares of peak.
@@ -167,6 +152,7 @@ class Plan(ExchangePlan):
     context: str = "ring"
     ep: int = 1
     zero: int = 0
+    shard_degree: int | None = None
     micro_batch: int | None = None
     global_batch: int | None = None
     schedule: str = "1f1b"
@@ -299,7 +285,7 @@ class Plan(ExchangePlan):
     @property
     def is_mesh(self) -> bool:
         """Whether devices share a net by more than its data, or a step by micro-batches."""
-        return any(getattr(self, name) != usual for name, usual in OF_MESH.items())
+        return any(getattr(self, name) != usual for name, usual in of_mesh().items())
 
     @property
     def of_data_parallel(self) -> tuple[str, ...]:
@@ -353,6 +339,7 @@ class Plan(ExchangePlan):
                 name: f"{name} {getattr(self, name)}" for name in DEGREES if getattr(self, name) > 1
             },
             "zero": f"ZeRO {self.zero}" if self.zero else "",
+            "shard_degree": f"in groups of {self.shard_degree}" if self.shard_degree else "",
             "schedule": "" if self.schedule == "1f1b" else self.schedule,
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",

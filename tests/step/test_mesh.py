@@ -61,7 +61,7 @@ def test_kinds_stand_in_their_order() -> None:
 def test_experts_are_shared_by_devices_with_other_data() -> None:
     mesh = Mesh.of(32, tp=2, ep=8)
     assert (mesh.dp, mesh.size) == (16, 32)
-    same, experts = (mesh.replicated(CLUSTER, experts=each) for each in (False, True))
+    (same,), (experts,) = (mesh.replicated(CLUSTER, experts=each) for each in (False, True))
     assert (same.workers, experts.workers) == (16, 2)
 
 
@@ -254,6 +254,62 @@ def test_shares_of_the_data_exchange_what_zero_says(zero: int) -> None:
     assert step["parameters_gathered"] == pytest.approx(turns * by_turn * (zero == 3))
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_groups_divide_among_them_and_sum_across(zero: int) -> None:
+    """16 devices in 2 nodes: a reduce-scatter within, an all-reduce of an eighth, a gathering."""
+    turns, size = 4, 2 * build(net(), 1).num_params
+    found = meshed(16, micro_batch=1, zero=zero, shard_degree=8)
+    step = parts(found.step(16 * turns))
+    inside, across = CLUSTER.group(8), CLUSTER.group(2, 8)
+    scatter, gather = (
+        sent(inside, size, operation)
+        for operation in (Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+    )
+    summed = sent(across, size / 8, Operation.ALL_REDUCE)  # once a step
+    exchanged = {1: scatter + gather, 2: turns * scatter + gather, 3: 0.0}[zero]
+    assert step["data_parallel"] == pytest.approx(exchanged + summed)
+    gathered = turns * (2 * gather + scatter) * (zero == 3)
+    assert step["parameters_gathered"] == pytest.approx(gathered)
+
+
+def test_groups_hold_a_share_of_a_group() -> None:
+    """Of 16 devices each of a group of 4 has a quarter, and updates it."""
+    whole, shared, grouped = (
+        meshed(16, micro_batch=1, optimizer="adam", zero=3, shard_degree=shards).memory(1, 1)[0]
+        for shards in (1, None, 4)
+    )
+    for name in ("weights", "gradients", "optimizer_state"):
+        assert getattr(shared, name) == getattr(whole, name) // 16
+        assert getattr(grouped, name) == getattr(whole, name) // 4
+    found = meshed(16, micro_batch=1, zero=1, shard_degree=4)
+    _, (stage,) = found.stages(1)
+    params = stage.num_params // 4
+    assert found._update(stage) == found.plan.update_time(params, stage.num_tensors)
+
+
+def test_groups_that_share_experts_divide_what_they_have() -> None:
+    """16 devices, experts 4 ways: in a group of 8 are 2 with the same; in one of 4 none is."""
+    spec = paleo.load("mixtral_8x7b")
+    for shards, same in ((8, 2), (4, 1)):
+        found = meshed(16, spec, ep=4, micro_batch=1, zero=3, shard_degree=shards)
+        _, (stage,) = found.stages(1)
+        (memory,) = found.memory(1, 1)
+        others = stage.num_params - stage.experts
+        wanted = 2 * (others / shards + stage.experts / same)
+        assert memory.weights == pytest.approx(wanted, rel=1e-6)
+        replicas = found._replicas(stage, experts=True)
+        assert [group.group.workers for group in replicas.groups] == ([2, 2] if same > 1 else [4])
+        assert replicas.shares == same
+
+
+def test_what_is_summed_across_groups_goes_on_beside_the_next() -> None:
+    """Of n messages of g and h beside c: the last shows whole, of others the longer of both."""
+    found = meshed(8, micro_batch=1, zero=3, overlap=True)
+    assert found._exposed(2.0, 3.0, 5, 1.0) == 3.0
+    assert found._exposed(2.0, 3.0, 5, 4.0) == 6.0 + 4 * 1.0
+    assert meshed(8, micro_batch=1, zero=3)._exposed(2.0, 3.0, 5, 4.0) == 30.0
+
+
 def test_what_overlaps_shows_only_what_is_longer() -> None:
     """Of n messages of g beside as many computations of c: g + (n - 1) max(g - c, 0)."""
     found = meshed(8, micro_batch=1, zero=3, overlap=True)
@@ -323,6 +379,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"pp": 2, "schedule": "gpipe", "interleave": 2},
         "interleave: gpipe has no chunks of stages",
     ),
+    "shards": ({"shard_degree": 4}, "shard_degree: nothing is divided: give --zero, too"),
+    "groups": (
+        {"zero": 3, "shard_degree": 3},
+        "shard_degree: 8 devices with the same layers do not divide into groups of 3",
+    ),
+    "no groups": ({"zero": 3, "shard_degree": 0}, "shard_degree: expected a whole number from 1"),
     "heads": ({"tp": 8, "net": {"heads": 4}}, "tp: 4 heads of .* do not divide 8 ways"),
 }
 
@@ -336,6 +398,18 @@ def test_mistakes_are_said_in_a_line(name: str) -> None:
     with pytest.raises(PaleoError, match=said) as caught:
         paleo.simulate(spec, **usual | settings)
     assert "\n" not in str(caught.value)
+
+
+def test_mistakes_of_a_mesh_are_said_at_once() -> None:
+    settings: Any = {"cluster": "dgx_a100", "workers": 8, "interleave": 2, "shard_degree": 3}
+    with pytest.raises(PaleoError) as caught:
+        paleo.simulate(net(), dtype="bf16", **settings)
+    keys = [line.partition(":")[0] for line in str(caught.value).splitlines()]
+    assert keys == ["interleave", "shard_degree", "shard_degree"]
+    with pytest.raises(PaleoError, match="groups of 6 devices, and of ep 4 which share experts"):
+        mesh_memory("mixtral_8x7b", cluster="dgx_a100", workers=24, ep=4, zero=1, shard_degree=6)
+    with pytest.raises(PaleoError, match="interleave: one stage has no chunks"):
+        mesh_memory(net(), cluster="dgx_a100", workers=8, interleave=2)
 
 
 def test_a_timeline_adds_up_to_the_step() -> None:

@@ -68,6 +68,12 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
     return NetSpec(net.name, tuple(layers.values()), net.file)
 
 
+def together(stage: int, parts: Sequence[StageMemory]) -> StageMemory:
+    """Return the memory of a device that has several stages of a net."""
+    names = ("weights", "gradients", "optimizer_state", "activations", "passing")
+    return StageMemory(stage, *(sum(getattr(part, name) for part in parts) for name in names))
+
+
 def stage_memory(
     stage: int, one: Footprint, in_flight: Quantity, zero: int, own: Callable[[int], int]
 ) -> StageMemory:

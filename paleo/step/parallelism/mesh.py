@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.core.errors import SettingError
 from paleo.core.quantity import total
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import KINDS, Mesh
@@ -52,14 +51,6 @@ def _communication(step: Step) -> float:
     """Return the seconds of messages during which nothing is computed."""
     pieces = step.under(step.best_scheme)
     return float(total(piece.seconds for piece in pieces if piece.category == TRANSFER))
-
-
-def _check(plan: Plan) -> None:
-    """Raise SettingError for chunks of stages that there are not."""
-    if plan.interleave > 1 and plan.pp == 1:
-        raise SettingError("interleave: one stage has no chunks: give --pp, too")
-    if plan.interleave > 1 and not PIPELINES[plan.schedule].interleaves:
-        raise SettingError(f"interleave: {plan.schedule} has no chunks of stages")
 
 
 def _degree(mesh: Mesh, kind: str) -> Field:
@@ -111,7 +102,7 @@ def _draw(meshed: Meshed, step: Step, drawing: Drawing, start: float) -> None:
     seconds = sum(float(piece.seconds) for piece in step.pieces if piece.name != "update")
     longer = seconds / max(turn.end for turn in played)
     for turn in played:
-        kind, batch, chunk = turn.turn
+        kind, batch, chunk = turn.turn.known
         said = {"micro_batch": batch} | ({"chunk": chunk} if plan.interleave > 1 else {})
         category = "forward" if kind == "forward" else "backward"
         long = longer * (turn.end - turn.start)
@@ -133,7 +124,6 @@ class MeshParallelism(Parallelism):
     def predict(self, asked: Asked) -> Prediction:
         """Return the step for each number of devices."""
         net, plan = asked.net, asked.plan
-        _check(plan)
         one: Any = {
             "net": net.name,
             "sample": asked.computations.sample,

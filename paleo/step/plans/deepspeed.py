@@ -55,6 +55,9 @@ class DeepSpeed(PlanFormat):
             entries.mistake(f"zero_optimization.stage: expected 0 to 3, got {stage}")
         elif stage is not None:
             entries.say("zero", stage, "zero_optimization.stage")
+        key = "zero_optimization.mics_shard_size"
+        if (entries.number(key) or -1) > 0:  # -1: none
+            entries.say("shard_degree", entries.whole(key), key)
         self._read_types(entries)
         self._read_optimizer(entries)
         self._read_exchanges(entries)

@@ -51,6 +51,7 @@ class Megatron(PlanFormat):
     def read_others(self, entries: Entries) -> None:
         read_model_parallel(entries)
         find_world(entries, "nproc_per_node", "nnodes")
+        _read_shards(entries)
         read_optimizer(entries, entries.text("optimizer"), "optimizer")
         for dtype in ("fp16", "bf16"):
             if entries.flag(dtype):
@@ -64,6 +65,24 @@ class Megatron(PlanFormat):
         clip = entries.number("clip_grad")
         if clip is not None:
             entries.say("clip_gradients", clip > 0, "clip_grad")
+
+
+def _read_shards(entries: Entries) -> None:
+    """Note how many devices divide the optimizer's state, of whose groups there are several."""
+    key = "num_distributed_optimizer_instances"
+    groups, world = entries.whole(key), entries.counts(WORLD, 0)
+    share = entries.counts("tp") * entries.counts("pp")
+    if not groups or groups == 1:
+        return
+    if not world:
+        entries.note(f"{entries.path(key)} has no effect without devices: give --shard_degree")
+    elif world % (share * groups):
+        entries.mistake(
+            f"{entries.path(key)}: {world // share} devices with the same layers do not divide "
+            f"into {groups} groups"
+        )
+    else:
+        entries.say("shard_degree", world // share // groups, key)
 
 
 def find_world(entries: Entries, each: str, nodes: str) -> None:

@@ -79,10 +79,13 @@ class TorchTitan(PlanFormat):
             entries.say("zero", 0, replicate_key)
         if shards > 0:
             entries.say(REPLICAS, replicas * shards, key)
-        if replicas > 1 and shards != 1:
+        if replicas > 1 and shards > 1:
+            # Positions are divided among devices that have the same parameters, and divide them.
+            entries.say("shard_degree", shards * entries.counts("cp"), key)
+        elif replicas > 1 and shards < 0:
             entries.note(
-                f"not modelled: {entries.path(replicate_key)}: shards within groups, taken to be "
-                "shards among all"
+                f"not modelled: {entries.path(replicate_key)} without {key}: shards within groups, "
+                "taken to be shards among all: give --shard_degree"
             )
 
     def _read_schedule(self, entries: Entries) -> None:

@@ -289,6 +289,39 @@ def test_torchtitan(read: Read) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "shards"),
+    [
+        # 8 of 2 x 8 shares of the data, each of which 2 devices have by positions.
+        (TITAN.replace("replicate_degree = 1", "replicate_degree = 2"), 8),
+        (
+            TITAN.replace("replicate_degree = 1", "replicate_degree = 2").replace(
+                "context_parallel_degree = 1", "context_parallel_degree = 2"
+            ),
+            16,
+        ),
+        # 32 devices have the same layers, in 4 groups.
+        (
+            (
+                "torchrun --nproc_per_node 8 --nnodes 8 train.py --use-distributed-optimizer "
+                "--tensor-model-parallel-size 2 --num-distributed-optimizer-instances 4"
+            ),
+            8,
+        ),
+        ('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "mics_shard_size": 8}}', 8),
+        (
+            '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "mics_shard_size": -1}}',
+            0,
+        ),
+        ('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 0, "mics_shard_size": 8}}', 0),
+    ],
+)
+def test_groups_that_divide_shares_among_them(read: Read, text: str, shards: int) -> None:
+    plan = read(text)
+    assert plan.settings.get("shard_degree", 0) == shards
+    assert not any("shard" in note or "instances" in note for note in plan.notes)
+
+
 def test_older_names_of_torchtitan(read: Read) -> None:
     plan = read(
         "[training]\nbatch_size = 2\nseq_len = 4096\ntensor_parallel_degree = 4\n"
