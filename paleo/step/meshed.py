@@ -42,7 +42,7 @@ class Stage:
     Seconds are of all its chunks: `times` of computation forward, backward, of that the gradients
     of parameters, and again; by kind the messages that nothing hides, forward and backward; and
     those to the stages beside it, one way. `experts` of its parameters are those of mixtures,
-    `blocks` what it has of the net.
+    `blocks` what it has of the net. `cast` are the seconds in which weights are cast to fp8.
     """
 
     times: tuple[Quantity, ...]
@@ -52,6 +52,7 @@ class Stage:
     num_tensors: int
     experts: int
     blocks: int
+    cast: Quantity = 0.0
     gathered: tuple[Quantity, Quantity] = (0.0, 0.0)
 
     @property
@@ -107,6 +108,7 @@ class Meshed:
                 _experts,
             )
         )
+        casts = found.sums([time.total for time in plan.weight_casts(graph)])
         passed = self._passed(graph, found)
         stages = [
             Stage(
@@ -117,6 +119,7 @@ class Meshed:
                 num_tensors=int(tensors[i]),
                 experts=int(experts[i]),
                 blocks=found.units[i],
+                cast=casts[i],
             )
             for i in range(mesh.pp)
         ]
@@ -216,6 +219,12 @@ class Meshed:
             Piece("pipeline_parallel", TRANSFER, 2 * batches * slowest.passed),
             Piece("parameters_gathered", TRANSFER, batches * total(slowest.gathered)),
             Piece("bubble", WAIT, running - batches * slowest.work.seconds),
+            # Parameters that are gathered anew are cast anew.
+            Piece(
+                "weight_casts",
+                "update",
+                max(stage.cast for stage in stages) * (batches if plan.zero == 3 else 1),
+            ),
             Piece("update", "update", plan.seconds(update), time=update),
         )
         if some(plan.deviation > 0) and mesh.replicas > 1:

@@ -51,6 +51,7 @@ from paleo.step.passes import (
     update_time,
     updated_in,
 )
+from paleo.step.plan_keys import DEGREES, MESH, OF_DATA_PARALLEL, OF_MESH, TRAINED, UPDATED
 from paleo.step.recompute import NOTHING, Recompute
 from paleo.step.settings import (
     DEVICE,
@@ -59,62 +60,10 @@ from paleo.step.settings import (
     found_settings,
 )
 
-#: The keys of JSON under which a plan says which kernels run.
-HOW = (
-    "use_pipeline",
-    "fuse",
-    "framework",
-    "compile",
-    "graphs",
-    "memory_format",
-    "attention",
-    *ConvolutionChoice().to_dict(),
-    "convolution_algorithm",
-)
-#: Those that say how parameters are updated.
-UPDATED = ("optimizer", "optimizer_kernels", "clip_gradients", "scale_loss")
-#: Those that say what training makes smaller, and what is computed again.
-TRAINED = ("loss", "recompute")
-#: Those that say what a worker computes in training besides the passes of the net alone.
-COMPUTED = (*UPDATED, *TRAINED)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
-#: Those that say when gradients are exchanged.
-OVERLAPPED = ("overlap", "bucket_bytes")
-#: The same, and what of them is sent, to whom, and who waits.
-EXCHANGED = (
-    *OVERLAPPED,
-    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter", "nccl"),
-)
-#: Settings that data parallelism alone has, and what they are where nothing is said.
-OF_DATA_PARALLEL = {
-    "accumulate": 1,
-    "gradient_dtype": None,
-    "compress": None,
-    "num_servers": None,
-    "jitter": None,
-    "nccl": None,
-}
-#: Settings that a mesh alone has, and what they are where nothing is said.
-OF_MESH: dict[str, Any] = {
-    "tp": 1,
-    "pp": 1,
-    "cp": 1,
-    "context": "ring",
-    "ep": 1,
-    "zero": 0,
-    "micro_batch": None,
-    "global_batch": None,
-    "schedule": "1f1b",
-    "interleave": 1,
-    "stages": "even",
-    "sequence_parallel": False,
-    "order": ORDER,
-}
-#: The keys of JSON under which a plan says how devices share a net.
-MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
-#: How many devices share a net in each way.
-DEGREES = ("tp", "pp", "cp", "ep")
+#: Those that say what a worker computes in training besides the passes of the net alone.
+COMPUTED = (*UPDATED, *TRAINED)
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
@@ -273,7 +222,8 @@ class Plan(ExchangePlan):
         return self._band(INFERENCE)
 
     def _band(self, direction: str) -> Band | None:
-        is_plain = not (self.fuse or self.use_pipeline or self.attention)
+        is_measured = find_precision(self.dtype).scaling is None  # nothing in fp8 was
+        is_plain = is_measured and not (self.fuse or self.use_pipeline or self.attention)
         software = self.software.family
         return net_band(
             self.cost_model, self.target, is_plain, software=software, direction=direction
@@ -532,8 +482,17 @@ class Plan(ExchangePlan):
         return all_matrices(graph)
 
     def update_of(self, graph: Graph) -> Time:
-        """Return what takes the time to update all parameters of a graph."""
-        return self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
+        """Return what takes the time to update all parameters of a graph, and to cast them."""
+        time = self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
+        return sum(self.weight_casts(graph), time)
+
+    def weight_casts(self, graph: Graph) -> list[Time]:
+        """Return what takes the time to cast the weights of each node to fp8, once a step."""
+        if not graph.precision.scaling:
+            return [Time()] * len(graph.nodes)
+        from paleo.net.scaled import weight_casts  # here: most steps have none
+
+        return [self.kernel_time(weight_casts(graph, node)) for node in graph.nodes]
 
     def summing_time(self, num_bytes: int, tensors: int) -> Time:
         """Return what takes the time to add gradients to those of turns before, if any."""

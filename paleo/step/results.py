@@ -21,7 +21,8 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
 from paleo.step.pieces import Step, Steps, WholeStep
-from paleo.step.plan import EXCHANGED, HOW, MESH, SHARES, TRAINED, UPDATED, Plan
+from paleo.step.plan import SHARES, Plan
+from paleo.step.plan_keys import EXCHANGED, HOW, MESH, TRAINED, UPDATED
 from paleo.step.scenario import Scenario
 
 

@@ -116,7 +116,9 @@ OTHER_DEVICES = Setting(
 )
 _OF_ELEMENTS = (
     "of the elements of tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes and keep parameters, "
-    "their update, and the gradients that workers exchange in fp32."
+    "their update, and the gradients that workers exchange in fp32. So do those with fp8, whose "
+    "linear layers multiply in it, with a scale for each tensor, of steps before (delayed) or its "
+    "own (tensorwise), for each 128 numbers (blockwise) or each 32 (mxfp8)."
 )
 DTYPE = Setting(
     default="fp32",

@@ -23,7 +23,8 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
 from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
-from paleo.step.plan import SHARES, TRAINED
+from paleo.step.plan import SHARES
+from paleo.step.plan_keys import TRAINED
 from paleo.step.scenario import SimulateSettings
 from paleo.studies.simulate import SimulatedSettings, simulate
 from paleo.views.answers.simulation import simulation_answer

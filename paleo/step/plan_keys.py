@@ -1,0 +1,61 @@
+"""The settings of a plan by what they are about: under which keys JSON has them, and defaults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from paleo.costs import ConvolutionChoice
+from paleo.step.mesh import ORDER
+
+#: The keys of JSON under which a plan says which kernels run.
+HOW = (
+    "use_pipeline",
+    "fuse",
+    "framework",
+    "compile",
+    "graphs",
+    "memory_format",
+    "attention",
+    *ConvolutionChoice().to_dict(),
+    "convolution_algorithm",
+)
+#: Those that say how parameters are updated.
+UPDATED = ("optimizer", "optimizer_kernels", "clip_gradients", "scale_loss")
+#: Those that say what training makes smaller, and what is computed again.
+TRAINED = ("loss", "recompute")
+#: Those that say when gradients are exchanged.
+OVERLAPPED = ("overlap", "bucket_bytes")
+#: The same, and what of them is sent, to whom, and who waits.
+EXCHANGED = (
+    *OVERLAPPED,
+    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter", "nccl"),
+)
+#: Settings that data parallelism alone has, and what they are where nothing is said.
+OF_DATA_PARALLEL = {
+    "accumulate": 1,
+    "gradient_dtype": None,
+    "compress": None,
+    "num_servers": None,
+    "jitter": None,
+    "nccl": None,
+}
+#: Settings that a mesh alone has, and what they are where nothing is said.
+OF_MESH: dict[str, Any] = {
+    "tp": 1,
+    "pp": 1,
+    "cp": 1,
+    "context": "ring",
+    "ep": 1,
+    "zero": 0,
+    "micro_batch": None,
+    "global_batch": None,
+    "schedule": "1f1b",
+    "interleave": 1,
+    "stages": "even",
+    "sequence_parallel": False,
+    "order": ORDER,
+}
+#: The keys of JSON under which a plan says how devices share a net.
+MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
+#: How many devices share a net in each way.
+DEGREES = ("tp", "pp", "cp", "ep")
