@@ -30,6 +30,7 @@ from paleo.step.declarations import check_names, checked_share, declared, found_
 from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
+from paleo.step.loader import LoaderRate
 from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.mesh import ORDER
@@ -123,6 +124,7 @@ class Plan(ExchangePlan):
     stages: str | tuple[int, ...] = "even"
     sequence_parallel: bool = False
     order: tuple[str, ...] = ORDER
+    loader_rate: LoaderRate | None = None
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -307,6 +309,7 @@ class Plan(ExchangePlan):
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
+            "loader_rate": f"loader {self.loader_rate}" if self.loader_rate else "",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
@@ -340,6 +343,7 @@ class Plan(ExchangePlan):
             "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
             **attributes(self, *MESH),
+            "loader_rate": str(self.loader_rate) if self.loader_rate else None,
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -422,6 +426,10 @@ class Plan(ExchangePlan):
         """Return the time of the forward and of the backward pass."""
         forward = self.estimate(graph, FORWARD, fetches)
         return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
+
+    def delivered(self, samples: Quantity, workers: Quantity, tokens: Any) -> Quantity:
+        """Return the seconds in which the data loader delivers a step; 0 if it is not limited."""
+        return self.loader_rate.seconds(samples, workers, tokens) if self.loader_rate else 0.0
 
     def recomputed(self, graph: Graph, forward: PassTime) -> Recomputed:
         """Return what of a forward pass is done again in the backward pass."""

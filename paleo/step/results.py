@@ -215,6 +215,7 @@ class Run(Predicted, Result):
             "batch_size": self.batch_size,
             **self.plan.to_dict(*HOW, *UPDATED, *TRAINED, *EXCHANGED, *SHARES),
             **(self.plan.to_dict(*MESH) if self.plan.is_mesh else {}),
+            **(self.plan.to_dict("loader_rate") if self.plan.loader_rate else {}),
             **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }
 

@@ -64,6 +64,7 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.gradients import Compression
+from paleo.step.loader import LoaderSettings
 from paleo.step.loss import LOSSES, checked_loss
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.optimizers import KERNELS, OPTIMIZERS, checked_kernels
@@ -424,6 +425,7 @@ class ClusterSettings(
     GradientSettings,
     SynchronousSettings,
     MeshSettings,
+    LoaderSettings,
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
@@ -463,6 +465,7 @@ class GridSettings(
     GradientSettings,
     SynchronousSettings,
     MeshSettings,
+    LoaderSettings,
     total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.

@@ -40,6 +40,7 @@ from paleo.views.tables.simulation import simulation_tables
 )
 @setting_option(declared(SimulateSettings)["plan"], type=click.Path())
 @setting_options(SimulateSettings, *MESH)
+@setting_option(declared(SimulateSettings)["loader_rate"], type=str)
 @setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")
 @setting_option(declared(SimulatedSettings)["prices"], type=click.Path())
 @setting_option(declared(SimulatedSettings)["power"], type=str)
