@@ -314,7 +314,7 @@ class Meshed:
             share = functools.partial(self._own, stages[stage])
             in_flight = pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
             memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, share))
-        return tuple(memory)
+        return tuple(one.with_slack(plan.slack) for one in memory)
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""

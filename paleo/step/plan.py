@@ -34,6 +34,7 @@ from paleo.step.loader import LoaderRate
 from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.mesh import ORDER
+from paleo.step.mesh_settings import SLACK
 from paleo.step.optimizers import OPTIMIZERS, Rule, find_optimizer
 from paleo.step.passes import (
     BACKWARD,
@@ -125,6 +126,7 @@ class Plan(ExchangePlan):
     sequence_parallel: bool = False
     order: tuple[str, ...] = ORDER
     loader_rate: LoaderRate | None = None
+    allocator_slack: float | None = None
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -309,6 +311,9 @@ class Plan(ExchangePlan):
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
+            "allocator_slack": ""
+            if self.allocator_slack is None
+            else f"slack {self.allocator_slack:g}",
             "loader_rate": f"loader {self.loader_rate}" if self.loader_rate else "",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
@@ -343,6 +348,7 @@ class Plan(ExchangePlan):
             "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
             **attributes(self, *MESH),
+            "allocator_slack": self.slack,
             "loader_rate": str(self.loader_rate) if self.loader_rate else None,
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
@@ -426,6 +432,13 @@ class Plan(ExchangePlan):
         """Return the time of the forward and of the backward pass."""
         forward = self.estimate(graph, FORWARD, fetches)
         return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
+
+    @property
+    def slack(self) -> float:
+        """The share of the memory that an allocator holds which no tensor has."""
+        if self.allocator_slack is not None:
+            return self.allocator_slack
+        return SLACK if self.device.kind == "gpu" else 0.0
 
     def delivered(self, samples: Quantity, workers: Quantity, tokens: Any) -> Quantity:
         """Return the seconds in which the data loader delivers a step; 0 if it is not limited."""

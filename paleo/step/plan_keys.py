@@ -54,8 +54,9 @@ OF_MESH: dict[str, Any] = {
     "stages": "even",
     "sequence_parallel": False,
     "order": ORDER,
+    "allocator_slack": None,
 }
 #: The keys of JSON under which a plan says how devices share a net.
-MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
+MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context", "allocator_slack")
 #: How many devices share a net in each way.
 DEGREES = ("tp", "pp", "cp", "ep")
