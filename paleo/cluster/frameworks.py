@@ -246,25 +246,35 @@ _PYTORCH_1 = Framework(
     updates_each=True,
 )
 
+_PYTORCH = Framework(
+    "pytorch",
+    "eager PyTorch 2: a kernel for each operation, biases of products within them, autocast",
+    "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
+    "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
+    "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
+    "those of a queue that takes 30 us an operation",
+    host=30e-6,
+    fusion=Fusion.BIAS,
+    autocast=AUTOCAST,
+    handling=Handling(is_cast=True),
+    views=True,
+    gradients_apart=True,
+    compiled=INDUCTOR,
+    updates_in_steps=True,
+)
+#: PyTorch where each layer has its parameters in halves, and nothing is cast in between.
+_IN_HALVES = replace(
+    _PYTORCH,
+    autocast=None,
+    handling=Handling(),
+    version_of="pytorch",
+    compiled=replace(INDUCTOR, autocast=None, handling=Handling()),
+)
+
 FRAMEWORKS: Registry[Framework] = Registry("framework")
 
 for _framework in (
-    Framework(
-        "pytorch",
-        "eager PyTorch 2: a kernel for each operation, biases of products within them, autocast",
-        "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
-        "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
-        "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
-        "those of a queue that takes 30 us an operation",
-        host=30e-6,
-        fusion=Fusion.BIAS,
-        autocast=AUTOCAST,
-        handling=Handling(is_cast=True),
-        views=True,
-        gradients_apart=True,
-        compiled=INDUCTOR,
-        updates_in_steps=True,
-    ),
+    _PYTORCH,
     _PYTORCH_1,
     replace(
         _PYTORCH_1,
@@ -280,6 +290,20 @@ for _framework in (
         updates_in_steps=False,
         updates_each=False,
         exchange=AT_ONCE,
+    ),
+    replace(
+        _IN_HALVES,
+        name="torchtitan",
+        summary="torchtitan: eager PyTorch 2 whose layers have parameters of halves, from FSDP",
+        source="PyTorch, torch.distributed.fsdp, MixedPrecisionPolicy: shards are cast before they "
+        "are gathered, and no operation is, as under autocast; host: as pytorch",
+    ),
+    replace(
+        _IN_HALVES,
+        name="deepspeed",
+        summary="DeepSpeed: eager PyTorch 2 whose layers have parameters of halves",
+        source="deepspeedai/DeepSpeed, deepspeed/runtime/engine.py: a module is cast to halves, "
+        "fp32 parameters are the optimizer's; host: as pytorch",
     ),
     replace(
         _PYTORCH_1,

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
-from paleo.core.checks import MAX_SIZE, is_whole, shown
+from paleo.core.checks import MAX_SIZE, is_number, is_whole, shown
 from paleo.core.errors import SettingError
 from paleo.step.declarations import Setting, choice, declared, name_in
 from paleo.step.distributed_settings import checked_count
@@ -151,6 +151,28 @@ STAGES = Setting(
 )
 
 
+#: What PyTorch's allocator holds on GPUs and tensors do not: 1 - 0.94, by which SimuMax divides
+#: peaks of tensors (MooreThreads/SimuMax, simumax/core/config.py, StrategyConfig.mem_factor).
+SLACK = 0.06
+
+
+def _checked_slack(value: Any) -> float | None:
+    if value is None or (is_number(value) and 0 <= value < 1):  # false for NaN
+        return None if value is None else float(value)
+    raise SettingError(f"allocator_slack: expected a number from 0 to below 1, got {shown(value)}")
+
+
+ALLOCATOR_SLACK = Setting(
+    default=None,
+    check=_checked_slack,
+    help="Share of the memory that the framework's allocator holds which no tensor can have, as it "
+    "is in pieces.",
+    metavar="SHARE",
+    is_number=True,
+    shown_default=f"{SLACK:g} on GPUs, else 0",
+)
+
+
 class MeshSettings(TypedDict, total=False):
     """How devices share a net."""
 
@@ -168,6 +190,7 @@ class MeshSettings(TypedDict, total=False):
     stages: Annotated[str | Sequence[int], STAGES]
     sequence_parallel: Annotated[bool, SEQUENCE_PARALLEL]
     order: Annotated[str | Sequence[str], MESH_ORDER]
+    allocator_slack: Annotated[float | None, ALLOCATOR_SLACK]
 
 
 @functools.cache

@@ -66,6 +66,7 @@ class Meshed:
                 _experts,
             )
         )
+        casts = found.sums([time.total for time in plan.weight_casts(graph)])
         passed = self._passed(graph, found)
         stages = [
             Stage(
@@ -78,6 +79,7 @@ class Meshed:
                 experts=int(experts[i]),
                 blocks=found.units[i],
                 overlaps=plan.overlaps,
+                cast=casts[i],
             )
             for i in range(mesh.pp)
         ]
@@ -221,6 +223,12 @@ class Meshed:
             *(Piece(_SENT[kind], TRANSFER, batches * own) for kind, own in messages.items()),
             Piece("parameters_gathered", TRANSFER, batches * total(slowest.gathered)),
             Piece("bubble", WAIT, running - busy[place]),
+            # Parameters that are gathered anew are cast anew.
+            Piece(
+                "weight_casts",
+                "update",
+                max(device.cast for device in devices) * (batches if plan.zero == 3 else 1),
+            ),
             Piece("update", "update", plan.seconds(update), time=update),
         )
         if some(plan.deviation > 0) and mesh.replicas > 1:
@@ -324,7 +332,9 @@ class Meshed:
             in_flight = self.pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
             memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, share))
         return tuple(
-            together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)])
+            together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)]).with_slack(
+                plan.slack
+            )
             for device in range(mesh.pp)
         )
 

@@ -207,13 +207,22 @@ def checked_target(
     `share` of peak, a library for `convolutions` or kernels of `attention` that do not run on the
     device; HardwareError if the device has no figure for the type.
     """
-    computing = find_precision(dtype).computing
+    precision = find_precision(dtype)
+    computing = precision.computing
     checked_share(share, "ppp_comp")
     if cost_model.dtypes is None:
         device.peak(computing)  # says which types there are
     elif dtype not in cost_model.dtypes:
         known = ", ".join(cost_model.dtypes)
         raise SettingError(f"cost model {cost_model.name} knows {known} only, not {dtype}")
+    if precision.scaling:
+        device.peak(precision.multiplying)
+        takes = precision.scaling.architectures
+        if takes and device.architecture not in takes:
+            raise SettingError(
+                f"dtype: {dtype} takes matrix units that multiply blocks with scales, as those of "
+                f"{' and '.join(takes)}, which {device.name} has not"
+            )
     check_library(convolutions.library, device)
     check_attention(attention, device, computing, cost_model)
     return Target(device, computing, share, convolutions=convolutions, attention=attention)

@@ -21,7 +21,8 @@ class Stage:
     Seconds are of all its chunks: `times` of computation forward, backward, of that the gradients
     of parameters, and again; by kind the messages that nothing hides, forward and backward; those
     to the stages beside it, one way; and those that gather parameters, both ways. `experts` of its
-    parameters are those of mixtures, `blocks` what it has of the net. A device that has several
+    parameters are those of mixtures, `blocks` what it has of the net. `cast` are the seconds in
+    which its weights are cast to fp8. A device that has several
     stages (`held`) takes a micro-batch through one of them: its seconds are their mean.
     """
 
@@ -34,6 +35,7 @@ class Stage:
     experts: int
     blocks: int
     overlaps: bool
+    cast: Quantity = 0.0
     gathered: tuple[Quantity, Quantity] = (0.0, 0.0)
     held: int = 1
 
@@ -109,6 +111,7 @@ def joined(number: int, stages: Sequence[Stage]) -> Stage:
         sent=sent,
         passed=mean(*(stage.passed for stage in stages)),
         gathered=(ahead, back),
+        cast=total(stage.cast for stage in stages),
         held=len(stages),
         **sums,
     )

@@ -12,7 +12,8 @@ from paleo.core.results import Result, Results
 from paleo.step.memory.stage import StageMemory
 from paleo.step.mesh import KINDS, Mesh
 from paleo.step.meshed import Meshed, micro_batch_of
-from paleo.step.plan import MESH, UPDATED, Plan
+from paleo.step.plan import Plan
+from paleo.step.plan_keys import MESH, UPDATED
 from paleo.step.scenario import ScenarioLike, StepSettings, asked
 from paleo.step.settings import WORKERS
 

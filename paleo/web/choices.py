@@ -15,7 +15,7 @@ from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.memory import OPTIMIZERS
-from paleo.step.plan import TRAINED, UPDATED
+from paleo.step.plan_keys import TRAINED, UPDATED
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit
 from paleo.views.tables.metrics import money

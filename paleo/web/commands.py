@@ -11,7 +11,8 @@ from paleo.net.importers import CODE
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.optimizers import OPTIMIZERS
-from paleo.step.plan import COMPUTED, TRAINED
+from paleo.step.plan import COMPUTED
+from paleo.step.plan_keys import TRAINED
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web import predefined
 from paleo.web.settings import DECLARED, PRICED, PageSettings

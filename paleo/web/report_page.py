@@ -19,7 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
-from paleo.step.plan import OF_DATA_PARALLEL, TRAINED
+from paleo.step.plan_keys import OF_DATA_PARALLEL, TRAINED
 from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices

@@ -483,7 +483,7 @@ def test_the_memory_of_a_mesh_by_its_command() -> None:
     assert [stage.stage for stage in found.stages] == [0, 1]
     values = found.to_dict()
     assert values["memory_bytes"] == max(stage["total_bytes"] for stage in values["stages"])
-    parts = ("weights", "gradients", "optimizer_state", "activations", "passing")
+    parts = ("weights", "gradients", "optimizer_state", "activations", "passing", "slack")
     for stage in values["stages"]:
         assert sum(stage[f"{part}_bytes"] for part in parts) == stage["total_bytes"]
     simulated = paleo.simulate(net(), batch_size=4, **settings).runs[0].rows[0].to_dict()

@@ -20,7 +20,7 @@ from paleo.cli.plan import MESH, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.core.errors import SettingError
 from paleo.step.declarations import declared
-from paleo.step.plan import TRAINED
+from paleo.step.plan_keys import TRAINED
 from paleo.studies.folding import folded_fit
 from paleo.studies.memory import MemorySettings, memory
 from paleo.studies.mesh_memory import MeshMemorySettings, mesh_memory

@@ -23,7 +23,8 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
 from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
-from paleo.step.plan import SHARES, TRAINED
+from paleo.step.plan import SHARES
+from paleo.step.plan_keys import TRAINED
 from paleo.step.scenario import SimulateSettings
 from paleo.studies.simulate import SimulatedSettings, simulate
 from paleo.views.answers.simulation import simulation_answer
@@ -39,6 +40,7 @@ from paleo.views.tables.simulation import simulation_tables
 )
 @setting_option(declared(SimulateSettings)["plan"], type=click.Path())
 @setting_options(SimulateSettings, *MESH)
+@setting_option(declared(SimulateSettings)["loader_rate"], type=str)
 @setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")
 @setting_option(declared(SimulatedSettings)["prices"], type=click.Path())
 @setting_option(declared(SimulatedSettings)["power"], type=str)

@@ -126,7 +126,8 @@ class Footprint(Result):
     @property
     def band(self) -> Band | None:
         """How far what is allocated may be from the peak, where that was measured."""
-        return MEASURED if self.training and not self.workspace else None
+        is_measured = self.training and find_precision(self.dtype).scaling is None
+        return MEASURED if is_measured and not self.workspace else None
 
     @property
     def peak_ends(self) -> Ends[Any]:
@@ -336,15 +337,16 @@ def largest_batch(
 def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None, recompute: Recompute) -> Step:
     """Return a step of a net in which a Sigmoid keeps its shape."""
     schedule = None
+    precision = graph.precision
+    kind = graph.dtype if precision.scaling else "mixed_fp16" if precision.is_mixed else "fp32"
     with contextlib.suppress(PaleoError):  # which has no other batch size than this
-        schedule = _schedule(net, graph.precision.is_mixed, optimizer is not None, recompute)
+        schedule = _schedule(net, kind, optimizer is not None, recompute)
     return Step(graph, optimizer, schedule, recompute)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _schedule(net: NetSpec, is_mixed: bool, training: bool, recompute: Recompute) -> Schedule:
-    """Return when the tensors of a step are alive at most batch sizes."""
-    dtype = "mixed_fp16" if is_mixed else "fp32"  # or another of the kind
+def _schedule(net: NetSpec, dtype: str, training: bool, recompute: Recompute) -> Schedule:
+    """Return when the tensors of a step are alive at most batch sizes, in this type or its like."""
     return scheduled(typical(net, dtype, keep_shape), training=training, recompute=recompute)
 
 

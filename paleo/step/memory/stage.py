@@ -26,6 +26,7 @@ class StageMemory:
     """The bytes of one device of a stage, by part; `activations` of all micro-batches in flight.
 
     `passing` are what a micro-batch takes on the way besides: gradients of activations, scratch.
+    `slack` is what an allocator holds besides, in pieces that no tensor fits.
     """
 
     stage: int
@@ -34,18 +35,28 @@ class StageMemory:
     optimizer_state: Quantity
     activations: Quantity
     passing: Quantity
+    slack: Quantity = 0
 
     @property
-    def total(self) -> Quantity:
-        """All of them, at the peak."""
+    def allocated(self) -> Quantity:
+        """What tensors take at the peak."""
         return (
             self.weights + self.gradients + self.optimizer_state + self.activations + self.passing
         )
 
+    @property
+    def total(self) -> Quantity:
+        """What tensors take at the peak, and the allocator's slack."""
+        return self.allocated + self.slack
+
+    def with_slack(self, share: float) -> StageMemory:
+        """Return the same where so much of what the allocator holds is slack."""
+        return replace(self, slack=int(self.allocated * share / (1 - share)))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        parts = ("weights", "gradients", "optimizer_state", "activations", "passing", "total")
-        return {"stage": self.stage, **attributes(self, *parts, unit="bytes")}
+        parts = ("weights", "gradients", "optimizer_state", "activations", "passing", "slack")
+        return {"stage": self.stage, **attributes(self, *parts, "total", unit="bytes")}
 
 
 def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:

@@ -158,7 +158,7 @@ class Computations:
     @functools.cached_property
     def sample(self) -> Sample:
         """What one sample has and takes: see paleo.step.utilization."""
-        plan, computing = self.plan, find_precision(self.plan.dtype).computing
+        plan, computing = self.plan, find_precision(self.plan.dtype).multiplying
         graph = typical(plan.computable(plan.trained(self.net)), plan.dtype, plan.adapt)
         flops, again = model_flops(graph, plan.cost_model), recomputed_flops(graph, plan.recompute)
         batch = int(graph.batch_size)

@@ -18,6 +18,7 @@ from paleo.step.mesh import KINDS, Mesh
 from paleo.step.meshed import Meshed
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
+    LOADING,
     PARALLELISMS,
     WORKERS,
     Asked,
@@ -51,6 +52,10 @@ def _communication(step: Step) -> float:
     """Return the seconds of messages during which nothing is computed."""
     pieces = step.under(step.best_scheme)
     return float(total(piece.seconds for piece in pieces if piece.category == TRANSFER))
+
+
+#: How long a step waits for the data loader.
+_LOADING = LOADING._replace(value=lambda step: float(step.loading(step.best_scheme)))
 
 
 def _degree(mesh: Mesh, kind: str) -> Field:
@@ -116,6 +121,7 @@ class MeshParallelism(Parallelism):
     name = "mesh"
     workers_setting = "workers"
     shares_net = True
+    loads = True
 
     @property
     def title(self) -> str:
@@ -135,7 +141,9 @@ class MeshParallelism(Parallelism):
             mesh = Mesh.of(workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
             batch = plan.global_batch or asked.batch_size * mesh.dp
             step = Meshed(net, plan, mesh).step(batch)
-            steps.append(replace(step, fields=(*_fields(mesh, has_tokens), *step.fields), **one))
+            fields = (*_fields(mesh, has_tokens), *((_LOADING,) if plan.loader_rate else ()))
+            delivered = plan.delivered(batch, workers, asked.computations.sample.tokens)
+            steps.append(replace(step, fields=(*fields, *step.fields), delivered=delivered, **one))
         return Prediction(tuple(steps), ())
 
     def schedule(
@@ -161,6 +169,8 @@ class MeshParallelism(Parallelism):
             all_stages(exchanged),
             all_stages(update),
         ]
+        if step.loading(step.best_scheme) > 0:
+            spans.append(all_stages(step.under(step.best_scheme)[-1]))
         degrees = {kind: getattr(mesh, kind) for kind in KINDS}
         return Schedule(names, spans, {"workers": step.workers, **degrees})
 

@@ -8,6 +8,7 @@ from paleo.core.quantity import ceil_div
 from paleo.step.plans.base import PLAN_FORMATS, PlanFormat
 from paleo.step.plans.content import Content
 from paleo.step.plans.entries import SEQ_LEN, WORLD, Entries
+from paleo.step.plans.low_precision import say_fp8
 
 #: What data-parallel devices divide, by the words of Megatron's FSDP, as stages of ZeRO.
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -62,6 +63,7 @@ class Megatron(PlanFormat):
             )
         if entries.flag("fp16"):
             entries.say("scale_loss", True, "fp16")
+        read_fp8(entries)
         clip = entries.number("clip_grad")
         if clip is not None:
             entries.say("clip_gradients", clip > 0, "clip_grad")
@@ -93,6 +95,13 @@ def find_world(entries: Entries, each: str, nodes: str) -> None:
         entries.say(WORLD, count * (num_nodes or 1), each)
     if size:
         entries.say(WORLD, size, "world_size")
+
+
+def read_fp8(entries: Entries) -> None:
+    """Note products in fp8, which a format switches on (--fp8-format); types were read before."""
+    recipe = entries.text("fp8_recipe") or "delayed"
+    if entries.text("fp8") not in ("", "false", "none"):
+        say_fp8(entries, recipe, "fp8_recipe" if entries.entry("fp8_recipe") else "fp8")
 
 
 def read_optimizer(entries: Entries, name: str, key: str) -> None:

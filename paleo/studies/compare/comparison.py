@@ -20,7 +20,8 @@ from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared, listing, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
-from paleo.step.plan import EXCHANGED, HOW, RATED, TRAINED, UPDATED, Plan, plan_of
+from paleo.step.plan import RATED, Plan, plan_of
+from paleo.step.plan_keys import EXCHANGED, HOW, TRAINED, UPDATED
 from paleo.step.recompute import Recompute, find_recomputes
 from paleo.step.scenario import scenario
 from paleo.step.settings import (

@@ -8,6 +8,7 @@ from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
 from paleo.core.tensor import find_precision
+from paleo.step.loader import LOADER
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.recompute import Recompute
@@ -95,6 +96,7 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
         *_trained(run, whole),
         *_limits(run, row, whole, scheme or row.best_scheme),
         *_scaling(run, row),
+        *_loading(row, scheme or row.best_scheme, whole),
     ]
     return [*_misfit(run, row), *said]
 
@@ -212,6 +214,7 @@ _PARTS = {
     "pipeline_parallel": "messages between stages",
     "data_parallel": "the exchange of gradients",
     "bubble": "waiting in the pipeline (the bubble)",
+    LOADER: "waiting for the data loader",
 }
 
 
@@ -233,6 +236,12 @@ def _shared(run: Run, row: Step) -> list[str]:
     *front, last = shares
     said = f"{', '.join(front)} and {last}" if front else last
     return [f"{computing} of the step is computation, {said}."]
+
+
+def _loading(row: Step, scheme: str, whole: WholeStep) -> list[str]:
+    """Return how long a step waits for the data loader, if that is to be seen."""
+    share = float(row.loading(scheme)) / whole.seconds
+    return [f"{percent(share)} of the step waits for the data loader."] if share >= 0.005 else []
 
 
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:

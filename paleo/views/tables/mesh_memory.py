@@ -9,7 +9,7 @@ from paleo.studies.mesh_memory import MeshMemory
 from paleo.views.charts.settings import joined
 from paleo.views.table import Column, Table
 
-_PARTS = ("weights", "gradients", "optimizer_state", "activations", "passing")
+_PARTS = ("weights", "gradients", "optimizer_state", "activations", "passing", "slack")
 
 
 def mesh_memory_tables(found: Sequence[MeshMemory]) -> list[Table]:
