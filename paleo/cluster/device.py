@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 ARCHITECTURES = (
     *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
     "Blackwell RTX",
-    *("GCN", "CDNA", "Xe2", "TPU", "Apple"),
+    *("GCN", "CDNA", "CDNA 3", "Xe2", "TPU", "Apple"),
 )
 
 #: Those of GPUs that NVIDIA did not make.
-OTHER_MAKERS = ("GCN", "CDNA", "Xe2", "Apple")
+OTHER_MAKERS = ("GCN", "CDNA", "CDNA 3", "Xe2", "Apple")
 
 #: The figures a device can have, and their dimensions.
 FIGURES = {

@@ -521,6 +521,7 @@ def update_time(
         time += cost_model.price(each, target.of(each) if known else target).times(count)
     host = cost_model.host(target) if rule.unscaled else 0.0
     if largest(host):
+        host = rule.software.update_host_of(target.device, host)
         kernels = total(each.kernels if isinstance(each, Update) else 1 for each in operations)
         wait = maximum(host * kernels - time.total, 0.0)
         time += Time(overhead=wait, total=wait)
