@@ -130,10 +130,10 @@ def test_a_net_without_fused_attention_is_told_so(net: str) -> None:
 
 
 KIND = "family of attention kernels"
-FAMILIES = "fa2, fa3, fa4, flashinfer, triton, triton_unified, trtllm"
+FAMILIES = "fa1, fa1_triton, fa2, fa3, fa4, flashinfer, triton, triton_unified, trtllm"
 L40S = ("--device=L40S", "--dtype=bf16")
 NOT_FA3 = "attention: fa3 is for devices of Ampere, Hopper, not for"
-ON_ADA = FAMILIES.replace("fa3, fa4, ", "")
+ON_ADA = "fa2, flashinfer, triton, triton_unified, trtllm"
 
 
 @pytest.mark.parametrize(
