@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from operator import attrgetter
 
 from paleo.cluster.collectives import AUTO
@@ -39,6 +39,13 @@ _SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()} | {
 }
 
 
+@dataclass(frozen=True)
+class MeshStep(Step):
+    """A step on a mesh, which knows what it was made of: other questions need not find it again."""
+
+    meshed: Meshed | None = field(default=None, compare=False, repr=False)
+
+
 class Meshed:
     """A net under a plan, shared by the devices of a mesh: gives the step."""
 
@@ -48,9 +55,18 @@ class Meshed:
         plan.group(mesh.size)  # says if the cluster has not so many devices
         self.pipeline = PIPELINES[plan.schedule]
         self.part = Part(net, plan, mesh)
+        # What many questions about a step ask is found once. (Not by a cache of methods: what holds
+        # itself is freed only when garbage is looked for.)
+        self._stages: dict[int, tuple[Cut, list[Stage]]] = {}
+        self._memory: dict[tuple[int, int], tuple[StageMemory, ...]] = {}
 
     def stages(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
         """Return how the net is dealt out, and each stage."""
+        if micro_batch not in self._stages:
+            self._stages[micro_batch] = self._dealt(micro_batch)
+        return self._stages[micro_batch]
+
+    def _dealt(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
         plan, mesh = self.plan, self.mesh
         graph, seconds = self.part.of(micro_batch)
         computing = zip(seconds.forward, seconds.again, seconds.backward, strict=True)
@@ -239,7 +255,7 @@ class Meshed:
             late = expected_slowest(mesh.replicas, plan.deviation) - 1
             pieces += (Piece("wait", WAIT, late * computed),)
         exchange = max(self._exchanged(device, batches) for device in devices)
-        return Step(
+        return MeshStep(
             mesh.size,
             global_batch,
             micro,
@@ -247,7 +263,32 @@ class Meshed:
             self._memory_fields(micro, batches),
             exchanges={AUTO: Piece("data_parallel", TRANSFER, exchange)},
             band=plan.band,
+            meshed=self,
         ).of_floats()
+
+    def spent(self, micro_batch: int, batches: int) -> list[dict[str, Quantity]]:
+        """Return the seconds that each device of a pipeline is busy in a step, by name of the part.
+
+        They are those of a step's pieces; of the device that works longest they are the same. What
+        is left of a step a device waits, for other stages or for shares of the data.
+        """
+        found = []
+        for device in self._devices(self.stages(micro_batch)[1]):
+            messages = device.messages(self._hidden(device, batches) / batches)
+            adding = (batches / device.held - 1) * self._added(device)
+            found.append(
+                {
+                    "forward": batches * device.forward,
+                    RECOMPUTATION: batches * device.again,
+                    "backward": batches * device.backward + adding,
+                    **{_SENT[kind]: batches * own for kind, own in messages.items()},
+                    "parameters_gathered": batches * total(device.gathered),
+                    "data_parallel": self._exchanged(device, batches),
+                    "weight_casts": device.cast * (batches if self.plan.zero == 3 else 1),
+                    "update": self.plan.seconds(self._update(device)),
+                }
+            )
+        return found
 
     def batches(self, global_batch: int) -> int:
         """Return how many micro-batches a device computes in a step; raises SettingError."""
@@ -317,6 +358,11 @@ class Meshed:
 
     def memory(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         """Return what a device of each stage takes of memory."""
+        if (micro_batch, batches) not in self._memory:
+            self._memory[micro_batch, batches] = self._taken(micro_batch, batches)
+        return self._memory[micro_batch, batches]
+
+    def _taken(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         plan, mesh = self.plan, self.mesh
         graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)

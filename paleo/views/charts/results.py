@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paleo.step.memory import Fit
-from paleo.step.results import Simulation
+from paleo.step.parallelism import PARALLELISMS
+from paleo.step.results import Run, Simulation
 from paleo.studies.collectives import CollectiveTime
 from paleo.studies.compare import Comparison
 from paleo.studies.metrics import Metrics
@@ -45,11 +46,24 @@ if TYPE_CHECKING:
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
     """Return the charts of all runs; raises SettingError if nothing takes any time."""
-    return drawable(
-        chart
-        for runs in simulation.plans
-        for chart in (kinds_charts(runs) if len(runs) > 1 else scaling_charts(runs[0]))
-    )
+    return drawable(chart for runs in simulation.plans for chart in _of_plan(runs))
+
+
+def _of_plan(runs: Sequence[Run]) -> Iterable[Chart]:
+    """Return the charts of the runs of a plan; of devices that share a net those of its stages.
+
+    They are of most workers.
+    """
+    if len(runs) > 1:
+        return kinds_charts(runs)
+    (run,) = runs
+    if not (PARALLELISMS[run.parallel].shares_net and run.largest):
+        return scaling_charts(run)
+    # Here, since most steps have no stages.
+    from paleo.views.charts.stages import stages_charts
+
+    scaling = scaling_charts(run) if len(run.rows) > 1 else ()
+    return (*stages_charts(run, run.largest), *scaling)
 
 
 def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:

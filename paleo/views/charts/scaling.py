@@ -168,7 +168,7 @@ def _by_scheme(run: Run, chosen: Mapping[str, str]) -> tuple[Chart, ...]:
 def _parts_by_workers(run: Run, scheme: str) -> Chart:
     """Return what a step under this scheme consists of, for each number of workers."""
     parts: dict[str, list[float | None]]
-    parts = {name: [] for name in ("computation", _HIDING, EXPOSED, "update")}
+    parts = {name: [] for name in ("computation", _HIDING, EXPOSED, "update", "waiting")}
     for row in run.rows:
         update = total(piece.seconds for piece in row.pieces if piece.category == "update")
         exposed = float(row.exposed_communication(scheme))
@@ -177,8 +177,7 @@ def _parts_by_workers(run: Run, scheme: str) -> Chart:
         parts[_HIDING].append(hidden)
         parts[EXPOSED].append(exposed)
         parts["update"].append(float(update))
-        if run.plan.deviation:
-            parts.setdefault("waiting", []).append(float(row.waiting))
+        parts["waiting"].append(float(row.waiting))
     steps = [row.whole_step(scheme) for row in run.rows]
     is_choice = len(schemes_shown(run)) > 1
     return columns(
