@@ -17,19 +17,21 @@ from paleo.step.mesh import KINDS, ORDER
 from paleo.step.pipelines import PIPELINES
 
 
-def _degree(name: str, whose: str) -> Setting:
+def _degree(name: str, whose: str, label: str) -> Setting:
     return Setting(
         default=1,
         check=checked_count(name),
         help=f"{whose}.",
+        label=label,
         metavar="N",
         is_number=True,
     )
 
 
-def _optional_count(name: str, text: str, shown_default: str) -> Setting:
+def _optional_count(name: str, text: str, shown_default: str, label: str) -> Setting:
     return Setting(
         default=None,
+        label=label,
         check=lambda value: None if value is None else checked_count(name)(value),
         help=text,
         metavar="N",
@@ -38,10 +40,18 @@ def _optional_count(name: str, text: str, shown_default: str) -> Setting:
     )
 
 
-TP = _degree("tp", "Devices that share each layer (tensor parallelism)")
-CP = _degree("cp", "Devices that share the positions of a sequence (context parallelism)")
-EP = _degree("ep", "Devices that share the experts of mixtures, of those that have different data")
-PP = _degree("pp", "Stages that the net is cut into (pipeline parallelism)")
+TP = _degree("tp", "Devices that share each layer (tensor parallelism)", "Tensor parallel")
+CP = _degree(
+    "cp",
+    "Devices that share the positions of a sequence (context parallelism)",
+    "Context parallel",
+)
+EP = _degree(
+    "ep",
+    "Devices that share the experts of mixtures, of those that have different data",
+    "Expert parallel",
+)
+PP = _degree("pp", "Stages that the net is cut into (pipeline parallelism)", "Pipeline stages")
 #: How devices that share positions attend to all of them.
 CONTEXTS = {
     "ring": "keys and values pass all devices in a ring",
@@ -54,24 +64,30 @@ CONTEXT = Setting(
     + "; ".join(f"{name} ({said})" for name, said in CONTEXTS.items())
     + ".",
     choices=lambda: CONTEXTS,
+    label="Attention over positions",
     metavar="NAME",
 )
 SEQUENCE_PARALLEL = Setting(
     default=False,
     check=bool,
     help="With --tp, divide what lies between products by positions, too.",
+    label="Sequence parallel",
 )
 MICRO_BATCH = _optional_count(
     "micro_batch",
     "Samples that a device computes at a time.",
     "with --pp one text, or a quarter of what each stage could have; else all that it has",
+    "Micro-batch",
 )
 GLOBAL_BATCH = _optional_count(
     "global_batch",
     "Samples of all devices in a step, in the place of --batch_size.",
     "--batch_size for each share of the data",
+    "Global batch",
 )
-INTERLEAVE = _degree("interleave", "Chunks of the net that each stage has (interleaved 1F1B)")
+INTERLEAVE = _degree(
+    "interleave", "Chunks of the net that each stage has (interleaved 1F1B)", "Chunks of a stage"
+)
 #: The schedule that nobody has to look up.
 _USUAL = "1f1b"
 SCHEDULE = Setting(
@@ -79,6 +95,7 @@ SCHEDULE = Setting(
     check=lambda value: value if value == _USUAL else name_in(PIPELINES)(value),
     help="In which order stages take micro-batches:",
     describes=True,
+    label="Schedule",
     choices=lambda: PIPELINES,
     metavar="NAME",
 )
@@ -95,6 +112,7 @@ ZERO = Setting(
     check=_checked_zero,
     help="What the devices with the same layers divide instead of each having it: 1 the "
     "optimizer's state, 2 gradients too, 3 parameters too (ZeRO, FSDP).",
+    label="ZeRO",
     metavar="0-3",
     is_number=True,
 )
@@ -122,6 +140,7 @@ MESH_ORDER = Setting(
     default=ORDER,
     check=_checked_order,
     help="Which devices stand next to each other, from the inside out.",
+    label="Order",
     metavar="NAME,...",
 )
 
@@ -147,6 +166,7 @@ STAGES = Setting(
     check=_checked_stages,
     help="How blocks are dealt out to stages: even (as many each), balanced (as long each, with "
     "what stands before and behind blocks), or how many each has.",
+    label="Blocks of stages",
     metavar="N,N,...",
 )
 

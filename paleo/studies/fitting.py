@@ -25,6 +25,14 @@ class Remedy(NamedTuple):
     memory: int
     seconds: float
 
+    @property
+    def options(self) -> str:
+        """The settings as options of a command."""
+        return " ".join(
+            f"--{name}" if value is True else f"--{name}={value}"
+            for name, value in self.settings.items()
+        )
+
 
 def remedy(run: Run, row: Step) -> Remedy | None:
     """Return the settings that make a step fit; None if none of those that are tried does.
@@ -33,9 +41,24 @@ def remedy(run: Run, row: Step) -> Remedy | None:
     divided among shares of the data (ZeRO 1), smaller micro-batches, recomputation, parameters
     divided too (ZeRO 3). The fewest of them that fit are taken.
     """
+    return next(_fitting(run, row), None)
+
+
+def remedies(run: Run, row: Step) -> list[Remedy]:
+    """Return all that are as few settings as `remedy` has, the quickest first."""
+    found = _fitting(run, row)
+    first = next(found, None)
+    if first is None:
+        return []
+    alike = itertools.takewhile(lambda each: len(each.settings) == len(first.settings), found)
+    return sorted([first, *alike], key=lambda each: each.seconds)
+
+
+def _fitting(run: Run, row: Step) -> Iterator[Remedy]:
+    """Yield what makes a step fit, fewer settings first."""
     plan, capacity = run.plan, run.memory_capacity
     if capacity is None:
-        return None
+        return
     mesh = Mesh.of(row.workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
     for settings in _tried(plan, mesh, row.worker_batch_size):
         changed = replace(plan, **settings)
@@ -46,8 +69,7 @@ def remedy(run: Run, row: Step) -> Remedy | None:
             memory = int(max(each.total for each in meshed.memory(micro, batches)))
             if memory <= capacity:
                 seconds = float(meshed.step(row.batch_size).total(row.best_scheme))
-                return Remedy(settings, memory, seconds)
-    return None
+                yield Remedy(settings, memory, seconds)
 
 
 def _tried(plan: Plan, mesh: Mesh, micro_batch: int) -> Iterator[dict[str, Any]]:

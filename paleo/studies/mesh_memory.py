@@ -91,12 +91,13 @@ def mesh_memory(
         plan, (workers,) = each.plan, each.workers
         mesh = mistakes.check(Mesh.of, workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
         if mesh:
-            found.append(mistakes.check(_of, Meshed(each.net, plan, mesh), each.batch_size))
+            found.append(mistakes.check(memory_of, Meshed(each.net, plan, mesh), each.batch_size))
     mistakes.raise_as(PaleoError)
     return Results(one for one in found if one)
 
 
-def _of(meshed: Meshed, batch_size: Any) -> MeshMemory:
+def memory_of(meshed: Meshed, batch_size: Any) -> MeshMemory:
+    """Return the memory of each stage; raises SettingError if batches do not divide."""
     plan, mesh = meshed.plan, meshed.mesh
     batch = plan.global_batch or int(batch_size) * mesh.dp
     micro = micro_batch_of(meshed.net, plan, mesh, batch)

@@ -85,7 +85,7 @@ class Played:
 
 def stages_of(run: Run, row: Step) -> tuple[StageTime, ...]:
     """Return what each stage of a step on a mesh spends it on, and what it takes of memory."""
-    meshed = _meshed(run, row)
+    meshed = meshed_of(run, row)
     micro, batches = row.worker_batch_size, meshed.batches(row.batch_size)
     _, stages = meshed.stages(micro)
     whole = float(row.total(row.best_scheme))
@@ -106,7 +106,7 @@ def played_of(run: Run, row: Step) -> Played | None:
     Where stages differ the formula of a step is a few percent off what they do: turns are longer
     or shorter by that, as in a timeline.
     """
-    meshed = _meshed(run, row)
+    meshed = meshed_of(run, row)
     plan, pp = meshed.plan, meshed.mesh.pp
     batches = meshed.batches(row.batch_size)
     pipeline = PIPELINES[plan.schedule]
@@ -141,7 +141,8 @@ def _drawn(batches: int, stages: int, turns: int) -> int:
     return min(batches, max(_FEWEST * stages, _TURNS // 2 // (turns * stages) * stages))
 
 
-def _meshed(run: Run, row: Step) -> Meshed:
+def meshed_of(run: Run, row: Step) -> Meshed:
+    """Return what a step on a mesh was made of."""
     if isinstance(row, MeshStep) and row.meshed:
         return row.meshed
     plan = run.plan

@@ -84,8 +84,9 @@ def test_a_mesh_is_drawn_by_its_stages() -> None:
 
 def test_what_is_left_out_is_said() -> None:
     run = simulation().runs[0]
+    (row,) = run.rows
     turns = (StageTurn(0, "forward", 0, 1, 0.0, 1.0), StageTurn(0, "sent", 0, 0, 1.0, 2.0))
-    chart = schedule_chart(run, Played("1f1b", 1, 2, 30, 10, turns, 4.0), "")
+    chart = schedule_chart(run, row, Played("1f1b", 1, 2, 30, 10, turns, 4.0))
     assert chart.notes[-1] == (
         "drawn as if there were 10 micro-batches: the other 20 of 30 pass in between, in 4.00 s "
         "more"

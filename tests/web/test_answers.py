@@ -310,8 +310,9 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     answer = answered(client, "scaling", settings).get_json()
     assert set(answer) == {
         "settings", "answer", "takes_images", "headlines", "table", "charts", "commands", "hints",
-        "tiers",
+        "tiers", "stages",
     }  # fmt: skip
+    assert answer["stages"] is None  # of a mesh alone
     assert set(answer["charts"]) == {"speedup", "step", "efficiency", "parts", "time", "cost"}
     assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
     parts = answer["charts"].pop("parts")

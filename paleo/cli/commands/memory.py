@@ -94,7 +94,7 @@ def _of_mesh(nets: Any, output: Output, settings: dict[str, Any]) -> None:
     given = {
         name: value[0] if isinstance(value, list | tuple) and name in one else value
         for name, value in settings.items()
-        if name in known and value is not None
+        if name in (*known, "importing") and value is not None
     }
     found = mesh_memory(nets, **given)
     output.write(

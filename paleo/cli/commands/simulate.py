@@ -48,7 +48,8 @@ from paleo.views.tables.simulation import simulation_tables
     "--explain",
     is_flag=True,
     help="Show instead what bounds each step, and the exchange of gradients on most workers: its "
-    "phases on each tier of links, and its buckets.",
+    "phases on each tier of links, and its buckets; of devices that share a net, what each stage "
+    "spends the step on, and its memory.",
 )
 @result_options
 @trace_option
@@ -93,7 +94,11 @@ def command(
         return
     several = settings["schemes"] == ["all"] or len(settings["schemes"] or ()) > 1
     values = result.to_dict
-    if explain and settings["parallel"] == "data":
+    if explain and all(PARALLELISMS[run.parallel].shares_net for run in result.runs):
+        from paleo.views.tables.stages import stages_tables, stages_values
+
+        tables, values = stages_tables(result.runs), functools.partial(stages_values, result)
+    elif explain and settings["parallel"] == "data":
         # Here, since most commands explain nothing.
         from paleo.studies.explain_exchange import explained_values
         from paleo.views.tables.exchanges import explained_tables

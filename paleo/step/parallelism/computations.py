@@ -16,14 +16,15 @@ from paleo.net.spec import NetSpec
 from paleo.step.parallelism.overlap import Made
 from paleo.step.passes import PassTime, Recomputed, not_counted
 from paleo.step.pieces import Piece
-from paleo.step.plan import Plan
+from paleo.step.plan import OF_MESH, Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
 
-#: What of a plan is of the exchange alone.
+#: What of a plan is of the exchange alone, or of devices that share a net.
 _OF_EXCHANGES = (
     *("network", "cluster", "ppp_comm", "schemes", "bucket", "gradient_dtype", "compress"),
     *("num_servers", "jitter", "nccl"),
+    *OF_MESH,
 )
 
 

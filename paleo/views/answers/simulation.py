@@ -195,12 +195,8 @@ def _too_much(run: Run, row: Step) -> str:
         return f"It does not fit: {said}; {more}. If it did fit:"
     longer = found.seconds / float(row.total(row.best_scheme)) - 1
     cost = f"{percent(longer)} longer" if longer >= 0.005 else "no longer"
-    options = " ".join(
-        f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in found.settings.items()
-    )
     return (
-        f"It does not fit: {said}. With {options} it needs "
+        f"It does not fit: {said}. With {found.options} it needs "
         f"{in_unit(float(found.memory), 'bytes', 3)} and takes {cost}. If it did fit:"
     )
 

@@ -11,8 +11,9 @@ from paleo.step.recompute import RECOMPUTATION
 from paleo.step.results import Run
 from paleo.studies.mesh_stages import WAITING, Played, StageTime, StageTurn, played_of, stages_of
 from paleo.views.charts.base import Chart, Series, bars, in_one_unit
-from paleo.views.charts.numbers import counted, shown
+from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import run_setting
+from paleo.views.table import in_unit
 
 #: What the turns of stages are called, in the order of a legend.
 _TURNS = {
@@ -36,10 +37,14 @@ _MEMORY = ("weights", "gradients", "optimizer_state", "activations", "passing")
 
 def stages_charts(run: Run, row: Step) -> tuple[Chart, ...]:
     """Return the schedule of a step on a mesh, and time and memory of its stages."""
-    played, stages = played_of(run, row), stages_of(run, row)
-    said = _setting(run, row)
-    drawn = [schedule_chart(run, played, said)] if played else []
-    return (*drawn, stage_times(run, stages, said), stage_memory(run, stages, said))
+    stages = stages_of(run, row)
+    return (*schedules(run, row), stage_times(run, row, stages), stage_memory(run, row, stages))
+
+
+def schedules(run: Run, row: Step) -> list[Chart]:
+    """Return the schedule of a step on a mesh, none of more turns than can be seen."""
+    played = played_of(run, row)
+    return [schedule_chart(run, row, played)] if played else []
 
 
 def _setting(run: Run, row: Step) -> str:
@@ -47,7 +52,7 @@ def _setting(run: Run, row: Step) -> str:
     return f"{run_setting(run)}, {samples}"
 
 
-def schedule_chart(run: Run, played: Played, setting: str) -> Chart:
+def schedule_chart(run: Run, row: Step, played: Played) -> Chart:
     """Return the turns of each stage over time, in the order of stages from top to bottom."""
     names = [name for kind, name in _TURNS.items() if any(t.kind == kind for t in played.turns)]
     kinds = {kind: name for kind, name in _TURNS.items() if name in names}
@@ -61,17 +66,17 @@ def schedule_chart(run: Run, played: Played, setting: str) -> Chart:
     notes = [f"{played.schedule}: {pipeline.summary}"] if played.stages > 1 else []
     notes.append("messages are in the turns of the stages that wait for them; gaps are waiting")
     if played.seconds_more:
-        more, unit = played.seconds_more / scale.factor, scale.unit
+        more = in_unit(played.seconds_more, "s", 3)
         notes.append(
             f"drawn as if there were {played.drawn} micro-batches: the other "
-            f"{played.batches - played.drawn:,} of {played.batches:,} pass in between, in "
-            f"{shown(more)} {unit} more"
+            f"{played.batches - played.drawn:,} of {played.batches:,} pass in between, in {more} "
+            "more"
         )
     return Chart(
         "schedule",
         "schedule",
         f"Schedule of {counted(played.stages, 'stage')} of {run.net}",
-        setting,
+        _setting(run, row),
         "stage",
         f"time ({scale.unit})",
         tuple(series),
@@ -95,7 +100,7 @@ def _turns_of(name: str, turns: Sequence[StageTurn], played: Played, factor: flo
     )
 
 
-def stage_times(run: Run, stages: Sequence[StageTime], setting: str) -> Chart:
+def stage_times(run: Run, row: Step, stages: Sequence[StageTime]) -> Chart:
     """Return what the stages of a step spend it on; all messages are one part."""
     columns: dict[str, list[float | None]] = {name: [] for name in _PARTS}
     for stage in stages:
@@ -106,13 +111,13 @@ def stage_times(run: Run, stages: Sequence[StageTime], setting: str) -> Chart:
     said: dict[str, Any] = {
         "key": "stage_times",
         "title": f"Time of a step of {run.net} by stage",
-        "setting": setting,
+        "setting": _setting(run, row),
         "x_label": "stage",
     }
     return bars(_names(stages), found, "s", "time of a step", **said)
 
 
-def stage_memory(run: Run, stages: Sequence[StageTime], setting: str) -> Chart:
+def stage_memory(run: Run, row: Step, stages: Sequence[StageTime]) -> Chart:
     """Return the memory of one device of each stage by part, and what one has."""
     columns: dict[str, list[float | None]] = {
         part.replace("_", " "): [float(getattr(stage.memory, part)) for stage in stages]
@@ -124,7 +129,7 @@ def stage_memory(run: Run, stages: Sequence[StageTime], setting: str) -> Chart:
     said: dict[str, Any] = {
         "key": "stage_memory",
         "title": f"Memory of training {run.net} by stage",
-        "setting": setting,
+        "setting": _setting(run, row),
         "x_label": "stage",
     }
     for name in references:
