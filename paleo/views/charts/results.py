@@ -42,6 +42,7 @@ from paleo.views.charts.validation import validation_chart
 
 if TYPE_CHECKING:
     from paleo.measure.validate.report import Report
+    from paleo.studies.compare.plans import PlansComparison
 
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
@@ -81,6 +82,13 @@ def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
             by = ranks(each, "time", "memory")
             found += [time_by_layer(each, by), memory_by_layer(each, by), roofline(each)]
     return drawable(found)
+
+
+def of_plans(found: PlansComparison) -> tuple[Chart, ...]:
+    """Return speed, parts of steps and memory of plans beside each other."""
+    from paleo.views.charts.plans import plans_charts  # here, since few commands have plans
+
+    return drawable(plans_charts(found))
 
 
 def of_comparison(comparison: Comparison) -> tuple[Chart, ...]:
