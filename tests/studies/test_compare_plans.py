@@ -174,7 +174,11 @@ def test_a_command_prints_answer_and_table() -> None:
 def test_charts_have_a_bar_for_each_plan() -> None:
     found = compared(pp=[1, 2, 4], global_batch=16)
     rates, steps, memory = of_plans(found)
-    assert rates.series[0].y == pytest.approx([each.rate for each in found.variants])
+    (series,) = rates.series
+    unit = 1000 if rates.y_label.startswith("thousand ") else 1
+    assert [unit * (y or 0) for y in series.y] == pytest.approx([v.rate for v in found.variants])
+    assert all(low < (series.y[i] or 0) < high for i, (low, high) in series.band.items())
+    assert len(series.band) == 3
     factor = {"ms": 1e-3, "s": 1.0, "\u00b5s": 1e-6}[steps.y_label.split("(")[1].rstrip(")")]
     for i, variant in enumerate(found.variants):
         whole = factor * sum(series.y[i] or 0.0 for series in steps.series)

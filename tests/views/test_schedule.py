@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click.testing
@@ -110,6 +111,44 @@ def test_a_picture_has_every_turn_and_marks_those_with_room() -> None:
     # The first row is the topmost.
     assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "1"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
+
+
+def test_explained_stages_add_up_to_the_step() -> None:
+    words = "simulate gpt2 --cluster=dgx_a100 --num_workers=16 --tp=2 --pp=4 --global_batch=16"
+    words += " --dtype=bf16 --seq_len=128 --explain"
+    done = click.testing.CliRunner().invoke(cli, [*words.split(), "--format=json"])
+    assert done.exit_code == 0, done.output
+    (run,) = json.loads(done.stdout)["runs"]
+    (row,) = run["rows"]
+    assert [stage["stage"] for stage in run["stages"]] == [0, 1, 2, 3]
+    for stage in run["stages"]:
+        assert sum(stage["parts"].values()) == pytest.approx(row["step_s"])
+    assert max(stage["total_bytes"] for stage in run["stages"]) == row["memory_bytes"]
+    shown = click.testing.CliRunner().invoke(cli, words.split())
+    assert shown.exit_code == 0, shown.output
+    lines = [line.split() for line in shown.stdout.splitlines()]
+    found = [line for line in lines if line and line[0] in "0123" and len(line) > 5]
+    # The third column is the forward pass, in milliseconds.
+    assert [float(line[2]) for line in found] == pytest.approx(
+        [1e3 * stage["parts"]["forward"] for stage in run["stages"]], abs=0.005
+    )
+
+
+def test_memory_of_stages_is_drawn_alone_too() -> None:
+    words = "memory gpt2 --cluster=dgx_a100 --num_workers=8 --pp=2 --seq_len=128 --batch_size=8"
+    done = click.testing.CliRunner().invoke(cli, [*words.split(), "--plot=-"])
+    assert done.exit_code == 0, done.output
+    assert "note: --plot" not in done.stderr
+    _, drawn = done.stdout.split("Memory of training gpt2 seq=128 by stage")
+    assert "memory of A100_SXM_80GB" in drawn
+    values = click.testing.CliRunner().invoke(cli, [*words.split(), "--format=json"])
+    (found,) = json.loads(values.stdout)["nets"]
+    assert found["net"] == "gpt2 seq=128"  # as long as was asked
+    weights = [line.split()[1] for line in drawn.splitlines() if line.startswith("  weights")]
+    unit = 2**20 if "(MiB)" in drawn else 2**30
+    assert [float(each) for each in weights] == pytest.approx(
+        [stage["weights_bytes"] / unit for stage in found["stages"]], rel=0.01
+    )
 
 
 def test_a_command_draws_it_below_the_table() -> None:

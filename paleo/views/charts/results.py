@@ -43,6 +43,7 @@ from paleo.views.charts.validation import validation_chart
 if TYPE_CHECKING:
     from paleo.measure.validate.report import Report
     from paleo.studies.compare.plans import PlansComparison
+    from paleo.studies.mesh_memory import MeshMemory
 
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
@@ -82,6 +83,16 @@ def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
             by = ranks(each, "time", "memory")
             found += [time_by_layer(each, by), memory_by_layer(each, by), roofline(each)]
     return drawable(found)
+
+
+def of_mesh_memory(found: Sequence[MeshMemory]) -> tuple[Chart, ...]:
+    """Return the memory of the stages of each net."""
+    from paleo.views.charts.stages import memory_by_stage
+    from paleo.views.tables.mesh_memory import mesh_setting
+
+    return drawable(
+        memory_by_stage(one.net, one.plan.device, one.stages, mesh_setting(one)) for one in found
+    )
 
 
 def of_plans(found: PlansComparison) -> tuple[Chart, ...]:

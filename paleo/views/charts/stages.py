@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from paleo.cluster import Device
+from paleo.step.memory.stage import StageMemory
 from paleo.step.pieces import Step
 from paleo.step.pipelines import PIPELINES
 from paleo.step.recompute import RECOMPUTATION
@@ -119,17 +121,24 @@ def stage_times(run: Run, row: Step, stages: Sequence[StageTime]) -> Chart:
 
 def stage_memory(run: Run, row: Step, stages: Sequence[StageTime]) -> Chart:
     """Return the memory of one device of each stage by part, and what one has."""
+    return memory_by_stage(
+        run.net, run.plan.device, [stage.memory for stage in stages], _setting(run, row)
+    )
+
+
+def memory_by_stage(net: str, device: Device, stages: Sequence[StageMemory], setting: str) -> Chart:
+    """Return the memory of one device of each stage of a net by part, and what one has."""
     columns: dict[str, list[float | None]] = {
-        part.replace("_", " "): [float(getattr(stage.memory, part)) for stage in stages]
+        part.replace("_", " "): [float(getattr(stage, part)) for stage in stages]
         for part in _MEMORY
     }
     found = {name: own for name, own in columns.items() if any(own)}
-    capacity = run.memory_capacity
-    references = [f"memory of {run.device}"] if capacity else []
+    capacity = device.memory_capacity
+    references = [f"memory of {device.name}"] if capacity else []
     said: dict[str, Any] = {
         "key": "stage_memory",
-        "title": f"Memory of training {run.net} by stage",
-        "setting": _setting(run, row),
+        "title": f"Memory of training {net} by stage",
+        "setting": setting,
         "x_label": "stage",
     }
     for name in references:
@@ -137,5 +146,5 @@ def stage_memory(run: Run, row: Step, stages: Sequence[StageTime]) -> Chart:
     return bars(_names(stages), found, "bytes", "memory of a device", references, **said)
 
 
-def _names(stages: Iterable[StageTime]) -> list[str]:
+def _names(stages: Iterable[StageTime] | Iterable[StageMemory]) -> list[str]:
     return [str(stage.stage) for stage in stages]

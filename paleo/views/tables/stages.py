@@ -59,8 +59,8 @@ def stages_table(run: Run, row: Step, stages: Sequence[StageTime]) -> Table:
         "batch_size": row.batch_size,
         "micro_batch": row.worker_batch_size,
     }
-    # The unit is that of the step: what is too short for it does not matter.
-    scale = scale_for([[float(row.total(row.best_scheme)) / 10]], "s")
+    # A unit in which a hundredth of the step is a number: what is shorter does not matter.
+    scale = scale_for([[float(row.total(row.best_scheme)) / 100]], "s")
     rows = [
         {
             **same,
