@@ -122,6 +122,7 @@ SHARD_DEGREE = _optional_count(
     "With --zero, how many devices next to each other divide it; other groups of as many have "
     "copies (hybrid sharding: HSDP, MiCS).",
     "all that have the same layers",
+    "Shard degree",
 )
 
 
@@ -184,6 +185,7 @@ def _checked_slack(value: Any) -> float | None:
 
 ALLOCATOR_SLACK = Setting(
     default=None,
+    label="Allocator's slack",
     check=_checked_slack,
     help="Share of the memory that the framework's allocator holds which no tensor can have, as it "
     "is in pieces.",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import field, replace
 from operator import attrgetter
 
 from paleo.cluster.collectives import AUTO
 from paleo.cluster.collectives import Operation as Collecting
 from paleo.core.errors import SettingError
+from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity, ceil_div, maximum, some, total
 from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
@@ -33,6 +33,8 @@ from paleo.step.utilization import tokens_of
 
 #: Micro-batches for each stage, from which on a pipeline waits little.
 _PER_STAGE = 4
+#: What parts of a step that are no messages count as.
+_CATEGORIES = {name: name for name in ("forward", RECOMPUTATION, "backward")}
 #: What the messages of each kind are called as parts of a step.
 _SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()} | {
     "pp": "pipeline_parallel"
@@ -101,8 +103,9 @@ class Meshed:
         ]
         return found, [replace(stage, gathered=self._gathered(stage)) for stage in stages]
 
-    def _devices(self, stages: Sequence[Stage]) -> list[Stage]:
-        """Return what each device of a pipeline has of these stages of the net."""
+    def devices(self, micro_batch: int) -> list[Stage]:
+        """Return what each device of a pipeline has of the stages of the net."""
+        _, stages = self.stages(micro_batch)
         count = len(stages)
         held = (self.pipeline.held(device, count) for device in range(count))
         return [joined(device, [stages[i] for i in own]) for device, own in enumerate(held)]
@@ -220,31 +223,19 @@ class Meshed:
         _, stages = self.stages(micro)
         works = [stage.work for stage in stages]
         running = self.pipeline.seconds(works, batches, plan.interleave)
-        devices = self._devices(stages)
-        hidden = [self._hidden(device, batches) for device in devices]
-        busy = [
-            batches * device.work.seconds - own for device, own in zip(devices, hidden, strict=True)
-        ]
+        devices = self.devices(micro)
+        busy = [batches * device.work.seconds - self._hidden(device, batches) for device in devices]
         place = max(range(mesh.pp), key=lambda i: float(busy[i]))
-        slowest = devices[place]
-        messages = slowest.messages(hidden[place] / batches)
-        adding = (batches / slowest.held - 1) * self._added(slowest)
         update = max(
             (self._update(device) for device in devices), key=lambda time: float(time.total)
         )
         pieces = (
-            Piece("forward", "forward", batches * slowest.forward),
-            Piece(RECOMPUTATION, RECOMPUTATION, batches * slowest.again),
-            Piece("backward", "backward", batches * slowest.backward + adding),
-            *(Piece(_SENT[kind], TRANSFER, batches * own) for kind, own in messages.items()),
-            Piece("parameters_gathered", TRANSFER, batches * total(slowest.gathered)),
-            Piece("bubble", WAIT, running - busy[place]),
-            # Parameters that are gathered anew are cast anew.
-            Piece(
-                "weight_casts",
-                "update",
-                max(device.cast for device in devices) * (batches if plan.zero == 3 else 1),
+            *(
+                Piece(name, _CATEGORIES.get(name, TRANSFER), seconds)
+                for name, seconds in self._passes(devices[place], batches).items()
             ),
+            Piece("bubble", WAIT, running - busy[place]),
+            Piece("weight_casts", "update", max(self._casts(each, batches) for each in devices)),
             Piece("update", "update", plan.seconds(update), time=update),
         )
         if some(plan.deviation > 0) and mesh.replicas > 1:
@@ -266,29 +257,33 @@ class Meshed:
             meshed=self,
         ).of_floats()
 
-    def spent(self, micro_batch: int, batches: int) -> list[dict[str, Quantity]]:
-        """Return the seconds that each device of a pipeline is busy in a step, by name of the part.
+    def spent(self, device: Stage, batches: int) -> dict[str, Quantity]:
+        """Return the seconds that a device is busy in a step, by the names of its parts.
 
         They are those of a step's pieces; of the device that works longest they are the same. What
-        is left of a step a device waits, for other stages or for shares of the data.
+        is left of a step it waits, for other stages or for shares of the data.
         """
-        found = []
-        for device in self._devices(self.stages(micro_batch)[1]):
-            messages = device.messages(self._hidden(device, batches) / batches)
-            adding = (batches / device.held - 1) * self._added(device)
-            found.append(
-                {
-                    "forward": batches * device.forward,
-                    RECOMPUTATION: batches * device.again,
-                    "backward": batches * device.backward + adding,
-                    **{_SENT[kind]: batches * own for kind, own in messages.items()},
-                    "parameters_gathered": batches * total(device.gathered),
-                    "data_parallel": self._exchanged(device, batches),
-                    "weight_casts": device.cast * (batches if self.plan.zero == 3 else 1),
-                    "update": self.plan.seconds(self._update(device)),
-                }
-            )
-        return found
+        return self._passes(device, batches) | {
+            "weight_casts": self._casts(device, batches),
+            "data_parallel": self._exchanged(device, batches),
+            "update": self.plan.seconds(self._update(device)),
+        }
+
+    def _passes(self, device: Stage, batches: int) -> dict[str, Quantity]:
+        """Return the seconds of a device's micro-batches, by the names of parts of a step."""
+        messages = device.messages(self._hidden(device, batches) / batches)
+        adding = (batches / device.held - 1) * self._added(device)
+        return {
+            "forward": batches * device.forward,
+            RECOMPUTATION: batches * device.again,
+            "backward": batches * device.backward + adding,
+            **{_SENT[kind]: batches * own for kind, own in messages.items()},
+            "parameters_gathered": batches * total(device.gathered),
+        }
+
+    def _casts(self, device: Stage, batches: int) -> Quantity:
+        """Return the seconds in which weights are cast; those that are gathered anew, anew."""
+        return device.cast * (batches if self.plan.zero == 3 else 1)
 
     def batches(self, global_batch: int) -> int:
         """Return how many micro-batches a device computes in a step; raises SettingError."""

@@ -87,16 +87,13 @@ def stages_of(run: Run, row: Step) -> tuple[StageTime, ...]:
     """Return what each stage of a step on a mesh spends it on, and what it takes of memory."""
     meshed = meshed_of(run, row)
     micro, batches = row.worker_batch_size, meshed.batches(row.batch_size)
-    _, stages = meshed.stages(micro)
     whole = float(row.total(row.best_scheme))
     found = []
-    for number, (stage, memory) in enumerate(
-        zip(stages, meshed.memory(micro, batches), strict=True)
-    ):
-        parts = {name: float(own) for name, own in meshed.spent(stage, batches).items() if own}
+    for device, memory in zip(meshed.devices(micro), meshed.memory(micro, batches), strict=True):
+        parts = {name: float(own) for name, own in meshed.spent(device, batches).items() if own}
         waiting = max(whole - sum(parts.values()), 0.0)
         parts |= {WAITING: waiting} if waiting else {}
-        found.append(StageTime(number, stage.blocks, parts, memory))
+        found.append(StageTime(device.number, device.blocks, parts, memory))
     return tuple(found)
 
 
@@ -122,7 +119,8 @@ def played_of(run: Run, row: Step) -> Played | None:
     played = pipeline.play(works, drawn, plan.interleave)
     longer = share * running / max(turn.end for turn in played)
     turns = [
-        StageTurn(each.stage, *each.turn, longer * each.start, longer * each.end) for each in played
+        StageTurn(each.stage, *each.turn.known, longer * each.start, longer * each.end)
+        for each in played
     ]
     start = share * running
     exchange = float(row.exchanges[row.best_scheme].seconds)
@@ -131,7 +129,8 @@ def played_of(run: Run, row: Step) -> Played | None:
             turns += [StageTurn(i, kind, None, 0, start, start + spent) for i in range(pp)]
         start += spent
     more = (1 - share) * running if drawn < batches else 0.0
-    return Played(plan.schedule, pp, plan.interleave, batches, drawn, tuple(turns), more)
+    chunks = max(plan.interleave, len(pipeline.held(0, pp)))
+    return Played(plan.schedule, pp, chunks, batches, drawn, tuple(turns), more)
 
 
 def _drawn(batches: int, stages: int, turns: int) -> int:

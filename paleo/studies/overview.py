@@ -23,10 +23,10 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.memory import Fit, fit
-from paleo.step.mesh_settings import MeshSettings
+from paleo.step.mesh_settings import MeshSettings, of_mesh
 from paleo.step.parallelism import PARALLELISMS, Computations
 from paleo.step.pieces import Step, WholeStep
-from paleo.step.plan import COMPUTED, OF_MESH
+from paleo.step.plan import COMPUTED
 from paleo.step.results import Run
 from paleo.step.scenario import Scenario, ScenarioLike, asked, workers_of
 from paleo.step.settings import (
@@ -143,7 +143,9 @@ class Study:
         counts = found["counts"]
         if cluster is not None:
             counts = workers_of(cluster, counts)
-        if "counts" not in settings and any(of_step[name] != OF_MESH[name] for name in OF_MESH):
+        if "counts" not in settings and any(
+            of_step[name] != usual for name, usual in of_mesh().items()
+        ):
             counts = ()  # few divide so
         of_step["workers"] = tuple(sorted({*counts, workers}))
         scenario = self.scenario.changed(**of_step)

@@ -104,6 +104,7 @@ class PageSettings:
     context: str = CONTEXT.default
     ep: int = 1
     zero: int = 0
+    shard_degree: int | None = None
     micro_batch: int | None = None
     global_batch: int | None = None
     schedule: str = SCHEDULE.default
@@ -111,6 +112,7 @@ class PageSettings:
     stages: str = STAGES.default
     sequence_parallel: bool = False
     order: str = ",".join(ORDER)
+    allocator_slack: float | None = None
     is_uploaded: bool = False
     options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS

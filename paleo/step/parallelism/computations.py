@@ -13,10 +13,11 @@ from paleo.core.tensor import find_precision
 from paleo.costs import Time
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
+from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism.overlap import Made
 from paleo.step.passes import PassTime, Recomputed, not_counted
 from paleo.step.pieces import Piece
-from paleo.step.plan import OF_MESH, Plan
+from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
 
@@ -24,7 +25,7 @@ from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens
 _OF_EXCHANGES = (
     *("network", "cluster", "ppp_comm", "schemes", "bucket", "gradient_dtype", "compress"),
     *("num_servers", "jitter", "nccl"),
-    *OF_MESH,
+    *MeshSettings.__annotations__,
 )
 
 

@@ -26,7 +26,7 @@ from paleo.studies.compare.comparison import MAX_VARIANTS, SEVERAL, CompareSetti
 
 _MESH = declared(MeshSettings)
 #: Those of which commas separate parts, not values.
-_OF_PARTS = ("stages", "order", "sequence_parallel")
+_OF_PARTS = ("stages", "order", "sequence_parallel", "allocator_slack")
 
 
 class PlansSettings(CompareSettings, total=False):
@@ -44,11 +44,15 @@ class PlansSettings(CompareSettings, total=False):
     global_batch: Annotated[
         int | Sequence[int | None] | None, listing("global_batch", _MESH["global_batch"])
     ]
+    shard_degree: Annotated[
+        int | Sequence[int | None] | None, listing("shard_degree", _MESH["shard_degree"])
+    ]
     schedule: Annotated[str | Sequence[str], listing("schedule", _MESH["schedule"])]
     interleave: Annotated[int | Sequence[int], listing("interleave", _MESH["interleave"])]
     stages: Annotated[str | Sequence[int], _MESH["stages"]]
     sequence_parallel: Annotated[bool, _MESH["sequence_parallel"]]
     order: Annotated[str | Sequence[str], _MESH["order"]]
+    allocator_slack: Annotated[float | None, _MESH["allocator_slack"]]
     plan: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
         replace(
