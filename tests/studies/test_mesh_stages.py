@@ -61,7 +61,9 @@ def test_values_of_a_stage_have_units_in_their_keys() -> None:
     assert values["step_s"] == pytest.approx(row.total(row.best_scheme))
     assert values["total_bytes"] == sum(
         values[f"{part}_bytes"]
-        for part in ("weights", "gradients", "optimizer_state", "activations", "passing")
+        for part in (
+            *("weights", "gradients", "optimizer_state", "activations", "passing", "slack"),
+        )
     )
 
 

@@ -263,6 +263,10 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "jitter": "0.1", "nccl": "2.18", "graphs": "true", "optimizer_kernels": "foreach",
         "clip_gradients": "true", "scale_loss": "true", "loss": "none", "recompute": "full",
         "tokens": "1e9", "seq_len": "512",
+        "tp": "2", "pp": "2", "cp": "2", "context": "ulysses", "ep": "2", "zero": "1",
+        "shard_degree": "2", "micro_batch": "1", "global_batch": "8", "schedule": "gpipe",
+        "interleave": "2", "stages": "balanced", "sequence_parallel": "true",
+        "order": "cp,tp,ep,dp,pp", "allocator_slack": "0.1",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)

@@ -96,9 +96,10 @@ def test_what_does_not_fit_has_plans_that_would() -> None:
         "tp": "1", "pp": "1", "micro_batch": "1", "batch_size": "4", "global_batch": "",
         "seq_len": "",
     }  # fmt: skip
+    # Of what the allocator holds 0.94 are tensors: 153 GiB.
     found = answer("scaling", **settings)
     assert found["headlines"][0]["fits"] is False
-    assert found["answer"][0].startswith("It does not fit: the fullest stage needs 153 GiB")
+    assert found["answer"][0].startswith("It does not fit: the fullest stage needs 162 GiB")
     memory = answer("memory", **settings)
     assert memory["headlines"][-1]["is_warning"] is True
     (row,) = memory["remedies"]["rows"]
