@@ -255,7 +255,8 @@ def language(data: Data) -> Iterator[Table | Bound]:
             if own:
                 name = f"{title}, {system}"
                 yield _bound(name, _of_parts(own), (language_tables.WANTED, None, None))
-        yield _bound(f"{title}, all", _of_parts(parts), (language_tables.WANTED, None, None))
+        if not data.sample:  # in which tables do not weigh as much as they have rows
+            yield _bound(f"{title}, all", _of_parts(parts), (language_tables.WANTED, None, None))
         words = np.concatenate([part[4] for part in parts])
         predicted = np.concatenate([part[2] for part in parts])
         measured = np.concatenate([part[3] for part in parts])

@@ -207,7 +207,7 @@ PLANNED = tuple(key for key in KEYS if key in declared(OverviewSettings))
 _SCHEDULE = ("dataset", "dataset_size", "epochs", "tokens")
 #: What an answer depends on besides the net and a worker's batch, where that is not everything.
 DEPENDS = {
-    "layers": ("cluster", "seq_len", "global_batch", *PRICED),
+    "layers": ("cluster", "seq_len", *MESH, *PRICED),
     "memory": (
         *("cluster", "device", "dtype", "seq_len", "framework", "compile"),
         *("optimizer", "optimizer_kernels", "loss", "recompute", *MESH),
