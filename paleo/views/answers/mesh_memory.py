@@ -34,4 +34,7 @@ def _of_one(found: MeshMemory) -> list[str]:
     if found.memory_capacity is None:
         return [said]
     there = in_unit(found.memory_capacity, "bytes")
+    if found.fits is False and stage.total <= found.memory_capacity:
+        on_host = in_unit(float(max(one.host for one in found.stages)), "bytes", 3)
+        return [said, f"Each needs {on_host} of its host's memory, which is more than its share."]
     return [said, f"It {'fits' if found.fits else 'does not fit'} the {there} that one has."]
