@@ -21,7 +21,7 @@ from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.mesh import Mesh
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism import PARALLELISMS
-from paleo.step.plan import DEGREES
+from paleo.step.plan_keys import DEGREES
 from paleo.step.scenario import workers_of
 from paleo.step.settings import (
     OF_CLUSTER,

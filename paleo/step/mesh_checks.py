@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from paleo.core.errors import Mistakes, SettingError
 from paleo.step.mesh import Mesh
+from paleo.step.offload import GRADIENTS, OPTIMIZER, offload_of
 from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 
@@ -17,6 +18,12 @@ def check_mesh(plan: Plan, mesh: Mesh) -> None:
         mistakes.add(f"interleave: {plan.schedule} has no chunks of stages")
     if plan.shard_degree:
         _check_shards(plan, mesh, plan.shard_degree, mistakes)
+    if plan.offload:
+        mistakes.check(offload_of, plan)
+        if GRADIENTS in plan.offload and OPTIMIZER not in plan.offload:
+            mistakes.add("offload: gradients are where they are used: give optimizer, too")
+    elif plan.host:
+        mistakes.add("host: nothing is on it: give --offload, too")
     mistakes.raise_as(SettingError)
 
 

@@ -9,9 +9,10 @@ import functools
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
-from paleo.core.checks import MAX_SIZE, is_number, is_whole, shown
+from paleo.cluster import Device, device_names, find_device
+from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, shown
 from paleo.core.errors import SettingError
-from paleo.step.declarations import Setting, choice, declared, name_in
+from paleo.step.declarations import Setting, choice, declared, found_default, name_in
 from paleo.step.distributed_settings import checked_count
 from paleo.step.mesh import KINDS, ORDER
 from paleo.step.pipelines import PIPELINES
@@ -125,6 +126,45 @@ SHARD_DEGREE = _optional_count(
     "Shard degree",
 )
 
+#: What devices may keep in the memory of their host.
+OFFLOADED = ("optimizer", "gradients", "activations")
+
+
+def _checked_offload(value: Any) -> tuple[str, ...]:
+    given = value.split(",") if isinstance(value, str) else value or ()
+    given = [str(name).strip() for name in given] if isinstance(given, list | tuple) else [value]
+    names = [check_choice("offload", name, OFFLOADED) for name in given if name not in ("", "none")]
+    return tuple(name for name in OFFLOADED if name in names)
+
+
+OFFLOAD = Setting(
+    default="none",
+    check=_checked_offload,
+    help="What is in the host's memory instead: the optimizer's state, by which the host updates "
+    "parameters then; gradients, which the host adds up (ZeRO-Offload has both); activations.",
+    choices=lambda: OFFLOADED,
+    metavar="NAME,...",
+)
+
+
+def _checked_host(value: Any) -> Device | None:
+    host = None if value is None else find_device(value)
+    if host is not None and host.kind != "cpu":
+        raise SettingError(f"host: expected a processor (kind cpu), got {host.name}")
+    return host
+
+
+HOST = Setting(
+    default=None,
+    check=_checked_host,
+    help="With --offload, the processor whose memory that is: a name from `paleo devices`, or your "
+    "own TOML file.",
+    choices=device_names,
+    metavar="NAME",
+    may_be_file=True,
+    shown_default="the cluster's",
+)
+
 
 def _checked_order(value: Any) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
@@ -205,6 +245,8 @@ class MeshSettings(TypedDict, total=False):
     ep: Annotated[int, EP]
     zero: Annotated[int, ZERO]
     shard_degree: Annotated[int | None, SHARD_DEGREE]
+    offload: Annotated[str | Sequence[str], OFFLOAD]
+    host: Annotated[str | Device | None, HOST]
     micro_batch: Annotated[int | None, MICRO_BATCH]
     global_batch: Annotated[int | None, GLOBAL_BATCH]
     schedule: Annotated[str, SCHEDULE]
@@ -218,4 +260,4 @@ class MeshSettings(TypedDict, total=False):
 @functools.cache
 def of_mesh() -> dict[str, Any]:
     """Return the settings that a mesh alone has, and what they are where nothing is said."""
-    return {name: setting.default for name, setting in declared(MeshSettings).items()}
+    return {name: found_default(setting) for name, setting in declared(MeshSettings).items()}

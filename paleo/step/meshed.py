@@ -20,6 +20,15 @@ from paleo.step.memory import Footprint, footprint
 from paleo.step.memory.stage import StageMemory, stage_memory, stage_net, together
 from paleo.step.mesh import Mesh
 from paleo.step.mesh_checks import check_mesh
+from paleo.step.offload import (
+    ACTIVATIONS,
+    GRADIENTS,
+    OPTIMIZER,
+    fits,
+    kernels_on_host,
+    offload_of,
+    offloaded,
+)
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.part import KINDS_OF_GROUPS, Part
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
@@ -101,7 +110,14 @@ class Meshed:
             )
             for i in range(mesh.pp)
         ]
-        return found, [replace(stage, gathered=self._gathered(stage)) for stage in stages]
+        stages = [replace(stage, gathered=self._gathered(stage)) for stage in stages]
+        if {ACTIVATIONS, GRADIENTS} & set(plan.offload):
+            kept: list[Quantity] = [0.0] * mesh.pp
+            if ACTIVATIONS in plan.offload:
+                kept = [one.kept for one in self._footprints(micro_batch, graph, found)]
+            swapped = [self._swapped(*both) for both in zip(stages, kept, strict=True)]
+            stages = [replace(stage, swapped=s) for stage, s in zip(stages, swapped, strict=True)]
+        return found, stages
 
     def devices(self, micro_batch: int) -> list[Stage]:
         """Return what each device of a pipeline has of the stages of the net."""
@@ -179,6 +195,20 @@ class Meshed:
         within = self._among_replicas(stage, size, scatter, only=scatter)
         return gather, within, whole - within
 
+    def _swapped(self, stage: Stage, kept: Quantity) -> tuple[Quantity, Quantity]:
+        """Return by how much activations on their way to the host and back make passes longer.
+
+        Those of a block go while the next is computed, and come while the one before is. So do
+        gradients that the host adds up, the other way.
+        """
+        host = offload_of(self.plan)
+        gone = back = kept / host.rate
+        if GRADIENTS in self.plan.offload:
+            size = self.plan.encoding.size * self._own_params(stage)
+            back = maximum(back, host.added(size, self.mesh.size))
+        hidden = (stage.forward, stage.backward + stage.again) if self.plan.overlaps else (0.0, 0.0)
+        return maximum(gone - hidden[0], 0.0), maximum(back - hidden[1], 0.0)
+
     @property
     def _copies(self) -> int:
         """How many devices have the same parameters, but for those of experts."""
@@ -226,13 +256,17 @@ class Meshed:
         devices = self.devices(micro)
         busy = [batches * device.work.seconds - self._hidden(device, batches) for device in devices]
         place = max(range(mesh.pp), key=lambda i: float(busy[i]))
-        update = max(
-            (self._update(device) for device in devices), key=lambda time: float(time.total)
+        update, moved = max(
+            (self._updated(device) for device in devices),
+            key=lambda both: float(both[0].total + both[1]),
         )
+        passes = self._passes(devices[place], batches)
+        if plan.offload:
+            passes["offloaded"] = passes["offloaded"] + moved
         pieces = (
             *(
                 Piece(name, _CATEGORIES.get(name, TRANSFER), seconds)
-                for name, seconds in self._passes(devices[place], batches).items()
+                for name, seconds in passes.items()
             ),
             Piece("bubble", WAIT, running - busy[place]),
             Piece("weight_casts", "update", max(self._casts(each, batches) for each in devices)),
@@ -263,10 +297,14 @@ class Meshed:
         They are those of a step's pieces; of the device that works longest they are the same. What
         is left of a step it waits, for other stages or for shares of the data.
         """
-        return self._passes(device, batches) | {
+        update, moved = self._updated(device)
+        passes = self._passes(device, batches)
+        if self.plan.offload:
+            passes["offloaded"] = passes["offloaded"] + moved
+        return passes | {
             "weight_casts": self._casts(device, batches),
             "data_parallel": self._exchanged(device, batches),
-            "update": self.plan.seconds(self._update(device)),
+            "update": self.plan.seconds(update),
         }
 
     def _passes(self, device: Stage, batches: int) -> dict[str, Quantity]:
@@ -279,6 +317,7 @@ class Meshed:
             "backward": batches * device.backward + adding,
             **{_SENT[kind]: batches * own for kind, own in messages.items()},
             "parameters_gathered": batches * total(device.gathered),
+            **({"offloaded": batches * total(device.swapped)} if self.plan.offload else {}),
         }
 
     def _casts(self, device: Stage, batches: int) -> Quantity:
@@ -333,11 +372,29 @@ class Meshed:
         ahead = self._exposed(gather / count, stage.held * stage.forward / count, count)
         return (turns - 1) * alone + last + ahead
 
-    def _update(self, stage: Stage) -> Time:
-        """Return what takes the time to update what a device has of a stage's parameters."""
+    def _updated(self, stage: Stage) -> tuple[Time, Quantity]:
+        """Return what takes the time to update what a device has, and seconds to move it.
+
+        Where the host does it, gradients go there beside the last backward pass, block by block,
+        and parameters come back beside the update.
+        """
         plan = self.plan
-        params = self._own(stage, stage.num_params) if plan.zero else stage.num_params
-        return plan.update_time(params, stage.num_tensors)
+        params = self._own_params(stage)
+        if OPTIMIZER not in plan.offload:
+            return plan.update_time(params, stage.num_tensors), 0.0
+        host = offload_of(plan)
+        update = host.update(plan, params, self.mesh.size)
+        beside = stage.held * (stage.backward + stage.again) / stage.blocks
+        gone = plan.encoding.size * params / host.rate / stage.blocks
+        back = find_precision(plan.dtype).element_size * params / host.rate
+        shown = maximum(back - update.total, 0.0) if plan.overlaps else back
+        if GRADIENTS not in plan.offload:  # else they have gone with each micro-batch
+            gone = self._exposed(gone, beside, stage.blocks)
+        return update, gone + shown
+
+    def _own_params(self, stage: Stage) -> int:
+        """Return how many of a stage's parameters a device updates."""
+        return self._own(stage, stage.num_params) if self.plan.zero else stage.num_params
 
     def _own(self, stage: Stage, size: int) -> int:
         """Return a device's share of a stage's parameters, or of bytes that go with them.
@@ -361,17 +418,12 @@ class Meshed:
         plan, mesh = self.plan, self.mesh
         graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)
-        known: dict[tuple[int, ...], Footprint] = {}
         memory = []
-        for stage in range(mesh.pp):
-            nodes = found.nodes(stage)
-            alike = tuple(graph.nodes[i].like for i in nodes)
-            if alike not in known:
-                own = stage_net(self.part.net, graph, nodes)
-                known[alike] = footprint(own, micro_batch, **plan.in_memory | {"loss": NONE})
-            share = functools.partial(self._own, stages[stage])
-            in_flight = self.pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
-            memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, share))
+        for one, stage in zip(self._footprints(micro_batch, graph, found), stages, strict=True):
+            share = functools.partial(self._own, stage)
+            in_flight = self.pipeline.in_flight(stage.number, mesh.pp, batches, plan.interleave)
+            own = stage_memory(stage.number, one, in_flight, plan.zero, share)
+            memory.append(offloaded(own, one, plan, stage, self._own_params(stage), batches))
         return tuple(
             together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)]).with_slack(
                 plan.slack
@@ -379,20 +431,37 @@ class Meshed:
             for device in range(mesh.pp)
         )
 
+    def _footprints(self, micro_batch: int, graph: Graph, found: Cut) -> list[Footprint]:
+        """Return what a single micro-batch takes of memory in each stage."""
+        settings = self.plan.in_memory | {"loss": NONE}
+        if OPTIMIZER in self.plan.offload:  # no list of it is made on the device
+            settings["optimizer_kernels"] = kernels_on_host(self.plan)
+        known: dict[tuple[int, ...], Footprint] = {}
+        footprints = []
+        for stage in range(self.mesh.pp):
+            nodes = found.nodes(stage)
+            alike = tuple(graph.nodes[i].like for i in nodes)
+            if alike not in known:
+                own = stage_net(self.part.net, graph, nodes)
+                known[alike] = footprint(own, micro_batch, **settings)
+            footprints.append(known[alike])
+        return footprints
+
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""
-        capacity = self.plan.device.memory_capacity
 
         @functools.cache
-        def most() -> int:
-            return int(max(each.total for each in self.memory(micro_batch, batches)))
+        def stages() -> tuple[StageMemory, ...]:
+            return self.memory(micro_batch, batches)
 
-        def fits(_: Step) -> bool | None:
-            return None if capacity is None else most() <= capacity
+        def most(name: str) -> int:
+            return int(max(getattr(stage, name) for stage in stages()))
 
+        on_host = Field("host_memory_bytes", lambda _: most("host"), "on\nhost", "bytes", place=2)
         return (
-            Field("memory_bytes", lambda _: most(), "memory", "bytes", place=2),
-            Field("fits", fits, "fits", place=2),
+            Field("memory_bytes", lambda _: most("total"), "memory", "bytes", place=2),
+            *(on_host for _ in self.plan.offload[:1]),
+            Field("fits", lambda _: fits(self.plan, stages(), self.mesh.size), "fits", place=2),
         )
 
 

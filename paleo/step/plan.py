@@ -119,6 +119,8 @@ class Plan(ExchangePlan):
     ep: int = 1
     zero: int = 0
     shard_degree: int | None = None
+    offload: tuple[str, ...] = ()
+    host: Device | None = None
     micro_batch: int | None = None
     global_batch: int | None = None
     schedule: str = "1f1b"
@@ -309,6 +311,7 @@ class Plan(ExchangePlan):
             },
             "zero": f"ZeRO {self.zero}" if self.zero else "",
             "shard_degree": f"in groups of {self.shard_degree}" if self.shard_degree else "",
+            "offload": f"{' + '.join(self.offload)} on the host" if self.offload else "",
             "schedule": "" if self.schedule == "1f1b" else self.schedule,
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",

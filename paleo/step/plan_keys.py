@@ -42,6 +42,7 @@ MESH = (
     "interleave",
     "zero",
     "shard_degree",
+    "offload",
     "sequence_parallel",
     "context",
     "allocator_slack",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from paleo.core.frozen import dataclass
@@ -20,7 +20,8 @@ class Stage:
 
     Seconds are of all its chunks: `times` of computation forward, backward, of that the gradients
     of parameters, and again; by kind the messages that nothing hides, forward and backward; those
-    to the stages beside it, one way; and those that gather parameters, both ways. `experts` of its
+    to the stages beside it, one way; those that gather parameters, both ways; and those that
+    activations on their way to and from the host make either longer by. `experts` of its
     parameters are those of mixtures, `blocks` what it has of the net. `cast` are the seconds in
     which its weights are cast to fp8. A device that has several
     stages (`held`) takes a micro-batch through one of them: its seconds are their mean.
@@ -37,6 +38,7 @@ class Stage:
     overlaps: bool
     cast: Quantity = 0.0
     gathered: tuple[Quantity, Quantity] = (0.0, 0.0)
+    swapped: tuple[Quantity, Quantity] = (0.0, 0.0)
     held: int = 1
 
     @property
@@ -67,8 +69,8 @@ class Stage:
             total((0.0, *(each[place] for each in self.sent.values()))) for place in (0, 1)
         )
         return Work(
-            self.forward + ahead + self.gathered[0] + self.passed,
-            self.again + self.backward + back + self.gathered[1] + self.passed,
+            self.forward + ahead + self.gathered[0] + self.swapped[0] + self.passed,
+            self.again + self.backward + back + self.gathered[1] + self.swapped[1] + self.passed,
             self.times[2],
             self.movable if self.overlaps else 0.0,
         )
@@ -99,19 +101,20 @@ def joined(number: int, stages: Sequence[Stage]) -> Stage:
 
     names = ("num_params", "num_tensors", "experts", "blocks")
     sums = {name: sum(getattr(stage, name) for stage in stages) for name in names}
-    ahead, back = means(*(stage.gathered for stage in stages))
-    sent = {}
-    for kind in stages[0].sent:
-        first, second = means(*(stage.sent[kind] for stage in stages))
-        sent[kind] = (first, second)
+
+    def both(pairs: Iterable[tuple[Quantity, Quantity]]) -> tuple[Quantity, Quantity]:
+        ahead, back = means(*pairs)
+        return ahead, back
+
     return replace(
         stages[0],
         number=number,
         times=means(*(stage.times for stage in stages)),
-        sent=sent,
+        sent={kind: both(stage.sent[kind] for stage in stages) for kind in stages[0].sent},
         passed=mean(*(stage.passed for stage in stages)),
-        gathered=(ahead, back),
         cast=total(stage.cast for stage in stages),
+        gathered=both(stage.gathered for stage in stages),
+        swapped=both(stage.swapped for stage in stages),
         held=len(stages),
         **sums,
     )

@@ -12,6 +12,7 @@ from paleo.core.results import Result, Results
 from paleo.step.memory.stage import StageMemory
 from paleo.step.mesh import KINDS, Mesh
 from paleo.step.meshed import Meshed, micro_batch_of
+from paleo.step.offload import fits
 from paleo.step.plan import Plan
 from paleo.step.plan_keys import MESH, UPDATED
 from paleo.step.scenario import ScenarioLike, StepSettings, asked
@@ -49,8 +50,7 @@ class MeshMemory(Result):
     @property
     def fits(self) -> bool | None:
         """Whether every stage fits; None where the capacity is not known."""
-        capacity = self.memory_capacity
-        return None if capacity is None else bool(self.fullest.total <= capacity)
+        return fits(self.plan, self.stages, self.mesh.size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""

@@ -284,7 +284,7 @@ def test_groups_hold_a_share_of_a_group() -> None:
     found = meshed(16, micro_batch=1, zero=1, shard_degree=4)
     _, (stage,) = found.stages(1)
     params = stage.num_params // 4
-    assert found._update(stage) == found.plan.update_time(params, stage.num_tensors)
+    assert found._updated(stage)[0] == found.plan.update_time(params, stage.num_tensors)
 
 
 def test_groups_that_share_experts_divide_what_they_have() -> None:
@@ -496,3 +496,16 @@ def test_the_command_says_the_fullest_stage(capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert "of each of 4 H100 SXM, stage 0 is the fullest" in out.replace("\n", " ")
     assert out.count("\n    ") >= 4
+
+
+def test_the_command_takes_the_length_of_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    """Activations of fused attention grow with it, and no note says that it was not given."""
+    kept = []
+    for length in (256, 512):
+        arguments = ["memory", "llama3_8b", "--tp=8", "--cluster=dgx_h100", "--num_workers=8"]
+        options = ["--dtype=bf16", "--batch_size=1", f"--seq_len={length}", "--format=json"]
+        cli.main([*arguments, *options], standalone_mode=False)
+        (found,) = json.loads(capsys.readouterr().out)["nets"]
+        kept.append(found["stages"][0]["activations_bytes"])
+        assert not any("--seq_len" in note for note in found["notes"])
+    assert kept[1] == pytest.approx(2 * kept[0], rel=0.01)

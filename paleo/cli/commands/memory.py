@@ -90,7 +90,7 @@ def _of_mesh(nets: Any, output: Output, plot: Plot, settings: dict[str, Any]) ->
     for name, values in one.items():
         if isinstance(values, list | tuple) and len(values) > 1:
             raise SettingError(f"{name}: devices that share a net have one, got {len(values)}")
-    known = declared(MeshMemorySettings)
+    known = {*declared(MeshMemorySettings), "importing"}
     given = {
         name: value[0] if isinstance(value, list | tuple) and name in one else value
         for name, value in settings.items()

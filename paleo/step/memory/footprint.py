@@ -104,6 +104,8 @@ class Footprint(Result):
     recompute: str = "none"
     #: Bytes of the activations that the backward pass needs of the forward pass; 0 in inference.
     kept: Quantity = 0
+    #: Bytes of what is not of parameters where that is most: activations, and gradients of them.
+    moving: Quantity = 0
     optimizer_kernels: str | None = None
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class Footprint(Result):
         def one(value: Any) -> Any:
             return value[index].item() if is_array(value) else value
 
-        names = ("batch_size", "peak", "peak_layer", "peak_pass", "kept")
+        names = ("batch_size", "peak", "peak_layer", "peak_pass", "kept", "moving")
         layers = tuple(
             replace(layer, output=one(layer.output), activations=one(layer.activations))
             for layer in self.layers
@@ -258,6 +260,7 @@ def footprint(
         ),
         recompute=str(again) if training else "none",
         kept=step.kept if training else 0,
+        moving=_largest(step.moving)[0],
         optimizer_kernels=optimizer_kernels if training else None,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
         repeats=spec.repeats,

@@ -27,6 +27,7 @@ class StageMemory:
 
     `passing` are what a micro-batch takes on the way besides: gradients of activations, scratch.
     `slack` is what an allocator holds besides, in pieces that no tensor fits.
+    `host` are its bytes in the memory of its host, which are not in the total.
     """
 
     stage: int
@@ -36,6 +37,7 @@ class StageMemory:
     activations: Quantity
     passing: Quantity
     slack: Quantity = 0
+    host: Quantity = 0
 
     @property
     def allocated(self) -> Quantity:
@@ -55,8 +57,11 @@ class StageMemory:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        parts = ("weights", "gradients", "optimizer_state", "activations", "passing", "slack")
-        return {"stage": self.stage, **attributes(self, *parts, "total", unit="bytes")}
+        parts = (
+            *("weights", "gradients", "optimizer_state", "activations", "passing", "slack"),
+            *("total", "host"),
+        )
+        return {"stage": self.stage, **attributes(self, *parts, unit="bytes")}
 
 
 def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
@@ -81,7 +86,7 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
 
 def together(stage: int, parts: Sequence[StageMemory]) -> StageMemory:
     """Return the memory of a device that has several stages of a net."""
-    names = ("weights", "gradients", "optimizer_state", "activations", "passing")
+    names = ("weights", "gradients", "optimizer_state", "activations", "passing", "host")
     return StageMemory(stage, *(sum(getattr(part, name) for part in parts) for name in names))
 
 

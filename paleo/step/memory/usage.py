@@ -94,6 +94,16 @@ class Step:
             if tensor.is_activation and not tensor.is_result and tensor.born <= last < tensor.dies
         )
 
+    @property
+    def moving(self) -> list[Any]:
+        """The bytes at each point of what is not of parameters: activations, their gradients."""
+        changes: list[Any] = [0] * (len(self.schedule.points) + 1)
+        for tensor in self.schedule.tensors:
+            if tensor.size is not None:
+                changes[tensor.born] = changes[tensor.born] + self._size(tensor)
+                changes[tensor.dies + 1] = changes[tensor.dies + 1] - self._size(tensor)
+        return list(accumulate(changes[:-1]))
+
     def _size(self, tensor: Tensor) -> Quantity:
         """Return the bytes of a tensor."""
         if tensor.size is not None:

@@ -52,7 +52,7 @@ class Megatron(PlanFormat):
     def read_others(self, entries: Entries) -> None:
         read_model_parallel(entries)
         find_world(entries, "nproc_per_node", "nnodes")
-        _read_shards(entries)
+        read_state(entries)
         read_optimizer(entries, entries.text("optimizer"), "optimizer")
         for dtype in ("fp16", "bf16"):
             if entries.flag(dtype):
@@ -69,8 +69,13 @@ class Megatron(PlanFormat):
             entries.say("clip_gradients", clip > 0, "clip_grad")
 
 
-def _read_shards(entries: Entries) -> None:
-    """Note how many devices divide the optimizer's state, of whose groups there are several."""
+def read_state(entries: Entries) -> None:
+    """Note where the optimizer's state is: on the host, or in which groups devices divide it."""
+    if entries.flag("optimizer_cpu_offload"):
+        entries.say("offload", ("optimizer",), "optimizer_cpu_offload")
+        if (entries.number("optimizer_offload_fraction") or 1) < 1:
+            path = entries.path("optimizer_offload_fraction")
+            entries.note(f"not modelled: {path}: all of the state is on the host")
     key = "num_distributed_optimizer_instances"
     groups, world = entries.whole(key), entries.counts(WORLD, 0)
     share = entries.counts("tp") * entries.counts("pp")

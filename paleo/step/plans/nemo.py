@@ -13,6 +13,7 @@ from paleo.step.plans.megatron import (
     read_fp8,
     read_model_parallel,
     read_optimizer,
+    read_state,
 )
 
 #: Precisions of Lightning, as types of Paleo.
@@ -58,6 +59,7 @@ class NeMo(PlanFormat):
         read_optimizer(entries, name, "optimizer")
         if name in ("distributed_fused_adam", "mcore_distributed_optim"):
             entries.say("zero", 1, "optimizer")
+        read_state(entries)
         precision = entries.text("precision")
         if precision in _PRECISIONS:
             entries.say("dtype", _PRECISIONS[precision], "precision")

@@ -187,6 +187,9 @@ def _too_much(run: Run, row: Step) -> str:
     needed = in_unit(float(row_value(row, "memory_bytes")), "bytes", 3)
     there = in_unit(run.memory_capacity, "bytes")
     said = f"the fullest stage needs {needed}, one {device_named(run.device)} has {there}"
+    if row_value(row, "memory_bytes") <= (run.memory_capacity or 0):
+        on_host = in_unit(float(row_value(row, "host_memory_bytes")), "bytes", 3)
+        said = f"each device needs {on_host} of its host's memory, which is more than its share"
     from paleo.studies.fitting import remedy  # here: most steps fit
 
     found = remedy(run, row)
@@ -209,6 +212,7 @@ _PARTS = {
     "parameters_gathered": "gathering parameters and sharing out gradients",
     "pipeline_parallel": "messages between stages",
     "data_parallel": "the exchange of gradients",
+    "offloaded": "copies to the host and back",
     "bubble": "waiting in the pipeline (the bubble)",
     LOADER: "waiting for the data loader",
 }

@@ -41,6 +41,7 @@ def _table(found: MeshMemory) -> Table:
                 for part in _PARTS
             ),
             Column("total_bytes", "total", "bytes", digits=3, least_is_best=True),
+            *(Column("host_bytes", "on\nhost", "bytes", digits=3) for _ in found.plan.offload[:1]),
         ),
         [{**values, **stage.to_dict()} for stage in found.stages],
         footnotes=[batch],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
-from paleo.step.plan import DEGREES
+from paleo.step.plan_keys import DEGREES
 from paleo.studies.compare.plans import PlansComparison, PlanVariant
 from paleo.views.answers.base import band_said, percent, rounded
 from paleo.views.charts.numbers import counted

@@ -288,14 +288,32 @@ def test_other_settings_of_deepspeed(read: Read) -> None:
         "optimizer": "adam",
         "zero": 1,
         "overlap": False,
+        "offload": ("optimizer", "gradients"),
     }
-    assert plan.notes == (
-        (
-            "plan: not modelled: zero_optimization.offload_optimizer.device (the optimizer's state "
-            "on the host)"
-        ),
-        "plan: not understood: mystery.inner",
-    )
+    assert plan.notes == ("plan: not understood: mystery.inner",)
+
+
+@pytest.mark.parametrize(
+    ("zero", "said"),
+    [
+        ({"stage": 2, "cpu_offload": True}, ("optimizer", "gradients")),
+        ({"stage": 3, "offload_optimizer": {"device": "nvme"}}, ("optimizer", "gradients")),
+        ({"stage": 2, "offload_optimizer": {"device": "none"}}, None),
+        ({"stage": 0, "offload_optimizer": {"device": "cpu"}}, None),
+    ],
+)
+def test_what_of_deepspeed_is_on_the_host(read: Read, zero: Any, said: Any) -> None:
+    plan = read({"bf16": {"enabled": True}, "zero_optimization": zero})
+    assert plan.settings.get("offload") == said
+    assert any("nvme, taken for cpu" in note for note in plan.notes) is ("nvme" in str(zero))
+
+
+def test_what_of_megatron_is_on_the_host(read: Read) -> None:
+    command = "torchrun train.py --tensor-model-parallel-size 1 --optimizer-cpu-offload"
+    plan, half = (read(command + more) for more in ("", " --optimizer-offload-fraction 0.5"))
+    assert plan.settings["offload"] == half.settings["offload"] == ("optimizer",)
+    assert not any("offload" in note for note in plan.notes)
+    assert any("optimizer-offload-fraction: all of the state" in note for note in half.notes)
 
 
 TITAN = """
