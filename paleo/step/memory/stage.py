@@ -87,7 +87,8 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
 def together(stage: int, parts: Sequence[StageMemory]) -> StageMemory:
     """Return the memory of a device that has several stages of a net."""
     names = ("weights", "gradients", "optimizer_state", "activations", "passing", "host")
-    return StageMemory(stage, *(sum(getattr(part, name) for part in parts) for name in names))
+    sums = {name: sum(getattr(part, name) for part in parts) for name in names}
+    return StageMemory(stage, **sums)
 
 
 def stage_memory(
