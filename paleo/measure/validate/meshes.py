@@ -343,11 +343,11 @@ _LLM_FOUNDRY: Mapping[str, Any] = {
     "attention": "fa1_triton",
 }  # fmt: skip
 #: mlcommons/training_results_v3.1, NVIDIA/benchmarks/gpt3/implementations/pytorch: conf/custom.yaml
-#: (12 chunks a stage, parameters in halves, a distributed optimizer) and config_fp8.sh. Products in
-#: fp8 are predicted as in bf16.
+#: (12 chunks a stage, parameters in halves, a distributed optimizer) and config_fp8.sh (products in
+#: fp8 with scales from steps before).
 _NEMO: Mapping[str, Any] = {
-    "framework": "tuned", "dtype": "mixed_fp8_delayed", "optimizer": "adamw", "clip_gradients": True,
-    "loss": "fused", "zero": 1, "interleave": 12, "sequence_parallel": True,
+    "framework": "tuned", "dtype": "mixed_fp8_delayed", "optimizer": "adamw", "loss": "fused",
+    "clip_gradients": True, "zero": 1, "interleave": 12, "sequence_parallel": True,
 }  # fmt: skip
 #: MooreThreads/SimuMax, simu_tools/megatron_scripts/scripts: Megatron-core with TransformerEngine,
 #: its distributed optimizer, positions divided, a fused cross entropy (cases are called cef), no
