@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 import paleo
-from paleo.core.kinds import Pass
+from paleo.core.kinds import Fusion, Pass
+from paleo.core.operations import Fused, MatMul
 from paleo.core.scaling import SCALINGS
 from paleo.core.tensor import find_precision
 from paleo.net.division import divided, divided_by_experts
+from paleo.net.fusion import fused_forward
 from paleo.net.graph import Graph, Node
 from paleo.net.scaled import messages, weight_casts, weight_copies
 from paleo.step.memory.usage import Step
@@ -299,3 +301,20 @@ def test_experts_that_are_elsewhere_are_cast_where_their_rows_come() -> None:
     cast, product = done(graph, "experts", FORWARD)
     assert cast[1] == (2 * 2 * ROWS * H,)
     assert product[1] == (2 * ROWS * H, 4 * H * H)
+
+
+def test_a_bias_and_a_function_are_in_the_kernel_of_a_product_in_fp8() -> None:
+    """The input is cast by a kernel of its own; nothing is between product, bias and GELU."""
+    layers = {
+        "x": {"type": "Input", "parents": [], "tensor": [ROWS, H]},
+        "fc": fc("x", outputs=WIDE, bias=True),
+        "gelu": {"type": "Activation", "parents": ["fc"], "function": "gelu"},
+        "back": fc("gelu"),
+    }
+    graph = graph_of(layers=layers)
+    for fusion, tail in ((Fusion.ALL, 2), (Fusion.BIAS, 1)):
+        cast, product = fused_forward(graph, fusion=fusion).operations[FORWARD][1]
+        assert cast.work.num_bytes == ROWS * H * (2 + 2)  # a half read, two copies in fp8 written
+        assert isinstance(product, Fused)
+        assert isinstance(product.head, MatMul)
+        assert (product.head.dtype, len(product.tail)) == ("fp8", tail)

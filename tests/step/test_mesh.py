@@ -467,6 +467,29 @@ def test_settings_that_make_a_step_fit_are_found() -> None:
     assert again.runs[0].rows[0].to_dict()["step_s"] == pytest.approx(found.seconds)
 
 
+@pytest.mark.parametrize(("zero", "weights", "gradients", "state"), [
+    (0, 4 + 2, 4, 8), (1, 4 / 8 + 2, 4, 8 / 8), (2, 4 / 8 + 2, 4 / 8, 8 / 8),
+])  # fmt: skip
+def test_in_mixed_precision_zero_divides_parameters_of_which_layers_read_halves(
+    zero: int, weights: float, gradients: float, state: float
+) -> None:
+    """Bytes of a parameter on one of eight: fp32 of it, of its gradient and of Adam's moments."""
+    found = meshed(8, micro_batch=1, zero=zero, dtype="mixed_bf16", optimizer="adam")
+    _, (stage,) = found.stages(1)
+    (memory,) = found.memory(1, 1)
+    of_each = (memory.weights, memory.gradients, memory.optimizer_state)
+    for size, expected in zip(of_each, (weights, gradients, state), strict=True):
+        assert size == pytest.approx(expected * stage.num_params, rel=1e-3)
+
+
+def test_a_loss_is_summed_over_positions_and_over_words() -> None:
+    """Where both are divided it is reduced twice: each exchange has a name of its own."""
+    found = meshed(4, tp=2, cp=2, micro_batch=1, loss="fused")
+    names = [spec.name for spec in found.part.net.layers]
+    assert len(set(names)) == len(names)
+    assert {"loss/all_reduce", "loss/tensor_all_reduce"} <= set(names)
+
+
 def test_experts_are_divided_among_those_that_have_the_same() -> None:
     """16 devices that share experts 8 ways: 2 have the same, which divide them with ZeRO 3."""
     found = meshed(16, paleo.load("mixtral_8x7b"), ep=8, micro_batch=1, zero=3)

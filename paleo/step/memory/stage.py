@@ -15,6 +15,7 @@ from typing import Any
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
+from paleo.core.tensor import find_precision
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
@@ -96,14 +97,30 @@ def stage_memory(
 ) -> StageMemory:
     """Return the memory of a device of a stage that takes `one` for a single micro-batch.
 
-    `own` gives the bytes of its share of what is divided among shares of the data.
+    `own` gives the bytes of its share of what is divided among shares of the data. In mixed
+    precision that is with the optimizer's state also the fp32 parameters, which the update alone
+    needs (arXiv:1910.02054, section 3.1): each device has the halves that layers read.
     """
+    copies = _copies(one)
     whole = one.weights + one.gradients + one.optimizer_state
     return StageMemory(
         stage,
-        own(one.weights) if zero >= 3 else one.weights,
+        own(one.weights)
+        if zero >= 3
+        else own(one.weights - copies) + copies
+        if zero and copies
+        else one.weights,
         own(one.gradients) if zero >= 2 else one.gradients,
         own(one.optimizer_state) if zero >= 1 else one.optimizer_state,
         int(in_flight * one.kept),
         max(one.peak - whole - one.kept, 0),
     )
+
+
+def _copies(one: Footprint) -> int:
+    """Return the bytes of the copies that layers read of parameters in mixed precision, else 0."""
+    precision = find_precision(one.dtype)
+    if not precision.is_mixed:
+        return 0
+    read = precision.element_size
+    return one.weights * read // (read + precision.parameter_size)
