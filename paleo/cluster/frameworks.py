@@ -111,6 +111,8 @@ class Framework:
     persistent: bool = False
     #: Whether the formula of an optimizer is taken step by step, each a pass over all parameters.
     updates_in_steps: bool = False
+    #: Whether it has a kernel of Adam, and none of Adam with a decay of weights.
+    decays_apart: bool = False
     #: Whether parameters are updated by kernels for each tensor; else, many tensors share one.
     updates_each: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
@@ -216,6 +218,7 @@ _TENSORFLOW = Framework(
     autocast=Autocast(full_softmax=False),
     composes=True,
     compiled=XLA,
+    decays_apart=True,
     updates_each=True,
     exchange=MIRRORED,
 )

@@ -60,9 +60,11 @@ def test_an_update_reads_and_writes_each_parameter(
     assert elements(Rule(rule)) == fused
     # What is written of a framework's functions is in steps, unless a compiler fuses them.
     own = in_steps if name == "bert_adam" else fused
+    # a w, times d, w less that (4, 3), and Adam (4, 3).
+    apart = {("adamw", "tensorflow"): (8, 6)}
     for framework in ("tensorflow", "mxnet", "mindspore", "paddle"):
         software = FRAMEWORKS[framework]
-        assert elements(Rule(rule, software)) == own
+        assert elements(Rule(rule, software)) == apart.get((name, framework), own)
         assert elements(Rule(rule, software.compiled or NO_FRAMEWORK)) == fused
     for framework in ("pytorch", "pytorch1", "timm"):
         assert elements(Rule(rule, FRAMEWORKS[framework])) == in_steps
