@@ -128,6 +128,8 @@ SHARD_DEGREE = _optional_count(
 
 #: What devices may keep in the memory of their host.
 OFFLOADED = ("optimizer", "gradients", "activations")
+#: What is usual of that, as values of the option.
+_OFFLOADS = ("none", "optimizer", "optimizer,gradients", "activations", ",".join(OFFLOADED))
 
 
 def _checked_offload(value: Any) -> tuple[str, ...]:
@@ -142,7 +144,8 @@ OFFLOAD = Setting(
     check=_checked_offload,
     help="What is in the host's memory instead: the optimizer's state, by which the host updates "
     "parameters then; gradients, which the host adds up (ZeRO-Offload has both); activations.",
-    choices=lambda: OFFLOADED,
+    label="On the host",
+    choices=lambda: _OFFLOADS,
     metavar="NAME,...",
 )
 
@@ -154,12 +157,17 @@ def _checked_host(value: Any) -> Device | None:
     return host
 
 
+def _processors() -> list[str]:
+    return [name for name in device_names() if find_device(name).kind == "cpu"]
+
+
 HOST = Setting(
     default=None,
     check=_checked_host,
+    label="Host",
     help="With --offload, the processor whose memory that is: a name from `paleo devices`, or your "
     "own TOML file.",
-    choices=device_names,
+    choices=_processors,
     metavar="NAME",
     may_be_file=True,
     shown_default="the cluster's",

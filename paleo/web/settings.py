@@ -24,7 +24,7 @@ from paleo.net.lengths import SEQ
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
 from paleo.step.mesh import ORDER
-from paleo.step.mesh_settings import CONTEXT, SCHEDULE, STAGES, MeshSettings
+from paleo.step.mesh_settings import CONTEXT, OFFLOAD, SCHEDULE, STAGES, MeshSettings
 from paleo.step.settings import DEFAULT_WORKERS, LOSS, OF_CLUSTER, RECOMPUTE
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
@@ -105,6 +105,8 @@ class PageSettings:
     ep: int = 1
     zero: int = 0
     shard_degree: int | None = None
+    offload: str = OFFLOAD.default
+    host: str = ""
     micro_batch: int | None = None
     global_batch: int | None = None
     schedule: str = SCHEDULE.default

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Unpack
 
+from paleo.cluster import Device
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
@@ -26,7 +27,7 @@ from paleo.studies.compare.comparison import MAX_VARIANTS, SEVERAL, CompareSetti
 
 _MESH = declared(MeshSettings)
 #: Those of which commas separate parts, not values.
-_OF_PARTS = ("stages", "order", "sequence_parallel", "allocator_slack")
+_OF_PARTS = ("stages", "order", "sequence_parallel", "allocator_slack", "offload", "host")
 
 
 class PlansSettings(CompareSettings, total=False):
@@ -53,6 +54,8 @@ class PlansSettings(CompareSettings, total=False):
     sequence_parallel: Annotated[bool, _MESH["sequence_parallel"]]
     order: Annotated[str | Sequence[str], _MESH["order"]]
     allocator_slack: Annotated[float | None, _MESH["allocator_slack"]]
+    offload: Annotated[str | Sequence[str], _MESH["offload"]]
+    host: Annotated[str | Device | None, _MESH["host"]]
     plan: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
         replace(
