@@ -126,8 +126,8 @@ def offloaded(
     found = memory
     if OPTIMIZER in plan.offload:
         each = precision.parameter_size + plan.encoding.size
-        held = own_params if plan.zero >= 3 else stage.num_params
-        master = precision.parameter_size * held if precision.is_mixed else 0
+        # Full precision of the parameters that it updates, whoever has the others.
+        master = precision.parameter_size * own_params if precision.is_mixed else 0
         goes = batches == 1 or GRADIENTS in plan.offload
         found = replace(
             found,

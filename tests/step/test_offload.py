@@ -99,6 +99,17 @@ def test_state_and_what_is_learnt_are_on_the_host(turns: int) -> None:
     assert plain.host == 0
 
 
+@pytest.mark.parametrize(("zero", "ways"), [(0, 1), (1, 1), (2, 1), (3, 8)])
+def test_a_device_has_what_it_computes_with(zero: int, ways: int) -> None:
+    """2 bytes of each parameter, of its share alone where parameters are divided."""
+    found = meshed(8, offload="optimizer", zero=zero)
+    _, (stage,) = found.stages(1)
+    (memory,) = found.memory(1, 1)
+    assert memory.weights == pytest.approx(2 * stage.num_params / ways, rel=1e-4)
+    share = stage.num_params / (8 if zero else 1)
+    assert memory.host == pytest.approx(16 * share, rel=1e-4)
+
+
 def test_gradients_are_summed_up_on_the_host() -> None:
     """Each micro-batch sends 4 bytes a parameter; the host reads two numbers and writes one."""
     found = meshed(2, offload="optimizer,gradients")
