@@ -56,15 +56,12 @@ def test_a_stage_without_others_waits_for_nobody() -> None:
 
 def test_values_of_a_stage_have_units_in_their_keys() -> None:
     run, row = predicted(global_batch=8)
-    values = stages_of(run, row)[1].to_dict()
-    assert values["stage"] == 1
+    stage = stages_of(run, row)[1]
+    values = stage.to_dict()
+    assert (values["stage"], values["blocks"]) == (1, 2)
     assert values["step_s"] == pytest.approx(row.total(row.best_scheme))
-    assert values["total_bytes"] == sum(
-        values[f"{part}_bytes"]
-        for part in (
-            *("weights", "gradients", "optimizer_state", "activations", "passing", "slack"),
-        )
-    )
+    assert values["total_bytes"] == stage.memory.total
+    assert values["parts"]["forward"] == stage.parts["forward"]
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,9 @@ class PlansSettings(CompareSettings, total=False):
     context: Annotated[str | Sequence[str], listing("context", _MESH["context"])]
     ep: Annotated[int | Sequence[int], listing("ep", _MESH["ep"])]
     zero: Annotated[int | Sequence[int], listing("zero", _MESH["zero"])]
+    shard_degree: Annotated[
+        int | Sequence[int | None] | None, listing("shard_degree", _MESH["shard_degree"])
+    ]
     micro_batch: Annotated[
         int | Sequence[int | None] | None, listing("micro_batch", _MESH["micro_batch"])
     ]

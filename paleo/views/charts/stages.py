@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from paleo.cluster import Device
+from paleo.step.loader import LOADER
 from paleo.step.memory.stage import StageMemory
 from paleo.step.pieces import Step
 from paleo.step.pipelines import PIPELINES
@@ -31,10 +33,13 @@ _PARTS = {
     RECOMPUTATION: "computed again",
     "backward": "backward",
     "messages": "messages",
+    "weight_casts": "casts of weights",
     "update": "update",
     WAITING: "waiting for others",
+    LOADER: "waiting for data",
 }
-_MEMORY = ("weights", "gradients", "optimizer_state", "activations", "passing")
+#: What memory consists of, however many parts there are.
+_MEMORY = tuple(field.name for field in fields(StageMemory) if field.name not in ("stage", "total"))
 
 
 def stages_charts(run: Run, row: Step) -> tuple[Chart, ...]:
