@@ -72,6 +72,8 @@ def schedule_chart(run: Run, row: Step, played: Played) -> Chart:
     pipeline = PIPELINES[played.schedule]
     notes = [f"{played.schedule}: {pipeline.summary}"] if played.stages > 1 else []
     notes.append("messages are in the turns of the stages that wait for them; gaps are waiting")
+    if loading := float(row.loading(row.best_scheme)):
+        notes.append(f"then all wait for data, for {in_unit(loading, 's', 3)}")
     if played.seconds_more:
         more = in_unit(played.seconds_more, "s", 3)
         notes.append(
@@ -91,7 +93,8 @@ def schedule_chart(run: Run, row: Step, played: Played) -> Chart:
     )
 
 
-def _turns_of(name: str, turns: Sequence[StageTurn], played: Played, factor: float) -> Series:
+def _turns_of(name: str, found: Sequence[StageTurn], played: Played, factor: float) -> Series:
+    turns = sorted(found, key=lambda turn: (turn.stage, turn.start))  # rows come in this order
     batches = [turn.batch for turn in turns]
     chunks = [f", chunk {turn.chunk}" * (played.chunks > 1) for turn in turns]
     return Series(
