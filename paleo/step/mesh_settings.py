@@ -142,6 +142,7 @@ OFFLOAD = Setting(
     check=_checked_offload,
     help="What is in the host's memory instead: the optimizer's state, by which the host updates "
     "parameters then; gradients, which the host adds up (ZeRO-Offload has both); activations.",
+    label="Kept on the host",
     choices=lambda: OFFLOADED,
     metavar="NAME,...",
 )
@@ -159,6 +160,7 @@ HOST = Setting(
     check=_checked_host,
     help="With --offload, the processor whose memory that is: a name from `paleo devices`, or your "
     "own TOML file.",
+    label="Host",
     choices=device_names,
     metavar="NAME",
     may_be_file=True,

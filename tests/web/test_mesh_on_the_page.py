@@ -96,18 +96,17 @@ def test_what_does_not_fit_has_plans_that_would() -> None:
         "tp": "1", "pp": "1", "micro_batch": "1", "batch_size": "4", "global_batch": "",
         "seq_len": "",
     }  # fmt: skip
-    # Of what the allocator holds 0.94 are tensors: 153 GiB.
     found = answer("scaling", **settings)
     assert found["headlines"][0]["fits"] is False
     assert found["answer"][0].startswith("It does not fit: the fullest stage needs ")
     memory = answer("memory", **settings)
     *_, fits, remedy = memory["headlines"]
     assert fits["is_warning"] is True
-    assert (remedy["value"], remedy["key"]) == ("--zero=3", "remedy")
-    (row,) = memory["remedies"]["rows"]
-    assert row[0] == "--zero=3"
+    row = memory["remedies"]["rows"][0]  # the quickest of those that are as few
+    assert (remedy["key"], remedy["value"]) == ("remedy", row[0])
+    zero = int(row[0].removeprefix("--zero="))
     (fitting,) = paleo.simulate(
-        "llama3_8b", cluster="dgx_h100", dtype="mixed_bf16", optimizer="adamw", zero=3,
+        "llama3_8b", cluster="dgx_h100", dtype="mixed_bf16", optimizer="adamw", zero=zero,
         micro_batch=1, batch_size=4, workers=16,
     ).runs[0].rows  # fmt: skip
     values = fitting.to_dict()
@@ -129,6 +128,7 @@ def test_what_does_not_fit_has_plans_that_would() -> None:
         ),
         ({"micro_batch": "3"}, "micro_batch: 8 samples of a share of the data do not divide by 3"),
         ({"accumulate": "2"}, "accumulate: is for --parallel=data, not mesh"),
+        ({"host": "A100"}, "host: expected a processor (kind cpu), got A100_SXM_80GB"),
         ({"stages": "1,2,3"}, "stages: gpt2 seq=128 has 12 blocks for 4 stages, got 1,2,3"),
     ],
 )  # fmt: skip
@@ -150,6 +150,21 @@ def test_controls_are_made_of_what_is_declared() -> None:
     assert {key: getattr(PageSettings, key) for key in ("tp", "order", "stages")} == {
         "tp": 1, "order": "tp,cp,ep,dp,pp", "stages": "even",
     }  # fmt: skip
+
+
+def test_a_host_is_a_predefined_processor_and_never_a_file() -> None:
+    with pytest.raises(paleo.PaleoError) as caught:
+        answer("scaling", host="/etc/passwd")
+    assert [str(each).partition("(")[0] for each in caught.value.mistakes] == [
+        "host: unknown device '/etc/passwd' "
+    ]
+    fields = {each["key"]: each for each in choices()["mesh"]}
+    names = [each["name"] for each in fields["host"]["choices"]]
+    assert names
+    assert all(paleo.find_device(name).kind == "cpu" for name in names)
+    assert fields["offload"]["choices"] is None  # several may be given
+    found = answer("scaling", offload="optimizer", zero="1")
+    assert "--offload=optimizer" in found["commands"][0]["text"]
 
 
 def test_two_plans_stand_beside_each_other() -> None:
