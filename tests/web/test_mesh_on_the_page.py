@@ -204,6 +204,17 @@ def test_a_report_has_the_stages_for_each_number_of_workers(tmp_path: Path) -> N
     assert report(tmp_path, line)["choices"]["workers"] == [8, 16, 32, 64, 128]
 
 
+def test_a_report_without_a_mesh_says_nothing_of_one(tmp_path: Path) -> None:
+    found = report(tmp_path, "lenet5 --device=K20X --network=ethernet --num_workers=2")
+    defaults = PageSettings()
+    assert {key: found["settings"][key] for key in MESH} == {
+        key: getattr(defaults, key) for key in MESH
+    }
+    assert not {each["label"] for each in found["said"]} & {
+        each["label"] for each in choices()["mesh"]
+    }
+
+
 def test_a_report_says_what_does_not_divide(tmp_path: Path) -> None:
     line = "gpt2 --cluster=dgx_a100 --dtype=bf16"
     assert report(tmp_path, f"{line} --tp=2 --pp=3 --num_workers=16", 1) == (
