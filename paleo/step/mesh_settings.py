@@ -144,7 +144,7 @@ OFFLOAD = Setting(
     check=_checked_offload,
     help="What is in the host's memory instead: the optimizer's state, by which the host updates "
     "parameters then; gradients, which the host adds up (ZeRO-Offload has both); activations.",
-    label="On the host",
+    label="Kept on the host",
     choices=lambda: _OFFLOADS,
     metavar="NAME,...",
 )

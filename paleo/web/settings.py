@@ -294,6 +294,9 @@ class _Reader:
         self._check_keys()
         found: dict[str, Any] = {"net": self._net(file), "is_uploaded": file is not None}
         found |= {key: self._named(key) for key in ("device", "network")}
+        found["host"] = self._named("host", "device")  # never a file
+        if found["host"] and self._check("host", DECLARED["host"].check, found["host"]) is None:
+            found["host"] = ""
         found["cluster"] = self._cluster()
         found |= {"overlap": self._overlap(), "bucket": self._bucket()}
         others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]

@@ -39,14 +39,16 @@ class PlansSettings(CompareSettings, total=False):
     context: Annotated[str | Sequence[str], listing("context", _MESH["context"])]
     ep: Annotated[int | Sequence[int], listing("ep", _MESH["ep"])]
     zero: Annotated[int | Sequence[int], listing("zero", _MESH["zero"])]
+    shard_degree: Annotated[
+        int | Sequence[int | None] | None, listing("shard_degree", _MESH["shard_degree"])
+    ]
+    offload: Annotated[str | Sequence[str], _MESH["offload"]]
+    host: Annotated[str | Device | None, _MESH["host"]]
     micro_batch: Annotated[
         int | Sequence[int | None] | None, listing("micro_batch", _MESH["micro_batch"])
     ]
     global_batch: Annotated[
         int | Sequence[int | None] | None, listing("global_batch", _MESH["global_batch"])
-    ]
-    shard_degree: Annotated[
-        int | Sequence[int | None] | None, listing("shard_degree", _MESH["shard_degree"])
     ]
     schedule: Annotated[str | Sequence[str], listing("schedule", _MESH["schedule"])]
     interleave: Annotated[int | Sequence[int], listing("interleave", _MESH["interleave"])]
