@@ -56,8 +56,6 @@ class PlansSettings(CompareSettings, total=False):
     sequence_parallel: Annotated[bool, _MESH["sequence_parallel"]]
     order: Annotated[str | Sequence[str], _MESH["order"]]
     allocator_slack: Annotated[float | None, _MESH["allocator_slack"]]
-    offload: Annotated[str | Sequence[str], _MESH["offload"]]
-    host: Annotated[str | Device | None, _MESH["host"]]
     plan: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
         replace(
