@@ -50,7 +50,7 @@ def parts(step: Any) -> dict[str, float]:
 
 
 def test_a_host_updates_as_fast_as_was_published() -> None:
-    """Table 4: of 1, 2, 4, 8 and 10 billion parameters, on the host of a DGX-2, within a fifth."""
+    """Table 4: of 1, 4 and 10 billion parameters, on the host of a DGX-2, within a fifth."""
     settings: Any = {"cluster": "dgx2", "dtype": "mixed_fp16", "optimizer": "adam"}
     plan = scenario(net(), offload="optimizer", **settings).plan
     for billions, seconds in ((1, 0.22), (4, 1.03), (10, 2.57)):
