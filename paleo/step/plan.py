@@ -21,7 +21,7 @@ from paleo.core.tensor import find_precision
 from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
-from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
+from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, NET, ON_MESH, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.parameters import sum_of
@@ -229,12 +229,12 @@ class Plan(ExchangePlan):
         return self._band(INFERENCE)
 
     def _band(self, direction: str) -> Band | None:
-        is_measured = find_precision(self.dtype).scaling is None  # nothing in fp8 was
-        is_plain = is_measured and not (self.fuse or self.use_pipeline or self.attention)
-        software = self.software.family
-        return net_band(
-            self.cost_model, self.target, is_plain, software=software, direction=direction
-        )
+        kind = ON_MESH if self.is_mesh and direction == TRAINING else NET
+        # Steps on meshes were measured in fp8, and with kernels of attention of their time.
+        is_other = find_precision(self.dtype).scaling is not None or self.attention is not None
+        is_plain = not (self.fuse or self.use_pipeline or (is_other and kind == NET))
+        how = {"software": self.software.family, "direction": direction, "kind": kind}
+        return net_band(self.cost_model, self.target, is_plain, **how)
 
     @property
     def digits(self) -> int:
