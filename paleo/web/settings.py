@@ -114,6 +114,8 @@ class PageSettings:
     stages: str = STAGES.default
     sequence_parallel: bool = False
     order: str = ",".join(ORDER)
+    expert_load: str = ""
+    expert_capacity: float | None = None
     allocator_slack: float | None = None
     is_uploaded: bool = False
     options: str = ""
@@ -275,7 +277,9 @@ def _dtype(settings: PageSettings) -> str:
     known = COST_MODELS[settings.cost_model].dtypes
     peaks = predefined.device(settings.runs_on).peaks
     is_known = known is None or settings.dtype in known
-    return settings.dtype if is_known and PRECISIONS[settings.dtype].computing in peaks else "fp32"
+    return (
+        settings.dtype if is_known and PRECISIONS[settings.dtype].multiplying in peaks else "fp32"
+    )
 
 
 def _key(key: str) -> str:
