@@ -129,6 +129,8 @@ class Plan(ExchangePlan):
     sequence_parallel: bool = False
     order: tuple[str, ...] = ORDER
     loader_rate: LoaderRate | None = None
+    expert_load: str | float | None = None
+    expert_capacity: float | None = None
     allocator_slack: float | None = None
 
     def __post_init__(self) -> None:
@@ -316,6 +318,8 @@ class Plan(ExchangePlan):
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
+            "expert_load": f"load of experts {self.expert_load}" * (self.expert_load is not None),
+            "expert_capacity": f"capacity {self.expert_capacity:g}" if self.expert_capacity else "",
             "allocator_slack": ""
             if self.allocator_slack is None
             else f"slack {self.allocator_slack:g}",

@@ -275,7 +275,9 @@ def _dtype(settings: PageSettings) -> str:
     known = COST_MODELS[settings.cost_model].dtypes
     peaks = predefined.device(settings.runs_on).peaks
     is_known = known is None or settings.dtype in known
-    return settings.dtype if is_known and PRECISIONS[settings.dtype].computing in peaks else "fp32"
+    return (
+        settings.dtype if is_known and PRECISIONS[settings.dtype].multiplying in peaks else "fp32"
+    )
 
 
 def _key(key: str) -> str:
