@@ -19,6 +19,7 @@ from paleo.net.scaled import messages, weight_casts, weight_copies
 from paleo.step.memory.usage import Step
 from paleo.step.optimizers import OPTIMIZERS
 from paleo.step.passes import BACKWARD, keep_shape
+from paleo.studies.mesh_memory import mesh_memory
 
 #: Two texts of T words of H numbers: rows of 64, which three products read.
 N, T, H, WIDE, WORDS = 2, 32, 64, 128, 100
@@ -82,6 +83,23 @@ def test_linear_layers_whose_sides_fit_multiply_in_fp8_but_not_the_last() -> Non
     assert scaled(graph_of("mixed_bf16")) == []
     scores = {**LAYERS, "head": fc("back", outputs=4 * H)}
     assert "head" not in scaled(graph_of(DELAYED, scores))
+
+
+def test_a_net_that_ends_in_a_sum_as_stages_do_has_no_scores() -> None:
+    names = ("words", "table", "norm", "gate", "up", "act", "down", "add")
+    assert scaled(graph_of(DELAYED, {name: LAYERS[name] for name in names})) == [
+        "gate", "up", "down",
+    ]  # fmt: skip
+    on: dict[str, Any] = {"device": "H100_SXM", "network": "nvlink4", "workers": 2, "pp": 2}
+    net = paleo.load("gpt2").with_dims(seq=128)
+    halves, bytes_ = (
+        mesh_memory(net, dtype=dtype, batch_size=1, loss="none", **on)[0].stages[1]
+        for dtype in ("mixed_bf16", DELAYED)
+    )
+    # Six blocks of 12 H^2 weights, in two copies. Of a word the products keep what two norms gave,
+    # H numbers each, what attention gave in order, H, and 4 H of the widened layer.
+    assert bytes_.weights - halves.weights == 6 * 2 * 12 * 768**2
+    assert halves.activations - bytes_.activations == 6 * 128 * (1 + 1 + 1 + 4) * 768
 
 
 def test_an_input_is_cast_once_and_sums_come_in_two_bytes() -> None:
