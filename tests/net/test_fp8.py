@@ -18,12 +18,14 @@ from paleo.net.graph import Graph, Node
 from paleo.net.scaled import messages, weight_casts, weight_copies
 from paleo.step.memory.usage import Step
 from paleo.step.optimizers import OPTIMIZERS
-from paleo.step.passes import BACKWARD, keep_shape
+from paleo.step.passes import BACKWARD, keep_shape, kernels
+from paleo.step.passes import FORWARD as FORWARD_PASS
 from paleo.studies.mesh_memory import mesh_memory
 
 #: Two texts of T words of H numbers: rows of 64, which three products read.
 N, T, H, WIDE, WORDS = 2, 32, 64, 128, 100
 ROWS = N * T
+TILED = paleo.find_cost_model("tiled")
 FORWARD, INWARD, OF_WEIGHTS = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT
 DELAYED, TENSORWISE = "mixed_fp8_delayed", "mixed_fp8_tensorwise"
 BLOCKWISE, MXFP8 = "mixed_fp8_blockwise", "mixed_mxfp8"
@@ -83,6 +85,22 @@ def test_linear_layers_whose_sides_fit_multiply_in_fp8_but_not_the_last() -> Non
     assert scaled(graph_of("mixed_bf16")) == []
     scores = {**LAYERS, "head": fc("back", outputs=4 * H)}
     assert "head" not in scaled(graph_of(DELAYED, scores))
+
+
+def test_fused_nets_have_the_same_casts() -> None:
+    layers = {**LAYERS, "gate": fc("norm", outputs=WIDE, bias=True)}
+    graph = graph_of(TENSORWISE, layers)
+    for fusion in (Fusion.ALL, Fusion.STREAMS, Fusion.BIAS):
+        for directions, training in ((FORWARD_PASS, True), (FORWARD_PASS, False), (BACKWARD, True)):
+            found = kernels(graph, directions, TILED, fusion=fusion, training=training)
+            names = [each.name for own in found.of for _, each in own]
+            is_back = directions is BACKWARD
+            # Two inputs, which three products read; three gradients.
+            assert names.count("cast to fp8") == names.count("largest number") == 2 + is_back
+            assert sum("matmul" in name for name in names) == 6 * (1 + is_back)
+    # The gradient of what was gated is made by the product that reads it.
+    found = kernels(graph, BACKWARD, TILED, fusion=Fusion.ALL)
+    assert "act" in {graph.nodes[i].name for i in found.into}
 
 
 def test_a_net_that_ends_in_a_sum_as_stages_do_has_no_scores() -> None:
