@@ -354,3 +354,15 @@ def test_a_bias_and_a_function_are_in_the_kernel_of_a_product_in_fp8() -> None:
         assert isinstance(product, Fused)
         assert isinstance(product.head, MatMul)
         assert (product.head.dtype, len(product.tail)) == ("fp8", tail)
+
+
+def test_shards_of_the_optimizer_s_state_have_fp32_parameters_and_no_copies() -> None:
+    """With ZeRO 1 two devices divide 4 bytes a parameter; 2 and both copies in fp8 each has."""
+    net = paleo.load("gpt2").with_dims(seq=128)
+    on: dict[str, Any] = {"device": "H100_SXM", "network": "nvlink4", "workers": 2, "zero": 1}
+    (found,) = mesh_memory(net, dtype=DELAYED, batch_size=1, loss="none", **on)
+    params, linear = 124439808, 12 * 12 * 768**2
+    assert found.fullest.weights == 2 * params + 2 * params + 2 * linear
+    assert paleo.footprint(net, 1, dtype=DELAYED).copies == 2 * params + 2 * linear
+    assert paleo.footprint(net, 1, dtype="mixed_bf16").copies == 2 * params
+    assert paleo.footprint(net, 1, dtype="bf16").copies == 0

@@ -15,7 +15,6 @@ from typing import Any
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
 from paleo.core.quantity import Quantity
-from paleo.core.tensor import find_precision
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
@@ -101,7 +100,7 @@ def stage_memory(
     precision that is with the optimizer's state also the fp32 parameters, which the update alone
     needs (arXiv:1910.02054, section 3.1): each device has the halves that layers read.
     """
-    copies = _copies(one)
+    copies = one.copies
     whole = one.weights + one.gradients + one.optimizer_state
     return StageMemory(
         stage,
@@ -115,12 +114,3 @@ def stage_memory(
         int(in_flight * one.kept),
         max(one.peak - whole - one.kept, 0),
     )
-
-
-def _copies(one: Footprint) -> int:
-    """Return the bytes of the copies that layers read of parameters in mixed precision, else 0."""
-    precision = find_precision(one.dtype)
-    if not precision.is_mixed:
-        return 0
-    read = precision.element_size
-    return one.weights * read // (read + precision.parameter_size)
