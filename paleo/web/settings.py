@@ -114,6 +114,8 @@ class PageSettings:
     stages: str = STAGES.default
     sequence_parallel: bool = False
     order: str = ",".join(ORDER)
+    expert_load: str = ""
+    expert_capacity: float | None = None
     allocator_slack: float | None = None
     is_uploaded: bool = False
     options: str = ""

@@ -55,6 +55,14 @@ class PlansSettings(CompareSettings, total=False):
     stages: Annotated[str | Sequence[int], _MESH["stages"]]
     sequence_parallel: Annotated[bool, _MESH["sequence_parallel"]]
     order: Annotated[str | Sequence[str], _MESH["order"]]
+    expert_load: Annotated[
+        str | float | Sequence[str | float | None] | None,
+        listing("expert_load", _MESH["expert_load"]),
+    ]
+    expert_capacity: Annotated[
+        float | Sequence[float | None] | None,
+        listing("expert_capacity", _MESH["expert_capacity"]),
+    ]
     allocator_slack: Annotated[float | None, _MESH["allocator_slack"]]
     plan: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,
