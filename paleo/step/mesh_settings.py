@@ -259,6 +259,7 @@ EXPERT_LOAD = Setting(
     check=_checked_load,
     help="How tokens are spread over experts: even, or the exponent by which an expert's share "
     "falls with its rank. With --ep devices wait for the one that has most.",
+    label="Load of experts",
     metavar="even|EXPONENT",
     shown_default="as the net's file says",
 )
@@ -275,6 +276,7 @@ EXPERT_CAPACITY = Setting(
     check=_checked_capacity,
     help="Give each expert so many times the places that it would fill under an even load, such as "
     "1.25: tokens beyond are dropped, and all experts compute as much.",
+    label="Capacity of experts",
     metavar="FACTOR",
     is_number=True,
     shown_default="as the net's file says, which drop none",

@@ -38,7 +38,7 @@ _BY_WORKERS = ("summary.csv", "memory.csv")
 #: Those that the page has as a text, "" where there is none.
 _MAYBE = (
     *("price", "dataset", "framework", "cluster", "bucket", "host"),
-    *("gradient_dtype", "compress", "nccl", "optimizer_kernels"),
+    *("gradient_dtype", "compress", "nccl", "optimizer_kernels", "expert_load"),
 )
 #: Settings of which the usual is not said.
 _USUAL = (
