@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
@@ -17,18 +17,21 @@ from paleo.costs import Time
 from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
 from paleo.step.loss import NONE
-from paleo.step.memory import Footprint, footprint
-from paleo.step.memory.stage import StageMemory, stage_memory, stage_net
+from paleo.step.memory.footprint import step_for
+from paleo.step.memory.stage import Sharing, StageMemory, stage_memory, stage_net
+from paleo.step.memory.usage import Step as StepOfNet
 from paleo.step.mesh import Mesh
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.part import KINDS_OF_GROUPS, Part
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.pipelines import PIPELINES, Work
 from paleo.step.plan import Plan
-from paleo.step.recompute import RECOMPUTATION
+from paleo.step.recompute import RECOMPUTATION, repeated_blocks
 from paleo.step.stages import Cut, cut
 from paleo.step.utilization import tokens_of
 
+#: The step of a micro-batch on a stage, and the nodes of each of its blocks.
+StageStep = tuple[StepOfNet, list[list[int]]]
 #: Micro-batches for each stage, from which on a pipeline waits little.
 _PER_STAGE = 4
 #: What the messages of each kind are called as parts of a step.
@@ -294,18 +297,60 @@ class Meshed:
         graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)
         pipeline = PIPELINES[plan.schedule]
-        known: dict[tuple[int, ...], Footprint] = {}
+        blocks = repeated_blocks(graph)
+        known: dict[tuple[int, ...], StageStep] = {}
         memory = []
         for stage in range(mesh.pp):
             nodes = found.nodes(stage)
             alike = tuple(graph.nodes[i].like for i in nodes)
             if alike not in known:
-                own = stage_net(self.part.net, graph, nodes)
-                known[alike] = footprint(own, micro_batch, **plan.in_memory | {"loss": NONE})
-            share = functools.partial(self._own, stages[stage])
-            in_flight = pipeline.in_flight(stage, mesh.pp, batches, plan.interleave)
-            memory.append(stage_memory(stage, known[alike], in_flight, plan.zero, share))
+                known[alike] = self._stage_step(graph, nodes, blocks, micro_batch)
+            received, sent = self._boundary_bytes(graph, found, stage)
+            sharing = Sharing(
+                zero=plan.zero,
+                own=functools.partial(self._own, stages[stage]),
+                is_shared=mesh.replicas > 1,
+                batches=batches,
+                in_flight=pipeline.in_flight(stage, mesh.pp, batches, plan.interleave),
+                received=received,
+                sent=sent,
+                receives_all=plan.software.receives_all,
+                buckets_apart=plan.software.exchange.copies > 0,
+            )
+            memory.append(stage_memory(stage, *known[alike], sharing))
         return tuple(memory)
+
+    def _stage_step(
+        self,
+        graph: Graph,
+        nodes: Sequence[int],
+        blocks: Sequence[Sequence[int]],
+        micro_batch: int,
+    ) -> StageStep:
+        """Return the step of a micro-batch in these nodes, and the nodes of each block in it."""
+        plan = self.plan
+        step = step_for(
+            stage_net(self.part.net, graph, nodes), micro_batch, **plan.in_memory | {"loss": NONE}
+        )
+        places = {node.name: node.index for node in step.graph.nodes}
+        names = [[graph.nodes[i].name for i in block] for block in blocks]
+        found = ([places[name] for name in block if name in places] for block in names)
+        return step, [block for block in found if block]
+
+    def _boundary_bytes(self, graph: Graph, found: Cut, stage: int) -> tuple[int, int]:
+        """Return the bytes that a stage's chunks receive of a micro-batch, and send."""
+        size, chunks = self.mesh.pp, range(len(found.bounds) - 1)
+
+        def passed(boundaries: Iterable[int]) -> int:
+            return sum(
+                graph.element_size * int(num_elements(graph.nodes[i].output))
+                for boundary in boundaries
+                if 0 < boundary < len(chunks)
+                for i in found.passed(graph, boundary)
+            )
+
+        own = chunks[stage::size]
+        return passed(own), passed(chunk + 1 for chunk in own)
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""

@@ -58,7 +58,8 @@ class _Kind:
     @functools.cached_property
     def has_gradient(self) -> bool:
         """Whether the backward pass comes through here."""
-        return self.training and not self.kept.ends and (self.num_params > 0 or any(self.needed))
+        learns = self.num_params > 0 or any(self.needed) or self.layer.wants_gradient
+        return self.training and not self.kept.ends and learns
 
     @functools.cached_property
     def is_source(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
@@ -18,7 +18,8 @@ from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
-from paleo.step.memory.footprint import Footprint
+from paleo.step.memory.moments import Gathering, Moment, gathered_moments, moments
+from paleo.step.memory.usage import Step
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class StageMemory:
     """The bytes of one device of a stage, by part; `activations` of all micro-batches in flight.
 
     `passing` are what a micro-batch takes on the way besides: gradients of activations, scratch.
+    `buffers` are what is gathered, summed, received and sent. `total` is the peak: it is less than
+    the sum of the parts where gradients are not all there when most of the others is.
     """
 
     stage: int
@@ -34,18 +37,43 @@ class StageMemory:
     optimizer_state: Quantity
     activations: Quantity
     passing: Quantity
-
-    @property
-    def total(self) -> Quantity:
-        """All of them, at the peak."""
-        return (
-            self.weights + self.gradients + self.optimizer_state + self.activations + self.passing
-        )
+    buffers: Quantity
+    total: Quantity
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        parts = ("weights", "gradients", "optimizer_state", "activations", "passing", "total")
-        return {"stage": self.stage, **attributes(self, *parts, unit="bytes")}
+        return {"stage": self.stage, **attributes(self, *PARTS, "total", unit="bytes")}
+
+
+#: What a stage's memory consists of.
+PARTS = ("weights", "gradients", "optimizer_state", "activations", "passing", "buffers")
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How devices share a stage's parameters, and pass micro-batches.
+
+    Of those with the same layers `zero` says what they divide, and `own` gives the bytes of a share
+    of what is divided; `is_shared` if there are several. Of `batches` micro-batches so many at most are `in_flight`; each receives
+    and sends so many bytes. If `receives_all`, there are buffers for all of them at once, and what
+    was sent is kept; if `buckets_apart`, gradients are copied into buckets that stay.
+    """
+
+    zero: int
+    own: Callable[[Quantity], Quantity]
+    is_shared: bool
+    batches: int
+    in_flight: Quantity
+    received: int = 0
+    sent: int = 0
+    receives_all: bool = False
+    buckets_apart: bool = False
+
+
+class Received(Input):
+    """What a stage before made: its gradient goes back there."""
+
+    wants_gradient: ClassVar[bool] = True
 
 
 def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
@@ -58,9 +86,10 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
         for parent in node.parents:
             other = graph.nodes[parent]
             if parent not in own and other.name not in layers:
-                layers[other.name] = LayerSpec(
-                    other.name, Input(tensor=tuple(map(int, other.output))), ()
-                )
+                shape = tuple(map(int, other.output))
+                learns = other.layer.is_input or other.layer.is_source()
+                coming = Input(tensor=shape) if learns else Received(tensor=shape)
+                layers[other.name] = LayerSpec(other.name, coming, ())
         spec = by_name[node.name]
         if spec.shares is not None and spec.shares not in layers:
             spec = replace(spec, shares=None)  # its owner is on another stage: a copy of it is here
@@ -69,18 +98,73 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
 
 
 def stage_memory(
-    stage: int, one: Footprint, in_flight: Quantity, zero: int, own: Callable[[int], int]
+    stage: int, step: Step, blocks: Sequence[Sequence[int]], sharing: Sharing
 ) -> StageMemory:
-    """Return the memory of a device of a stage that takes `one` for a single micro-batch.
+    """Return the memory of a device of a stage, of which `step` is that of a single micro-batch.
 
-    `own` gives the bytes of its share of what is divided among shares of the data.
+    `blocks` are the nodes of the step's graph whose parameters are gathered together.
+    In mixed precision, devices that divide the optimizer's state have the parameters that layers
+    read in halves, whole, and divide those in fp32 as state (arXiv:1910.02054, section 3.1).
     """
-    whole = one.weights + one.gradients + one.optimizer_state
+    optimizer = step.optimizer
+    assert optimizer is not None
+    zero, own = sharing.zero * sharing.is_shared, sharing.own
+    params = sum(step.schedule.num_params)
+    learned, is_mixed = step.weight_size, step.copy_size > 0
+    read = step.graph.element_size
+    state, update = optimizer.at_update(step.schedule.num_params, learned, step.matrices)
+    whole = params * (read if zero in (1, 2) else learned + step.copy_size)
+    parts = {
+        "weights": own(learned * params) if zero == 3 else whole,
+        "gradients": own(learned * params) if zero >= 2 else learned * params,
+        # Beside what is read in halves, or gathered whole, there is the share that is updated.
+        "optimizer_state": own(state + learned * params * (zero == 2 or (zero == 1 and is_mixed)))
+        if zero
+        else state,
+    }
+    buffers = 0
+    if zero >= 2:
+        gathering = Gathering(blocks, zero == 2, read, learned)
+        first, later = (gathered_moments(step, gathering, there=there) for there in (False, True))
+        stays = parts["optimizer_state"] + parts["weights"] * (zero == 3)
+    else:
+        # Buckets that gradients are views of are there from the start.
+        in_buckets = sharing.is_shared and not sharing.buckets_apart
+        cast = bool(zero) and is_mixed
+        later = moments(step, there=True, cast=cast)
+        first = later if in_buckets else moments(step, there=False, cast=cast)
+        buffers = learned * params * (sharing.is_shared and sharing.buckets_apart)
+        stays = parts["optimizer_state"] + (read if cast else learned) * params + buffers
+    ahead = sharing.in_flight - 1
+    kept = step.kept
+    if sharing.receives_all:
+        waiting = sharing.batches - sharing.in_flight
+        passed = waiting * sharing.received + (sharing.batches - 1 + ahead) * sharing.sent
+        buffers, stays = buffers + int(passed), stays + int(passed)
+
+    def gradients(moment: Moment) -> Quantity:
+        size = learned * moment.gradients
+        return own(size) if zero >= 2 else size
+
+    def taken(moment: Moment) -> Quantity:
+        return moment.passing + moment.buffers + gradients(moment)
+
+    # The first micro-batch that comes back finds as many others in flight as there may be. Of the
+    # others gradients are there, and where all were in flight at once, one less is.
+    at_first = max(first, key=taken)
+    total, top = int(taken(at_first) + ahead * kept), at_first
+    if sharing.batches > 1:
+        at_later = max(later, key=taken)
+        again = min(sharing.in_flight, sharing.batches - 1) - 1
+        more = int(taken(at_later) + again * kept)
+        if more > total:
+            total, top = more, at_later
+    updating = taken(later[-1]) + (own(update) if zero else update)
     return StageMemory(
         stage,
-        own(one.weights) if zero >= 3 else one.weights,
-        own(one.gradients) if zero >= 2 else one.gradients,
-        own(one.optimizer_state) if zero >= 1 else one.optimizer_state,
-        int(in_flight * one.kept),
-        max(one.peak - whole - one.kept, 0),
+        **parts,
+        activations=int(sharing.in_flight * kept),
+        passing=int(max(top.passing - kept, 0)),
+        buffers=int(buffers + top.buffers - (whole if zero == 2 else 0)),
+        total=int(stays + max(total, updating)),
     )
