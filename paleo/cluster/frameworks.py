@@ -120,6 +120,8 @@ class Framework:
     #: Whether stages of a pipeline have buffers to receive all micro-batches in, and keep what they
     #: sent until its gradient is there.
     receives_all: bool = False
+    #: Whether what tensor parallelism gathers for products is kept for their backward pass.
+    keeps_gathered: bool = False
     #: The standard deviation of its workers' steps, as a share of their mean.
     jitter: float = _OF_WORKERS
     #: Devices that one process hands operations to.
@@ -259,7 +261,8 @@ for _framework in (
         "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
         "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
         "those of a queue that takes 30 us an operation; torch/distributed/pipelining/stage.py "
-        "(_setup_forward_recv_info, fwd_cache)",
+        "(_setup_forward_recv_info, fwd_cache); "
+        "torch/distributed/tensor/parallel/style.py (a product keeps its gathered input)",
         host=30e-6,
         fusion=Fusion.BIAS,
         autocast=AUTOCAST,
@@ -269,6 +272,7 @@ for _framework in (
         compiled=INDUCTOR,
         updates_in_steps=True,
         receives_all=True,
+        keeps_gathered=True,
     ),
     _PYTORCH_1,
     replace(

@@ -316,6 +316,7 @@ class Meshed:
                 sent=sent,
                 receives_all=plan.software.receives_all,
                 buckets_apart=plan.software.exchange.copies > 0,
+                waiting=pipeline.waiting(stage, mesh.pp, batches),
             )
             memory.append(stage_memory(stage, *known[alike], sharing))
         return tuple(memory)

@@ -64,7 +64,8 @@ class Cut(NamedTuple):
         return [
             node
             for node, last in enumerate(_last_uses(graph))
-            if node < at <= last and not (_is_standing(graph)[node] or graph.nodes[node].layer.is_source())
+            if node < at <= last
+            and not (_is_standing(graph)[node] or graph.nodes[node].layer.is_source())
         ]
 
 

@@ -251,7 +251,7 @@ def _again(parts: Sequence[_Part], regions: Sequence[Region]) -> dict[int, list[
     found = {}
     for i, part in enumerate(parts):
         number = region_of.get(part.node.index)
-        if number is not None:
+        if number is not None and not part.kind.is_source:  # which is there
             found[i] = together.setdefault(number, [])
             found[i].append(i)
     return found

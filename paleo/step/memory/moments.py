@@ -4,10 +4,10 @@ Beside what is there all the time (weights, the optimizer's state, what other mi
 moment has the bytes of activations, their gradients and scratch, those of buffers, and how many
 parameters have gradients that stay: a share of their bytes, where devices divide them.
 
-Parameters that devices share are gathered as PyTorch's FSDP2 does (fully_shard of torch.distributed
-.fsdp, _fully_shard/_fsdp_param_group.py and _fsdp_collectives.py; Y. Zhao et al., arXiv:2304.11277):
-those of a block, its unit, are gathered into one buffer and copied out of it. The buffer stays until
-the next unit's are there, so that the next gathering need not wait. In the backward pass the unit
+Parameters that devices share are gathered as PyTorch's FSDP2 does (torch.distributed.fsdp,
+_fully_shard/_fsdp_param_group.py and _fsdp_collectives.py; Y. Zhao et al., arXiv:2304.11277): those
+of a block, its unit, are gathered into one buffer and copied out of it. The buffer stays until the
+next unit's are there, so that the next gathering need not wait. In the backward pass the unit
 before is gathered while one is computed. A unit's gradients, once whole, are copied into a buffer
 that devices sum and deal out; it stays until the next unit's are. All that is in no block is a unit
 which stays gathered from the start to the end.
@@ -15,9 +15,8 @@ which stays gathered from the start to the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any
 
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity
@@ -34,8 +33,10 @@ class Moment(NamedTuple):
 
 
 class Gathering(NamedTuple):
-    """How parameters are gathered: block by block, or all of them (`stays`) until they are read
-    last; so many bytes each, and so many for each gradient that is summed."""
+    """How parameters are gathered: block by block, or so that they stay until they are read last.
+
+    They have `read` bytes each, and gradients that are summed `summed` bytes.
+    """
 
     blocks: Sequence[Sequence[int]]
     stays: bool
@@ -130,9 +131,11 @@ class _Gathered:
             if direction == "backward":
                 self._until[self._unit[node]] = i
         self.found: list[Moment] = []
-        #: Units that are gathered besides the rest, the buffer of the last gathering, and gradients.
+        #: The units that are gathered besides the rest, and the bytes of the last one's buffer.
         self._gathered: set[int] = set()
         self._buffer = how.read * self.sizes[self._rest]
+        #: Parameters of each unit with whole gradients, bytes of the buffer in which the last
+        #: unit's were summed, and parameters whose gradients are dealt out.
         self._whole = [0] * (self._rest + 1)
         self._sent = 0
         self._done = 0
@@ -146,8 +149,7 @@ class _Gathered:
         self.found.append(Moment(self._alive[i], buffers, self._done))
 
     def forward(self, i: int, node: int) -> None:
-        unit, read = self._unit[node], self._how.read
-        layer = self._nodes[node].layer
+        unit, read, layer = self._unit[node], self._how.read, self._nodes[node].layer
         if unit != self._rest and unit not in self._gathered and self._nodes[node].num_params:
             if not self._how.stays:
                 self._gathered.clear()
@@ -164,30 +166,35 @@ class _Gathered:
         unit, how = self._unit[node], self._how
         if not self._is_back:
             self._is_back = True
-            self._buffer = 0
             if not how.stays:
                 self._gathered.clear()
-        ahead = 0
-        if unit != self._rest:
-            if not how.stays:
-                self._gathered = {unit}
-            ahead = unit - 1
-        else:
-            is_behind = not self._nodes[node].layer.is_judge and self._rest
-            ahead = max((u for u in range(self._rest) if u in self._until and i < self._until[u]), default=-1)
-            ahead = ahead if is_behind else -1
-        next_one = 0 if how.stays or ahead < 0 else how.read * self.sizes[ahead]
+        if unit != self._rest and not how.stays:
+            self._gathered = {unit}
+        ahead = how.read * self._size_ahead(i, node)
         self._whole[unit] += self._made[i]
-        self._add(i, next_one + self._sent)
+        self._add(i, ahead + self._sent)
         if unit != self._rest and self._until[unit] == i:
             self._gathered.discard(unit)
             self._sent = how.summed * self.sizes[unit]
-            self._add(i, next_one + self._sent)
+            self._add(i, ahead + self._sent)
             self._whole[unit] = 0
             self._done += self.sizes[unit]
 
+    def _size_ahead(self, i: int, node: int) -> int:
+        """Return the parameters of the unit that is gathered while this node's is computed.
+
+        Behind the blocks that is the last of them, once the net's own gradient is there.
+        """
+        unit = self._unit[node]
+        if self._how.stays or self._nodes[node].layer.is_judge:
+            return 0
+        if unit != self._rest:
+            return self.sizes[unit - 1] if unit else 0
+        to_come = [each for each in range(self._rest) if self._until.get(each, -1) > i]
+        return self.sizes[to_come[-1]] if to_come else 0
+
     def finish(self, i: int) -> None:
-        """Deal out what is left, behind the backward pass."""
+        """Deal out what is left, behind the backward pass; then comes the update."""
         rest, how = self.sizes[self._rest], self._how
-        self._whole = [0] * self._rest + [rest]
         self.found.append(Moment(self._alive[i], (how.read + how.summed) * rest, self._done))
+        self.found.append(Moment(self._alive[i], 0, sum(self.sizes)))

@@ -54,9 +54,11 @@ class Sharing:
     """How devices share a stage's parameters, and pass micro-batches.
 
     Of those with the same layers `zero` says what they divide, and `own` gives the bytes of a share
-    of what is divided; `is_shared` if there are several. Of `batches` micro-batches so many at most are `in_flight`; each receives
-    and sends so many bytes. If `receives_all`, there are buffers for all of them at once, and what
-    was sent is kept; if `buckets_apart`, gradients are copied into buckets that stay.
+    of what is divided; `is_shared` if there are several. Of `batches` micro-batches so many at most
+    are `in_flight`; each receives and sends so many bytes. Of those `waiting` more, gradients of
+    parameters are still to be computed. If `receives_all`, there are buffers for all of them at
+    once, and what was sent is kept, as are gradients that others wait to be computed from; if
+    `buckets_apart`, gradients are copied into buckets that stay.
     """
 
     zero: int
@@ -68,6 +70,7 @@ class Sharing:
     sent: int = 0
     receives_all: bool = False
     buckets_apart: bool = False
+    waiting: Quantity = 0
 
 
 class Received(Input):
@@ -138,9 +141,13 @@ def stage_memory(
     ahead = sharing.in_flight - 1
     kept = step.kept
     if sharing.receives_all:
+        # What those in flight received is kept, and one's gradient is in its backward pass.
         waiting = sharing.batches - sharing.in_flight
-        passed = waiting * sharing.received + (sharing.batches - 1 + ahead) * sharing.sent
+        passed = waiting * sharing.received + (sharing.batches - 1) * sharing.sent
+        passed += ahead * step.given + sharing.waiting * step.gradients_for_weights
         buffers, stays = buffers + int(passed), stays + int(passed)
+
+    late = int(sharing.waiting * step.kept_for_weights)
 
     def gradients(moment: Moment) -> Quantity:
         size = learned * moment.gradients
@@ -156,14 +163,14 @@ def stage_memory(
     if sharing.batches > 1:
         at_later = max(later, key=taken)
         again = min(sharing.in_flight, sharing.batches - 1) - 1
-        more = int(taken(at_later) + again * kept)
+        more = int(taken(at_later) + again * kept) + late
         if more > total:
             total, top = more, at_later
-    updating = taken(later[-1]) + (own(update) if zero else update)
+    updating = taken(later[-1]) + (own(update) if zero >= 2 else update)
     return StageMemory(
         stage,
         **parts,
-        activations=int(sharing.in_flight * kept),
+        activations=int(sharing.in_flight * kept) + late,
         passing=int(max(top.passing - kept, 0)),
         buffers=int(buffers + top.buffers - (whole if zero == 2 else 0)),
         total=int(stays + max(total, updating)),

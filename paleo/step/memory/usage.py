@@ -7,6 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from paleo.core.quantity import Quantity, total
+from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph
 from paleo.step.matrices import matrices
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
@@ -94,13 +95,42 @@ class Step:
         Results that it does not need are whose who called. What is of parameters alone, such as a
         table of constants, is there once for all samples.
         """
+        return total(self._size(tensor) for tensor in self._kept())
+
+    def _kept(self) -> list[Tensor]:
         last = self.schedule.last_forward
         layers = [node.layer for node in self.graph.nodes]
-        return total(
-            self._size(tensor)
+        return [
+            tensor
             for tensor in self.schedule.tensors
             if tensor.is_activation and not tensor.is_result and tensor.born <= last < tensor.dies
             if layers[tensor.node].is_input or not layers[tensor.node].is_source()
+        ]
+
+    @property
+    def given(self) -> Quantity:
+        """The bytes of results that the backward pass does not need."""
+        return total(self._size(each) for each in self.schedule.tensors if each.is_result)
+
+    @property
+    def kept_for_weights(self) -> Quantity:
+        """The bytes of `kept` that gradients of parameters may need: all but what losses judge."""
+        read: dict[int, bool] = {}
+        for node in self.graph.nodes:
+            for parent in node.parents:
+                read[parent] = read.get(parent, True) and node.layer.is_judge
+        judged = {node for node, by_judges in read.items() if by_judges}
+        judged |= {node.index for node in self.graph.nodes if node.layer.is_judge}
+        return total(self._size(each) for each in self._kept() if each.node not in judged)
+
+    @property
+    def gradients_for_weights(self) -> Quantity:
+        """The bytes of the gradients that parameters' gradients are computed from."""
+        size = self.graph.element_size
+        return total(
+            size * num_elements(node.output)
+            for node in self.graph.nodes
+            if node.num_params and not node.layer.is_source()
         )
 
     def _size(self, tensor: Tensor) -> Quantity:

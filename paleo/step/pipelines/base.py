@@ -107,6 +107,10 @@ class Pipeline(ABC):
         Of a stage of several chunks it counts those of all together: a share for each chunk.
         """
 
+    def waiting(self, stage: int, stages: int, batches: Quantity) -> Quantity:
+        """Return of how many more, back already, gradients of parameters wait to be computed."""
+        return 0
+
 
 def _awaited(stage: int, turn: Turn, last: int, chunks: int) -> tuple[int, Turn] | None:
     """Return what a turn has to wait for, of this stage or another: None for nothing."""

@@ -76,9 +76,7 @@ class Alive(TorchDispatchMode):
         torch.UntypedStorage.resize_ = self._before  # type: ignore[method-assign]
         super().__exit__(*raised)
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, _DIVIDED) for kind in types):
             return NotImplemented  # what a tensor of several processes does comes here after it
         found = func(*args, **kwargs or {})

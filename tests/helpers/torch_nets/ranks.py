@@ -8,6 +8,7 @@ after the first ones. Processes are forked from one that has computed nothing ye
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
@@ -185,16 +186,12 @@ def _schedule(case: Case, mesh: DeviceMesh, stages: list[nn.Module]) -> Any:
 def _step(case: Case, tracker: Alive) -> tuple[Callable[[], None], Any]:
     """Return a step, and its optimizer."""
     torch.manual_seed(0)
-    mesh = init_device_mesh(
-        "cpu", (case.pp, case.dp, case.tp), mesh_dim_names=("pp", "dp", "tp")
-    )
+    mesh = init_device_mesh("cpu", (case.pp, case.dp, case.tp), mesh_dim_names=("pp", "dp", "tp"))
     net: Any = case.net_of().train()
-    parts: list[Any] = [net]
-    if case.pp > 1:
-        chunks = case.pp * case.interleave
-        each = len(net.h) // chunks
-        own = range(mesh["pp"].get_local_rank(), chunks, case.pp)
-        parts = [_Stage(net, range(i * each, (i + 1) * each)) for i in own]
+    chunks = case.pp * case.interleave
+    each = len(net.h) // chunks
+    own = range(mesh["pp"].get_local_rank(), chunks, case.pp)
+    parts: list[Any] = [_Stage(net, range(i * each, (i + 1) * each)) for i in own]
     if case.tp > 1:
         parts = [_tensor_parallel(part, mesh["tp"], case.sequence) for part in parts]
     if case.how.startswith("fsdp"):
@@ -220,42 +217,47 @@ def _step(case: Case, tracker: Alive) -> tuple[Callable[[], None], Any]:
         )
     else:
         optimizer = make(params)
-    x = recomputed.batch_of(case.net, case.batch)
+    place = mesh["pp"].get_local_rank()
+    x: Tensor | None = recomputed.batch_of(case.net, case.batch)
     labels = x if case.net not in ("vit", "conv") else torch.zeros(case.batch, dtype=torch.int64)
-    buffers = [buffer for part in parts for buffer in part.buffers()]
-    tracker.add([x, labels, *params, *buffers])
-    del net, parts[len(parts) :], buffers
-
+    x = x if place == 0 else None
+    labels = labels if place == case.pp - 1 else None
+    tracker.add([x, labels, *params, *(each for part in parts for each in part.buffers())])
+    del net
     if case.pp > 1:
         schedule = _schedule(case, mesh["pp"], parts)
 
         def pipelined() -> None:
-            given = (x,) if mesh["pp"].get_local_rank() == 0 else ()
-            last = mesh["pp"].get_local_rank() == case.pp - 1
-            schedule.step(*given, target=labels if last else None, return_outputs=False)
+            given = () if x is None else (x,)
+            with _divided_loss(case):
+                schedule.step(*given, target=labels, return_outputs=False)
             optimizer.step()
 
         return pipelined, optimizer
     (module,) = parts
     loss_of, count = _loss(case.net), case.micro_batches
+    assert x is not None
+    assert labels is not None
+    shares = list(zip(x.chunk(count), labels.chunk(count), strict=True))
 
     def plain() -> None:
-        for micro in range(count):
-            own = x.chunk(count)[micro]
-            if case.tp > 1:
-                from torch.distributed.tensor.parallel import loss_parallel
-
-                with loss_parallel():
-                    found = module(own)
-                    found[0].backward()
-            else:
-                found = module(own)
-                found[0].backward()
-            del found
+        for own, wanted in shares:
+            with _divided_loss(case):
+                scores = module(own)
+                loss_of(scores, wanted).backward()
+            del scores
         optimizer.step()
 
-    del loss_of
     return plain, optimizer
+
+
+def _divided_loss(case: Case) -> Any:
+    """Return the context in which scores that are divided by words are judged as they are."""
+    if case.tp == 1 or case.net in ("vit", "conv"):
+        return contextlib.nullcontext()
+    from torch.distributed.tensor.parallel import loss_parallel
+
+    return loss_parallel()
 
 
 def _measured(case: Case) -> int:
@@ -277,7 +279,7 @@ def _process(case: Case, rank: int, folder: str, found: Any) -> None:
         found.put((rank, _measured(case), ""))
         dist.barrier()
         dist.destroy_process_group()
-    except Exception:
+    except Exception:  # noqa: BLE001 - whatever it is, the first process says it
         found.put((rank, 0, traceback.format_exc()))
     found.close()
     found.join_thread()

@@ -257,8 +257,10 @@ class ConvBlock(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.conv1, self.conv2 = (nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False) for _ in "12")
-        self.norm1, self.norm2 = nn.BatchNorm2d(WIDTH), nn.BatchNorm2d(WIDTH)
+        self.conv1 = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(WIDTH)
+        self.conv2 = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.norm1(self.conv1(x)))
