@@ -339,19 +339,22 @@ class Meshed:
         return step, [block for block in found if block]
 
     def _boundary_bytes(self, graph: Graph, found: Cut, stage: int) -> tuple[int, int]:
-        """Return the bytes that a stage's chunks receive of a micro-batch, and send."""
+        """Return the bytes that a stage's chunks receive of a micro-batch, and send.
+
+        What comes into the net is received, too.
+        """
         size, chunks = self.mesh.pp, range(len(found.bounds) - 1)
 
+        def size_of(nodes: Iterable[int]) -> int:
+            return sum(graph.element_size * int(num_elements(graph.nodes[i].output)) for i in nodes)
+
         def passed(boundaries: Iterable[int]) -> int:
-            return sum(
-                graph.element_size * int(num_elements(graph.nodes[i].output))
-                for boundary in boundaries
-                if 0 < boundary < len(chunks)
-                for i in found.passed(graph, boundary)
-            )
+            inner = (each for each in boundaries if 0 < each < len(chunks))
+            return sum(size_of(found.passed(graph, each)) for each in inner)
 
         own = chunks[stage::size]
-        return passed(own), passed(chunk + 1 for chunk in own)
+        inputs = size_of(i for i in found.nodes(stage) if graph.nodes[i].layer.is_input)
+        return passed(own) + inputs, passed(chunk + 1 for chunk in own)
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""

@@ -2,8 +2,8 @@
 
     python ranks.py '[{"net": "gpt", "dp": 2, "how": "fsdp", ...}, ...]'
 
-prints a JSON list: for each case (see `Case`) the most bytes of tensors of each process in a step
-after the first ones. Processes are forked from one that has computed nothing yet.
+prints a line for each case (see `Case`): a JSON list of the most bytes of tensors of each process
+in a step after the first ones. Processes are forked from one that has computed nothing yet.
 """
 
 from __future__ import annotations
@@ -310,8 +310,10 @@ def measured(case: Case) -> list[int]:
 
 
 def main() -> None:
-    """Measure the cases of the first argument."""
-    sys.stdout.write(json.dumps([measured(Case(**case)) for case in json.loads(sys.argv[1])]))
+    """Measure the cases of the first argument, and print a line for each."""
+    for case in json.loads(sys.argv[1]):
+        sys.stdout.write(json.dumps(measured(Case(**case))) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":
