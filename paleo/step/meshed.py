@@ -314,7 +314,7 @@ class Meshed:
                 in_flight=pipeline.in_flight(stage, mesh.pp, batches, plan.interleave),
                 received=received,
                 sent=sent,
-                receives_all=plan.software.receives_all,
+                receives_all=plan.software.receives_all and mesh.pp > 1,
                 buckets_apart=plan.software.exchange.copies > 0,
                 waiting=pipeline.waiting(stage, mesh.pp, batches),
             )

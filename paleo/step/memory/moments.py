@@ -104,6 +104,23 @@ def gathered_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]
     return [moment._replace(gradients=sum(walk.sizes)) for moment in walk.found]
 
 
+def held_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]:
+    """Return the moments of a step whose gathered parameters and whole gradients stay.
+
+    So they do to the end of the last of several micro-batches of a stage: then gradients are dealt
+    out unit by unit (torch.distributed.pipelining, stage.py, backward_maybe_with_nosync).
+    """
+    sizes = _Gathered(step, how).sizes
+    params = sum(sizes)
+    found = [
+        Moment(each.passing, how.read * params + how.summed * each.gradients, 0)
+        for each in moments(step, there=there, cast=True)
+    ]
+    last = found[-1].passing
+    dealt = (how.read + how.summed) * params + how.summed * max(sizes)
+    return [*found[:-1], Moment(last, dealt, max(sizes)), Moment(last, 0, params)]
+
+
 class _Gathered:
     """A step as it is followed from point to point."""
 

@@ -18,7 +18,7 @@ from paleo.core.quantity import Quantity
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
-from paleo.step.memory.moments import Gathering, Moment, gathered_moments, moments
+from paleo.step.memory.moments import Gathering, Moment, gathered_moments, held_moments, moments
 from paleo.step.memory.usage import Step
 
 
@@ -128,7 +128,9 @@ def stage_memory(
     buffers = 0
     if zero >= 2:
         gathering = Gathering(blocks, zero == 2, read, learned)
-        first, later = (gathered_moments(step, gathering, there=there) for there in (False, True))
+        is_late = sharing.receives_all and sharing.batches > 1
+        follow = held_moments if is_late else gathered_moments
+        first, later = (follow(step, gathering, there=there) for there in (False, True))
         stays = parts["optimizer_state"] + parts["weights"] * (zero == 3)
     else:
         # Buckets that gradients are views of are there from the start.
