@@ -116,7 +116,7 @@ def _tensor_parallel(net: Any, mesh: DeviceMesh, sequence: bool) -> Any:
     plan: dict[str, Any] = {}
     if hasattr(net, "words"):
         plan["words"] = RowwiseParallel(input_layouts=Replicate(), output_layouts=between)
-    if hasattr(net, "head"):
+    if hasattr(net, "head") and net.head.out_features > recomputed.CLASSES:
         plan["head"] = ColwiseParallel(
             input_layouts=between, output_layouts=Shard(-1), use_local_output=False
         )
