@@ -64,9 +64,9 @@ MISSED = (
 
 
 def cases_by_system(
-    place: str, tables: tuple[str, ...], systems: Iterable[str] = SYSTEMS
+    place: str, tables: tuple[str, ...], systems: Iterable[str] = SYSTEMS, sample: int = 0
 ) -> Iterator[tuple[str, str, Cases]]:
-    """Yield a system, a framework and its cases of these tables."""
+    """Yield a system, a framework and its cases of these tables, `sample` rows of each if not 0."""
     for system in systems:
         for framework in FRAMEWORKS:
             found = []
@@ -74,7 +74,7 @@ def cases_by_system(
                 for version in (*_VERSIONS.get((framework, table), ()), ""):
                     selection = Selection(
                         systems=(system,), operators=(table,), frameworks=(framework,),
-                        versions=(version,) if version else (),
+                        versions=(version,) if version else (), sample=sample,
                     )  # fmt: skip
                     try:
                         found.append(operator_cases(place, selection))

@@ -43,7 +43,9 @@ def operator_options(function: _F) -> _F:
     def command(operators: str | None, **kwargs: Any) -> Any:
         if operators is None:
             say_no_effect("--operators", *_SELECTED)
-        chosen = {name: tuple(kwargs.pop(key) or ()) for key, (name, _) in _SELECTED.items()}
+        chosen: dict[str, Any] = {
+            name: tuple(kwargs.pop(key) or ()) for key, (name, _) in _SELECTED.items()
+        }
         return function(operators=operators, selection=Selection(**chosen), **kwargs)
 
     return command  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,13 +12,16 @@ from click.core import ParameterSource
 
 from paleo.cli.options import is_given, is_verbose, say_no_effect, verbose
 from paleo.cluster import find_cluster, find_device, find_network, group_of
-from paleo.core.errors import Mistakes
+from paleo.core.errors import Mistakes, SettingError
 from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
+from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
+from paleo.step.mesh import Mesh
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism import PARALLELISMS
+from paleo.step.plan_keys import DEGREES
 from paleo.step.scenario import workers_of
 from paleo.step.settings import (
     OF_CLUSTER,
@@ -65,6 +69,34 @@ def devices_and_workers(
     for cluster in known.values():
         mistakes.check(group_of, cluster, max(counts, default=1))
     return {name: cluster.device for name, cluster in known.items()}, counts
+
+
+def on_mesh(settings: Mapping[str, Any], workers: list[Any], mistakes: Mistakes) -> list[Any]:
+    """Return the numbers of workers of a report on a mesh: by default those that divide so.
+
+    What is wrong with those that are given is said of each.
+    """
+    known = declared(MeshSettings)
+    found: dict[str, Any] = {
+        name: mistakes.check(known[name].check, settings[name]) for name in DEGREES
+    }
+    if None in found.values():
+        return workers
+    if is_given("num_workers"):
+        return workers
+    fitting = []
+    for count in workers:
+        with contextlib.suppress(SettingError):
+            Mesh.of(count, **found)
+            fitting.append(count)
+    if not fitting:
+        ways = " x ".join(f"{name} {count}" for name, count in found.items() if count > 1)
+        mistakes.add(f"num_workers: none of {_listed(workers)} devices divide by {ways}: give more")
+    return fitting
+
+
+def _listed(counts: Sequence[Any]) -> str:
+    return f"{', '.join(map(str, counts[:-1]))} or {counts[-1]}" if counts[1:] else str(counts[0])
 
 
 def say_what_is_used(nets: Sequence[str], settings: Mapping[str, Any] | None = None) -> None:

@@ -19,6 +19,9 @@ A tier's `shape` is "switch" if the file does not say; "mesh" needs `wires`, a l
 and how many links there are between them, "torus" needs `dims`, how many members each of its
 dimensions has. `reached` is the bandwidth that collectives were measured to reach over a
 member's links, a text or a table with `value`, `source` and `note`.
+
+A table `host` says what devices share of their processors' memory: its `memory_bandwidth`, its
+`memory_capacity`, and how many `devices` do.
 """
 
 from __future__ import annotations
@@ -31,12 +34,12 @@ from typing import Any
 from paleo.cluster.device import Device
 from paleo.cluster.figures import FileReader, Table
 from paleo.cluster.network import Network
-from paleo.cluster.topology import SHAPES, Cluster, Tier
+from paleo.cluster.topology import SHAPES, Cluster, Host, Tier
 from paleo.core.checks import MAX_SIZE, is_whole, shown
 from paleo.core.errors import PaleoError
 from paleo.core.quantity import product
 
-_KEYS = ("name", "title", "device", "size", "aliases", "note", "sources", "tiers")
+_KEYS = ("name", "title", "device", "size", "aliases", "note", "sources", "tiers", "host")
 _TIER_KEYS = (
     *("name", "network", "size", "links", "shape", "wires", "dims", "sums"),
     *("source", "note", "reached"),
@@ -63,11 +66,20 @@ def read_cluster(
     if "size" in root.values:
         _check_size(root, tiers)
     title, aliases, note = root.text("title", name), root.names("aliases"), root.text("note")
+    host = _host(root.table("host")) if "host" in root.values else None
     root.finish()
     assert device
-    return Cluster(
-        name, title, device, tuple(tier for tier in tiers if tier), aliases, root.sources, note
-    )
+    found = tuple(tier for tier in tiers if tier)
+    return Cluster(name, title, device, found, aliases, root.sources, note, host)
+
+
+def _host(table: Table) -> Host:
+    table.only(("memory_bandwidth", "memory_capacity", "devices", "source", "note"))
+    capacity = None
+    if "memory_capacity" in table.values:
+        capacity = int(table.quantity("memory_capacity", "bytes"))
+    bandwidth, devices = table.quantity("memory_bandwidth", "bytes/s"), _count(table, "devices")
+    return Host(bandwidth, devices, capacity, table.source, table.text("note"))
 
 
 def _check_size(root: FileReader, tiers: list[Tier | None]) -> None:

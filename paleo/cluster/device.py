@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 ARCHITECTURES = (
     *("Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"),
     "Blackwell RTX",
-    *("GCN", "CDNA", "Xe2", "TPU", "Apple"),
+    *("GCN", "CDNA", "CDNA 3", "Xe2", "TPU", "Apple"),
 )
 
 #: Those of GPUs that NVIDIA did not make.
-OTHER_MAKERS = ("GCN", "CDNA", "Xe2", "Apple")
+OTHER_MAKERS = ("GCN", "CDNA", "CDNA 3", "Xe2", "Apple")
 
 #: The figures a device can have, and their dimensions.
 FIGURES = {
@@ -38,6 +38,8 @@ FIGURES = {
     "memories": "count",
     "cache": "bytes",
     "power": "W",
+    # Bytes/s in one direction between a device and the memory of its host.
+    "host_bandwidth": "bytes/s",
     # FLOP/s in fp32 of one core of the slowest kind, where there are several kinds.
     "slowest_core": "FLOP/s",
 }
@@ -117,6 +119,11 @@ class Device:
     def memory_bandwidth(self) -> Quantity:
         """Bytes/s by the data sheet."""
         return self._figure("memory_bandwidth")
+
+    @property
+    def host_bandwidth(self) -> Quantity:
+        """Bytes/s in one direction between it and its host's memory, by the data sheet."""
+        return self._figure("host_bandwidth")
 
     @property
     def prices(self) -> tuple[Price, ...]:

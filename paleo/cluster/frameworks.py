@@ -19,7 +19,7 @@ from paleo.cluster.gradient_exchange import (
 )
 from paleo.core.frozen import dataclass
 from paleo.core.kinds import AUTOCAST, Autocast, Fusion
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, maximum
 from paleo.core.registry import Registry
 from paleo.net.parameters import Handling
 
@@ -85,6 +85,8 @@ class Framework:
     host: Quantity = 0.0
     #: Seconds in which such a core hands over each tensor of parameters, before all operations.
     host_for_tensor: float = 0.0
+    #: And an operation of the update, where that takes it longer than others.
+    host_for_update: float = 0.0
     fusion: Fusion = Fusion.NONE
     autocast: Autocast | None = None
     handling: Handling = Handling()
@@ -109,6 +111,8 @@ class Framework:
     persistent: bool = False
     #: Whether the formula of an optimizer is taken step by step, each a pass over all parameters.
     updates_in_steps: bool = False
+    #: Whether it has a kernel of Adam, and none of Adam with a decay of weights.
+    decays_apart: bool = False
     #: Whether parameters are updated by kernels for each tensor; else, many tensors share one.
     updates_each: bool = False
     #: The framework whose measured cases say how far it is off, where it is one of its versions.
@@ -149,6 +153,10 @@ class Framework:
         own = device.constants.get("host")
         return (self.host * _core(device) if own is None else own.value) * self.devices
 
+    def update_host_of(self, device: Device, host: Quantity) -> Quantity:
+        """Return the seconds for an operation of the update, of `host` for any."""
+        return maximum(host, self.host_for_update * _core(device) * self.devices)
+
     def start_on(self, device: Device, tensors: Quantity) -> Quantity:
         """Return the seconds before the first operation on parameters of so many tensors."""
         return self.host_for_tensor * _core(device) * tensors
@@ -186,9 +194,13 @@ XLA = Framework(
     "cast in every step: TensorFlow, auto_mixed_precision.cc; each comes by an operation of its "
     "own before the compiled program: tensorflow/compiler/jit/kernels/xla_ops.cc; host: passes of "
     "BERT-Base of NVIDIA's DeepLearningExamples at batches of 1 to 8 begin 6 us a tensor of "
-    "parameters later on a DGX-1, and a kernel's launch takes 8 us at most; BERT-Large agrees",
+    "parameters later on a DGX-1, and a kernel's launch takes 8 us at most; BERT-Large agrees. "
+    "Where an update waits for infinities, each tensor's takes as long as without XLA: steps of "
+    "BERT-Base and BERT-Large in mixed precision there and in DLPerf are 30 to 40 ms longer than "
+    "their kernels, whatever the batch",
     host=3e-6,
     host_for_tensor=3e-6,
+    host_for_update=15e-6,
     fusion=Fusion.NORMS,
     autocast=Autocast(full_softmax=False),
     handling=Handling(is_cast=True),
@@ -211,6 +223,7 @@ _TENSORFLOW = Framework(
     autocast=Autocast(full_softmax=False),
     composes=True,
     compiled=XLA,
+    decays_apart=True,
     updates_each=True,
     exchange=MIRRORED,
 )
@@ -251,29 +264,39 @@ _PYTORCH_1 = Framework(
     updates_each=True,
 )
 
+_PYTORCH = Framework(
+    "pytorch",
+    "eager PyTorch 2: a kernel for each operation, biases of products within them, autocast",
+    "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
+    "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
+    "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
+    "those of a queue that takes 30 us an operation; torch/distributed/pipelining/stage.py "
+    "(_setup_forward_recv_info, fwd_cache); "
+    "torch/distributed/tensor/parallel/style.py (a product keeps its gathered input)",
+    host=30e-6,
+    fusion=Fusion.BIAS,
+    autocast=AUTOCAST,
+    handling=Handling(is_cast=True),
+    views=True,
+    gradients_apart=True,
+    compiled=INDUCTOR,
+    updates_in_steps=True,
+    receives_all=True,
+    keeps_gathered=True,
+)
+#: PyTorch where each layer has its parameters in halves, and nothing is cast in between.
+_IN_HALVES = replace(
+    _PYTORCH,
+    autocast=None,
+    handling=Handling(),
+    version_of="pytorch",
+    compiled=replace(INDUCTOR, autocast=None, handling=Handling()),
+)
+
 FRAMEWORKS: Registry[Framework] = Registry("framework")
 
 for _framework in (
-    Framework(
-        "pytorch",
-        "eager PyTorch 2: a kernel for each operation, biases of products within them, autocast",
-        "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
-        "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
-        "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
-        "those of a queue that takes 30 us an operation; torch/distributed/pipelining/stage.py "
-        "(_setup_forward_recv_info, fwd_cache); "
-        "torch/distributed/tensor/parallel/style.py (a product keeps its gathered input)",
-        host=30e-6,
-        fusion=Fusion.BIAS,
-        autocast=AUTOCAST,
-        handling=Handling(is_cast=True),
-        views=True,
-        gradients_apart=True,
-        compiled=INDUCTOR,
-        updates_in_steps=True,
-        receives_all=True,
-        keeps_gathered=True,
-    ),
+    _PYTORCH,
     _PYTORCH_1,
     replace(
         _PYTORCH_1,
@@ -289,6 +312,20 @@ for _framework in (
         updates_in_steps=False,
         updates_each=False,
         exchange=AT_ONCE,
+    ),
+    replace(
+        _IN_HALVES,
+        name="torchtitan",
+        summary="torchtitan: eager PyTorch 2 whose layers have parameters of halves, from FSDP",
+        source="PyTorch, torch.distributed.fsdp, MixedPrecisionPolicy: shards are cast before they "
+        "are gathered, and no operation is, as under autocast; host: as pytorch",
+    ),
+    replace(
+        _IN_HALVES,
+        name="deepspeed",
+        summary="DeepSpeed: eager PyTorch 2 whose layers have parameters of halves",
+        source="deepspeedai/DeepSpeed, deepspeed/runtime/engine.py: a module is cast to halves, "
+        "fp32 parameters are the optimizer's; host: as pytorch",
     ),
     replace(
         _PYTORCH_1,

@@ -150,6 +150,17 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Host:
+    """The memory of the processors that so many devices share: bytes/s, and bytes if known."""
+
+    memory_bandwidth: Quantity
+    devices: int = 1
+    memory_capacity: int | None = None
+    source: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Cluster:
     """Devices of one kind, and the tiers between them from the inside out."""
 
@@ -160,6 +171,7 @@ class Cluster:
     aliases: tuple[str, ...] = ()
     sources: Mapping[str, str] = field(default_factory=dict)
     note: str = ""
+    host: Host | None = None
 
     @classmethod
     def flat(cls, device: Device, network: Network) -> Cluster:

@@ -89,7 +89,7 @@ class BatchMatMul(Operation):
 
     Each reads its operands: the steps of a recurrent layer read their weights, B, again. `roles`
     are those of A and B where they are not the usual ones, `name` is for output. Where they
-    are `dependent`, each waits for the one before.
+    are `dependent`, each waits for the one before. `output_size` is that of `MatMul`.
     """
 
     name: str = field(compare=False)
@@ -102,6 +102,7 @@ class BatchMatMul(Operation):
     direction: Pass = Pass.FORWARD
     roles: tuple[Role, ...] = ()
     dtype: str = ""
+    output_size: int = 0
     kind: ClassVar[Kind] = Kind.MATMUL
 
     @property
@@ -115,7 +116,7 @@ class BatchMatMul(Operation):
 
     @property
     def writes(self) -> tuple[Quantity, ...]:
-        return (self.element_size * self.count * self.m * self.n,)
+        return ((self.output_size or self.element_size) * self.count * self.m * self.n,)
 
     def gradients(self) -> tuple[BatchMatMul, BatchMatMul]:
         """Return the products that give the gradients of A and of B.
@@ -162,10 +163,13 @@ class GroupedMatMul(Operation):
     def products(self) -> BatchMatMul:
         """The products of equal size that take as long: the longest group waits for no other."""
         rows = ceil_div(self.rows, self.groups)
-        m, k = (self.k, rows) if self.direction is Pass.WEIGHT_GRADIENT else (rows, self.k)
+        is_back = self.direction is Pass.WEIGHT_GRADIENT
+        m, k = (self.k, rows) if is_back else (rows, self.k)
+        given = self.weight_size if is_back else self.output_size
         return BatchMatMul(
             self.name, self.groups, m, self.n, k, int(self.element_size),
             direction=self.direction, roles=READ_WITH_WEIGHTS[self.direction], dtype=self.dtype,
+            output_size=math.ceil(given),
         )  # fmt: skip
 
     @property

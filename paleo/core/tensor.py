@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from paleo.core.errors import SettingError, near
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Quantity, is_array, product
+from paleo.core.scaling import FP8, SCALINGS, Scaling
 
 Shape: TypeAlias = tuple[Quantity, ...]
 Shapes: TypeAlias = tuple[Shape, ...]
@@ -27,16 +28,23 @@ class Precision(NamedTuple):
     a layer has made them, the update, the optimizer's state and what workers exchange are fp32.
     So it is in PyTorch: its autocast keeps fp32 parameters, casts copies of them for a step, and
     gives gradients in the parameters' type, in which DistributedDataParallel sums them up. (In
-    PyTorch some operators, such as softmax, go on in fp32; here all halve their bytes.)
+    PyTorch some operators, such as softmax, go on in fp32; here all halve their bytes.) With a
+    `scaling` products of linear layers take their operands in fp8: see paleo.core.scaling.
     """
 
     computing: str
     learning: str
+    scaling: Scaling | None = None
 
     @property
     def is_mixed(self) -> bool:
         """Whether layers read copies of the parameters in another type."""
         return self.computing != self.learning
+
+    @property
+    def multiplying(self) -> str:
+        """The element type of most products' operands."""
+        return FP8 if self.scaling else self.computing
 
     @property
     def element_size(self) -> int:
@@ -54,6 +62,7 @@ PRECISIONS = {
     **{name: Precision(name, name) for name in DTYPES},
     "mixed_fp16": Precision("fp16", "fp32"),
     "mixed_bf16": Precision("bf16", "fp32"),
+    **{name: Precision("bf16", "fp32", scaling) for name, scaling in SCALINGS.items()},
 }
 
 

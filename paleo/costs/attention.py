@@ -25,12 +25,14 @@ class AttentionFamily(NamedTuple):
     """Kernels of a library: `kernels` are the one for prompts and for one query, by architecture.
 
     Architectures are those of which it was measured how quick the kernels are. A text is empty
-    where there is none of its own.
+    where there is none of its own. Products of the forward and of the backward pass take `slower`
+    times as long as FlashAttention-2's where a family has no kernels with constants of their own.
     """
 
     name: str
     summary: str
     kernels: Mapping[str, tuple[str, str]]
+    slower: tuple[float, float] = (1.0, 1.0)
 
 
 def _on(architectures: str, prompt: str, step: str) -> dict[str, tuple[str, str]]:
@@ -40,6 +42,12 @@ def _on(architectures: str, prompt: str, step: str) -> dict[str, tuple[str, str]
 ATTENTION_FAMILIES: Registry[AttentionFamily] = Registry("family of attention kernels")
 
 for _each in (
+    # T. Dao, FlashAttention-2 (arXiv:2307.08691), section 4.1, on the A100: about twice as quick as
+    # FlashAttention; 1.3 to 1.5 times, and backward twice, as quick as FlashAttention in Triton.
+    AttentionFamily("fa1", "FlashAttention, before 2", _on("Ampere", "", ""), (2.0, 2.0)),
+    AttentionFamily(
+        "fa1_triton", "FlashAttention, before 2, in Triton", _on("Ampere", "", ""), (1.4, 2.0)
+    ),
     AttentionFamily(
         "fa2", "FlashAttention-2", _on("Ampere, Ada, Blackwell RTX", "fa2_prefill", "fa2_decode")
     ),

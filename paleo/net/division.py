@@ -300,6 +300,8 @@ class _Division:
         if key not in self.exchanged:
             kind = _BEFORE_CAPITALS.sub("_", layer.type_name).lower()
             name = f"{tensor.name}/{kind}"
+            if name in self.specs:  # a net that is divided twice
+                name = f"{tensor.name}/{self.group}_{kind}"
             self._add(name, layer, [tensor])
             self.exchanged[key] = _Tensor(name, tensor.shape, axis)
         return self.exchanged[key]

@@ -295,6 +295,8 @@ def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
     before = node.num_weight_casts + (node.elements.num_casts if node.elements else 0)
     before += len(node.copied or ())
+    if node.scaled:  # casts to fp8 stand before the product that reads them
+        before += sum(1 for _ in itertools.takewhile(_is_stream, operations[before:]))
     found = [_Step(operation, False, False) for operation in operations[:before]]
     operations = operations[before:]
     layers = [node.layer] * len(operations)
@@ -308,6 +310,10 @@ def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
         kept = pointwise and found and layer is not _BIAS and _keeps_made(graph, node, layer).inputs
         found.append(_Step(operation, pointwise, bool(kept), layer is _BIAS))
     return found
+
+
+def _is_stream(operation: Operation) -> bool:
+    return isinstance(operation, Stream)
 
 
 def _in_wide_steps(

@@ -14,6 +14,7 @@ from paleo.core.errors import Mistakes, NetSpecError, SettingError
 from paleo.core.frozen import dataclass
 from paleo.core.operations import PRODUCTS, Operation, Pass, Unpriced, Work, total_work
 from paleo.core.quantity import Quantity, ceil_div, is_array, largest, maximum, np, whole_array
+from paleo.core.scaling import Scaled
 from paleo.core.tensor import (
     DTYPES,
     Precision,
@@ -73,6 +74,8 @@ class Node:
     is_apart: bool = False
     #: Whether its images lie channels last, though those of the net do not: see paleo.net.orders.
     is_last: bool = False
+    #: What of it is cast to fp8, where anything is: see paleo.net.fp8.
+    scaled: Scaled | None = None
 
     @property
     def type_name(self) -> str:
@@ -96,7 +99,7 @@ class Node:
     @property
     def num_weight_casts(self) -> int:
         """How many kernels cast its parameters before those of its forward pass."""
-        return self.num_tensors if self.handling.is_cast else 0
+        return self.num_tensors if self.handling.is_cast and not self.scaled else 0
 
     @functools.cached_property
     def is_trained(self) -> bool:
@@ -180,6 +183,10 @@ def _operations(
     found = _of_layer(graph, node, direction, needed)
     if node.is_last and node.layer.is_convolution:
         found = views.channels_last(found)
+    if node.scaled is not None:
+        from paleo.net import fp8  # here, as below: most nets have none
+
+        found = tuple(fp8.operations(found, node.scaled, direction, node.computing(graph)))
     params, tensors = node.num_params, node.num_tensors
     full = graph.precision.parameter_size
     if node.num_weight_casts:
@@ -243,8 +250,35 @@ def build(
     batch size that is not a whole number above 0.
     """
     find_precision(dtype)
+    return _with_fp8(_built(net, batch_size, dtype, cached_for_net(_needed, net, adapt)))
+
+
+def _with_fp8(graph: Graph) -> Graph:
+    """Return a graph with products in fp8, if its element type says so."""
+    return graph.once(_scaled) if graph.precision.scaling else graph
+
+
+def _scaled(graph: Graph) -> Graph:
+    from paleo.net import fp8
+
+    assert graph.precision.scaling
+    nodes: list[Node] = []
+    first: dict[Any, int] = {}
+    for node, scaled in zip(
+        graph.nodes, fp8.marked(graph.nodes, graph.precision.scaling), strict=True
+    ):
+        like = first.setdefault((node.like, scaled), node.index)
+        nodes.append(replace(node, like=like, scaled=scaled))
+    return Graph(graph.name, tuple(nodes), graph.dtype)
+
+
+def _built(
+    net: NetSpec,
+    batch_size: Quantity | None,
+    dtype: str,
+    adapt: Callable[[Layer], Layer] | None,
+) -> Graph:
     batch: Any = None if batch_size is None else checked_batch(batch_size)
-    adapt = cached_for_net(_needed, net, adapt)
     if net.sweep:
         return Graph(net.name, _swept(net, net.sweep, batch, adapt), dtype)
     if not is_array(batch):
@@ -291,7 +325,7 @@ def typical(net: NetSpec, dtype: str, adapt: Callable[[Layer], Layer] | None = N
     if net.sweep:
         own = cached_for_net(_inferred, net, None, cached_for_net(_needed, net, adapt)).batch_size
         return build(net, max(own, 2), dtype, adapt)
-    return _typical_graph(net, dtype, cached_for_net(_needed, net, adapt))
+    return _with_fp8(_typical_graph(net, dtype, cached_for_net(_needed, net, adapt)))
 
 
 @functools.lru_cache(maxsize=_KEPT)

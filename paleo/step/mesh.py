@@ -80,23 +80,35 @@ class Mesh:
         """Return a group of a kind; raises SettingError if the cluster has not so many devices."""
         return cluster.group(getattr(self, kind), self.stride(kind))
 
-    def replicated(self, cluster: Cluster, *, experts: bool = False) -> Group:
-        """Return the devices that have the same parameters, those of `experts` or all others."""
-        stride = min(self.stride(kind) for kind in ("cp", "dp"))
-        if not experts:
-            return cluster.group(self.replicas, stride)
-        return cluster.group(self.replicas // self.ep, stride * self.ep)
+    def replicated(
+        self, cluster: Cluster, *, experts: bool = False, within: int | None = None
+    ) -> tuple[Group, ...]:
+        """Return the devices that have the same parameters, those of `experts` or all others.
 
-    def neighbours(self, cluster: Cluster, kind: str, first: int) -> Group:
-        """Return two devices of a group next to each other, of which the first has this number.
+        They are one group, or of so many `within` a group those, and then those of all groups that
+        have the same place in theirs. Of experts there are fewer in a group: so many have others.
+        """
+        shared = self.ep if experts else 1
+        stride = min(self.stride(kind) for kind in ("cp", "dp")) * shared
+        count = self.replicas // shared
+        inner = count if within is None else max(1, within // shared)
+        inside = cluster.group(inner, stride)
+        if within is None:
+            return (inside,)
+        return inside, cluster.group(count // inner, stride * inner)
 
-        So many pairs as there are devices between them exchange at the same time.
+    def neighbours(
+        self, cluster: Cluster, kind: str, first: int, second: int | None = None
+    ) -> Group:
+        """Return two devices of a group: that of this number, and another, by default the next.
+
+        So many pairs as there are devices between neighbours exchange at the same time.
         """
         stride = self.stride(kind)
-        place = first * stride
+        places = first * stride, (first + 1 if second is None else second) * stride
         inner = 1
         for tier in cluster.tiers:
-            if place // (inner * tier.size) == (place + stride) // (inner * tier.size):
+            if places[0] // (inner * tier.size) == places[1] // (inner * tier.size):
                 break
             inner *= tier.size
         # Where they are in members of a tier, all devices of a member have others to send to.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from operator import attrgetter
 
 from paleo.cluster.collectives import AUTO
@@ -16,73 +15,45 @@ from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
-from paleo.step.loss import NONE
-from paleo.step.memory.footprint import step_for
-from paleo.step.memory.stage import Sharing, StageMemory, stage_memory, stage_net
-from paleo.step.memory.usage import Step as StepOfNet
+from paleo.step.memory import Footprint
+from paleo.step.memory.stage import Sharing, StageMemory, stage_memory, together
 from paleo.step.mesh import Mesh
+from paleo.step.mesh_checks import check_mesh
+from paleo.step.offload import (
+    ACTIVATIONS,
+    GRADIENTS,
+    OPTIMIZER,
+    fits,
+    offload_of,
+    offloaded,
+)
 from paleo.step.parallelism.jitter import expected_slowest
 from paleo.step.part import KINDS_OF_GROUPS, Part
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
-from paleo.step.pipelines import PIPELINES, Work
+from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
-from paleo.step.recompute import RECOMPUTATION, repeated_blocks
+from paleo.step.recompute import RECOMPUTATION
+from paleo.step.replicas import Replicas
+from paleo.step.stage_steps import StageSteps, in_memory
+from paleo.step.stage_work import Stage, joined
 from paleo.step.stages import Cut, cut
 from paleo.step.utilization import tokens_of
 
-#: The step of a micro-batch on a stage, and the nodes of each of its blocks.
-StageStep = tuple[StepOfNet, list[list[int]]]
 #: Micro-batches for each stage, from which on a pipeline waits little.
 _PER_STAGE = 4
+#: What parts of a step that are no messages count as.
+_CATEGORIES = {name: name for name in ("forward", RECOMPUTATION, "backward")}
 #: What the messages of each kind are called as parts of a step.
-_SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()}
+_SENT = {kind: f"{name}_parallel" for name, kind in KINDS_OF_GROUPS.items()} | {
+    "pp": "pipeline_parallel"
+}
 
 
 @dataclass(frozen=True)
-class Stage:
-    """What one device of a stage does for each micro-batch, and what it has.
+class MeshStep(Step):
+    """A step on a mesh, which knows what it was made of: other questions need not find it again."""
 
-    Seconds are of all its chunks: `times` of computation forward, backward, of that the gradients
-    of parameters, and again; by kind the messages that nothing hides, forward and backward; and
-    those to the stages beside it, one way. `experts` of its parameters are those of mixtures,
-    `blocks` what it has of the net.
-    """
-
-    times: tuple[Quantity, ...]
-    sent: Mapping[str, tuple[Quantity, Quantity]]
-    passed: Quantity
-    num_params: int
-    num_tensors: int
-    experts: int
-    blocks: int
-    gathered: tuple[Quantity, Quantity] = (0.0, 0.0)
-
-    @property
-    def forward(self) -> Quantity:
-        """Seconds of the forward pass."""
-        return self.times[0]
-
-    @property
-    def backward(self) -> Quantity:
-        """Seconds of the backward pass, without what is computed again."""
-        return self.times[1]
-
-    @property
-    def again(self) -> Quantity:
-        """Seconds of what is computed again."""
-        return self.times[3]
-
-    @property
-    def work(self) -> Work:
-        """What the pipeline reckons with."""
-        ahead, back = (
-            total((0.0, *(each[place] for each in self.sent.values()))) for place in (0, 1)
-        )
-        return Work(
-            self.forward + ahead + self.gathered[0] + self.passed,
-            self.again + self.backward + back + self.gathered[1] + self.passed,
-            self.times[2],
-        )
+    meshed: Meshed | None = field(default=None, compare=False, repr=False)
 
 
 class Meshed:
@@ -90,11 +61,22 @@ class Meshed:
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
         self.net, self.plan, self.mesh = net, plan, mesh
+        check_mesh(plan, mesh)
         plan.group(mesh.size)  # says if the cluster has not so many devices
+        self.pipeline = PIPELINES[plan.schedule]
         self.part = Part(net, plan, mesh)
+        # What many questions about a step ask is found once. (Not by a cache of methods: what holds
+        # itself is freed only when garbage is looked for.)
+        self._stages: dict[int, tuple[Cut, list[Stage]]] = {}
+        self._memory: dict[tuple[int, int], tuple[StageMemory, ...]] = {}
 
     def stages(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
         """Return how the net is dealt out, and each stage."""
+        if micro_batch not in self._stages:
+            self._stages[micro_batch] = self._dealt(micro_batch)
+        return self._stages[micro_batch]
+
+    def _dealt(self, micro_batch: int) -> tuple[Cut, list[Stage]]:
         plan, mesh = self.plan, self.mesh
         graph, seconds = self.part.of(micro_batch)
         computing = zip(seconds.forward, seconds.again, seconds.backward, strict=True)
@@ -110,9 +92,11 @@ class Meshed:
                 _experts,
             )
         )
+        casts = found.sums([time.total for time in plan.weight_casts(graph)])
         passed = self._passed(graph, found)
         stages = [
             Stage(
+                i,
                 times=tuple(of[i] for of in times),
                 sent={kind: (ahead[i], back[i]) for kind, (ahead, back) in sent.items()},
                 passed=passed[i],
@@ -120,10 +104,26 @@ class Meshed:
                 num_tensors=int(tensors[i]),
                 experts=int(experts[i]),
                 blocks=found.units[i],
+                overlaps=plan.overlaps,
+                cast=casts[i],
             )
             for i in range(mesh.pp)
         ]
-        return found, [replace(stage, gathered=self._gathered(stage)) for stage in stages]
+        stages = [replace(stage, gathered=self._gathered(stage)) for stage in stages]
+        if {ACTIVATIONS, GRADIENTS} & set(plan.offload):
+            kept: list[Quantity] = [0.0] * mesh.pp
+            if ACTIVATIONS in plan.offload:
+                kept = [one.kept for one in self._footprints(micro_batch, graph, found)]
+            swapped = [self._swapped(*both) for both in zip(stages, kept, strict=True)]
+            stages = [replace(stage, swapped=s) for stage, s in zip(stages, swapped, strict=True)]
+        return found, stages
+
+    def devices(self, micro_batch: int) -> list[Stage]:
+        """Return what each device of a pipeline has of the stages of the net."""
+        _, stages = self.stages(micro_batch)
+        count = len(stages)
+        held = (self.pipeline.held(device, count) for device in range(count))
+        return [joined(device, [stages[i] for i in own]) for device, own in enumerate(held)]
 
     def _passed(self, graph: Graph, found: Cut) -> list[Quantity]:
         """Return the seconds in which each stage hands on what its chunks make, one way.
@@ -163,36 +163,83 @@ class Meshed:
         gradients are summed and dealt out while the next is (Y. Zhao et al., "PyTorch FSDP:
         experiences on scaling fully sharded data parallel", arXiv:2304.11277, section 3.3).
         """
-        if self.plan.zero < 3 or self.mesh.replicas == 1:
+        if self.plan.zero < 3 or self._copies == 1:
             return 0.0, 0.0
-        read = find_precision(self.plan.dtype).element_size
-        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER) / stage.blocks
-        reduce = self._reduced(stage) / stage.blocks
+        gather, within, _ = (each / stage.blocks for each in self._sharing(stage))
         ahead = self._exposed(gather, stage.forward / stage.blocks, stage.blocks)
         back = (stage.backward + stage.again) / stage.blocks
-        return ahead, self._exposed(gather + reduce, back, stage.blocks)
+        return ahead, self._exposed(gather + within, back, stage.blocks)
 
-    def _exposed(self, message: Quantity, computed: Quantity, count: int) -> Quantity:
+    def _exposed(
+        self, message: Quantity, computed: Quantity, count: int, after: Quantity = 0.0
+    ) -> Quantity:
         """Return by how much so many messages make as many computations longer.
 
         The first, or last, is beside none; of each other what is longer than a computation shows.
+        Another may go on `after` each, in a stream of its own, beside the next.
         """
         if not self.plan.overlaps:
-            return count * message
-        return message + (count - 1) * maximum(message - computed, 0.0)
+            return count * (message + after)
+        return message + after + (count - 1) * maximum(maximum(message, after) - computed, 0.0)
 
-    def _reduced(self, stage: Stage) -> Quantity:
-        """Return the seconds in which gradients are summed up and dealt out."""
-        return self._among_replicas(stage, self.plan.encoding.size, Collecting.REDUCE_SCATTER)
+    def _sharing(self, stage: Stage) -> tuple[Quantity, Quantity, Quantity]:
+        """Return the seconds of gathering parameters, and of dealing out sums of gradients.
 
-    def _among_replicas(self, stage: Stage, size: int, operation: Collecting) -> Quantity:
-        """Return the seconds of an exchange of all parameters, of so many bytes each."""
-        mesh, cluster = self.mesh, self.plan.reached
+        Those in groups that divide them, and those across groups, if there are several.
+        """
+        size, scatter = self.plan.encoding.size, Collecting.REDUCE_SCATTER
+        read = find_precision(self.plan.dtype).element_size
+        gather = self._among_replicas(stage, read, Collecting.ALL_GATHER)
+        whole = self._among_replicas(stage, size, scatter)
+        within = self._among_replicas(stage, size, scatter, only=scatter)
+        return gather, within, whole - within
+
+    def _swapped(self, stage: Stage, kept: Quantity) -> tuple[Quantity, Quantity]:
+        """Return by how much activations on their way to the host and back make passes longer.
+
+        Those of a block go while the next is computed, and come while the one before is. So do
+        gradients that the host adds up, the other way.
+        """
+        host = offload_of(self.plan)
+        gone = back = kept / host.rate
+        if GRADIENTS in self.plan.offload:
+            size = self.plan.encoding.size * self._own_params(stage)
+            back = maximum(back, host.added(size, self.mesh.size))
+        hidden = (stage.forward, stage.backward + stage.again) if self.plan.overlaps else (0.0, 0.0)
+        return maximum(gone - hidden[0], 0.0), maximum(back - hidden[1], 0.0)
+
+    @property
+    def _copies(self) -> int:
+        """How many devices have the same parameters, but for those of experts."""
+        return self.mesh.replicas * len(self.pipeline.held(0, self.mesh.pp))
+
+    def _replicas(self, stage: Stage, *, experts: bool) -> Replicas:
+        """Return the devices that have the same parameters of a stage as one, or of its experts."""
+        plan, mesh = self.plan, self.mesh
+        first, *others = self.pipeline.held(stage.number, mesh.pp)
+        mirror = mesh.neighbours(plan.reached, "pp", first, others[0]) if others else None
+        return Replicas.of(
+            mesh,
+            plan.reached,
+            divides=plan.zero > 0,
+            within=plan.shard_degree,
+            experts=experts and mesh.ep > 1,
+            mirror=mirror,
+        )
+
+    def _among_replicas(
+        self, stage: Stage, size: int, operation: Collecting, only: Collecting | None = None
+    ) -> Quantity:
+        """Return the seconds of an exchange of all parameters, of so many bytes each.
+
+        Of those of all groups, or of messages of one kind only.
+        """
         seconds: Quantity = 0.0
         for count, experts in ((stage.num_params - stage.experts, False), (stage.experts, True)):
-            group = mesh.replicated(cluster, experts=experts and mesh.ep > 1)
-            if count and group.workers > 1:
-                seconds = seconds + self.part.sending(group, size * count, operation)
+            replicas = self._replicas(stage, experts=experts) if count else Replicas(())
+            for message in replicas.messages(size * count, operation):
+                if only in (None, message[-1]):
+                    seconds = seconds + self.part.sending(*message)
         return seconds
 
     def step(self, global_batch: int) -> Step:
@@ -203,22 +250,25 @@ class Meshed:
             self.batches(global_batch),
         )
         _, stages = self.stages(micro)
-        pipeline = PIPELINES[plan.schedule]
-        running = pipeline.seconds([stage.work for stage in stages], batches, plan.interleave)
-        slowest = max(stages, key=lambda stage: float(stage.work.seconds))
-        adding = (batches - 1) * self._added(slowest)
-        update = max((self._update(stage) for stage in stages), key=lambda time: float(time.total))
+        works = [stage.work for stage in stages]
+        running = self.pipeline.seconds(works, batches, plan.interleave)
+        devices = self.devices(micro)
+        busy = [batches * device.work.seconds - self._hidden(device, batches) for device in devices]
+        place = max(range(mesh.pp), key=lambda i: float(busy[i]))
+        update, moved = max(
+            (self._updated(device) for device in devices),
+            key=lambda both: float(both[0].total + both[1]),
+        )
+        passes = self._passes(devices[place], batches)
+        if plan.offload:
+            passes["offloaded"] = passes["offloaded"] + moved
         pieces = (
-            Piece("forward", "forward", batches * slowest.forward),
-            Piece(RECOMPUTATION, RECOMPUTATION, batches * slowest.again),
-            Piece("backward", "backward", batches * slowest.backward + adding),
             *(
-                Piece(_SENT[kind], TRANSFER, batches * (ahead + back))
-                for kind, (ahead, back) in slowest.sent.items()
+                Piece(name, _CATEGORIES.get(name, TRANSFER), seconds)
+                for name, seconds in passes.items()
             ),
-            Piece("pipeline_parallel", TRANSFER, 2 * batches * slowest.passed),
-            Piece("parameters_gathered", TRANSFER, batches * total(slowest.gathered)),
-            Piece("bubble", WAIT, running - batches * slowest.work.seconds),
+            Piece("bubble", WAIT, running - busy[place]),
+            Piece("weight_casts", "update", max(self._casts(each, batches) for each in devices)),
             Piece("update", "update", plan.seconds(update), time=update),
         )
         if some(plan.deviation > 0) and mesh.replicas > 1:
@@ -228,8 +278,8 @@ class Meshed:
             )
             late = expected_slowest(mesh.replicas, plan.deviation) - 1
             pieces += (Piece("wait", WAIT, late * computed),)
-        exchange = max(self._exchanged(stage, batches) for stage in stages)
-        return Step(
+        exchange = max(self._exchanged(device, batches) for device in devices)
+        return MeshStep(
             mesh.size,
             global_batch,
             micro,
@@ -237,13 +287,53 @@ class Meshed:
             self._memory_fields(micro, batches),
             exchanges={AUTO: Piece("data_parallel", TRANSFER, exchange)},
             band=plan.band,
+            meshed=self,
         ).of_floats()
+
+    def spent(self, device: Stage, batches: int) -> dict[str, Quantity]:
+        """Return the seconds that a device is busy in a step, by the names of its parts.
+
+        They are those of a step's pieces; of the device that works longest they are the same. What
+        is left of a step it waits, for other stages or for shares of the data.
+        """
+        update, moved = self._updated(device)
+        passes = self._passes(device, batches)
+        if self.plan.offload:
+            passes["offloaded"] = passes["offloaded"] + moved
+        return passes | {
+            "weight_casts": self._casts(device, batches),
+            "data_parallel": self._exchanged(device, batches),
+            "update": self.plan.seconds(update),
+        }
+
+    def _passes(self, device: Stage, batches: int) -> dict[str, Quantity]:
+        """Return the seconds of a device's micro-batches, by the names of parts of a step."""
+        messages = device.messages(self._hidden(device, batches) / batches)
+        adding = (batches / device.held - 1) * self._added(device)
+        return {
+            "forward": batches * device.forward,
+            RECOMPUTATION: batches * device.again,
+            "backward": batches * device.backward + adding,
+            **{_SENT[kind]: batches * own for kind, own in messages.items()},
+            "parameters_gathered": batches * total(device.gathered),
+            **({"offloaded": batches * total(device.swapped)} if self.plan.offload else {}),
+        }
+
+    def _casts(self, device: Stage, batches: int) -> Quantity:
+        """Return the seconds in which weights are cast; those that are gathered anew, anew."""
+        return device.cast * (batches if self.plan.zero == 3 else 1)
 
     def batches(self, global_batch: int) -> int:
         """Return how many micro-batches a device computes in a step; raises SettingError."""
-        return global_batch // (
-            self.mesh.dp * micro_batch_of(self.net, self.plan, self.mesh, global_batch)
-        )
+        micro = micro_batch_of(self.net, self.plan, self.mesh, global_batch)
+        batches = global_batch // (self.mesh.dp * micro)
+        self.pipeline.check(self.mesh.pp, batches)
+        return batches
+
+    def _hidden(self, device: Stage, batches: int) -> Quantity:
+        """Return the seconds that a device saves where it computes two micro-batches at once."""
+        pairs = self.pipeline.pairs(device.number, self.mesh.pp, batches)
+        return pairs * (device.work.seconds - device.work.together) if pairs else 0.0
 
     def _added(self, stage: Stage) -> Quantity:
         """Return the seconds in which a micro-batch adds its gradients to those before."""
@@ -255,121 +345,128 @@ class Meshed:
 
         They exchange them beside the last micro-batch's backward pass, bucket by bucket; where the
         optimizer's state is shared they sum and deal out gradients, then gather parameters beside
-        the next forward pass (arXiv:1910.02054, section 7).
+        the next forward pass (arXiv:1910.02054, section 7). Groups sum shares once a step, in a
+        stream of its own (arXiv:2205.00119, section 3.4).
         """
-        plan, mesh = self.plan, self.mesh
-        if mesh.replicas == 1 or plan.zero == 3:
+        plan = self.plan
+        if self._copies == 1:
             return 0.0
-        beside = stage.backward + stage.again
+        beside = stage.held * (stage.backward + stage.again)
         num_bytes = plan.encoding.size * stage.num_params
         bucket = plan.exchange.bucket
         count = max(1, num_bytes // bucket) if bucket else 1
         if not plan.zero:
             whole = self._among_replicas(stage, plan.encoding.size, Collecting.ALL_REDUCE)
             return self._exposed(whole / count, beside / count, count)
-        turns = batches if plan.zero == 2 else 1
-        reduce = self._reduced(stage)
-        gather = self._among_replicas(
-            stage, find_precision(plan.dtype).element_size, Collecting.ALL_GATHER
+        gather, within, across = self._sharing(stage)
+        if plan.zero == 3:  # blocks have exchanged theirs as they were computed
+            count, within = stage.blocks, gather + within
+        alone, last = (
+            self._exposed(within / count, beside / count, count, after / count)
+            for after in (0.0, across)
         )
-        exposed = turns * self._exposed(reduce / count, beside / count, count)
-        return exposed + self._exposed(gather / count, stage.forward / count, count)
+        if plan.zero == 3:
+            return last - alone
+        turns = batches / stage.held if plan.zero == 2 else 1
+        ahead = self._exposed(gather / count, stage.held * stage.forward / count, count)
+        return (turns - 1) * alone + last + ahead
 
-    def _update(self, stage: Stage) -> Time:
-        """Return what takes the time to update what a device has of a stage's parameters."""
+    def _updated(self, stage: Stage) -> tuple[Time, Quantity]:
+        """Return what takes the time to update what a device has, and seconds to move it.
+
+        Where the host does it, gradients go there beside the last backward pass, block by block,
+        and parameters come back beside the update.
+        """
         plan = self.plan
-        params = self._own(stage, stage.num_params) if plan.zero else stage.num_params
-        return plan.update_time(params, stage.num_tensors)
+        params = self._own_params(stage)
+        if OPTIMIZER not in plan.offload:
+            return plan.update_time(params, stage.num_tensors), 0.0
+        host = offload_of(plan)
+        update = host.update(plan, params, self.mesh.size)
+        beside = stage.held * (stage.backward + stage.again) / stage.blocks
+        gone = plan.encoding.size * params / host.rate / stage.blocks
+        back = find_precision(plan.dtype).element_size * params / host.rate
+        shown = maximum(back - update.total, 0.0) if plan.overlaps else back
+        if GRADIENTS not in plan.offload:  # else they have gone with each micro-batch
+            gone = self._exposed(gone, beside, stage.blocks)
+        return update, gone + shown
+
+    def _own_params(self, stage: Stage) -> int:
+        """Return how many of a stage's parameters a device updates."""
+        return self._own(stage, stage.num_params) if self.plan.zero else stage.num_params
 
     def _own(self, stage: Stage, size: int) -> int:
         """Return a device's share of a stage's parameters, or of bytes that go with them.
 
         Those of experts are divided by fewer devices: by those that have the same experts.
         """
-        mesh = self.mesh
         experts = size * stage.experts // max(stage.num_params, 1)
-        shared = ceil_div(experts, mesh.replicas // mesh.ep)
-        return int(ceil_div(size - experts, mesh.replicas) + shared)
+        parts = ((size - experts, False), (experts, True))
+        return sum(
+            int(ceil_div(part, self._replicas(stage, experts=of_experts).shares))
+            for part, of_experts in parts
+        )
 
     def memory(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         """Return what a device of each stage takes of memory."""
+        if (micro_batch, batches) not in self._memory:
+            self._memory[micro_batch, batches] = self._taken(micro_batch, batches)
+        return self._memory[micro_batch, batches]
+
+    def _taken(self, micro_batch: int, batches: int) -> tuple[StageMemory, ...]:
         plan, mesh = self.plan, self.mesh
         graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)
-        pipeline = PIPELINES[plan.schedule]
-        blocks = repeated_blocks(graph)
-        known: dict[tuple[int, ...], StageStep] = {}
+        steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(plan))
         memory = []
-        for stage in range(mesh.pp):
-            nodes = found.nodes(stage)
-            alike = tuple(graph.nodes[i].like for i in nodes)
-            if alike not in known:
-                known[alike] = self._stage_step(graph, nodes, blocks, micro_batch)
-            received, sent = self._boundary_bytes(graph, found, stage)
+        for stage in stages:
+            received, sent = steps.passed(stage.number)
             sharing = Sharing(
                 zero=plan.zero,
-                own=functools.partial(self._own, stages[stage]),
+                own=functools.partial(self._own, stage),
                 is_shared=mesh.replicas > 1,
                 batches=batches,
-                in_flight=pipeline.in_flight(stage, mesh.pp, batches, plan.interleave),
+                in_flight=self.pipeline.in_flight(stage.number, mesh.pp, batches, plan.interleave),
                 received=received,
                 sent=sent,
                 receives_all=plan.software.receives_all and mesh.pp > 1,
                 buckets_apart=plan.software.exchange.copies > 0,
-                waiting=pipeline.waiting(stage, mesh.pp, batches),
+                waiting=self.pipeline.waiting(stage.number, mesh.pp, batches),
             )
-            memory.append(stage_memory(stage, *known[alike], sharing))
-        return tuple(memory)
-
-    def _stage_step(
-        self,
-        graph: Graph,
-        nodes: Sequence[int],
-        blocks: Sequence[Sequence[int]],
-        micro_batch: int,
-    ) -> StageStep:
-        """Return the step of a micro-batch in these nodes, and the nodes of each block in it."""
-        plan = self.plan
-        step = step_for(
-            stage_net(self.part.net, graph, nodes), micro_batch, **plan.in_memory | {"loss": NONE}
+            memory.append(stage_memory(stage.number, *steps.of(stage.number), sharing))
+        if plan.offload:
+            ones = self._footprints(micro_batch, graph, found)
+            memory = [
+                offloaded(own, one, plan, stage, self._own_params(stage), batches)
+                for own, one, stage in zip(memory, ones, stages, strict=True)
+            ]
+        return tuple(
+            together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)]).with_slack(
+                plan.slack
+            )
+            for device in range(mesh.pp)
         )
-        places = {node.name: node.index for node in step.graph.nodes}
-        names = [[graph.nodes[i].name for i in block] for block in blocks]
-        found = ([places[name] for name in block if name in places] for block in names)
-        return step, [block for block in found if block]
 
-    def _boundary_bytes(self, graph: Graph, found: Cut, stage: int) -> tuple[int, int]:
-        """Return the bytes that a stage's chunks receive of a micro-batch, and send.
-
-        What comes into the net is received, too.
-        """
-        size, chunks = self.mesh.pp, range(len(found.bounds) - 1)
-
-        def size_of(nodes: Iterable[int]) -> int:
-            return sum(graph.element_size * int(num_elements(graph.nodes[i].output)) for i in nodes)
-
-        def passed(boundaries: Iterable[int]) -> int:
-            inner = (each for each in boundaries if 0 < each < len(chunks))
-            return sum(size_of(found.passed(graph, each)) for each in inner)
-
-        own = chunks[stage::size]
-        inputs = size_of(i for i in found.nodes(stage) if graph.nodes[i].layer.is_input)
-        return passed(own) + inputs, passed(chunk + 1 for chunk in own)
+    def _footprints(self, micro_batch: int, graph: Graph, found: Cut) -> list[Footprint]:
+        """Return what a single micro-batch takes of memory in each stage, without a host."""
+        steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(self.plan))
+        return [steps.footprint(stage) for stage in range(self.mesh.pp)]
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""
-        capacity = self.plan.device.memory_capacity
 
         @functools.cache
-        def most() -> int:
-            return int(max(each.total for each in self.memory(micro_batch, batches)))
+        def stages() -> tuple[StageMemory, ...]:
+            return self.memory(micro_batch, batches)
 
-        def fits(_: Step) -> bool | None:
-            return None if capacity is None else most() <= capacity
+        def most(name: str) -> int:
+            return int(max(getattr(stage, name) for stage in stages()))
 
+        on_host = Field("host_memory_bytes", lambda _: most("host"), "on\nhost", "bytes", place=2)
         return (
-            Field("memory_bytes", lambda _: most(), "memory", "bytes", place=2),
-            Field("fits", fits, "fits", place=2),
+            Field("memory_bytes", lambda _: most("total"), "memory", "bytes", place=2),
+            *(on_host for _ in self.plan.offload[:1]),
+            Field("fits", lambda _: fits(self.plan, stages(), self.mesh.size), "fits", place=2),
         )
 
 

@@ -55,6 +55,8 @@ class Optimizer:
     kernels: tuple[str, ...] = ()
     lists: int = 0
     listed: tuple[Sweep, ...] = ()
+    #: The sweeps of a framework whose kernel of it leaves out the decay of weights.
+    apart: tuple[Sweep, ...] = ()
     #: Whether it matters which matrices parameters are.
     by_matrix: ClassVar[bool] = False
 
@@ -69,12 +71,13 @@ class Optimizer:
         if kernels not in self.kernels:
             has = f"has {' or '.join(self.kernels)}" if self.kernels else "has no choice of them"
             raise SettingError(f"optimizer_kernels: {self.name} {has}, got {kernels!r}")
+        own = replace(self, steps=(), apart=())
         if kernels == FUSED:
-            return replace(self, temporaries=0, steps=(), at_once=True)
+            return replace(own, temporaries=0, at_once=True)
         steps = self.steps or self.fused
         if kernels == FORLOOP:
-            return replace(self, fused=steps, steps=(), each=True)
-        found = replace(self, temporaries=0, steps=(), at_once=True, each=False)
+            return replace(own, fused=steps, each=True)
+        found = replace(own, temporaries=0, at_once=True, each=False)
         return replace(found, fused=self.listed or steps, of_all=self.lists)
 
     def kernels_of(self, software: Framework, on_gpu: bool) -> str | None:
@@ -271,6 +274,7 @@ for _each in (
         steps=sweeps.ADAMW_STEPS,
         kernels=KERNELS,
         lists=1,
+        apart=sweeps.DECAY_APART,
     ),
     # No correction of biases, each function a kernel unless a compiler joins them.
     Optimizer(
@@ -364,7 +368,8 @@ class Rule:
         rule = self.optimizer
         is_composed = rule.composed and self.software.name and not self.software.compiles
         in_steps = self.software.updates_in_steps or is_composed
-        return (in_steps and rule.steps) or rule.fused
+        apart = self.software.decays_apart and rule.apart
+        return (in_steps and rule.steps) or apart or rule.fused
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:

@@ -14,6 +14,7 @@ from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, maximum, total
 from paleo.net.division import divided, divided_by_experts, divided_by_positions
 from paleo.net.graph import Graph
+from paleo.net.scaled import messages
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import Mesh
 from paleo.step.passes import BACKWARD, FORWARD, exchange_time
@@ -100,7 +101,7 @@ class Part:
             for place, directions in enumerate((FORWARD, BACKWARD)):
                 hidden = beside[place] / len(directions) if self.plan.overlaps else 0.0
                 for direction in directions:
-                    for each in node.layer.messages(direction, node.inputs, graph.element_size):
+                    for each in messages(graph, node, direction):
                         kind = KINDS_OF_GROUPS[each.group]
                         seconds = self.seconds(kind, each.num_bytes, Collecting(each.operation))
                         if each.beside:

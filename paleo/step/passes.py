@@ -207,13 +207,22 @@ def checked_target(
     `share` of peak, a library for `convolutions` or kernels of `attention` that do not run on the
     device; HardwareError if the device has no figure for the type.
     """
-    computing = find_precision(dtype).computing
+    precision = find_precision(dtype)
+    computing = precision.computing
     checked_share(share, "ppp_comp")
     if cost_model.dtypes is None:
         device.peak(computing)  # says which types there are
     elif dtype not in cost_model.dtypes:
         known = ", ".join(cost_model.dtypes)
         raise SettingError(f"cost model {cost_model.name} knows {known} only, not {dtype}")
+    if precision.scaling:
+        device.peak(precision.multiplying)
+        takes = precision.scaling.architectures
+        if takes and device.architecture not in takes:
+            raise SettingError(
+                f"dtype: {dtype} takes matrix units that multiply blocks with scales, as those of "
+                f"{' and '.join(takes)}, which {device.name} has not"
+            )
     check_library(convolutions.library, device)
     check_attention(attention, device, computing, cost_model)
     return Target(device, computing, share, convolutions=convolutions, attention=attention)
@@ -512,6 +521,7 @@ def update_time(
         time += cost_model.price(each, target.of(each) if known else target).times(count)
     host = cost_model.host(target) if rule.unscaled else 0.0
     if largest(host):
+        host = rule.software.update_host_of(target.device, host)
         kernels = total(each.kernels if isinstance(each, Update) else 1 for each in operations)
         wait = maximum(host * kernels - time.total, 0.0)
         time += Time(overhead=wait, total=wait)

@@ -26,11 +26,13 @@ from paleo.core.quantity import (
     np,
     product,
     smallest,
+    some,
     spread,
     total,
 )
 from paleo.costs import Time
 from paleo.costs.error_bands import Band
+from paleo.step.loader import LOADER, waiting
 from paleo.step.utilization import Sample
 
 #: The keys of how well a step uses devices, by the convention of paleo.step.utilization.
@@ -111,6 +113,15 @@ def scheduled(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
         started.append(piece._replace(start=_latest([ends[name] for name in after]), after=after))
         ends[piece.name], before = started[-1].end, (piece.name,)
     return tuple(started)
+
+
+def _whole(pieces: Sequence[Piece]) -> Any:
+    """Return the seconds until the last of these pieces ends."""
+    if all(piece.after is None for piece in pieces):  # many are asked: this is quicker
+        return total([piece.seconds for piece in pieces])
+    pieces = scheduled(pieces)
+    awaited = {name for piece in pieces for name in piece.after or ()}
+    return _latest([piece.end for piece in pieces if piece.name not in awaited])
 
 
 def _latest(ends: Sequence[Quantity]) -> Quantity:
@@ -258,7 +269,8 @@ class Step:
     which speedups relate; `sample` what each sample has and takes. `fields` are its values in
     tables and JSON; `net` is the net's name. `band` is how far the truth may be from the seconds of
     what is computed; None where that is not known. `exchanging` gives the exchanges if computation
-    takes so many times as long: None where they are the same however long that is.
+    takes so many times as long: None where they are the same however long that is. `delivered` are
+    the seconds in which the data loader delivers its samples, 0 where it is never waited for.
     """
 
     workers: Any
@@ -276,6 +288,7 @@ class Step:
     exchanging: Callable[[float], Mapping[str, Piece]] | None = field(
         default=None, repr=False, compare=False
     )
+    delivered: Quantity = 0.0
 
     @functools.cached_property
     def ends(self) -> Ends[Step]:
@@ -320,6 +333,7 @@ class Step:
             *(spread(size, shape) for size in sizes),
             zip(*(piece.spread(shape) for piece in self.pieces), strict=True),
             _each(self.exchanges, shape),
+            spread(self.delivered * 1.0, shape),
         )
         steps = (
             Step(
@@ -336,8 +350,9 @@ class Step:
                 self.sample,
                 self.band,
                 functools.partial(exchanging, place) if self.exchanging else None,
+                delivered,
             )
-            for place, (workers, batch, share, pieces, exchanged) in enumerate(
+            for place, (workers, batch, share, pieces, exchanged, delivered) in enumerate(
                 zip(*parts, strict=True)
             )
         )
@@ -360,16 +375,20 @@ class Step:
         return scheduled(self._ended_by(scheme))
 
     def _ended_by(self, scheme: str | None) -> tuple[Piece, ...]:
-        return self.pieces if scheme is None else (*self.pieces, self.exchanges[scheme])
+        """Return all pieces; where data come slowly, the last waits for them."""
+        pieces = self.pieces if scheme is None else (*self.pieces, self.exchanges[scheme])
+        if not some(self.delivered > 0):
+            return pieces
+        return (*pieces, Piece(LOADER, WAIT, waiting(self.delivered, _whole(pieces))))
 
     def total(self, scheme: str | None = None) -> Any:
         """Return the seconds of the step, ended by the exchange of a scheme if there is any."""
-        pieces = self._ended_by(scheme)
-        if all(piece.after is None for piece in pieces):  # many are asked: this is quicker
-            return total([piece.seconds for piece in pieces])
-        pieces = scheduled(pieces)
-        awaited = {name for piece in pieces for name in piece.after or ()}
-        return _latest([piece.end for piece in pieces if piece.name not in awaited])
+        return _whole(self._ended_by(scheme))
+
+    def loading(self, scheme: str | None = None) -> Quantity:
+        """Return the seconds that the step waits for the data loader."""
+        last = self._ended_by(scheme)[-1]
+        return last.seconds if last.name == LOADER else 0.0
 
     @property
     def is_below_zero(self) -> bool:

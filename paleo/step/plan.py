@@ -30,9 +30,11 @@ from paleo.step.declarations import check_names, checked_share, declared, found_
 from paleo.step.distributed_settings import NETWORK
 from paleo.step.exchange_plan import ExchangePlan
 from paleo.step.gradients import Compression
+from paleo.step.loader import LoaderRate
 from paleo.step.loss import NONE, with_loss
 from paleo.step.matrices import Matrix, all_matrices
 from paleo.step.mesh import ORDER
+from paleo.step.mesh_settings import SLACK, of_mesh
 from paleo.step.optimizers import OPTIMIZERS, Rule, find_optimizer
 from paleo.step.passes import (
     BACKWARD,
@@ -51,6 +53,7 @@ from paleo.step.passes import (
     update_time,
     updated_in,
 )
+from paleo.step.plan_keys import DEGREES, MESH, OF_DATA_PARALLEL, TRAINED, UPDATED
 from paleo.step.recompute import NOTHING, Recompute
 from paleo.step.settings import (
     DEVICE,
@@ -59,62 +62,10 @@ from paleo.step.settings import (
     found_settings,
 )
 
-#: The keys of JSON under which a plan says which kernels run.
-HOW = (
-    "use_pipeline",
-    "fuse",
-    "framework",
-    "compile",
-    "graphs",
-    "memory_format",
-    "attention",
-    *ConvolutionChoice().to_dict(),
-    "convolution_algorithm",
-)
-#: Those that say how parameters are updated.
-UPDATED = ("optimizer", "optimizer_kernels", "clip_gradients", "scale_loss")
-#: Those that say what training makes smaller, and what is computed again.
-TRAINED = ("loss", "recompute")
-#: Those that say what a worker computes in training besides the passes of the net alone.
-COMPUTED = (*UPDATED, *TRAINED)
 #: Those that say what prices it, and at what share of peak.
 RATED = ("device", "cost_model", "ppp_comp")
-#: Those that say when gradients are exchanged.
-OVERLAPPED = ("overlap", "bucket_bytes")
-#: The same, and what of them is sent, to whom, and who waits.
-EXCHANGED = (
-    *OVERLAPPED,
-    *("accumulate", "gradient_dtype", "compress", "num_servers", "jitter", "nccl"),
-)
-#: Settings that data parallelism alone has, and what they are where nothing is said.
-OF_DATA_PARALLEL = {
-    "accumulate": 1,
-    "gradient_dtype": None,
-    "compress": None,
-    "num_servers": None,
-    "jitter": None,
-    "nccl": None,
-}
-#: Settings that a mesh alone has, and what they are where nothing is said.
-OF_MESH: dict[str, Any] = {
-    "tp": 1,
-    "pp": 1,
-    "cp": 1,
-    "context": "ring",
-    "ep": 1,
-    "zero": 0,
-    "micro_batch": None,
-    "global_batch": None,
-    "schedule": "1f1b",
-    "interleave": 1,
-    "stages": "even",
-    "sequence_parallel": False,
-    "order": ORDER,
-}
-#: The keys of JSON under which a plan says how devices share a net.
-MESH = ("schedule", "interleave", "zero", "sequence_parallel", "context")
-#: How many devices share a net in each way.
-DEGREES = ("tp", "pp", "cp", "ep")
+#: Those that say what a worker computes in training besides the passes of the net alone.
+COMPUTED = (*UPDATED, *TRAINED)
 #: The shares of peak.
 SHARES = ("ppp_comp", "ppp_comm")
 
@@ -167,6 +118,9 @@ class Plan(ExchangePlan):
     context: str = "ring"
     ep: int = 1
     zero: int = 0
+    shard_degree: int | None = None
+    offload: tuple[str, ...] = ()
+    host: Device | None = None
     micro_batch: int | None = None
     global_batch: int | None = None
     schedule: str = "1f1b"
@@ -174,6 +128,8 @@ class Plan(ExchangePlan):
     stages: str | tuple[int, ...] = "even"
     sequence_parallel: bool = False
     order: tuple[str, ...] = ORDER
+    loader_rate: LoaderRate | None = None
+    allocator_slack: float | None = None
 
     def __post_init__(self) -> None:
         for name, kind, find in (
@@ -273,7 +229,8 @@ class Plan(ExchangePlan):
         return self._band(INFERENCE)
 
     def _band(self, direction: str) -> Band | None:
-        is_plain = not (self.fuse or self.use_pipeline or self.attention)
+        is_measured = find_precision(self.dtype).scaling is None  # nothing in fp8 was
+        is_plain = is_measured and not (self.fuse or self.use_pipeline or self.attention)
         software = self.software.family
         return net_band(
             self.cost_model, self.target, is_plain, software=software, direction=direction
@@ -299,7 +256,7 @@ class Plan(ExchangePlan):
     @property
     def is_mesh(self) -> bool:
         """Whether devices share a net by more than its data, or a step by micro-batches."""
-        return any(getattr(self, name) != usual for name, usual in OF_MESH.items())
+        return any(getattr(self, name) != usual for name, usual in of_mesh().items())
 
     @property
     def of_data_parallel(self) -> tuple[str, ...]:
@@ -353,10 +310,16 @@ class Plan(ExchangePlan):
                 name: f"{name} {getattr(self, name)}" for name in DEGREES if getattr(self, name) > 1
             },
             "zero": f"ZeRO {self.zero}" if self.zero else "",
+            "shard_degree": f"in groups of {self.shard_degree}" if self.shard_degree else "",
+            "offload": f"{' + '.join(self.offload)} on the host" if self.offload else "",
             "schedule": "" if self.schedule == "1f1b" else self.schedule,
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
+            "allocator_slack": ""
+            if self.allocator_slack is None
+            else f"slack {self.allocator_slack:g}",
+            "loader_rate": f"loader {self.loader_rate}" if self.loader_rate else "",
             "recompute": f"recomputation {self.recompute}" if self.recompute.mode != "none" else "",
         }
 
@@ -390,6 +353,8 @@ class Plan(ExchangePlan):
             "jitter": _plain(self.deviation),
             "other_devices": {device.name: count for device, count in self.other_devices},
             **attributes(self, *MESH),
+            "allocator_slack": self.slack,
+            "loader_rate": str(self.loader_rate) if self.loader_rate else None,
             "ppp_comp": _plain(self.ppp_comp),
             "ppp_comm": _plain(self.ppp_comm),
         }
@@ -473,6 +438,17 @@ class Plan(ExchangePlan):
         forward = self.estimate(graph, FORWARD, fetches)
         return forward, self.estimate(graph, BACKWARD, fetches, ahead=forward.ahead)
 
+    @property
+    def slack(self) -> float:
+        """The share of the memory that an allocator holds which no tensor has."""
+        if self.allocator_slack is not None:
+            return self.allocator_slack
+        return SLACK if self.device.kind == "gpu" else 0.0
+
+    def delivered(self, samples: Quantity, workers: Quantity, tokens: Any) -> Quantity:
+        """Return the seconds in which the data loader delivers a step; 0 if it is not limited."""
+        return self.loader_rate.seconds(samples, workers, tokens) if self.loader_rate else 0.0
+
     def recomputed(self, graph: Graph, forward: PassTime) -> Recomputed:
         """Return what of a forward pass is done again in the backward pass."""
         layers = forward.layers
@@ -532,8 +508,17 @@ class Plan(ExchangePlan):
         return all_matrices(graph)
 
     def update_of(self, graph: Graph) -> Time:
-        """Return what takes the time to update all parameters of a graph."""
-        return self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
+        """Return what takes the time to update all parameters of a graph, and to cast them."""
+        time = self.update_time(graph.num_params, graph.num_tensors, self.matrices(graph))
+        return sum(self.weight_casts(graph), time)
+
+    def weight_casts(self, graph: Graph) -> list[Time]:
+        """Return what takes the time to cast the weights of each node to fp8, once a step."""
+        if not graph.precision.scaling:
+            return [Time()] * len(graph.nodes)
+        from paleo.net.scaled import weight_casts  # here: most steps have none
+
+        return [self.kernel_time(weight_casts(graph, node)) for node in graph.nodes]
 
     def summing_time(self, num_bytes: int, tensors: int) -> Time:
         """Return what takes the time to add gradients to those of turns before, if any."""

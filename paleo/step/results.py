@@ -21,7 +21,8 @@ from paleo.costs.error_bands import Band
 from paleo.step.memory import Footprint, footprint
 from paleo.step.parallelism import PARALLELISMS, DataParallel
 from paleo.step.pieces import Step, Steps, WholeStep
-from paleo.step.plan import EXCHANGED, HOW, MESH, SHARES, TRAINED, UPDATED, Plan
+from paleo.step.plan import SHARES, Plan
+from paleo.step.plan_keys import EXCHANGED, HOW, MESH, TRAINED, UPDATED
 from paleo.step.scenario import Scenario
 
 
@@ -214,6 +215,7 @@ class Run(Predicted, Result):
             "batch_size": self.batch_size,
             **self.plan.to_dict(*HOW, *UPDATED, *TRAINED, *EXCHANGED, *SHARES),
             **(self.plan.to_dict(*MESH) if self.plan.is_mesh else {}),
+            **(self.plan.to_dict("loader_rate") if self.plan.loader_rate else {}),
             **(self.plan.to_dict("other_devices") if self.plan.other_devices else {}),
         }
 

@@ -270,6 +270,8 @@ def _check_parallel(scenario: Scenario) -> None:
         raise SettingError(f"other_devices: --parallel={scenario.parallel} {said}")
     if scenario.plan.recompute.mode != "none" and kind.splits:
         raise SettingError(f"recompute: is not for --parallel={scenario.parallel}")
+    if scenario.plan.loader_rate and not kind.loads:
+        raise SettingError(f"loader_rate: is for --parallel=data or mesh, not {scenario.parallel}")
     if names and not kind.synchronizes:
         raise SettingError(f"{names[0]}: is for --parallel=data, not {scenario.parallel}")
 

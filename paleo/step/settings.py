@@ -64,6 +64,7 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.gradients import Compression
+from paleo.step.loader import LoaderSettings
 from paleo.step.loss import LOSSES, checked_loss
 from paleo.step.mesh_settings import MeshSettings
 from paleo.step.optimizers import KERNELS, OPTIMIZERS, checked_kernels
@@ -116,7 +117,9 @@ OTHER_DEVICES = Setting(
 )
 _OF_ELEMENTS = (
     "of the elements of tensors. mixed_fp16 and mixed_bf16 compute in 2 bytes and keep parameters, "
-    "their update, and the gradients that workers exchange in fp32."
+    "their update, and the gradients that workers exchange in fp32. So do those with fp8, whose "
+    "linear layers multiply in it, with a scale for each tensor, of steps before (delayed) or its "
+    "own (tensorwise), for each 128 numbers (blockwise) or each 32 (mxfp8)."
 )
 DTYPE = Setting(
     default="fp32",
@@ -211,7 +214,7 @@ MEMORY_FORMAT = Setting(
 ATTENTION = Setting(
     default=None,
     check=checked_attention,
-    help="Whose kernels compute attention forward, in 2 bytes.",
+    help="Whose kernels compute attention forward (of fa1 also backward), in 2 bytes.",
     describes=True,
     label="Attention",
     choices=lambda: ATTENTION_FAMILIES,
@@ -422,6 +425,7 @@ class ClusterSettings(
     GradientSettings,
     SynchronousSettings,
     MeshSettings,
+    LoaderSettings,
     total=False,
 ):
     """Devices and what connects them: all of a `Plan`."""
@@ -461,6 +465,7 @@ class GridSettings(
     GradientSettings,
     SynchronousSettings,
     MeshSettings,
+    LoaderSettings,
     total=False,
 ):
     """What nets run on, and how that is priced: every combination, where there are several.

@@ -74,6 +74,14 @@ ADAM_STEPS = (
     DIVIDED,
 )
 ADAMW_STEPS = (DECAY, *ADAM_STEPS)
+#: TensorFlow has a kernel of Adam alone: tensorflow/models, official/nlp/optimization.py,
+#: AdamWeightDecay, takes rate x weights x decay from the weights before, a kernel each.
+DECAY_APART = (
+    Sweep("weights times the rate", 1, 1, 1),
+    DECAY,
+    Sweep("weight decay taken off", 2, 1, 1),
+    ADAM,
+)
 #: google-research/bert, optimization.py, AdamWeightDecayOptimizer.
 BERT_ADAM_STEPS = (
     Sweep("mean of gradients scaled", 1, 1, 1),

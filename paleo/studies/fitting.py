@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from paleo.core.errors import PaleoError
 from paleo.core.frozen import NamedTuple
 from paleo.step.mesh import Mesh
+from paleo.step.mesh_settings import OFFLOADED
 from paleo.step.meshed import Meshed
+from paleo.step.offload import ACTIVATIONS, GRADIENTS, OPTIMIZER, can_offload, fits
 from paleo.step.pieces import Step
 from paleo.step.plan import Plan
 from paleo.step.recompute import find_recompute
 from paleo.step.results import Run
+
+#: What is moved to the host, in which order it is tried.
+_OFFLOADED = ((ACTIVATIONS,), (OPTIMIZER,), (OPTIMIZER, GRADIENTS), OFFLOADED)
 
 
 class Remedy(NamedTuple):
@@ -25,17 +30,46 @@ class Remedy(NamedTuple):
     memory: int
     seconds: float
 
+    @property
+    def options(self) -> str:
+        """The settings as options of a command."""
+        return " ".join(
+            f"--{name}" + ("" if value is True else f"={_spelt(value)}")
+            for name, value in self.settings.items()
+        )
+
+
+def _spelt(value: Any) -> str:
+    """Return a value as an option has it."""
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
 
 def remedy(run: Run, row: Step) -> Remedy | None:
     """Return the settings that make a step fit; None if none of those that are tried does.
 
     What costs least time comes first: positions divided with tensors, the optimizer's state
     divided among shares of the data (ZeRO 1), smaller micro-batches, recomputation, parameters
-    divided too (ZeRO 3). The fewest of them that fit are taken.
+    divided too (ZeRO 3) and among all; where it is known what the host can do, activations or the
+    optimizer's state on it, or both. The fewest of them that fit are taken.
     """
-    plan, capacity = run.plan, run.memory_capacity
-    if capacity is None:
-        return None
+    return next(_fitting(run, row), None)
+
+
+def remedies(run: Run, row: Step) -> list[Remedy]:
+    """Return all that are as few settings as `remedy` has, the quickest first."""
+    found = _fitting(run, row)
+    first = next(found, None)
+    if first is None:
+        return []
+    alike = itertools.takewhile(lambda each: len(each.settings) == len(first.settings), found)
+    return sorted([first, *alike], key=lambda each: each.seconds)
+
+
+def _fitting(run: Run, row: Step) -> Iterator[Remedy]:
+    """Yield what makes a step fit, fewer settings first."""
+    plan = run.plan
+    if run.memory_capacity is None:
+        return
     mesh = Mesh.of(row.workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
     for settings in _tried(plan, mesh, row.worker_batch_size):
         changed = replace(plan, **settings)
@@ -43,11 +77,11 @@ def remedy(run: Run, row: Step) -> Remedy | None:
             meshed = Meshed(run.scenario.net, changed, mesh)
             micro = settings.get("micro_batch", row.worker_batch_size)
             batches = row.batch_size // (mesh.dp * micro)
-            memory = int(max(each.total for each in meshed.memory(micro, batches)))
-            if memory <= capacity:
+            stages = meshed.memory(micro, batches)
+            if fits(changed, stages, mesh.size):
+                memory = int(max(each.total for each in stages))
                 seconds = float(meshed.step(row.batch_size).total(row.best_scheme))
-                return Remedy(settings, memory, seconds)
-    return None
+                yield Remedy(settings, memory, seconds)
 
 
 def _tried(plan: Plan, mesh: Mesh, micro_batch: int) -> Iterator[dict[str, Any]]:
@@ -63,7 +97,23 @@ def _tried(plan: Plan, mesh: Mesh, micro_batch: int) -> Iterator[dict[str, Any]]
         steps.append({"recompute": find_recompute("full")})
     if mesh.replicas > 1 and plan.zero < 3:
         steps.append({"zero": 3})
+    if plan.shard_degree:
+        steps.append({"shard_degree": mesh.replicas})
+    yield from _combined(steps)
+    if can_offload(plan):
+        for names in _OFFLOADED:
+            moved = {"offload": tuple(name for name in OFFLOADED if name in names)}
+            if set(plan.offload) < set(names):
+                yield moved
+                # With one other setting, or all: each is tried, and there would be hundreds.
+                yield from (each | moved for each in steps)
+                yield {name: value for each in steps for name, value in each.items()} | moved
+
+
+def _combined(steps: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield each of some settings, then two of different ones, and so on."""
     for count in range(1, len(steps) + 1):
         for chosen in itertools.combinations(steps, count):
-            if sum("zero" in each for each in chosen) < 2:
-                yield {name: value for each in chosen for name, value in each.items()}
+            settings = {name: value for each in chosen for name, value in each.items()}
+            if len(settings) == count:
+                yield settings

@@ -16,7 +16,7 @@ from paleo.net.importers import ImportOptions
 from paleo.net.load import ONE_NET, NetLike, load
 from paleo.step.declarations import Setting, check_names, declared, listing
 from paleo.step.memory import Fit, fit
-from paleo.step.plan import TRAINED
+from paleo.step.plan_keys import TRAINED
 from paleo.step.recompute import Recompute
 from paleo.step.settings import (
     DEVICE,

@@ -12,7 +12,9 @@ from paleo.core.results import Result, Results
 from paleo.step.memory.stage import StageMemory
 from paleo.step.mesh import KINDS, Mesh
 from paleo.step.meshed import Meshed, micro_batch_of
-from paleo.step.plan import MESH, UPDATED, Plan
+from paleo.step.offload import fits
+from paleo.step.plan import Plan
+from paleo.step.plan_keys import MESH, UPDATED
 from paleo.step.scenario import ScenarioLike, StepSettings, asked
 from paleo.step.settings import WORKERS
 
@@ -48,8 +50,7 @@ class MeshMemory(Result):
     @property
     def fits(self) -> bool | None:
         """Whether every stage fits; None where the capacity is not known."""
-        capacity = self.memory_capacity
-        return None if capacity is None else bool(self.fullest.total <= capacity)
+        return fits(self.plan, self.stages, self.mesh.size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
@@ -90,12 +91,13 @@ def mesh_memory(
         plan, (workers,) = each.plan, each.workers
         mesh = mistakes.check(Mesh.of, workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
         if mesh:
-            found.append(mistakes.check(_of, Meshed(each.net, plan, mesh), each.batch_size))
+            found.append(mistakes.check(memory_of, Meshed(each.net, plan, mesh), each.batch_size))
     mistakes.raise_as(PaleoError)
     return Results(one for one in found if one)
 
 
-def _of(meshed: Meshed, batch_size: Any) -> MeshMemory:
+def memory_of(meshed: Meshed, batch_size: Any) -> MeshMemory:
+    """Return the memory of each stage; raises SettingError if batches do not divide."""
     plan, mesh = meshed.plan, meshed.mesh
     batch = plan.global_batch or int(batch_size) * mesh.dp
     micro = micro_batch_of(meshed.net, plan, mesh, batch)

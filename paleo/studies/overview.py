@@ -23,7 +23,8 @@ from paleo.step.distributed_settings import (
     SynchronousSettings,
 )
 from paleo.step.memory import Fit, fit
-from paleo.step.parallelism import Computations
+from paleo.step.mesh_settings import MeshSettings, of_mesh
+from paleo.step.parallelism import PARALLELISMS, Computations
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.plan import COMPUTED
 from paleo.step.results import Run
@@ -38,6 +39,8 @@ from paleo.step.settings import (
     found_settings,
 )
 from paleo.studies.datasets import Schedule
+from paleo.studies.mesh_memory import MeshMemory, memory_of
+from paleo.studies.mesh_stages import StageTime, meshed_of, stages_of
 from paleo.studies.simulate import runs_of
 from paleo.studies.summary import NetSummary, summarize
 from paleo.studies.training import (
@@ -71,9 +74,10 @@ class OverviewSettings(
     ExchangeSettings,
     SynchronousSettings,
     OptimizerSettings,
+    MeshSettings,
     total=False,
 ):
-    """Of data-parallel training in a cluster. `schemes` are those to have, beside `scheme`."""
+    """Of training in a cluster. `schemes` are those to have, beside `scheme`."""
 
     schemes: Annotated[str | Sequence[str] | None, SCHEMES]
 
@@ -111,7 +115,7 @@ class Study:
         )
 
     def overview(self, **settings: Unpack[OverviewSettings]) -> Overview:
-        """Return what there is to see of data-parallel training.
+        """Return what there is to see of data-parallel training, or of that on a mesh.
 
         `workers` is the number to look at; the curves have it and `counts`, by default as far as
         a `cluster` has devices, which are to be the study's. `scheme` is the communication scheme
@@ -127,6 +131,7 @@ class Study:
             for name in (
                 *("ppp_comm", "batch_size", "scaling", "schemes", *COMPUTED),
                 *declared(SynchronousSettings),
+                *declared(MeshSettings),
             )
         }
         own = None if "network" in settings else self.scenario.plan.cluster
@@ -138,6 +143,10 @@ class Study:
         counts = found["counts"]
         if cluster is not None:
             counts = workers_of(cluster, counts)
+        if "counts" not in settings and any(
+            of_step[name] != usual for name, usual in of_mesh().items()
+        ):
+            counts = ()  # few divide so
         of_step["workers"] = tuple(sorted({*counts, workers}))
         scenario = self.scenario.changed(**of_step)
         if found["scheme"] is not None:
@@ -206,6 +215,19 @@ class Overview:
         """The step on the number of workers to look at."""
         return next(row for row in self.rows if row.workers == self.workers)
 
+    @property
+    def is_mesh(self) -> bool:
+        """Whether devices share a net by more than its data."""
+        return PARALLELISMS[self.run.parallel].shares_net
+
+    def fits(self, row: Step) -> bool | None:
+        """Return whether a device holds its part of a step, None where that is not known."""
+        if self.is_mesh:
+            fits: bool | None = next(e.value(row) for e in row.fields if e.key == "fits")
+            return fits
+        largest = self.run.worth.largest_batch
+        return None if largest is None else bool(row.worker_batch_size <= largest)
+
     def scheme_of(self, row: Step) -> str:
         """Return the scheme to look at in a row."""
         return self.scheme or row.best_scheme
@@ -227,6 +249,16 @@ class Overview:
     def summary(self) -> NetSummary:
         """The layers, with their times, at the batch of one worker. May raise a PaleoError."""
         return self.study.summary(self.worker_batch_size)
+
+    @functools.cached_property
+    def stages(self) -> tuple[StageTime, ...]:
+        """The stages of a mesh: what they spend a step on, and their memory."""
+        return stages_of(self.run, self.row)
+
+    @property
+    def stage_memory(self) -> MeshMemory:
+        """The memory of each stage of a mesh."""
+        return memory_of(meshed_of(self.run, self.row), self.run.batch_size)
 
     @property
     def fit(self) -> Fit:

@@ -22,7 +22,8 @@ from paleo.net.load import load
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared
 from paleo.step.passes import Kernels, PassTime, not_counted
-from paleo.step.plan import HOW, RATED, Plan
+from paleo.step.plan import RATED, Plan
+from paleo.step.plan_keys import HOW
 from paleo.step.scenario import Scenario, ScenarioLike, asked
 from paleo.step.settings import SummarySettings, TimedSettings
 from paleo.studies.explain import ExplainedLayer, explain_layers, find_layers

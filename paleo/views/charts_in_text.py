@@ -71,8 +71,11 @@ class _Text:
             "bars": self._bars,
             "grouped": self._grouped,
             "columns": self._bars,
+            "schedule": self._schedule,
         }
         bars = f"bars: {chart.y_label}"
+        if chart.kind == "schedule":
+            bars = f"{chart.y_label} from left to right, a row for each {chart.x_label}"
         if chart.shaded:
             bars += ", in brackets the ends of its error band"
         if chart.others_scale < 1:
@@ -230,6 +233,51 @@ class _Text:
             bar += self.fills[i % len(self.fills)] * (cells - len(bar))
         return bar
 
+    def _schedule(self) -> list[str]:
+        """Return a line for each row, each character what takes most of its time; then the time."""
+        fills = [self.fills[i % len(self.fills)] for i in range(len(self.own))]
+        keys = [
+            f"{fill} {printable(series.name)}" for fill, series in zip(fills, self.own, strict=True)
+        ]
+        names = list(dict.fromkeys(str(name) for series in self.own for name in series.x))
+        heads = {name: printable(f"{self.chart.x_label} {name}") for name in names}
+        left = min(max(map(columns_of, heads.values())), self.width // 3)
+        room = self.width - left - len(_GAP)
+        end = max(
+            start + (length or 0.0)
+            for series in self.own
+            for start, length in zip(series.starts, series.y, strict=True)
+        )
+        cell = end / room
+        # Of each row and character, how much of its time each series takes.
+        shares: dict[str, list[dict[str, float]]] = {
+            name: [{} for _ in range(room)] for name in names
+        }
+        for fill, series in zip(fills, self.own, strict=True):
+            for name, start, length in zip(series.x, series.starts, series.y, strict=True):
+                until = start + (length or 0.0)
+                for i in range(int(start / cell), min(int(until / cell) + 1, room)):
+                    own = min(until, (i + 1) * cell) - max(start, i * cell)
+                    row = shares[str(name)][i]
+                    row[fill] = row.get(fill, 0.0) + own
+        lines = [
+            f"{_filled(heads[name], left)}{_GAP}"
+            + "".join(_most_of(own, cell) for own in shares[name])
+            for name in names
+        ]
+        times = [shown(end * part) for part in (0.25, 0.5, 0.75, 1)]
+        axis = "0" + "".join(f"{time:>{self._ends(i, room)}}" for i, time in enumerate(times))
+        return [
+            *_packed(keys, self.width),
+            *(line.rstrip() for line in lines),
+            f"{'':{left}}{_GAP}{axis}",
+        ]
+
+    @staticmethod
+    def _ends(number: int, room: int) -> int:
+        """Return how many columns there are from one of four times of an axis to the next."""
+        return room * (number + 1) // 4 - (room * number // 4 or 1)
+
     def _points(self) -> list[str]:
         """Return a block for each series, a bar for each point; the first ones, if many."""
         found = [printable(series.name) for series in self.references]
@@ -247,6 +295,25 @@ class _Text:
             said = f"{self.chart.x_label}{name}, {self.chart.y_label}"
             blocks.append((f"{printable(series.name)}{of}: {said}", rows))
         return [*found, *self._blocks(blocks, _most(self.own), "")]
+
+
+def _most_of(shares: dict[str, float], cell: float) -> str:
+    """Return the character of what takes most of a cell's time, a space where that is nothing."""
+    idle = cell - sum(shares.values())
+    most = max(shares, key=lambda fill: shares[fill], default=" ")
+    return most if shares.get(most, 0.0) > idle else " "
+
+
+def _packed(texts: Iterable[str], width: int) -> list[str]:
+    """Return texts in lines, as many as each holds; none is broken."""
+    lines: list[str] = []
+    for text in texts:
+        together = f"{lines[-1]}{_GAP}{text}" if lines else text
+        if lines and columns_of(together) <= width:
+            lines[-1] = together
+        else:
+            lines.append(text)
+    return lines
 
 
 def _broken(bar: str, is_broken: bool) -> str:

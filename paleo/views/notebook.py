@@ -16,6 +16,7 @@ from paleo.measure.validate.report import Report
 from paleo.step.memory import Fit, Footprint
 from paleo.step.results import Run, Simulation
 from paleo.studies.compare import Comparison
+from paleo.studies.compare.plans import PlansComparison
 from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.metrics import Metrics
 from paleo.studies.summary import NetSummary
@@ -28,6 +29,7 @@ from paleo.views.answers.measuring import (
 )
 from paleo.views.answers.memory import memory_answer
 from paleo.views.answers.metrics import TRAINING, metrics_answer
+from paleo.views.answers.plans import plans_answer
 from paleo.views.answers.simulation import run_answer, simulation_answer
 from paleo.views.answers.summary import summary_answer
 from paleo.views.charts import results as charts_of
@@ -38,6 +40,7 @@ from paleo.views.tables.comparison import comparison_tables, totals_table
 from paleo.views.tables.measuring import fullpass_table, profile_table
 from paleo.views.tables.memory import memory_table, memory_tables
 from paleo.views.tables.metrics import metrics_table
+from paleo.views.tables.plans import plans_table
 from paleo.views.tables.ranking import ranking_table
 from paleo.views.tables.simulation import simulation_table, simulation_tables
 from paleo.views.tables.summary import summary_table
@@ -78,6 +81,7 @@ _ALONE: dict[type, View] = {
             with_totals=False,
         ),
     ),
+    PlansComparison: View(plans_answer, lambda found: [plans_table(found)], charts_of.of_plans),
     Profiles: View(
         lambda found: profile_answer(found.runs),
         lambda found: list(map(profile_table, found.runs)),

@@ -18,6 +18,7 @@ from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
 from paleo.step.results import Simulation
 from paleo.studies.datasets import takes_images
+from paleo.studies.fitting import remedies
 from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.overview import Overview, Study
 from paleo.views.charts.base import Chart
@@ -26,20 +27,22 @@ from paleo.views.charts.layers import footprint_by_layer, time_by_layer
 from paleo.views.charts.memory import memory_chart
 from paleo.views.charts.roofline import roofline
 from paleo.views.charts.scaling import scaling_charts
+from paleo.views.charts.stages import schedules, stage_memory, stage_times
 from paleo.views.charts.training import training_charts
 from paleo.views.table import Table, to_cells, to_json, to_separated
 from paleo.views.tables.blocks import blocks
 from paleo.views.tables.compared import compared_said, compared_table, configuration_names
 from paleo.views.tables.memory import memory_table
+from paleo.views.tables.mesh_memory import mesh_memory_tables
 from paleo.views.tables.overview import (
     answered,
     headlines,
     hints,
-    largest_batch,
     memory_headline,
     overview_table,
     tiers,
 )
+from paleo.views.tables.stages import remedies_table, stages_table
 from paleo.views.tables.summary import by_type_table, summary_table
 from paleo.web import predefined
 from paleo.web.cache import Cache
@@ -103,7 +106,7 @@ class Answers:
         overview = net.overview(settings)
         if what in EXPORTS:
             return EXPORTS[what](overview)
-        if what not in DEPENDS:
+        if what not in DEPENDS or overview.is_mesh:  # whose memory depends on everything
             return answer(what, settings, overview)
         of = (what, key, overview.worker_batch_size, *settings.given(*DEPENDS[what]).values())
         part = self._parts.get(of, lambda: _part(what, overview), len)
@@ -163,14 +166,10 @@ def compared(settings: PageSettings, other: PageSettings, first: Overview, secon
 
 def compared_views(configurations: Mapping[str, Overview], *, upright: bool) -> dict[str, Any]:
     """Return what there is to see of configurations beside each other, by their names."""
-    most = map(largest_batch, configurations.values())
     return {
         "names": list(configurations),
         "answer": compared_said(configurations),
-        "fits": [
-            None if largest is None else each.worker_batch_size <= largest
-            for each, largest in zip(configurations.values(), most, strict=True)
-        ],
+        "fits": [each.fits(each.row) for each in configurations.values()],
         "table": to_cells(compared_table(configurations, upright=upright)),
         "charts": {
             each.key: None if each.is_empty or len(configurations) > _MOST_LINES else each.to_dict()
@@ -222,11 +221,19 @@ def _part(kind: str, overview: Overview) -> str:
 
 def _scaling(overview: Overview) -> dict[str, Any]:
     charts = [*scaling_charts(overview.run, overview.scheme), *training_charts(overview)]
+    stages = None
+    if overview.is_mesh:
+        if len(overview.rows) == 1:  # one number of workers is no line
+            charts = []
+        run, row = overview.run, overview.row
+        charts += [*schedules(run, row), stage_times(run, row, overview.stages)]
+        stages = to_cells(stages_table(run, row, overview.stages))
     return {
         "answer": answered(overview),
         "takes_images": takes_images(overview.study.net),
         "headlines": headlines(overview),
         "table": to_cells(overview_table(overview)),
+        "stages": stages,
         "tiers": tiers(overview),
         # A chart of nothing is none: `hints` say what to give for it.
         "charts": {each.key: None if each.is_empty else each.to_dict() for each in charts},
@@ -254,6 +261,8 @@ def _chart(make: Callable[[], Chart]) -> dict[str, Any] | None:
 
 
 def _memory(overview: Overview) -> dict[str, Any]:
+    if overview.is_mesh:
+        return _stage_memory(overview)
     fit = folded_fit(overview.fit)
     return {
         "headlines": memory_headline(overview),
@@ -264,6 +273,30 @@ def _memory(overview: Overview) -> dict[str, Any]:
         },
         "hints": [],
     }
+
+
+def _stage_memory(overview: Overview) -> dict[str, Any]:
+    run, row = overview.run, overview.row
+    (table,) = mesh_memory_tables([overview.stage_memory])
+    found = remedies(run, row) if overview.fits(row) is False else []
+    chart = stage_memory(run, row, overview.stages)
+    return {
+        "headlines": memory_headline(overview),
+        "table": to_cells(table),
+        "charts": {chart.key: chart.to_dict()},
+        "remedies": to_cells(remedies_table(row, found)) if found else None,
+        "hints": [],
+    }
+
+
+def _memory_table(overview: Overview) -> Table:
+    if overview.is_mesh:
+        return mesh_memory_tables([overview.stage_memory])[0]
+    return memory_table(overview.fit)
+
+
+def _memory_values(overview: Overview) -> dict[str, Any]:
+    return (overview.stage_memory if overview.is_mesh else overview.fit).to_dict()
 
 
 def _simulation(overview: Overview) -> Simulation:
@@ -289,6 +322,6 @@ EXPORTS: dict[str, Callable[[Overview], str]] = {
     "simulate.json": lambda overview: to_json(_simulation(overview).to_dict()),
     "summary.csv": _csv(lambda overview: summary_table(overview.summary)),
     "summary.json": lambda overview: to_json({"nets": [overview.summary.to_dict()]}),
-    "memory.csv": _csv(lambda overview: memory_table(overview.fit)),
-    "memory.json": lambda overview: to_json({"nets": [overview.fit.to_dict()]}),
+    "memory.csv": _csv(_memory_table),
+    "memory.json": lambda overview: to_json({"nets": [_memory_values(overview)]}),
 }

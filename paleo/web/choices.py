@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from paleo.cluster import ARCHITECTURES, BOARDS, Device
@@ -15,15 +16,18 @@ from paleo.costs.convolutions.settings import MEMORY_FORMATS
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.memory import OPTIMIZERS
-from paleo.step.plan import TRAINED, UPDATED
+from paleo.step.plan_keys import TRAINED, UPDATED
 from paleo.studies.datasets import DATASETS
 from paleo.views.table import in_unit
 from paleo.views.tables.metrics import money
 from paleo.web import predefined
 from paleo.web.answers import EXPORTS
-from paleo.web.settings import DECLARED, DEPENDS, KEYS, PageSettings
+from paleo.web.settings import DECLARED, DEPENDS, KEYS, MESH, PageSettings
 
 Choice = dict[str, Any]
+
+#: Letters that an empty field has room for.
+_ROOM = 24
 
 #: The settings of exchanges whose controls the page makes of what is declared, in their order.
 _EXCHANGE = tuple(key for key in declared(SynchronousSettings) if key not in ("overlap", "bucket"))
@@ -60,6 +64,7 @@ def choices() -> dict[str, Any]:
         ],
         "exchange": [_field(key) for key in _EXCHANGE],
         "training": [_field(key) for key in _TRAINING],
+        "mesh": [_field(key) for key in MESH],
         "optimizers": _named(OPTIMIZERS),
         "datasets": [
             {"name": each.name, "note": f"{each.num_samples:,} samples"}
@@ -92,18 +97,34 @@ def _named(registry: Any) -> list[Choice]:
 def _field(key: str) -> Choice:
     """Return a control: what it is called, offers, and shows where nothing is given.
 
-    What it is for is the first sentence of the option's help.
+    What it is for is the first sentence of the option's help, in the words of the page. A field has
+    no room for a long text of what is taken where nothing is given: that is said there, too.
     """
     setting = DECLARED[key]
-    said, end, _ = setting.help.partition(". ")
+    said, _, _ = setting.help.partition(". ")
+    note, empty = _worded(f"{said.rstrip('.:')}."), None
+    if setting.default is None:
+        empty = setting.shown_default
+        if not setting.choices and len(empty) > _ROOM:
+            note, empty = f"{note} By itself: {_worded(empty)}.", "by itself"
     return {
         "key": key,
         "label": setting.label,
-        "note": said + end.strip(),
-        "empty": setting.shown_default if setting.default is None else None,
+        "note": note,
+        "empty": empty,
         "flag": setting.type is bool,
         "choices": [{"name": name} for name in setting.choices()] if setting.choices else None,
     }
+
+
+def _worded(text: str) -> str:
+    """Return a text of the command line with labels in the place of options."""
+
+    def label(found: re.Match[str]) -> str:
+        setting = DECLARED.get(found[1])
+        return f'"{setting.label}"' if setting and setting.label else found[0]
+
+    return re.sub(r"--(\w+)", label, text)
 
 
 def _devices() -> list[Choice]:

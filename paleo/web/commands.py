@@ -10,16 +10,19 @@ from paleo.cluster.frameworks import FRAMEWORKS, running
 from paleo.net.importers import CODE
 from paleo.step.declarations import declared
 from paleo.step.distributed_settings import SynchronousSettings
+from paleo.step.mesh import ORDER
 from paleo.step.optimizers import OPTIMIZERS
-from paleo.step.plan import COMPUTED, TRAINED
+from paleo.step.plan import COMPUTED
+from paleo.step.plan_keys import TRAINED
 from paleo.step.settings import DEFAULT_WORKERS
 from paleo.web import predefined
-from paleo.web.settings import DECLARED, PRICED, PageSettings
+from paleo.web.settings import DECLARED, MESH, PRICED, PageSettings
 
 #: The defaults of the commands' options, which need not be said; a training has to be.
 DEFAULTS: dict[str, Any] = {
     **{key: setting.default for key, setting in DECLARED.items() if key != "batch_size"},
     "num_workers": ",".join(map(str, DEFAULT_WORKERS)),
+    "order": ",".join(ORDER),
 }
 #: How workers that step together bring together what they have.
 _SYNCHRONOUS = tuple(declared(SynchronousSettings))
@@ -43,13 +46,17 @@ def _scaling(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]
         **settings.placed,
         **settings.given("batch_size"),
         "num_workers": counts,
-        **settings.given("ppp_comm", *_PRICED, *COMPUTED, *_SYNCHRONOUS),
+        **settings.given("ppp_comm", *_PRICED, *COMPUTED, *_SYNCHRONOUS, *MESH),
     }
     chosen = (settings.scheme,) if settings.scheme else settings.schemes
     looked_at = {**settings.given("scaling"), "scheme": ",".join(chosen) or None}
     training = settings.given("dataset", "dataset_size", "epochs", "tokens", "price")
-    yield "the table", _line(settings, "simulate", **cluster, **looked_at)
-    if len(chosen) < 2:  # metrics are of one scheme
+    if settings.is_mesh:  # which has no scaling, and no metrics
+        of_tokens = settings.given("tokens", "price") if settings.tokens else {}
+        yield "the table", _line(settings, "simulate", **cluster, **of_tokens)
+    else:
+        yield "the table", _line(settings, "simulate", **cluster, **looked_at)
+    if len(chosen) < 2 and not settings.is_mesh:  # metrics are of one scheme
         yield (
             "time and cost of the training",
             # One worker, where it is not said.
@@ -67,6 +74,12 @@ def _layers(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]
 
 
 def _memory(settings: PageSettings, own_batch: int) -> Iterable[tuple[str, str]]:
+    if settings.is_mesh:
+        where = settings.given("cluster") if settings.cluster else settings.given("device")
+        how = settings.given("dtype", "optimizer", "optimizer_kernels", *TRAINED, *MESH)
+        mesh = {**where, "num_workers": settings.workers, "batch_size": settings.batch_size, **how}
+        yield "the memory", _line(settings, "memory", said=("device", "num_workers"), **mesh)
+        return
     options = {
         "device": settings.runs_on,
         "batch_size": own_batch,

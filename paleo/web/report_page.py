@@ -19,7 +19,7 @@ from paleo.core.version import __version__
 from paleo.net.importers import ImportOptions, importer_of
 from paleo.net.importers.options import option_words
 from paleo.net.spec import NetSpec
-from paleo.step.plan import OF_DATA_PARALLEL, TRAINED
+from paleo.step.plan_keys import OF_DATA_PARALLEL, TRAINED
 from paleo.step.settings import DeviceLike
 from paleo.studies.overview import Overview, Study
 from paleo.studies.training import checked_price, with_prices
@@ -28,7 +28,7 @@ from paleo.web.answers import EXPORTS, answer, compared_views, overview_of
 from paleo.web.choices import depends
 from paleo.web.page import STATIC, page_with
 from paleo.web.security import policy, source_hash
-from paleo.web.settings import DECLARED, PageSettings
+from paleo.web.settings import DECLARED, MESH, PageSettings
 
 #: Settings that no control of the report changes, with the page's labels.
 _SAID = {key: setting.label for key, setting in DECLARED.items() if setting.label}
@@ -41,7 +41,11 @@ _MAYBE = (
     *("gradient_dtype", "compress", "nccl", "optimizer_kernels"),
 )
 #: Settings of which the usual is not said.
-_USUAL = OF_DATA_PARALLEL | {key: DECLARED[key].default for key in TRAINED}
+_USUAL = (
+    OF_DATA_PARALLEL
+    | {key: getattr(PageSettings, key) for key in MESH}
+    | {key: DECLARED[key].default for key in TRAINED}
+)
 
 
 class _Pool:
@@ -65,11 +69,16 @@ def shown_first(
     """Return what a report shows first, of settings of its command."""
     # As many workers are looked at as the demo begins with, if there are so many.
     few = [count for count in workers if count <= PageSettings.workers]
+    # These are texts on the page.
+    dealt = {
+        key: value if isinstance(value, str) else ",".join(map(str, value))
+        for key, value in ((key, settings[key]) for key in ("stages", "order"))
+    }
     return PageSettings(
         workers=max(few, default=min(workers)),
         num_workers=tuple(workers),
         schemes=tuple(schemes or ()),
-        **{**settings, **{key: settings[key] or "" for key in _MAYBE}},
+        **{**settings, **{key: settings[key] or "" for key in _MAYBE}, **dealt},
     )
 
 
@@ -201,7 +210,10 @@ def _view(
     ) -> None:
         batch = own.worker_batch_size
         of_step = (asked.batch_size, asked.scaling, asked.scheme)
-        key = of_step if "scaling" in kinds else batch  # what the answer depends on
+        # What the answer depends on.
+        key: Any = of_step if "scaling" in kinds else batch
+        if own.is_mesh:
+            key = (*of_step, asked.workers)
 
         def made(kind: str) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(answer(kind, asked, own))

@@ -23,6 +23,8 @@ from paleo.costs.convolutions.settings import CONTIGUOUS
 from paleo.net.lengths import SEQ
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
+from paleo.step.mesh import ORDER
+from paleo.step.mesh_settings import CONTEXT, SCHEDULE, STAGES, MeshSettings
 from paleo.step.settings import DEFAULT_WORKERS, LOSS, OF_CLUSTER, RECOMPUTE
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
@@ -30,7 +32,7 @@ from paleo.web import predefined
 
 #: No setting is a longer text, and no query has more of them.
 _MOST_CHARACTERS = 200
-_MOST_KEYS = 64
+_MOST_KEYS = 96
 #: Samples of a batch: strong scaling divides it in many ways, and each is computed.
 _MOST_SAMPLES = 1_000_000
 #: Tokens of a sequence.
@@ -52,6 +54,7 @@ class PageSettings:
     A `cluster` takes the place of device and network, if it is not "". `overlap` is None for what
     the cost model takes by itself, `bucket` a text as of the option, "" for that of the framework.
     So it is with `gradient_dtype`, `compress` and `nccl`; `num_servers` and `jitter` are None then.
+    Devices share a net as `tp` and what follows say, by default by its data alone.
     Beside it may stand another configuration, which is the same but for what begins with `other_`.
     """
 
@@ -95,6 +98,21 @@ class PageSettings:
     loss: str = LOSS.default
     recompute: str = RECOMPUTE.default
     seq_len: int | None = None
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    context: str = CONTEXT.default
+    ep: int = 1
+    zero: int = 0
+    shard_degree: int | None = None
+    micro_batch: int | None = None
+    global_batch: int | None = None
+    schedule: str = SCHEDULE.default
+    interleave: int = 1
+    stages: str = STAGES.default
+    sequence_parallel: bool = False
+    order: str = ",".join(ORDER)
+    allocator_slack: float | None = None
     is_uploaded: bool = False
     options: str = ""
     num_workers: tuple[int, ...] = DEFAULT_WORKERS
@@ -131,11 +149,19 @@ class PageSettings:
         return self.given("cluster") if self.cluster else self.given("device", "network")
 
     @property
+    def is_mesh(self) -> bool:
+        """Whether devices share a net by more than its data."""
+        return any(getattr(self, key) != getattr(_DEFAULTS, key) for key in MESH)
+
+    @property
     def counts(self) -> tuple[int, ...]:
         """The numbers of workers of the curves: `num_workers`, and the one looked at.
 
-        Those are left out of which a predefined cluster has not so many devices.
+        Those are left out of which a predefined cluster has not so many devices. On a mesh, few
+        numbers divide: there are no others than those that were asked for.
         """
+        if self.is_mesh and self.num_workers == DEFAULT_WORKERS:
+            return (self.workers,)
         most = predefined.cluster(self.cluster).size if self.cluster else self.workers
         counts = (count for count in self.num_workers if count <= most or not self.cluster)
         return tuple(sorted({*counts, self.workers}))
@@ -169,6 +195,8 @@ KEYS = tuple(
     if field.name not in ("is_uploaded", "options", "num_workers", "schemes")
 )
 _DEFAULTS = PageSettings()
+#: How devices share a net.
+MESH = tuple(declared(MeshSettings))
 _ALL = declared(StudySettings) | declared(OverviewSettings)
 #: What the API says of them, in their order.
 DECLARED = {key: _ALL[key] for key in KEYS if key in _ALL}
@@ -179,10 +207,10 @@ PLANNED = tuple(key for key in KEYS if key in declared(OverviewSettings))
 _SCHEDULE = ("dataset", "dataset_size", "epochs", "tokens")
 #: What an answer depends on besides the net and a worker's batch, where that is not everything.
 DEPENDS = {
-    "layers": ("cluster", "seq_len", *PRICED),
+    "layers": ("cluster", "seq_len", *MESH, *PRICED),
     "memory": (
         *("cluster", "device", "dtype", "seq_len", "framework", "compile"),
-        *("optimizer", "optimizer_kernels", "loss", "recompute"),
+        *("optimizer", "optimizer_kernels", "loss", "recompute", *MESH),
     ),
 }
 
@@ -269,6 +297,7 @@ class _Reader:
         others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]
         found |= {key: self._value(key) for key in others}
         self._batch_size("batch_size", found["batch_size"])
+        self._batch_size("global_batch", found["global_batch"] or 1)
         found |= self._software(found)
         self._room(found)
         found["seq_len"] = self._length()

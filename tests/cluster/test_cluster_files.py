@@ -130,6 +130,7 @@ def test_a_file_loads_and_every_tier_has_a_source(path: Path) -> None:
     assert found.title
     used = {tier.source for tier in found.tiers}
     used |= {tier.reached_source for tier in found.tiers} - {""}
+    used |= {found.host.source} if found.host else set()
     assert used == set(found.sources.values())  # each is in the file, and each is cited
     assert all(len(text) > 20 for text in used)
     for tier in found.tiers:

@@ -12,6 +12,7 @@ import pytest
 
 import paleo
 from paleo.cli import cli
+from paleo.core.errors import SettingError
 from paleo.core.operations import Attention, Pass
 from paleo.core.quantity import is_array
 from paleo.costs import COST_MODELS, Target
@@ -55,7 +56,7 @@ def test_every_family_has_kernels_whose_speed_is_known() -> None:
         assert family.kernels
         for architecture, kernels in family.kernels.items():
             known = [ATTENTION_KERNELS[name] for name in kernels if name]
-            assert known
+            assert known or family.slower != (1.0, 1.0)
             assert all(each.runs_on(architecture) for each in known)
 
 
@@ -129,10 +130,10 @@ def test_a_net_without_fused_attention_is_told_so(net: str) -> None:
 
 
 KIND = "family of attention kernels"
-FAMILIES = "fa2, fa3, fa4, flashinfer, triton, triton_unified, trtllm"
+FAMILIES = "fa1, fa1_triton, fa2, fa3, fa4, flashinfer, triton, triton_unified, trtllm"
 L40S = ("--device=L40S", "--dtype=bf16")
 NOT_FA3 = "attention: fa3 is for devices of Ampere, Hopper, not for"
-ON_ADA = FAMILIES.replace("fa3, fa4, ", "")
+ON_ADA = "fa2, flashinfer, triton, triton_unified, trtllm"
 
 
 @pytest.mark.parametrize(
@@ -161,3 +162,23 @@ ON_ADA = FAMILIES.replace("fa3, fa4, ", "")
 def test_what_cannot_be_is_one_line(name: str, options: tuple[str, ...], message: str) -> None:
     result = call("simulate", "nin", f"--attention={name}", *options, status=1)
     assert (result.stdout, result.stderr) == ("", f"paleo: {message}\n")
+
+
+@pytest.mark.parametrize(("family", "forward", "backward"), [("fa1", 2, 2), ("fa1_triton", 1.4, 2)])
+def test_flash_attention_before_2_takes_as_much_longer_as_its_paper_says(
+    family: str, forward: float, backward: float
+) -> None:
+    """Where products take all of the time: arXiv:2307.08691, section 4.1."""
+    a100 = paleo.find_device("A100_SXM_80GB")
+    for direction, times in ((Pass.FORWARD, forward), (Pass.INPUT_GRADIENT, backward)):
+        operation = attended(16384, direction)
+        first, second = (
+            TILED.price(operation, Target(a100, "bf16", attention=name)).total
+            for name in (None, family)
+        )
+        assert second / first == pytest.approx(times, rel=0.02)
+
+
+def test_flash_attention_before_2_is_for_ampere_alone() -> None:
+    with pytest.raises(SettingError, match="attention: fa1 is for devices of Ampere, not for B200"):
+        paleo.scenario("llama3_8b", attention="fa1", **ON)

@@ -64,6 +64,16 @@ def test_a_long_stream_runs_at_its_share_of_the_bandwidth() -> None:
     assert seconds(copy(1e9), memory_share=0.8) == pytest.approx(1.25e-3)
 
 
+def test_kernels_of_cdna_wait_for_each_element() -> None:
+    # 1.4 accesses a clock of 100 multiprocessors at 1 GHz, each of an element of 2 or 4 bytes.
+    for size in (2, 4):
+        changes = {"architecture": "CDNA", "element_size": size}
+        assert seconds(copy(1e9), **changes) == pytest.approx(1e9 / (1.4 * size * 100e9))
+    # A memory that is slower is what they wait for.
+    assert seconds(copy(1e9), architecture="CDNA", bandwidth=100e9) == pytest.approx(1e-2)
+    assert seconds(copy(1e9), architecture="CDNA 3", element_size=2) == pytest.approx(1e-3)
+
+
 def test_a_kernel_that_moves_nothing_takes_its_start() -> None:
     # Three quarters of what a product's kernel takes.
     time = stream.price(Stream(Kind.COPY, (), ()), machine(launch=4e-6))

@@ -293,8 +293,12 @@ UNMAPPED: list[tuple[dict[str, Any], str]] = [
         "interconnect 'wire' names no link",
     ),
     (
+        {"network": "resnet50", "quantity": "step_ms", "n_devices": "2", "parallelism": "model"},
+        "parallelism 'model'",
+    ),
+    (
         {"network": "resnet50", "quantity": "step_ms", "n_devices": "2", "parallelism": "tp2"},
-        "parallelism 'tp2'",
+        "no batch of all devices",
     ),
 ]
 

@@ -91,7 +91,7 @@ def test_tables_and_rows_that_are_not_modelled_are_counted(tables: Path) -> None
 
 
 def test_selections_pick_tables_and_rows(tables: Path) -> None:
-    def versions(**selection: tuple[str, ...]) -> set[tuple[str, str]]:
+    def versions(**selection: Any) -> set[tuple[str, str]]:
         found = operator_cases(tables, Selection(systems=("h100_sxm",), **selection))
         labels = found.labels
         return set(zip(labels["framework"], labels["library_version"], strict=True))
@@ -113,6 +113,21 @@ def test_selections_pick_tables_and_rows(tables: Path) -> None:
     ]
     with pytest.raises(paleo.PaleoError, match="no operator table has all that was selected"):
         operator_cases(tables, Selection(systems=("b99",), versions=("0.5.14",)))
+
+
+def test_a_sample_is_spread_over_a_table_and_keeps_the_numbers_of_its_rows(tables: Path) -> None:
+    def rows(sample: int) -> list[str]:
+        chosen = Selection(systems=("h100_sxm",), operators=("gemm",), sample=sample)
+        return [each.partition(":")[2] for each in operator_cases(tables, chosen).ids.tolist()]
+
+    # Of four rows the last is not modelled.
+    assert rows(2) == ["0", "2"]
+    assert rows(3) == ["0", "1", "2"]
+    assert rows(9) == rows(0) == ["0", "1", "2"]
+    file = tables / "systems/data/h100_sxm/gemm/sglang/0.5.14/gemm_perf.parquet"
+    parquet.write_table(pyarrow.table(GEMM | {"latency": [1.0, 1.0, -1.0, 1.0]}), file)
+    with pytest.raises(paleo.PaleoError, match="in 1 rows, the first of them row 2: -1"):
+        operator_cases(file, Selection(sample=2))
 
 
 def test_any_folder_above_a_file_or_an_installed_package_will_do(

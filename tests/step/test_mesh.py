@@ -61,7 +61,7 @@ def test_kinds_stand_in_their_order() -> None:
 def test_experts_are_shared_by_devices_with_other_data() -> None:
     mesh = Mesh.of(32, tp=2, ep=8)
     assert (mesh.dp, mesh.size) == (16, 32)
-    same, experts = (mesh.replicated(CLUSTER, experts=each) for each in (False, True))
+    (same,), (experts,) = (mesh.replicated(CLUSTER, experts=each) for each in (False, True))
     assert (same.workers, experts.workers) == (16, 2)
 
 
@@ -254,6 +254,62 @@ def test_shares_of_the_data_exchange_what_zero_says(zero: int) -> None:
     assert step["parameters_gathered"] == pytest.approx(turns * by_turn * (zero == 3))
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_groups_divide_among_them_and_sum_across(zero: int) -> None:
+    """16 devices in 2 nodes: a reduce-scatter within, an all-reduce of an eighth, a gathering."""
+    turns, size = 4, 2 * build(net(), 1).num_params
+    found = meshed(16, micro_batch=1, zero=zero, shard_degree=8)
+    step = parts(found.step(16 * turns))
+    inside, across = CLUSTER.group(8), CLUSTER.group(2, 8)
+    scatter, gather = (
+        sent(inside, size, operation)
+        for operation in (Operation.REDUCE_SCATTER, Operation.ALL_GATHER)
+    )
+    summed = sent(across, size / 8, Operation.ALL_REDUCE)  # once a step
+    exchanged = {1: scatter + gather, 2: turns * scatter + gather, 3: 0.0}[zero]
+    assert step["data_parallel"] == pytest.approx(exchanged + summed)
+    gathered = turns * (2 * gather + scatter) * (zero == 3)
+    assert step["parameters_gathered"] == pytest.approx(gathered)
+
+
+def test_groups_hold_a_share_of_a_group() -> None:
+    """Of 16 devices each of a group of 4 has a quarter, and updates it."""
+    whole, shared, grouped = (
+        meshed(16, micro_batch=1, optimizer="adam", zero=3, shard_degree=shards).memory(1, 1)[0]
+        for shards in (1, None, 4)
+    )
+    for name in ("weights", "gradients", "optimizer_state"):
+        assert getattr(shared, name) == getattr(whole, name) // 16
+        assert getattr(grouped, name) == getattr(whole, name) // 4
+    found = meshed(16, micro_batch=1, zero=1, shard_degree=4)
+    _, (stage,) = found.stages(1)
+    params = stage.num_params // 4
+    assert found._updated(stage)[0] == found.plan.update_time(params, stage.num_tensors)
+
+
+def test_groups_that_share_experts_divide_what_they_have() -> None:
+    """16 devices, experts 4 ways: in a group of 8 are 2 with the same; in one of 4 none is."""
+    spec = paleo.load("mixtral_8x7b")
+    for shards, same in ((8, 2), (4, 1)):
+        found = meshed(16, spec, ep=4, micro_batch=1, zero=3, shard_degree=shards)
+        _, (stage,) = found.stages(1)
+        (memory,) = found.memory(1, 1)
+        others = stage.num_params - stage.experts
+        wanted = 2 * (others / shards + stage.experts / same)
+        assert memory.weights == pytest.approx(wanted, rel=1e-6)
+        replicas = found._replicas(stage, experts=True)
+        assert [group.group.workers for group in replicas.groups] == ([2, 2] if same > 1 else [4])
+        assert replicas.shares == same
+
+
+def test_what_is_summed_across_groups_goes_on_beside_the_next() -> None:
+    """Of n messages of g and h beside c: the last shows whole, of others the longer of both."""
+    found = meshed(8, micro_batch=1, zero=3, overlap=True)
+    assert found._exposed(2.0, 3.0, 5, 1.0) == 3.0
+    assert found._exposed(2.0, 3.0, 5, 4.0) == 6.0 + 4 * 1.0
+    assert meshed(8, micro_batch=1, zero=3)._exposed(2.0, 3.0, 5, 4.0) == 30.0
+
+
 def test_what_overlaps_shows_only_what_is_longer() -> None:
     """Of n messages of g beside as many computations of c: g + (n - 1) max(g - c, 0)."""
     found = meshed(8, micro_batch=1, zero=3, overlap=True)
@@ -308,7 +364,7 @@ def test_zero_divides_state_gradients_and_weights(zero: int, divided: tuple[str,
     for name in ("weights", "gradients", "optimizer_state"):
         ways = 8 if name in divided else 1
         # Beside parameters that stay gathered there is the share that is updated.
-        beside = whole.weights // 8 if zero == 2 and name == "optimizer_state" else 0
+        beside = whole.weights // 8 if zero == 2 and name == "weights" else 0
         assert getattr(shared, name) == getattr(whole, name) // ways + beside
 
 
@@ -325,6 +381,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"pp": 2, "schedule": "gpipe", "interleave": 2},
         "interleave: gpipe has no chunks of stages",
     ),
+    "shards": ({"shard_degree": 4}, "shard_degree: nothing is divided: give --zero, too"),
+    "groups": (
+        {"zero": 3, "shard_degree": 3},
+        "shard_degree: 8 devices with the same layers do not divide into groups of 3",
+    ),
+    "no groups": ({"zero": 3, "shard_degree": 0}, "shard_degree: expected a whole number from 1"),
     "heads": ({"tp": 8, "net": {"heads": 4}}, "tp: 4 heads of .* do not divide 8 ways"),
 }
 
@@ -338,6 +400,18 @@ def test_mistakes_are_said_in_a_line(name: str) -> None:
     with pytest.raises(PaleoError, match=said) as caught:
         paleo.simulate(spec, **usual | settings)
     assert "\n" not in str(caught.value)
+
+
+def test_mistakes_of_a_mesh_are_said_at_once() -> None:
+    settings: Any = {"cluster": "dgx_a100", "workers": 8, "interleave": 2, "shard_degree": 3}
+    with pytest.raises(PaleoError) as caught:
+        paleo.simulate(net(), dtype="bf16", **settings)
+    keys = [line.partition(":")[0] for line in str(caught.value).splitlines()]
+    assert keys == ["interleave", "shard_degree", "shard_degree"]
+    with pytest.raises(PaleoError, match="groups of 6 devices, and of ep 4 which share experts"):
+        mesh_memory("mixtral_8x7b", cluster="dgx_a100", workers=24, ep=4, zero=1, shard_degree=6)
+    with pytest.raises(PaleoError, match="interleave: one stage has no chunks"):
+        mesh_memory(net(), cluster="dgx_a100", workers=8, interleave=2)
 
 
 def test_a_timeline_adds_up_to_the_step() -> None:
@@ -395,6 +469,29 @@ def test_settings_that_make_a_step_fit_are_found() -> None:
     assert again.runs[0].rows[0].to_dict()["step_s"] == pytest.approx(found.seconds)
 
 
+@pytest.mark.parametrize(("zero", "weights", "gradients", "state"), [
+    (0, 4 + 2, 4, 8), (1, 4 / 8 + 2, 4, 8 / 8), (2, 4 / 8 + 2, 4 / 8, 8 / 8),
+])  # fmt: skip
+def test_in_mixed_precision_zero_divides_parameters_of_which_layers_read_halves(
+    zero: int, weights: float, gradients: float, state: float
+) -> None:
+    """Bytes of a parameter on one of eight: fp32 of it, of its gradient and of Adam's moments."""
+    found = meshed(8, micro_batch=1, zero=zero, dtype="mixed_bf16", optimizer="adam")
+    _, (stage,) = found.stages(1)
+    (memory,) = found.memory(1, 1)
+    of_each = (memory.weights, memory.gradients, memory.optimizer_state)
+    for size, expected in zip(of_each, (weights, gradients, state), strict=True):
+        assert size == pytest.approx(expected * stage.num_params, rel=1e-3)
+
+
+def test_a_loss_is_summed_over_positions_and_over_words() -> None:
+    """Where both are divided it is reduced twice: each exchange has a name of its own."""
+    found = meshed(4, tp=2, cp=2, micro_batch=1, loss="fused")
+    names = [spec.name for spec in found.part.net.layers]
+    assert len(set(names)) == len(names)
+    assert {"loss/all_reduce", "loss/tensor_all_reduce"} <= set(names)
+
+
 def test_experts_are_divided_among_those_that_have_the_same() -> None:
     """16 devices that share experts 8 ways: 2 have the same, which divide them with ZeRO 3."""
     found = meshed(16, paleo.load("mixtral_8x7b"), ep=8, micro_batch=1, zero=3)
@@ -411,7 +508,7 @@ def test_the_memory_of_a_mesh_by_its_command() -> None:
     assert [stage.stage for stage in found.stages] == [0, 1]
     values = found.to_dict()
     assert values["memory_bytes"] == max(stage["total_bytes"] for stage in values["stages"])
-    parts = ("weights", "gradients", "optimizer_state", "activations", "passing")
+    parts = ("weights", "gradients", "optimizer_state", "activations", "passing", "slack")
     for stage in values["stages"]:
         assert sum(stage[f"{part}_bytes"] for part in parts) == stage["total_bytes"]
     simulated = paleo.simulate(net(), batch_size=4, **settings).runs[0].rows[0].to_dict()
@@ -424,3 +521,16 @@ def test_the_command_says_the_fullest_stage(capsys: pytest.CaptureFixture[str]) 
     out = capsys.readouterr().out
     assert "of each of 4 H100 SXM, stage 0 is the fullest" in out.replace("\n", " ")
     assert out.count("\n    ") >= 4
+
+
+def test_the_command_takes_the_length_of_sequences(capsys: pytest.CaptureFixture[str]) -> None:
+    """Activations of fused attention grow with it, and no note says that it was not given."""
+    kept = []
+    for length in (256, 512):
+        arguments = ["memory", "llama3_8b", "--tp=8", "--cluster=dgx_h100", "--num_workers=8"]
+        options = ["--dtype=bf16", "--batch_size=1", f"--seq_len={length}", "--format=json"]
+        cli.main([*arguments, *options], standalone_mode=False)
+        (found,) = json.loads(capsys.readouterr().out)["nets"]
+        kept.append(found["stages"][0]["activations_bytes"])
+        assert not any("--seq_len" in note for note in found["notes"])
+    assert kept[1] == pytest.approx(2 * kept[0], rel=0.01)

@@ -48,7 +48,6 @@ def test_kinds_are_those_of_the_table() -> None:
     assert row(1, 1, tp=2, sequence=True, how="fsdp").kind == "fsdp x sequence"
     assert row(1, 1, pp=2, schedule="1f1b").kind == "1f1b"
     assert row(1, 1, pp=2, schedule="1f1b", how="ddp").kind == "1f1b x ddp"
-    assert row(1, 1, pp=2, schedule="1f1b", tp=2).kind == "1f1b x tp"
 
 
 def test_errors_are_means_without_signs() -> None:

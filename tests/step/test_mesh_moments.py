@@ -139,12 +139,12 @@ def test_a_stage_in_the_middle_has_a_gradient_for_the_one_before() -> None:
     found = scenario(chain(), cluster="dgx_a100", pp=3, **settings)
     memory = Meshed(found.net, found.plan, Mesh.of(3, pp=3)).memory(N, 4)
     # Parameters, gradients and a new one; x, the result and both their gradients; of another x.
-    assert [int(stage.total) for stage in memory[1:]] == [
+    assert [int(stage.allocated) for stage in memory[1:]] == [
         12 * P + (4 + 1) * T,
         12 * P + 4 * T,
     ]
     # The first stage's data has no gradient, and two others are in flight.
-    assert int(memory[0].total) == 12 * P + (3 + 2) * T
+    assert int(memory[0].allocated) == 12 * P + (3 + 2) * T
 
 
 def test_what_is_of_parameters_alone_is_where_it_is_read() -> None:

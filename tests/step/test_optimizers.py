@@ -60,9 +60,11 @@ def test_an_update_reads_and_writes_each_parameter(
     assert elements(Rule(rule)) == fused
     # What is written of a framework's functions is in steps, unless a compiler fuses them.
     own = in_steps if name == "bert_adam" else fused
+    # a w, times d, w less that (4, 3), and Adam (4, 3).
+    apart = {("adamw", "tensorflow"): (8, 6)}
     for framework in ("tensorflow", "mxnet", "mindspore", "paddle"):
         software = FRAMEWORKS[framework]
-        assert elements(Rule(rule, software)) == own
+        assert elements(Rule(rule, software)) == apart.get((name, framework), own)
         assert elements(Rule(rule, software.compiled or NO_FRAMEWORK)) == fused
     for framework in ("pytorch", "pytorch1", "timm"):
         assert elements(Rule(rule, FRAMEWORKS[framework])) == in_steps
@@ -114,6 +116,11 @@ def test_a_host_that_waits_for_what_gradients_are_has_no_lead() -> None:
     long = update_time(MANY, target, model, "fp32", rule, 200)
     alone = update_time(MANY, replace(target, constants={}), model, "fp32", rule, 200)
     assert long == alone
+    # The compiled graph's kernels take twice 3 us, those of its update what TensorFlow's do.
+    assert software.compiled is not None
+    compiled = Rule(OPTIMIZERS["momentum"], software.compiled, unscaled=True)
+    xla = replace(target, constants={"host": software.compiled.host_of(device)})
+    assert update_time(2000, xla, model, "fp32", compiled, 200).total == pytest.approx(400 * 30e-6)
 
 
 def test_a_kernel_more_starts_once_more() -> None:

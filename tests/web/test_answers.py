@@ -28,7 +28,7 @@ from paleo.cluster.frameworks import SOFTWARE
 from paleo.step.memory import fit
 from paleo.web.answers import EXPORTS, KINDS, Answers
 from paleo.web.choices import choices
-from paleo.web.settings import KEYS, PageSettings, read_settings
+from paleo.web.settings import KEYS, MESH, PageSettings, read_settings
 
 pytest.importorskip("flask", reason="needs Flask")
 
@@ -263,10 +263,13 @@ def test_what_the_page_is_told_that_an_answer_depends_on_is_all_that_it_does() -
         "jitter": "0.1", "nccl": "2.18", "graphs": "true", "optimizer_kernels": "foreach",
         "clip_gradients": "true", "scale_loss": "true", "loss": "none", "recompute": "full",
         "tokens": "1e9", "seq_len": "512",
+        "tp": "2", "zero": "1", "micro_batch": "1", "global_batch": "8",
+        "allocator_slack": "0.1",
     }  # fmt: skip
     told = choices()["depends"]
     assert set(told) == set(KINDS)
     others = {key for key in KEYS if key.startswith("other_")}
+    others |= set(MESH) - {*changes}  # most of these say nothing without others
     every = {*changes, "net", "batch_size", "workers", "scaling", "software", *others}
     assert every == set(KEYS)
     for kind, keys in told.items():
@@ -310,8 +313,9 @@ def test_an_answer_has_what_the_page_shows(client: Any) -> None:
     answer = answered(client, "scaling", settings).get_json()
     assert set(answer) == {
         "settings", "answer", "takes_images", "headlines", "table", "charts", "commands", "hints",
-        "tiers",
+        "tiers", "stages",
     }  # fmt: skip
+    assert answer["stages"] is None  # of a mesh alone
     assert set(answer["charts"]) == {"speedup", "step", "efficiency", "parts", "time", "cost"}
     assert answer["settings"] == PageSettings(net="nin", scheme="OneToAll", price="1").to_dict()
     parts = answer["charts"].pop("parts")

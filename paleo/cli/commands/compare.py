@@ -7,13 +7,30 @@ from typing import Any
 import click
 
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import Output, layers_option, nets_argument, setting_options
-from paleo.cli.plan import CLUSTER, CONVOLUTIONS, KERNELS, SYNCHRONOUS, UPDATE, say_what_is_used
+from paleo.cli.options import (
+    Output,
+    is_given,
+    layers_option,
+    nets_argument,
+    say_no_effect,
+    setting_options,
+)
+from paleo.cli.plan import (
+    CLUSTER,
+    CONVOLUTIONS,
+    KERNELS,
+    MESH,
+    SYNCHRONOUS,
+    UPDATE,
+    beside_plan,
+    say_what_is_used,
+)
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.plan import RATED
 from paleo.studies.compare import compare
 from paleo.studies.compare.comparison import CompareSettings
 from paleo.studies.compare.folding import folded_comparison
+from paleo.studies.compare.plans import PlansSettings
 from paleo.views.answers.comparison import comparison_answer
 from paleo.views.tables.comparison import comparison_tables
 
@@ -23,6 +40,7 @@ from paleo.views.tables.comparison import comparison_tables
 @setting_options(CompareSettings, *CLUSTER, *RATED[1:], *UPDATE, "loss", "recompute")
 @setting_options(CompareSettings, "ppp_comm", "scheme", *SYNCHRONOUS)
 @setting_options(CompareSettings, "dtype", *CONVOLUTIONS, *KERNELS)
+@setting_options(PlansSettings, *MESH, "plan")
 @click.option(
     "--totals", is_flag=True, help="Compare totals alone: the nets need have no layer in common."
 )
@@ -49,6 +67,10 @@ def command(
     self. An edit is local if only the edited layers and a few behind them change, and global if
     everything behind them gets another height and width.
 
+    With --plan, or options of devices that share a net (--tp, --pp, --zero, ...), nets or plans
+    are compared by their steps, tokens a second and memory, not layer by layer. What cannot be
+    divided so is left out.
+
     \b
     Examples:
       paleo compare vgg13 vgg19 --batch_size=64
@@ -58,9 +80,15 @@ def command(
       paleo compare llama3_8b qwen3_8b gemma3_12b --device=B200_SXM --dtype=bf16
       paleo compare gpt2 --dtype=bf16 --recompute=none,full --seq_len=512
       paleo compare nin --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
+      paleo compare llama3_8b --cluster=dgx_h100 --num_workers=64 --tp=1,2,4 --pp=1,2,4
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)
+    if any(map(is_given, ("plan", *MESH))):
+        _of_plans(nets, edits, output, plot, settings)
+        return
+    for name in ("plan", *MESH):
+        del settings[name]
     found = compare(edits.beside(), **settings)
     say_what_is_used(nets, settings)
     found = found.only_changed() if changed else found
@@ -74,4 +102,26 @@ def command(
         found.to_dict,
         lambda charts: charts.of_comparison(shown),
         answer=lambda: comparison_answer(found),
+    )
+
+
+def _of_plans(
+    nets: tuple[str, ...], edits: NetEdits, output: Output, plot: Plot, settings: dict[str, Any]
+) -> None:
+    """Print plans of devices that share a net beside each other."""
+    # Here, since most comparisons are of one device.
+    from paleo.studies.compare.plans import compare_plans
+    from paleo.views.answers.plans import plans_answer
+    from paleo.views.tables.plans import plans_table
+
+    say_no_effect("one device", "totals", "changed", "every_layer")
+    del settings["totals"]
+    found = compare_plans(edits.beside() if edits else nets, **beside_plan(settings))
+    say_what_is_used(nets, settings)
+    plot.write(
+        output,
+        [plans_table(found)],
+        found.to_dict,
+        lambda charts: charts.of_plans(found),
+        answer=lambda: plans_answer(found),
     )

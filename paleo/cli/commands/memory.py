@@ -20,7 +20,7 @@ from paleo.cli.plan import MESH, say_what_is_used
 from paleo.cli.plotting import Plot, result_options
 from paleo.core.errors import SettingError
 from paleo.step.declarations import declared
-from paleo.step.plan import TRAINED
+from paleo.step.plan_keys import TRAINED
 from paleo.studies.folding import folded_fit
 from paleo.studies.memory import MemorySettings, memory
 from paleo.studies.mesh_memory import MeshMemorySettings, mesh_memory
@@ -66,7 +66,7 @@ def command(
     """  # noqa: D301 (click takes the control character, not the escape)
     shared = {name: settings.pop(name) for name in ("cluster", "workers", *MESH)}
     if any(map(is_given, ("cluster", *MESH))):
-        _of_mesh(edits.applied(), output, settings | shared)
+        _of_mesh(edits.applied(), output, plot, settings | shared)
         return
     if settings["inference"]:
         say_no_effect("training", "optimizer", "optimizer_kernels", *TRAINED)
@@ -83,22 +83,24 @@ def command(
     )
 
 
-def _of_mesh(nets: Any, output: Output, settings: dict[str, Any]) -> None:
+def _of_mesh(nets: Any, output: Output, plot: Plot, settings: dict[str, Any]) -> None:
     """Print the memory of devices that share a net."""
-    say_no_effect("one device", "inference", "workspace", "every_layer", "plot")
+    say_no_effect("one device", "inference", "workspace", "every_layer")
     one = {name: settings.get(name) for name in ("device", "batch_size", "dtype")}
     for name, values in one.items():
         if isinstance(values, list | tuple) and len(values) > 1:
             raise SettingError(f"{name}: devices that share a net have one, got {len(values)}")
-    known = declared(MeshMemorySettings)
+    known = {*declared(MeshMemorySettings), "importing"}
     given = {
         name: value[0] if isinstance(value, list | tuple) and name in one else value
         for name, value in settings.items()
-        if name in known and value is not None
+        if name in (*known, "importing") and value is not None
     }
     found = mesh_memory(nets, **given)
-    output.write(
+    plot.write(
+        output,
         mesh_memory_tables(found),
         lambda: {"nets": [result.to_dict() for result in found]},
-        lambda: mesh_memory_answer(found),
+        lambda charts: charts.of_mesh_memory(found),
+        answer=lambda: mesh_memory_answer(found),
     )

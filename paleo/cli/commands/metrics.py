@@ -19,7 +19,8 @@ from paleo.cli.plan import (
 )
 from paleo.cli.plotting import Plot, result_options
 from paleo.step.declarations import declared
-from paleo.step.plan import SHARES, TRAINED
+from paleo.step.plan import SHARES
+from paleo.step.plan_keys import TRAINED
 from paleo.studies.metrics import PARALLELISMS, MetricsSettings, metrics
 from paleo.views.answers.metrics import INFERENCE, TRAINING, metrics_answer
 from paleo.views.tables.metrics import metrics_table

@@ -11,13 +11,22 @@ import click
 from paleo.cli.edits import NetEdits, net_options
 from paleo.cli.files import check_file, write_text
 from paleo.cli.options import (
+    is_given,
     message_options,
     nets_argument,
     setting_option,
     setting_options,
     verbose,
 )
-from paleo.cli.plan import KERNELS, SCHEDULE, SYNCHRONOUS, devices_and_workers, say_what_is_used
+from paleo.cli.plan import (
+    KERNELS,
+    MESH,
+    SCHEDULE,
+    SYNCHRONOUS,
+    devices_and_workers,
+    on_mesh,
+    say_what_is_used,
+)
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
@@ -50,7 +59,7 @@ _OF_TRAINING = declared(TrainingSettings)
 @setting_options(_OnePlan, "network")
 @setting_options(SimulateSettings, "batch_size", "workers", "scaling")
 @setting_options(_OnePlan, *SHARES, *KERNELS, "cost_model", "dtype")
-@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "tokens", *COMPUTED)
+@setting_options(_OnePlan, "schemes", *SYNCHRONOUS, *SCHEDULE, "tokens", *COMPUTED, *MESH)
 @setting_option(_OF_TRAINING["price"], type=str)
 @setting_option(_OF_TRAINING["prices"], type=click.Path())
 @net_options
@@ -72,9 +81,11 @@ def command(
     """Write all about each NET on a cluster into one HTML file.
 
     It has the views of `paleo serve`: how a training step scales, time and cost of a training,
-    the layers with their times, and the memory. Several nets, devices, clusters or batch sizes are
-    first compared in a table, and of several schemes there is a choice. Clusters have devices and
-    networks of their own; there is one --network. It opens in any browser, without a server.
+    the layers with their times, and the memory; of devices that share a net (--tp, --pp, ...) also
+    the schedule of the stages, and time and memory of each. Several nets, devices, clusters or
+    batch sizes are first compared in a table, and of several schemes there is a choice. Clusters
+    have devices and networks of their own; there is one --network. It opens in any browser,
+    without a server.
 
     \b
     Examples:
@@ -84,6 +95,8 @@ def command(
       paleo report nin --cluster=dgx_a100,aws_p4d --scheme=auto,ring -o two.html
       paleo report resnet50 --device=T4,A100 --batch_size=32,128 -o compared.html
       paleo report nin_227 --set="conv8.filter[3]=1536" -o edited.html
+      paleo report llama3_8b --cluster=dgx_h100 --num_workers=64 --tp=4 --pp=4 \\
+        --global_batch=128 -o mesh.html
     """  # noqa: D301 (click takes the control character, not the escape)
     # Imported here, where the page is needed: the server's modules take their time.
     from paleo.web.report_page import report_page, shown_first, studies_of
@@ -100,6 +113,8 @@ def command(
         elif name in once and len(set(values)) < len(values):
             mistakes.add(f"{name}: one is given twice")
     devices, workers = devices_and_workers(cluster, device, workers, mistakes)
+    if any(map(is_given, MESH)):
+        workers, scaling = on_mesh(settings, workers, mistakes), scaling[:1]
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
     of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
     price = of_plan["price"]

@@ -23,7 +23,8 @@ from paleo.cli.plotting import Plot, result_options
 from paleo.cli.tracing import Trace, trace_option
 from paleo.step.declarations import declared
 from paleo.step.parallelism import PARALLELISMS
-from paleo.step.plan import SHARES, TRAINED
+from paleo.step.plan import SHARES
+from paleo.step.plan_keys import TRAINED
 from paleo.step.scenario import SimulateSettings
 from paleo.studies.simulate import SimulatedSettings, simulate
 from paleo.views.answers.simulation import simulation_answer
@@ -39,6 +40,7 @@ from paleo.views.tables.simulation import simulation_tables
 )
 @setting_option(declared(SimulateSettings)["plan"], type=click.Path())
 @setting_options(SimulateSettings, *MESH)
+@setting_option(declared(SimulateSettings)["loader_rate"], type=str)
 @setting_options(SimulatedSettings, *SYNCHRONOUS, "tokens", "price")
 @setting_option(declared(SimulatedSettings)["prices"], type=click.Path())
 @setting_option(declared(SimulatedSettings)["power"], type=str)
@@ -46,7 +48,8 @@ from paleo.views.tables.simulation import simulation_tables
     "--explain",
     is_flag=True,
     help="Show instead what bounds each step, and the exchange of gradients on most workers: its "
-    "phases on each tier of links, and its buckets.",
+    "phases on each tier of links, and its buckets; of devices that share a net, what each stage "
+    "spends the step on, and its memory.",
 )
 @result_options
 @trace_option
@@ -91,7 +94,11 @@ def command(
         return
     several = settings["schemes"] == ["all"] or len(settings["schemes"] or ()) > 1
     values = result.to_dict
-    if explain and settings["parallel"] == "data":
+    if explain and all(PARALLELISMS[run.parallel].shares_net for run in result.runs):
+        from paleo.views.tables.stages import stages_tables, stages_values
+
+        tables, values = stages_tables(result.runs), functools.partial(stages_values, result)
+    elif explain and settings["parallel"] == "data":
         # Here, since most commands explain nothing.
         from paleo.studies.explain_exchange import explained_values
         from paleo.views.tables.exchanges import explained_tables

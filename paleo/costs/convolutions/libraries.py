@@ -63,7 +63,7 @@ _LARGEST = 4
 #: `convolution_direct` (uxlfoundation/oneDNN, pull request 3139).
 _ONEDNN = ("gemm_1x1", "direct", "explicit_gemm", GEMM)
 #: Accelerators that are no NVIDIA GPUs, by architecture.
-_OTHER_MAKERS = ("CDNA", "TPU", "Apple")
+_OTHER_MAKERS = ("CDNA", "CDNA 3", "TPU", "Apple")
 
 
 class Library(NamedTuple):

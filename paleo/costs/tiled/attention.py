@@ -285,6 +285,13 @@ def _block(features: Quantity, rate: Quantity, machine: Machine) -> Quantity:
     return _TILE * _TILE * (2 * features / rate + exponential)
 
 
+def _slower(machine: Machine) -> tuple[float, float]:
+    """Return how many times as long products take as FlashAttention-2's, forward and backward."""
+    if machine.attention is None or machine.element_size != _HALF:
+        return 1.0, 1.0
+    return ATTENTION_FAMILIES[machine.attention].slower
+
+
 def _filled(rows: Quantity, machine: Machine) -> Quantity:
     """Return the share of a tile's rows that is computed."""
     at_once = 1 if machine.matrix_peak is None else _ROWS
@@ -316,7 +323,7 @@ def _forward(operation: Attention, machine: Machine) -> _Way:
     (output,) = operation.writes
     held = queries + keys + values + output + operation.mask
     features = _padded(operation.depth) + _padded(operation.value_depth)
-    block = _block(features, _rate(operation, machine), machine)
+    block = _block(features, _rate(operation, machine), machine) * _slower(machine)[0]
     rows = operation.heads * operation.queries
     best: _Way | None = None
     for packed in (1, 0):
@@ -361,6 +368,7 @@ def _backward(operation: Attention, machine: Machine) -> _Way:
     units, waves, length = _busy(tiling, 1, machine)
     features = 3 * _padded(operation.depth) + 2 * rounded_up(operation.value_depth, _FEATURES)
     block = _block(features, _rate(operation, machine) * _BACKWARD, machine)
+    block = block * _slower(machine)[1]
     compute = length * block * _filled(operation.queries, machine)
     held = operation.work.num_bytes
     num_bytes = held + _PARTIAL * operation.heads * operation.queries * operation.depth
@@ -382,7 +390,7 @@ def asked_for(operation: Attention, machine: Machine) -> Attention:
     """Return the operation by the kernel of the family that the target asks for, if it has one.
 
     Such kernels compute in 2 bytes, forward; nothing is added to the scores. Layers that are not so
-    are computed as if none had been asked for.
+    are computed as if none had been asked for, but for what `_slower` says.
     """
     fits = operation.direction is Pass.FORWARD and operation.element_size == _HALF
     if machine.attention is None or operation.kernel or operation.has_mask or not fits:

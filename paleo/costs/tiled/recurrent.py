@@ -62,7 +62,7 @@ def _chosen(operation: BatchMatMul, machine: Machine) -> Choice:
     """
     size = operation.element_size
     machine, shape = on_units_of_library(machine), (operation.m, operation.n, operation.k)
-    sizes = (size, size, size)
+    sizes = (size, size, operation.output_size or size)
     if not operation.dependent:
         least = where_positive(operation.count - 1, machine.batched_tile)
         return choose(

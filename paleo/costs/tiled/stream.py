@@ -8,6 +8,8 @@ be written: rows that a multiprocessor cannot keep until then are read again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paleo.core.operations import Kind, Operation, Pass, Pooling, Role, Stream, Update
 from paleo.core.quantity import (
     Quantity,
@@ -42,6 +44,10 @@ ACCESSES = 3.4
 #: PyTorch 1.4 on a TITAN V and an RTX 2080 Ti, half of the nets: ryujaehun/pytorch-gpu-benchmark;
 #: the other half, and those of PyTorch 0.3 and 1.0 of u39kun/deep-learning-benchmark, agree.)
 _WAITING = 1.4
+#: Architectures whose kernels for pointwise functions and normalizations all are such loops. (Of
+#: PyTorch on the MI210 in halves a GELU moves 0.62 TB/s, 1.7 accesses a clock, a layer
+#: normalization 1.2 and a softmax 1.0: LLMCompass' operators.)
+_ALL_WAIT = ("CDNA",)
 #: Bytes that a lane moves at once where a library has seen to it.
 _WIDTH = 16
 #: Bytes that come with each piece that lanes go down a column for (NVIDIA, CUDA C++ Best Practices
@@ -178,6 +184,8 @@ def price(operation: Operation, machine: Machine) -> Time:
         return Time()
     held, num_bytes = _traffic(operation, machine)
     memory = moved(num_bytes, machine, among=held)
+    if machine.architecture in _ALL_WAIT and isinstance(operation, Stream) and not operation.width:
+        operation = replace(operation, width=machine.element_size, waits=True)
     if isinstance(operation, Stream) and operation.width:
         memory = maximum(memory, _narrow(operation, num_bytes, machine))
     if isinstance(operation, Stream) and operation.run:

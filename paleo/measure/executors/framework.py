@@ -44,7 +44,7 @@ class Framework(Executor):
         self.place = place or places[0]
         self.dtype = dtype
         self.precision = find_precision(dtype)
-        if self.precision.computing not in _TYPES:
+        if self.precision.multiplying not in _TYPES:
             raise SettingError(f"executor {self.name} cannot compute a net in {dtype}")
         if dtype == "tf32" and self.place != "cuda":
             raise SettingError(

@@ -22,6 +22,7 @@ from paleo.costs.tiled.constants import CONSTANTS
 from paleo.measure.validate.collectives import CollectiveGroup, Exchange, exchange_of
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.measured import Measurement
+from paleo.measure.validate.meshes import MeshCase, MeshGroup, is_shared, mesh_case
 from paleo.measure.validate.nets import NetCase, Remembering, net_case
 from paleo.measure.validate.protocols import protocol_of
 from paleo.measure.validate.shapes import COLLECTIVE_OPERATORS, OPERATORS, Operator
@@ -230,7 +231,7 @@ class Case(NamedTuple):
     stated: tuple[tuple[str, float], ...]
     kind: str
     seconds: float
-    what: NetCase | Exchange | tuple[str, str, tuple[tuple[str, int], ...]]
+    what: NetCase | MeshCase | Exchange | tuple[str, str, tuple[tuple[str, int], ...]]
     letters: Mapping[str, int]
 
     @property
@@ -263,7 +264,7 @@ def case_of(row: Measurement, on: Device | None = None) -> Case:
     if protocol.mixed and not name:
         precision += " mixed"
     letters: Mapping[str, int] = {}
-    what: NetCase | Exchange | tuple[str, str, tuple[tuple[str, int], ...]]
+    what: NetCase | MeshCase | Exchange | tuple[str, str, tuple[tuple[str, int], ...]]
     if name in COLLECTIVE_OPERATORS:
         what, seconds = exchange_of(row)
         kind, dtype = f"collective {what.operation.value}", ""
@@ -275,6 +276,9 @@ def case_of(row: Measurement, on: Device | None = None) -> Case:
         units = dtype if "matrix" in device.peaks.get(dtype, {}) else ""
         letters = protocol.read(name, row.shape, units)
         what = (name, direction, _fixed(operator, letters))
+    elif is_shared(row):
+        what, seconds = mesh_case(row, device)
+        kind, dtype = "mesh step", dict(what.settings)["dtype"]
     elif not row.quantity.part:
         raise UnmappedError(f"{row.quantity.name} is not modelled")
     else:
@@ -296,6 +300,8 @@ def _group(places: Sequence[int], cases: Sequence[Case]) -> CaseGroup:
         return CollectiveGroup(*common, first.what, workers, num_bytes)
     if isinstance(first.what, NetCase):
         return NetGroup(*common, first.what)
+    if isinstance(first.what, MeshCase):
+        return MeshGroup(*common, first.what)
     name, direction, fixed = first.what
     letters: dict[str, Any] = dict(first.letters)
     if OPERATORS[name].scalars is not None:

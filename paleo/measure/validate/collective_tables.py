@@ -23,7 +23,7 @@ from paleo.core.quantity import Array, np, product
 from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.collectives import OPERATIONS, CollectiveGroup, Exchange
 from paleo.measure.validate.spellings import UnmappedError, device_of
-from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
+from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of
 from paleo.measure.validate.table_kernels import KERNEL
 
 #: The tables, and their columns besides those of every table: of texts, of numbers.
@@ -141,15 +141,13 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
-def collective_cases(table: Table, file: Any) -> Cases:
+def collective_cases(table: Table, file: TableFile) -> Cases:
     """Return the cases of a table of collectives."""
-    names = file.schema_arrow.names
     needed = [TABLES[table.operator], "op_name", *NUMBERS, "latency"]
-    if missing := [name for name in needed if name not in names]:
+    if missing := [name for name in needed if name not in file.names]:
         raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
-    read = file.read([name for name in (*needed, *TEXTS, KERNEL) if name in names])
-    columns = {name: column(read.column(name)) for name in dict.fromkeys(read.column_names)}
-    check(table, ("op_name", TABLES[table.operator]), NUMBERS, columns)
+    columns = file.columns((*needed, *TEXTS, KERNEL))
+    check(table, ("op_name", TABLES[table.operator]), NUMBERS, columns, file.rows)
     rows = Rows(len(columns["latency"]), table.system)
     try:
         device = device_of(table.system)
@@ -184,6 +182,8 @@ def collective_cases(table: Table, file: Any) -> Cases:
         "file": os.fspath(table.path),
     }
     labels = {key: np.full(len(kept), texts.get(key, ""), object) for key in KEYS}
-    ids = np.array([f"{table.where}/{table.operator}:{row}" for row in kept.tolist()], object)
+    ids = np.array(
+        [f"{table.where}/{table.operator}:{row}" for row in file.rows[kept].tolist()], object
+    )
     measured = columns["latency"][kept] * 1e-3
     return Cases(measured, ids, labels, parts, tuple(rows.reasons))

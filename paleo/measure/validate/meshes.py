@@ -1,206 +1,374 @@
-"""Predicting rows of language models that many devices share: steps on a mesh.
+"""Predicting rows of steps that devices share by more than their data: steps on a mesh.
 
-Nothing is fitted to them. Nets are built of the shapes that rows state, as the software of a source
-wrote them: Megatron-LM's GPT has dropout, and before 2023 attention as two products with a softmax
-between, whose kernel scales and masks as well (megatron/model/fused_softmax.py).
+Nothing is fitted to them. `SOURCES` has what the software of a source does that its rows do not
+say; a row of any other source says all in its columns (docs/validate.md).
 """
 
 from __future__ import annotations
 
-import functools
-import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from paleo.cluster import Cluster, find_cluster
+from paleo.cluster import Cluster, Device, cluster_names, find_cluster
+from paleo.cluster.figures import Figure
+from paleo.cluster.frameworks import FRAMEWORKS
 from paleo.core.frozen import NamedTuple, dataclass
-from paleo.core.quantity import ceil_div
+from paleo.core.quantity import Quantity, ceil_div
+from paleo.core.units import GIB
+from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.measured import Measurement
-from paleo.measure.validate.spellings import UnmappedError
-from paleo.net.load import loads
+from paleo.measure.validate.mesh_nets import GptSizes, gpt, singles, with_layers
+from paleo.measure.validate.names import meant, net_of
+from paleo.measure.validate.nets import Remembering
+from paleo.measure.validate.sequences import length_of, with_length
+from paleo.measure.validate.spellings import UnmappedError, device_of, dtype_of
+from paleo.measure.validate.wiring import wiring_of
+from paleo.net.graph import build
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import Mesh
-from paleo.step.meshed import Meshed
+from paleo.step.meshed import Meshed, micro_batch_of
 from paleo.step.scenario import scenario
 
-_DEGREE = re.compile(r"\b(tp|pp|dp|cp|ep|interleave)(\d+)\b")
-#: The probability by which Megatron-LM keeps an element (--hidden-dropout, --attention-dropout).
-_KEPT = 0.9
+_DEGREES = re.compile(r"\b(tp|pp|dp|cp|ep|zero|interleave)(\d+)\b")
+_WAYS = ("tp", "cp", "ep", "pp")
+#: The quantity of rows of what a device takes of memory at its peak.
+MEMORY = "peak_memory_gib"
+_SHARDED = re.compile(r"\bfsdp\b", re.IGNORECASE)
+_TRAIN = ("", "train", "training")
+#: Words of notes for what is computed again.
+_AGAIN = re.compile(r"(?:recompute: |recompute=|act_ckpt=)(\w+)")
+_MODES = {
+    "full": "full", "True": "full", "attn_only": "selective", "selective": "selective",
+    "none": "none", "False": "none",
+}  # fmt: skip
+#: What a row says of cards: how many of how many Gbit/s, or Gbit/s in all.
+_CARDS = re.compile(r"(?:(\d+) ?x[^,;:]*?)?(\d+) ?G(?:b|bit)(?:/s|ps|/Sec)", re.IGNORECASE)
+_OTHER_CARDS = re.compile(r"Storage|Management")
+_GBIT = 1e9 / 8
+#: What rows of boards say that stand in a server with a switch, and such servers.
+_BEHIND = re.compile(r"NV(?:Link|Switch)|inter-node|Selene", re.IGNORECASE)
+_SWITCHED = ("dgx_a100", "dgx_h100", "hgx_h200", "hgx_b200")
 
 
 class Source(NamedTuple):
-    """How the software of a source runs: settings of a scenario, and whether gradients overlap."""
+    """How the software of a source runs: settings of a scenario, and the net of a row.
 
-    settings: dict[str, Any]
-    vocabulary: int | None = None
+    The `degrees` hold where a row says none.
+    """
 
-
-#: Megatron-DeepSpeed and Megatron-LM of 2021 and 2022 on nodes of eight A100: no gradients are
-#: exchanged before the backward pass is done.
-_MEGATRON: dict[str, Any] = {
-    "cluster": "dgx_a100", "framework": "megatron", "dtype": "fp16", "optimizer": "adamw",
-    "clip_gradients": True, "scale_loss": True, "loss": "fused",
-}  # fmt: skip
-SOURCES = {
-    "vtrain": Source(_MEGATRON),
-    "megatron_seqsel": Source(_MEGATRON),
-    "megatron_a100": Source(_MEGATRON),
-}
+    settings: Mapping[str, Any]
+    net: Callable[[Measurement], NetSpec]
+    degrees: Mapping[str, int] = {}
 
 
 @dataclass(frozen=True)
 class MeshCase:
-    """A row, and the step that is predicted for it: so many samples on a mesh, in how long."""
+    """What is predicted for a row: a step of so many samples on a mesh of a cluster's devices.
 
-    row: Measurement
+    `settings` are those of a scenario besides.
+    """
+
+    net: NetSpec
     mesh: Mesh
     global_batch: int
+    cluster: Cluster
     settings: tuple[tuple[str, Any], ...]
-    shape: tuple[int, int, int, int, int, int]
-    seconds: float
 
-    def predicted(self) -> float:
-        """Return the seconds that the model predicts."""
-        meshed = _meshed(self.mesh, self.settings, self.shape)
-        return float(meshed.step(self.global_batch).total("auto"))
+    def meshed(self, device: Device, **settings: Any) -> Meshed:
+        """Return the net on devices of this kind, under these settings besides its own."""
+        given = {"cluster": replace(self.cluster, device=device), **dict(self.settings), **settings}
+        found = scenario(self.net, **given)
+        return Meshed(found.net, found.plan, self.mesh)
+
+    def memory_bytes(self, device: Device) -> int:
+        """Return the bytes that a device of the fullest stage takes."""
+        meshed = self.meshed(device)
+        micro = micro_batch_of(self.net, meshed.plan, self.mesh, self.global_batch)
+        stages = meshed.memory(micro, meshed.batches(self.global_batch))
+        return int(max(stage.total for stage in stages))
 
 
-def mesh_cases(rows: Iterable[Measurement]) -> tuple[list[MeshCase], dict[str, int]]:
-    """Return the cases of rows, and how many rows are left out for which reason."""
-    found, left_out = [], dict[str, int]()
+@dataclass(frozen=True, eq=False)
+class MeshGroup(CaseGroup):
+    """Rows of one step on a mesh."""
+
+    case: MeshCase
+
+    def seconds(self, pricing: Remembering, constants: Mapping[str, Quantity]) -> Quantity:
+        figures = {name: Figure(value, "", "given") for name, value in constants.items()}
+        device = replace(self.device, constants={**self.device.constants, **figures})
+        asked: dict[str, Any] = {"cost_model": pricing.model}
+        if not pricing.model.knows_attention_kernels:
+            asked["attention"] = None
+        meshed = self.case.meshed(device, **asked)
+        step = meshed.step(self.case.global_batch)
+        found: Quantity = step.total(step.best_scheme)
+        return found
+
+    @property
+    def software(self) -> str:
+        """The family of what runs the net, "" for none of paleo.cluster.frameworks."""
+        name = dict(self.case.settings).get("framework")
+        return FRAMEWORKS[name].family if name else ""
+
+    def describe(self, place: int) -> str:
+        mesh = self.case.mesh
+        degrees = {name: getattr(mesh, name) for name in ("tp", "cp", "ep", "pp", "dp")}
+        said = " ".join(f"{name} {count}" for name, count in degrees.items() if count > 1)
+        return f"{said or 'one device'}, batch {self.case.global_batch}"
+
+
+def is_shared(row: Measurement) -> bool:
+    """Tell whether a row is of training that is shared by more than its data."""
+    trains = row.direction.casefold() in _TRAIN and not row.operator
+    says = _DEGREES.search(row.parallelism) or _SHARDED.search(row.parallelism)
+    return trains and bool(says or _source(row))
+
+
+def mesh_case(row: Measurement, device: Device) -> tuple[MeshCase, float]:
+    """Return what is predicted for a row, and the seconds that it says; raises UnmappedError."""
+    case = shared_step(row, device)
+    return case, _seconds(row, case.net, case.global_batch)
+
+
+def memory_errors(rows: Iterable[Measurement]) -> list[float]:
+    """Return by what share the memory of each row of peak memory, in GiB, is predicted wrong.
+
+    Raises UnmappedError for a row that says no step on a mesh.
+    """
+    found = []
     for row in rows:
-        try:
-            found.append(mesh_case(row))
-        except UnmappedError as error:
-            left_out[str(error)] = left_out.get(str(error), 0) + 1
-    return found, left_out
+        if row.quantity.name == MEMORY:
+            device = device_of(row.device)
+            found.append(shared_step(row, device).memory_bytes(device) / (row.value * GIB) - 1)
+    return found
 
 
-def mesh_case(row: Measurement) -> MeshCase:
-    """Return what is predicted for a row; raises UnmappedError."""
-    if row.source_id not in SOURCES:
-        raise UnmappedError(f"no mesh of {row.source_id} is modelled")
-    degrees = {name: int(count) for name, count in _DEGREE.findall(row.parallelism)}
-    mesh = Mesh.of(row.n_devices, degrees.get("tp", 1), pp=degrees.get("pp", 1))
-    shape = row.sizes
-    missing = [name for name in ("layers", "hidden", "heads") if name not in shape]
-    if missing or not row.global_batch or not row.seq_len:
-        raise UnmappedError(f"rows that do not say {', '.join([*missing, 'the batch'][:2])}")
-    vocabulary = int(shape.get("vocab", 51200))
-    sizes = (
-        int(shape["layers"]), int(shape["hidden"]), int(shape["heads"]),
-        int(shape.get("ffn", 4 * shape["hidden"])), vocabulary, int(row.seq_len),
-    )  # fmt: skip
-    again = re.search(r"recompute: (\w+)", row.notes)
-    modes = {"full": "full", "attn_only": "selective", "none": "none"}
-    settings: dict[str, Any] = {
-        "tp": mesh.tp,
-        "pp": mesh.pp,
+def shared_step(row: Measurement, device: Device) -> MeshCase:
+    """Return the step that a row is of, on these devices; raises UnmappedError."""
+    source = _source(row) or Source({}, _named)
+    mesh, degrees = _mesh(row, source)
+    if not row.global_batch or row.global_batch % 1:
+        raise UnmappedError("no batch of all devices")
+    settings: dict[str, Any] = dict(source.settings) or _settings(row)
+    again = _AGAIN.search(row.notes)
+    divides = "sequence parallel" in row.notes or settings.get("sequence_parallel", False)
+    settings |= {name: getattr(mesh, name) for name in _WAYS}
+    settings |= {name: degrees[name] for name in ("zero", "interleave") if name in degrees}
+    settings |= {
         "micro_batch": int(row.micro_batch) if row.micro_batch else None,
-        "interleave": degrees.get("interleave", 1),
-        "sequence_parallel": "sequence parallel" in row.notes and mesh.tp > 1,
-        "recompute": modes[again[1]] if again and again[1] in modes else "full",
+        "recompute": _MODES.get(again[1], "none") if again else settings.get("recompute", "none"),
+        "sequence_parallel": divides and mesh.tp > 1,
+        "dtype": settings.get("dtype") or dtype_of(row.precision, device, is_net=True),
     }
-    batch = int(row.global_batch)
-    return MeshCase(row, mesh, batch, tuple(settings.items()), sizes, _seconds(row, batch, sizes))
+    net = source.net(row)
+    if "layers" in row.sizes and mesh.pp > 1 and singles(net):
+        # Stages have as many layers each; a block that is there once stands before those dealt out.
+        first = int(row.sizes["layers"]) // mesh.pp
+        settings["stages"] = (first - singles(net), *[first] * (mesh.pp - 1))
+    cluster = _cluster(row, device)
+    return MeshCase(net, mesh, int(row.global_batch), cluster, tuple(settings.items()))
 
 
-def _seconds(row: Measurement, batch: int, sizes: tuple[int, ...]) -> float:
+def _mesh(row: Measurement, source: Source) -> tuple[Mesh, dict[str, int]]:
+    """Return the mesh of a row, and the degrees that it says."""
+    degrees = {name: int(count) for name, count in _DEGREES.findall(row.parallelism)}
+    degrees = degrees or dict(source.degrees)
+    if _SHARDED.search(row.parallelism):
+        degrees["zero"] = 3
+    if not degrees:
+        raise UnmappedError("no degrees of parallelism")
+    tp, cp, ep, pp = (degrees.get(name, 1) for name in _WAYS)
+    mesh = Mesh.of(row.n_devices, tp, cp, ep, pp)
+    if degrees.get("dp", mesh.dp) != mesh.dp:
+        raise UnmappedError("degrees of parallelism that are not those of so many devices")
+    return mesh, degrees
+
+
+def _settings(row: Measurement) -> dict[str, Any]:
+    """Return the settings that a row of no source in particular says."""
+    said = row.framework.casefold()
+    names = sorted((name for name in FRAMEWORKS if name in said), key=len)
+    settings: dict[str, Any] = {"framework": names[-1] if names else None}
+    return settings | {"optimizer": row.optimizer or "adamw"}
+
+
+def _seconds(row: Measurement, net: NetSpec, batch: int) -> float:
     """Return the seconds of a step that a row says."""
-    layers, hidden, _, _, vocabulary, seq = sizes
     if row.quantity.part == "step":
         return row.value * row.quantity.scale
     if row.quantity.name == "tflops_per_gpu":
-        # With all of the forward pass computed again (Narayanan et al., arXiv:2104.04473, eq. 3).
-        per_sample: float = 96 * seq * layers * hidden**2
-        per_sample *= 1 + seq / (6 * hidden) + vocabulary / (16 * layers * hidden)
-        return batch * per_sample / (row.value * 1e12 * row.n_devices)
+        return batch * _flops(row) / (row.value * 1e12 * row.n_devices)
     if row.quantity.name == "tokens_per_s_per_gpu":
-        return batch * seq / (row.value * row.n_devices)
+        return batch * length_of(net) / (row.value * row.n_devices)
+    if row.quantity.kind == "rate" and row.quantity.things != "images":
+        return batch * (length_of(net) if row.quantity.things == "tokens" else 1) / row.value
     raise UnmappedError(f"{row.quantity.name} is no time of a step on a mesh")
 
 
-@functools.lru_cache(maxsize=64)
-def _meshed(mesh: Mesh, settings: tuple[tuple[str, Any], ...], shape: tuple[int, ...]) -> Meshed:
-    cluster = _of_so_many(mesh.size)
-    found = scenario(gpt(*shape), **_MEGATRON | {"cluster": cluster} | dict(settings))
-    return Meshed(found.net, found.plan, mesh)
+def _flops(row: Measurement) -> float:
+    """Return the FLOPs of a sample with all of the forward pass computed again.
+
+    That is how rates of TFLOP/s count them (Narayanan et al., arXiv:2104.04473, equation 3).
+    """
+    sizes = _gpt_sizes(row)
+    found: float = 96 * sizes.seq * sizes.layers * sizes.hidden**2
+    return found * (
+        1 + sizes.seq / (6 * sizes.hidden) + sizes.vocabulary / (16 * sizes.layers * sizes.hidden)
+    )
 
 
-def _of_so_many(devices: int) -> Cluster:
-    """Return DGX A100 as Selene has them, of which there are more than in a SuperPOD."""
-    cluster = find_cluster(str(_MEGATRON["cluster"]))
+# Clusters
+
+
+def _cluster(row: Measurement, device: Device) -> Cluster:
+    """Return the cluster of a row, of as many nodes as it needs.
+
+    It is what the interconnect names; of boards behind NVLink or a switch that of their server,
+    with the cards that the row lists; else the machine or the links that it lists.
+    """
+    text = row.interconnect
+    if text in cluster_names() or text.endswith(".toml"):
+        cluster = find_cluster(text)
+    elif server := _server(text, device):
+        cluster = _with_cards(server, text)
+    else:
+        cluster = wiring_of(row, device).cluster(device)
+    if not cluster.tiers:
+        return cluster
     *inner, outer = cluster.tiers
-    most = max(outer.size, ceil_div(devices, cluster.size // outer.size))
+    most = max(outer.size, ceil_div(row.n_devices, cluster.size // outer.size))
     return replace(cluster, tiers=(*inner, replace(outer, size=most)))
 
 
-@functools.lru_cache(maxsize=16)
-def gpt(layers: int, hidden: int, heads: int, ffn: int, vocabulary: int, seq: int) -> NetSpec:
-    """Return GPT as Megatron-LM has it, with dropout and attention of which each step is a kernel.
+def _server(text: str, device: Device) -> Cluster | None:
+    """Return the predefined cluster of boards that an interconnect says are behind a switch."""
+    if not _BEHIND.search(text):
+        return None
+    servers = map(find_cluster, _SWITCHED)
+    return next((server for server in servers if server.device.name == device.name), None)
 
-    Its layers are those of arXiv:1909.08053, section 3; positions are learned.
+
+def _with_cards(cluster: Cluster, text: str) -> Cluster:
+    """Return the cluster with as many cards of its network a node as a text says, if it does."""
+    parts = [part for part in re.split(r"[;,]", text) if not _OTHER_CARDS.search(part)]
+    rates = [int(count or 1) * int(rate) for part in parts for count, rate in _CARDS.findall(part)]
+    *inner, outer = cluster.tiers
+    if not rates:
+        return cluster
+    links = max(1, round(max(rates) * _GBIT / float(outer.network.bandwidth)))
+    return replace(cluster, tiers=(*inner, replace(outer, links=links)))
+
+
+# Nets
+
+
+def _gpt_sizes(row: Measurement) -> GptSizes:
+    """Return the sizes that a row states of a GPT; raises UnmappedError."""
+    shape = row.sizes
+    missing = [name for name in ("layers", "hidden", "heads") if name not in shape]
+    if missing or not row.seq_len:
+        raise UnmappedError(f"rows that do not say {', '.join(missing) or 'seq_len'}")
+    return GptSizes(
+        int(shape["layers"]), int(shape["hidden"]), int(shape["heads"]),
+        int(shape.get("ffn", 4 * shape["hidden"])), int(shape.get("vocab", 51200)),
+        int(row.seq_len),
+    )  # fmt: skip
+
+
+def _megatron(row: Measurement) -> NetSpec:
+    return gpt(_gpt_sizes(row))
+
+
+#: Layers, hidden size and heads (mosaicml/llm-foundry, scripts/train/yamls/mpt).
+_MPT = {
+    "125m": (12, 768, 12), "350m": (24, 1024, 16), "760m": (24, 1536, 12), "1b": (24, 2048, 16),
+    "3b": (32, 2560, 20), "7b": (32, 4096, 32), "13b": (40, 5120, 40), "30b": (48, 7168, 56),
+    "70b": (80, 8192, 64),
+}  # fmt: skip
+
+
+def _mpt(row: Measurement) -> NetSpec:
+    """Return llm-foundry's MPT: fused attention, no dropout, learned positions, biases.
+
+    Raises UnmappedError unless it has as many parameters as the row says.
     """
-    size = hidden // heads
+    sizes = _MPT.get(row.network.removeprefix("mpt-"))
+    if sizes is None or not row.seq_len:
+        raise UnmappedError(f"unknown net {row.network!r}")
+    layers, hidden, heads = sizes
+    net = gpt(
+        GptSizes(layers, hidden, heads, 4 * hidden, 50368, int(row.seq_len), fused=True, kept=1)
+    )
+    said = re.search(r"params=(\d+)", row.notes)
+    if said and int(said[1]) != build(net).num_params:
+        raise UnmappedError(f"another net than {row.network!r}, of other parameters")
+    return net
 
-    def product(parent: str, outputs: int) -> dict[str, Any]:
-        return {"type": "InnerProduct", "parents": [parent], "num_outputs": outputs, "axis": -1}
 
-    def dropout(parent: str) -> dict[str, Any]:
-        return {"type": "Dropout", "parents": [parent], "dropout_keep_prob": _KEPT}
+def _mlperf(row: Measurement) -> NetSpec:
+    """Return GPT-3 175B as NVIDIA's NeMo has it for MLPerf: fused attention, no dropout."""
+    seq = int(row.seq_len or 2048)
+    return gpt(GptSizes(96, 12288, 96, 49152, 51200, seq, fused=True, kept=1))
 
-    def part(of: str, begin: int) -> dict[str, Any]:
-        return {"type": "Slice", "parents": [of], "dim": -1, "begin": begin, "size": hidden}
 
-    def heads_of(name: str, order: list[int]) -> dict[str, Any]:
-        view = {"type": "Reshape", "parents": [name], "output_shape": [-1, seq, heads, size]}
-        return {
-            f"{name}_view": view,
-            f"{name}_heads": {"type": "Transpose", "parents": [f"{name}_view"], "perm": order},
-        }
+def _named(row: Measurement) -> NetSpec:
+    """Return the net of a name, with as many blocks and as long sequences as the row says."""
+    sequence = int(row.seq_len) if row.seq_len else None
+    net = net_of(
+        meant(row.network, row.source_id, row.framework, True), row.source_id, None, sequence
+    )
+    if sequence is not None:
+        net = with_length(net, sequence)
+    return with_layers(net, int(row.sizes["layers"])) if "layers" in row.sizes else net
 
-    block: dict[str, Any] = {
-        "ln_1": {"type": "LayerNorm", "parents": []},
-        "qkv": product("ln_1", 3 * hidden),
-        **{name: part("qkv", i * hidden) for i, name in enumerate("qkv")},
-        **heads_of("q", [0, 2, 1, 3]),
-        **heads_of("k", [0, 2, 3, 1]),
-        **heads_of("v", [0, 2, 1, 3]),
-        "scores": {"type": "MatMul", "parents": ["q_heads", "k_heads"]},
-        "softmax": {"type": "Softmax", "parents": ["scores"], "dim": -1},
-        "kept": dropout("softmax"),
-        "values": {"type": "MatMul", "parents": ["kept", "v_heads"]},
-        "turned": {"type": "Transpose", "parents": ["values"], "perm": [0, 2, 1, 3]},
-        "merged": {"type": "Reshape", "parents": ["turned"], "output_shape": [-1, seq, hidden]},
-        "proj": product("merged", hidden),
-        "proj_kept": dropout("proj"),
-        "add_1": {"type": "Elementwise", "parents": ["..", "proj_kept"]},
-        "ln_2": {"type": "LayerNorm", "parents": ["add_1"]},
-        "fc": product("ln_2", ffn),
-        "gelu": {"type": "Activation", "parents": ["fc"], "function": "gelu"},
-        "fc_back": product("gelu", hidden),
-        "fc_kept": dropout("fc_back"),
-        "add_2": {"type": "Elementwise", "parents": ["add_1", "fc_kept"]},
-    }
-    net = {
-        "name": f"gpt {layers} x {hidden}",
-        "layers": {
-            "words": {"type": "Input", "parents": [], "tensor": [1, seq]},
-            "wte": {
-                "type": "Embedding", "parents": ["words"], "num_embeddings": vocabulary,
-                "num_outputs": hidden,
-            },
-            "wpe": {"type": "Parameter", "parents": [], "shape": [seq, hidden]},
-            "embed": {"type": "Elementwise", "parents": ["wte", "wpe"]},
-            "embed_kept": dropout("embed"),
-            "h": {
-                "type": "Block", "parents": ["embed_kept"], "repeat": layers, "endpoint": "add_2",
-                "layers": block,
-            },
-            "ln_f": {"type": "LayerNorm", "parents": ["h"]},
-            "head": {**product("ln_f", vocabulary), "shares": "wte", "use_bias": False},
-        },
-    }  # fmt: skip
-    return loads(json.dumps(net))
+
+# Sources
+
+
+#: Megatron-DeepSpeed and Megatron-LM of 2021 and 2022: dropout, attention in steps, of which the
+#: softmax's kernel scales and masks as well (megatron/model/fused_softmax.py), no gradients are
+#: exchanged before the backward pass is done, and all of the forward pass is computed again.
+_MEGATRON: Mapping[str, Any] = {
+    "framework": "megatron", "dtype": "fp16", "optimizer": "adamw", "clip_gradients": True,
+    "scale_loss": True, "loss": "fused", "recompute": "full",
+}  # fmt: skip
+#: mosaicml/llm-foundry, scripts/train/benchmarking/submit_benchmarks.py: attn_impl triton, which is
+#: FlashAttention of early 2023 in Triton; llmfoundry's fused cross entropy; Composer's gradient
+#: clipping. Its mixed precision DEFAULT gathers halves and sums gradients in fp32.
+_LLM_FOUNDRY: Mapping[str, Any] = {
+    "framework": "pytorch", "optimizer": "adamw", "clip_gradients": True, "loss": "fused",
+    "attention": "fa1_triton",
+}  # fmt: skip
+#: mlcommons/training_results_v3.1, NVIDIA/benchmarks/gpt3/implementations/pytorch: conf/custom.yaml
+#: (12 chunks a stage, parameters in halves, a distributed optimizer) and config_fp8.sh (products in
+#: fp8 with scales from steps before).
+_NEMO: Mapping[str, Any] = {
+    "framework": "tuned", "dtype": "mixed_fp8_delayed", "optimizer": "adamw", "loss": "fused",
+    "clip_gradients": True, "zero": 1, "interleave": 12, "sequence_parallel": True,
+}  # fmt: skip
+#: MooreThreads/SimuMax, simu_tools/megatron_scripts/scripts: Megatron-core with TransformerEngine,
+#: its distributed optimizer, positions divided, a fused cross entropy (cases are called cef), no
+#: communication beside computation (docs/b200/b200_real_repro_guide.md, section 3.3).
+_MEGATRON_CORE: Mapping[str, Any] = {
+    "framework": "megatron", "dtype": "mixed_bf16", "optimizer": "adamw", "clip_gradients": True,
+    "loss": "fused", "sequence_parallel": True, "context": "all_to_all", "overlap": False,
+}  # fmt: skip
+SOURCES: Mapping[str, Source] = {
+    "vtrain": Source(_MEGATRON, _megatron),
+    "megatron_seqsel": Source(_MEGATRON, _megatron),
+    "megatron_a100": Source(_MEGATRON, _megatron),
+    "mosaic_llmfoundry": Source(_LLM_FOUNDRY, _mpt),
+    "simumax": Source(_MEGATRON_CORE, _named),
+    "mlperf_training_v3.1: gpt3_175b": Source(_NEMO, _mlperf, {"tp": 4, "pp": 8}),
+}
+
+
+def _source(row: Measurement) -> Source | None:
+    """Return what is known of the software of a row; of MLPerf that of NVIDIA's submissions."""
+    named = SOURCES.get(row.source_id)
+    if named is None and "NVIDIA" in row.framework:
+        named = SOURCES.get(f"{row.source_id}: {row.network}")
+    return named

@@ -238,6 +238,9 @@ _DLE_SCRIPTS = (
     Script(network="transformer-xl", says={"optimizer": "lamb"}),
     Script(network="bert-large", says={"optimizer": "adamw"}),
     Script(framework="pytorch", network="bert-large", says={"optimizer": "fused_adam"}),
+    # TensorFlow*/LanguageModeling/BERT/optimization.py and run_squad.py: mixed precision looks for
+    # infinities in every step (all_are_finite, LossScaleOptimizer).
+    Script(framework="tensorflow", network="bert", says={"scales_loss": True}),
     # PyTorch/LanguageModeling/BERT/run_squad.py: apex's in mixed precision alone, else BertAdam of
     # optimization.py, a loop over tensors which clips each and goes step by step.
     Script(

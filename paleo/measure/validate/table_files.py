@@ -11,6 +11,7 @@ from typing import Any
 from paleo.core.checks import MAX_SIZE
 from paleo.core.errors import MeasurementError, Mistakes
 from paleo.core.frozen import dataclass
+from paleo.core.optional import extra
 from paleo.core.quantity import Array, np
 from paleo.measure.validate.cases import Cases, Unpredicted, join
 
@@ -52,9 +53,16 @@ class Rows:
 
 
 def check(
-    table: Table, texts: Sequence[str], numbers: Sequence[str], columns: Mapping[str, Array]
+    table: Table,
+    texts: Sequence[str],
+    numbers: Sequence[str],
+    columns: Mapping[str, Array],
+    rows: Array,
 ) -> None:
-    """Raise MeasurementError for times and sizes that nothing can have."""
+    """Raise MeasurementError for times and sizes that nothing can have.
+
+    `rows` has the numbers that these rows have in the file.
+    """
     mistakes = Mistakes(os.fspath(table.path))
     for name in (*numbers, "latency"):
         if name not in columns:
@@ -68,12 +76,12 @@ def check(
         if name != "latency":
             wrong |= (values > MAX_SIZE) | (values != np.floor(values))
         if wrong.any():
-            row = int(wrong.nonzero()[0][0])
+            place = int(wrong.nonzero()[0][0])
             what = "a number above 0" if name == "latency" else "a whole number above 0"
             what = "a whole number" if name in _FROM_ZERO else what
             mistakes.add(
                 f"column {name}: expected {what} in {int(wrong.sum())} rows, the first of them "
-                f"row {row}: {values[row]}"
+                f"row {rows[place]}: {values[place]}"
             )
     for name in texts:
         if columns[name].dtype.kind != "O":
@@ -81,8 +89,32 @@ def check(
     mistakes.raise_as(MeasurementError)
 
 
-def column(column: Any) -> Array:
-    """Return a column as an array: of objects where it has texts."""
+class TableFile:
+    """A Parquet file: the names of its columns, and those of its rows that are read.
+
+    Of more than `sample` rows, if that is not 0, as many are read, spread evenly over the file;
+    `rows` has their numbers.
+    """
+
+    def __init__(self, path: Path, sample: int = 0) -> None:
+        self._file = extra("pyarrow.parquet", "reading operator tables", "pyarrow").ParquetFile(
+            path
+        )
+        self.names: list[str] = self._file.schema_arrow.names
+        count = self._file.metadata.num_rows
+        taken = min(sample or count, count)
+        self.rows: Array = np.arange(taken) * count // max(taken, 1)
+        self._is_whole = taken == count
+
+    def columns(self, names: Sequence[str]) -> dict[str, Array]:
+        """Return those of these columns that it has, as arrays: of objects where it has texts."""
+        read = self._file.read([name for name in dict.fromkeys(names) if name in self.names])
+        if not self._is_whole:
+            read = read.take(self.rows)
+        return {name: _column(read.column(name)) for name in read.column_names}
+
+
+def _column(column: Any) -> Array:
     values: Array = column.to_numpy()
     if values.dtype.kind == "O":
         return np.array(["" if value is None else str(value) for value in values], object)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from paleo.cluster import Device
 from paleo.core.errors import HardwareError, MeasurementError
@@ -16,7 +16,7 @@ from paleo.measure.validate.cases import KEYS, Cases
 from paleo.measure.validate.groups import CaseGroup
 from paleo.measure.validate.nets import Remembering
 from paleo.measure.validate.spellings import UnmappedError, device_of
-from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
+from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of
 from paleo.measure.validate.table_kernels import KERNEL
 from paleo.step.passes import checked_target
 
@@ -94,15 +94,15 @@ class Reading(NamedTuple):
     parts: Callable[[Table, Mapping[str, Array], Rows, Device], Sequence[Part]]
 
 
-def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str] = ()) -> Cases:
+def table_cases(
+    table: Table, file: TableFile, reading: Reading, dtypes: Sequence[str] = ()
+) -> Cases:
     """Return the cases of a table; of some element types only, if there are `dtypes`."""
-    names = file.schema_arrow.names
     needed = [*reading.texts, *reading.numbers, "latency"]
-    if missing := [name for name in needed if name not in names]:
+    if missing := [name for name in needed if name not in file.names]:
         raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
     said = ("device", "framework", "version")
-    read = file.read([name for name in (*needed, KERNEL, *said) if name in names])
-    columns = {name: column(read.column(name)) for name in read.column_names}
+    columns = file.columns((*needed, KERNEL, *said))
     if not table.system:  # a file elsewhere says itself what it is of
         own = (str(columns[name][0]) if len(columns.get(name, ())) else "" for name in said)
         system, framework, version = own
@@ -113,7 +113,7 @@ def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str]
     is_measured = columns["latency"] > 0
     rows.leave_out(f"{table.operator}: a difference that is not above 0", ~is_measured)
     columns["latency"] = np.where(is_measured, columns["latency"], 1.0)
-    check(table, reading.texts, reading.numbers, columns)
+    check(table, reading.texts, reading.numbers, columns, file.rows)
     if dtypes:
         given = [_NAMES.get(word, word) for word in columns[reading.precision].tolist()]
         rows.left &= np.isin(given, list(dtypes))
@@ -161,5 +161,7 @@ def table_cases(table: Table, file: Any, reading: Reading, dtypes: Sequence[str]
         "file": os.fspath(table.path),
     }
     labels = {key: np.full(len(kept), texts.get(key, ""), object) for key in KEYS}
-    ids = np.array([f"{table.where}/{table.operator}:{row}" for row in kept.tolist()], object)
+    ids = np.array(
+        [f"{table.where}/{table.operator}:{row}" for row in file.rows[kept].tolist()], object
+    )
     return Cases(columns["latency"][kept] * 1e-3, ids, labels, groups, tuple(rows.reasons))

@@ -32,7 +32,7 @@ from paleo.measure.validate.module_tables import DSA, MODULES
 from paleo.measure.validate.quantize_tables import QUANTIZE
 from paleo.measure.validate.sparse_tables import DSV4
 from paleo.measure.validate.spellings import UnmappedError, device_of
-from paleo.measure.validate.table_files import Rows, Table, check, column, none_of
+from paleo.measure.validate.table_files import Rows, Table, TableFile, check, none_of
 from paleo.measure.validate.table_groups import Reading, table_cases
 from paleo.measure.validate.table_kernels import (
     KERNEL,
@@ -85,7 +85,8 @@ _Letters: TypeAlias = dict[str, Any]
 class Selection:
     """Which operator tables, and which of their rows; empty for all.
 
-    Of frameworks that is sglang, of versions the newest that a system has of a table.
+    Of frameworks that is sglang, of versions the newest that a system has of a table. Of a table
+    with more rows than `sample`, if that is not 0, as many are taken, spread evenly over it.
     """
 
     systems: tuple[str, ...] = ()
@@ -93,6 +94,7 @@ class Selection:
     dtypes: tuple[str, ...] = ()
     frameworks: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+    sample: int = 0
 
 
 @dataclass(frozen=True)
@@ -216,7 +218,7 @@ def operator_cases(place: str | os.PathLike[str], selection: Selection | None = 
     chosen = selection or Selection()
     tables = _chosen(_found(place), chosen)
     mistakes = Mistakes()
-    found = mistakes.check_all(lambda table: _read(table, chosen.dtypes), tables)
+    found = mistakes.check_all(lambda table: _read(table, chosen.dtypes, chosen.sample), tables)
     mistakes.raise_as(MeasurementError)
     return join(found)
 
@@ -297,13 +299,12 @@ def _order(version: str) -> list[tuple[int, str]]:
     ]
 
 
-def _read(table: Table, dtypes: Sequence[str]) -> Cases:
+def _read(table: Table, dtypes: Sequence[str], sample: int) -> Cases:
     """Return the cases of one table."""
-    parquet = extra("pyarrow.parquet", "reading operator tables", "pyarrow")
     arrow = extra("pyarrow", "reading operator tables", "pyarrow")
     family = OPERATORS.get(table.operator)
     try:
-        file = parquet.ParquetFile(table.path)
+        file = TableFile(table.path, sample)
         if table.operator in TABLES:
             return collective_cases(table, file)
         if table.operator in READINGS:
@@ -311,12 +312,12 @@ def _read(table: Table, dtypes: Sequence[str]) -> Cases:
         if family is None:
             reason = f"operator table {table.operator!r} is not modelled"
             source = table.system or table.path.stem
-            return none_of([Unpredicted(reason, source, file.metadata.num_rows)])
+            return none_of([Unpredicted(reason, source, len(file.rows))])
         columns = _columns(table, family, file)
     except (OSError, arrow.ArrowException) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise MeasurementError(f"{table.path}: not a Parquet file: {text}") from None
-    check(table, (family.dtype,), (*family.columns, *family.also), columns)
+    check(table, (family.dtype,), (*family.columns, *family.also), columns, file.rows)
     system = table.system or _one(columns, "device")
     rows = Rows(len(columns["latency"]), system)
     words = columns[family.dtype]
@@ -347,21 +348,20 @@ def _read(table: Table, dtypes: Sequence[str]) -> Cases:
             rows.leave_out(str(error.mistakes[0]), words == word)
     if not rows.left.any():
         return none_of(rows.reasons)
-    return _cases(table, family, columns, rows, device)
+    return _cases(table, family, columns, rows, device, file.rows)
 
 
-def _columns(table: Table, family: _Family, file: Any) -> dict[str, Array]:
-    names = file.schema_arrow.names
+def _columns(table: Table, family: _Family, file: TableFile) -> dict[str, Array]:
     needed = [*family.columns, family.dtype, "latency"]
     needed += [family.cache_dtype] if family.cache_dtype else []
-    if missing := [name for name in needed if name not in names]:
+    if missing := [name for name in needed if name not in file.names]:
         raise MeasurementError(f"{table.path}: no column {', '.join(missing)}")
-    wanted = [*needed, *family.also, "device", "framework", "version", KERNEL]
-    read = file.read([name for name in wanted if name in names])
-    return {name: column(read.column(name)) for name in read.column_names}
+    return file.columns([*needed, *family.also, "device", "framework", "version", KERNEL])
 
 
-def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device: Device) -> Cases:
+def _cases(
+    table: Table, family: _Family, columns: _Columns, rows: Rows, device: Device, numbers: Array
+) -> Cases:
     kept = rows.left.nonzero()[0]
     own = {name: values[kept] for name, values in columns.items()}
     sizes = own[family.cache_dtype or family.dtype]
@@ -378,7 +378,7 @@ def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device:
     kinds = dtypes + " " + sizes + " " + kernels.astype(str)
     for kind in np.unique(kinds):
         places = (kinds == kind).nonzero()[0]
-        numbers = {
+        sizes_of = {
             name: values[places].astype(np.int64)
             for name, values in own.items()
             if name in (*family.columns, *family.also)
@@ -387,7 +387,7 @@ def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device:
         size = element_size(_dtype(sizes[places[0]]))
         word = str(words[places[0]])
         scheme = word if word in _BLOCKS else dtype
-        letters = family.letters(numbers, framework, scheme, size == 1)
+        letters = family.letters(sizes_of, framework, scheme, size == 1)
         if kernel := kernels[places[0]]:
             launched = launches_of(framework, kernel, size == 1)
             if launched and family.kind == "attention encoder":
@@ -428,7 +428,7 @@ def _cases(table: Table, family: _Family, columns: _Columns, rows: Rows, device:
     }
     labels = {key: np.full(len(kept), texts[key], object) for key in KEYS}
     where = table.where or table.path.stem
-    ids = np.array([f"{where}/{table.operator}:{row}" for row in kept.tolist()], object)
+    ids = np.array([f"{where}/{table.operator}:{row}" for row in numbers[kept].tolist()], object)
     return Cases(own["latency"] * 1e-3, ids, labels, tuple(parts), tuple(rows.reasons))
 
 

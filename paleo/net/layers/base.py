@@ -144,6 +144,12 @@ class Layer(ABC):
     looks_up: ClassVar[bool] = False
     #: Whether devices exchange messages there.
     is_exchange: ClassVar[bool] = False
+    #: Whether it picks, by scores, where rows go.
+    picks: ClassVar[bool] = False
+    #: Of devices that share a tensor: whose parts it brings together and does not keep, and among
+    #: which it divides a sum.
+    gathers: ClassVar[int] = 1
+    scatters: ClassVar[int] = 1
     #: Whether it judges results, so that who runs the net has what it reads; in training, as loss.
     is_judge: ClassVar[bool] = False
     is_loss: ClassVar[bool] = False
@@ -248,6 +254,13 @@ class Layer(ABC):
     def filters(self, inputs: Shapes) -> tuple[int, ...]:
         """Return the dimensions of the filters that it learns, () if none: K x C x ... x R x S."""
         return ()
+
+    def multiplied_by(self, inputs: Shapes) -> tuple[int, int, int] | None:
+        """Return how many matrices it multiplies rows by, their rows and columns: D and K.
+
+        None where it does not, or they are not trained.
+        """
+        return None
 
     def with_loss(self) -> Layer | None:
         """Return it with a softmax cross entropy of its output in one; None where there is none."""

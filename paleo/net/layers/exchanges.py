@@ -89,6 +89,10 @@ class AllGather(_Along):
         Flag(), "whether it is gathered again in the backward pass, and not kept", default=True
     )
 
+    @property
+    def gathers(self) -> int:  # type: ignore[override]
+        return self.ways if self.again else 1
+
     def infer_shape(self, inputs: Shapes) -> Shape:
         return self._longer(inputs[0])
 
@@ -113,6 +117,10 @@ class AllGather(_Along):
 @layer_type("ReduceScatter")
 class ReduceScatter(_Along):
     """The sum of a tensor over all devices of a group, of which each keeps a part."""
+
+    @property
+    def scatters(self) -> int:  # type: ignore[override]
+        return self.ways
 
     def infer_shape(self, inputs: Shapes) -> Shape:
         return self._shorter(inputs[0])

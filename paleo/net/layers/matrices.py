@@ -107,6 +107,12 @@ class StoredMatrix(Matrix):
         if own is not None and own != self.group:
             raise ShapeError(f"{self.weights} has groups of {own}, not of {self.group}", "group")
 
+    def multiplied_by(self, inputs: Shapes) -> tuple[int, int, int] | None:
+        rows, columns = self.features(inputs), self.num_outputs
+        return (
+            None if self.weights else (self.num_weights(inputs) // (rows * columns), rows, columns)
+        )
+
     def weight_size(self, features: int) -> float:
         """Return the bytes of a number of the matrix with its part of a scale, 0 if as all else."""
         if self.weights is None:

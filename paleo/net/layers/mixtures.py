@@ -116,6 +116,8 @@ class TopK(Layer):
     among zeros.
     """
 
+    picks: ClassVar[bool] = True
+
     k: int = key(Whole(), "how many are taken")
 
     def across(self, inputs: Shapes) -> Collection[int] | None:

@@ -104,6 +104,8 @@ class Footprint(Result):
     recompute: str = "none"
     #: Bytes of the activations that the backward pass needs of the forward pass; 0 in inference.
     kept: Quantity = 0
+    #: Bytes of what is not of parameters where that is most: activations, and gradients of them.
+    moving: Quantity = 0
     optimizer_kernels: str | None = None
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class Footprint(Result):
         def one(value: Any) -> Any:
             return value[index].item() if is_array(value) else value
 
-        names = ("batch_size", "peak", "peak_layer", "peak_pass", "kept")
+        names = ("batch_size", "peak", "peak_layer", "peak_pass", "kept", "moving")
         layers = tuple(
             replace(layer, output=one(layer.output), activations=one(layer.activations))
             for layer in self.layers
@@ -126,7 +128,8 @@ class Footprint(Result):
     @property
     def band(self) -> Band | None:
         """How far what is allocated may be from the peak, where that was measured."""
-        return MEASURED if self.training and not self.workspace else None
+        is_measured = self.training and find_precision(self.dtype).scaling is None
+        return MEASURED if is_measured and not self.workspace else None
 
     @property
     def peak_ends(self) -> Ends[Any]:
@@ -257,6 +260,7 @@ def footprint(
         ),
         recompute=str(again) if training else "none",
         kept=step.kept if training else 0,
+        moving=_largest(step.moving)[0],
         optimizer_kernels=optimizer_kernels if training else None,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
         repeats=spec.repeats,
@@ -343,15 +347,16 @@ def step_for(net: NetSpec, batch_size: int, **settings: Any) -> Step:
 def step_of(net: NetSpec, graph: Graph, optimizer: Optimizer | None, recompute: Recompute) -> Step:
     """Return a step of a net in which a Sigmoid keeps its shape."""
     schedule = None
+    precision = graph.precision
+    kind = graph.dtype if precision.scaling else "mixed_fp16" if precision.is_mixed else "fp32"
     with contextlib.suppress(PaleoError):  # which has no other batch size than this
-        schedule = _schedule(net, graph.precision.is_mixed, optimizer is not None, recompute)
+        schedule = _schedule(net, kind, optimizer is not None, recompute)
     return Step(graph, optimizer, schedule, recompute)
 
 
 @functools.lru_cache(maxsize=_KEPT)
-def _schedule(net: NetSpec, is_mixed: bool, training: bool, recompute: Recompute) -> Schedule:
-    """Return when the tensors of a step are alive at most batch sizes."""
-    dtype = "mixed_fp16" if is_mixed else "fp32"  # or another of the kind
+def _schedule(net: NetSpec, dtype: str, training: bool, recompute: Recompute) -> Schedule:
+    """Return when the tensors of a step are alive at most batch sizes, in this type or its like."""
     return scheduled(typical(net, dtype, keep_shape), training=training, recompute=recompute)
 
 

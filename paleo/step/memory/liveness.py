@@ -103,6 +103,10 @@ def _kept_by(
     if copied is not None and views.is_view(layer, inputs):
         return layer.keeps(inputs, graph.element_size, needed)._replace(view=not copied)
     kept = layer.keeps(inputs, graph.element_size, needed)
+    if whole.scaled is not None and not number:
+        from paleo.net import fp8  # here: most nets have none
+
+        kept = fp8.kept(kept, whole.scaled, inputs, whole.output)
     if copied:
         sizes = {k: graph.element_size * num_elements(inputs[k]) for k in copied}
         stay = sum(size for k, size in sizes.items() if k in kept.inputs)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from paleo.core.attributes import attributes
 from paleo.core.frozen import dataclass
-from paleo.core.quantity import Quantity
+from paleo.core.quantity import Quantity, total
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
@@ -27,8 +27,10 @@ class StageMemory:
     """The bytes of one device of a stage, by part; `activations` of all micro-batches in flight.
 
     `passing` are what a micro-batch takes on the way besides: gradients of activations, scratch.
-    `buffers` are what is gathered, summed, received and sent. `total` is the peak: it is less than
-    the sum of the parts where gradients are not all there when most of the others is.
+    `buffers` are what is gathered, summed, received and sent. `absent` is what of all these is not
+    there at the peak, such as gradients that are made behind it.
+    `slack` is what an allocator holds besides, in pieces that no tensor fits.
+    `host` are its bytes in the memory of its host, which are not in the total.
     """
 
     stage: int
@@ -37,12 +39,29 @@ class StageMemory:
     optimizer_state: Quantity
     activations: Quantity
     passing: Quantity
-    buffers: Quantity
-    total: Quantity
+    buffers: Quantity = 0
+    absent: Quantity = 0
+    slack: Quantity = 0
+    host: Quantity = 0
+
+    @property
+    def allocated(self) -> Quantity:
+        """What tensors take at the peak."""
+        return total(getattr(self, part) for part in PARTS) - self.absent
+
+    @property
+    def total(self) -> Quantity:
+        """What tensors take at the peak, and the allocator's slack."""
+        return self.allocated + self.slack
+
+    def with_slack(self, share: float) -> StageMemory:
+        """Return the same where so much of what the allocator holds is slack."""
+        return replace(self, slack=int(self.allocated * share / (1 - share)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the keys of the JSON output."""
-        return {"stage": self.stage, **attributes(self, *PARTS, "total", unit="bytes")}
+        parts = (*PARTS, "slack", "total", "host")
+        return {"stage": self.stage, **attributes(self, *parts, unit="bytes")}
 
 
 #: What a stage's memory consists of.
@@ -100,6 +119,13 @@ def stage_net(net: NetSpec, graph: Graph, nodes: Sequence[int]) -> NetSpec:
     return NetSpec(net.name, tuple(layers.values()), net.file)
 
 
+def together(stage: int, parts: Sequence[StageMemory]) -> StageMemory:
+    """Return the memory of a device that has several stages of a net."""
+    names = (*PARTS, "absent", "host")
+    sums = {name: total(getattr(part, name) for part in parts) for name in names}
+    return StageMemory(stage, **sums)
+
+
 def stage_memory(
     stage: int, step: Step, blocks: Sequence[Sequence[int]], sharing: Sharing
 ) -> StageMemory:
@@ -116,14 +142,14 @@ def stage_memory(
     learned, is_mixed = step.weight_size, step.copy_size > 0
     read = step.graph.element_size
     state, update = optimizer.at_update(step.schedule.num_params, learned, step.matrices)
-    whole = params * (read if zero in (1, 2) else learned + step.copy_size)
+    is_read_whole = zero == 2 or (zero == 1 and is_mixed)
+    whole = params * (read if is_read_whole else learned + step.copy_size)
+    # Beside what is read in halves, or gathered whole, there is the share that is updated.
+    beside = own(learned * params) if is_read_whole else 0
     parts = {
-        "weights": own(learned * params) if zero == 3 else whole,
+        "weights": own(learned * params) if zero == 3 else whole + beside,
         "gradients": own(learned * params) if zero >= 2 else learned * params,
-        # Beside what is read in halves, or gathered whole, there is the share that is updated.
-        "optimizer_state": own(state + learned * params * (zero == 2 or (zero == 1 and is_mixed)))
-        if zero
-        else state,
+        "optimizer_state": own(state) if zero else state,
     }
     buffers = 0
     if zero >= 2:
@@ -131,7 +157,7 @@ def stage_memory(
         is_late = sharing.receives_all and sharing.batches > 1
         follow = held_moments if is_late else gathered_moments
         first, later = (follow(step, gathering, there=there) for there in (False, True))
-        stays = parts["optimizer_state"] + parts["weights"] * (zero == 3)
+        stays = parts["optimizer_state"] + (beside or parts["weights"])
     else:
         # Buckets that gradients are views of are there from the start.
         in_buckets = sharing.is_shared and not sharing.buckets_apart
@@ -139,7 +165,7 @@ def stage_memory(
         later = moments(step, there=True, cast=cast)
         first = later if in_buckets else moments(step, there=False, cast=cast)
         buffers = learned * params * (sharing.is_shared and sharing.buckets_apart)
-        stays = parts["optimizer_state"] + (read if cast else learned) * params + buffers
+        stays = parts["optimizer_state"] + (read if cast else learned) * params + beside + buffers
     ahead = sharing.in_flight - 1
     kept = step.kept
     if sharing.receives_all:
@@ -161,19 +187,19 @@ def stage_memory(
     # The first micro-batch that comes back finds as many others in flight as there may be. Of the
     # others gradients are there, and where all were in flight at once, one less is.
     at_first = max(first, key=taken)
-    total, top = int(taken(at_first) + ahead * kept), at_first
+    peak, top = int(taken(at_first) + ahead * kept), at_first
     if sharing.batches > 1:
         at_later = max(later, key=taken)
         again = min(sharing.in_flight, sharing.batches - 1) - 1
         more = int(taken(at_later) + again * kept) + late
-        if more > total:
-            total, top = more, at_later
+        if more > peak:
+            peak, top = more, at_later
     updating = taken(later[-1]) + (own(update) if zero >= 2 else update)
-    return StageMemory(
+    found = StageMemory(
         stage,
         **parts,
         activations=int(sharing.in_flight * kept) + late,
         passing=int(max(top.passing - kept, 0)),
-        buffers=int(buffers + top.buffers - (whole if zero == 2 else 0)),
-        total=int(stays + max(total, updating)),
+        buffers=int(buffers + max(top.buffers - (whole if zero == 2 else 0), 0)),
     )
+    return replace(found, absent=found.allocated - int(stays + max(peak, updating)))

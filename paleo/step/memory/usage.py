@@ -71,13 +71,19 @@ class Step:
         """The bytes of each node's parameters; in inference they may be stored in fewer bits."""
         params = self.schedule.num_params
         if self.optimizer:
-            return [self.weight_size * own for own in params]
+            found = [self.weight_size * own for own in params]
+            return self._with_copies(found) if self.graph.precision.scaling else found
         found = []
         for node, own in zip(self.graph.nodes, params, strict=True):
             whole = node.layer.num_params(node.inputs) if own else 1
             stored = node.layer.stored_bytes(node.inputs, self.weight_size) if own else 0
             found.append(stored * own // whole)  # without what is shared
         return found
+
+    def _with_copies(self, sizes: list[int]) -> list[int]:
+        from paleo.net.scaled import weight_copies  # here: most nets have no products in fp8
+
+        return [size + more for size, more in zip(sizes, weight_copies(self.graph), strict=True)]
 
     def activations(self, point: Any) -> list[Quantity]:
         """Return the bytes of each node's activations at a point, or at each of an array."""
@@ -132,6 +138,16 @@ class Step:
             for node in self.graph.nodes
             if node.num_params and not node.layer.is_source()
         )
+
+    @property
+    def moving(self) -> list[Any]:
+        """The bytes at each point of what is not of parameters: activations, their gradients."""
+        changes: list[Any] = [0] * (len(self.schedule.points) + 1)
+        for tensor in self.schedule.tensors:
+            if tensor.size is not None:
+                changes[tensor.born] = changes[tensor.born] + self._size(tensor)
+                changes[tensor.dies + 1] = changes[tensor.dies + 1] - self._size(tensor)
+        return list(accumulate(changes[:-1]))
 
     def _size(self, tensor: Tensor) -> Quantity:
         """Return the bytes of a tensor."""

@@ -57,6 +57,8 @@ class Parallelism(ABC):
     scaling: ClassVar[str | None] = None
     #: Whether workers share a batch in weak or strong scaling.
     divides: ClassVar[bool] = False
+    #: Whether a step waits for a data loader that is slower.
+    loads: ClassVar[bool] = False
     #: Whether devices of other kinds take part.
     has_others: ClassVar[bool] = False
     #: Whether it predicts training steps, not passes alone.
@@ -136,6 +138,14 @@ SCALED = (
     *(_used(key) for key in USED),
     _by_scheme("speedup", lambda whole: whole.speedup, "speedup"),
     _by_scheme("efficiency", lambda whole: whole.efficiency, "efficiency", "percent"),
+)
+
+#: How long the step waits for the data loader, by scheme.
+LOADING = Field(
+    "data_loader_s",
+    lambda step: {scheme: step.loading(scheme) for scheme in step.exchanges},
+    "loader",
+    "s",
 )
 
 #: The titles that people see of them where a net has tokens.

@@ -13,6 +13,7 @@ from paleo.core.tensor import find_precision
 from paleo.costs import Time
 from paleo.net.graph import typical
 from paleo.net.spec import NetSpec
+from paleo.step.mesh_settings import MeshSettings
 from paleo.step.parallelism.overlap import Made
 from paleo.step.passes import PassTime, Recomputed, not_counted
 from paleo.step.pieces import Piece
@@ -20,10 +21,11 @@ from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.utilization import Sample, model_flops, recomputed_flops, tokens_of
 
-#: What of a plan is of the exchange alone.
+#: What of a plan is of the exchange alone, or of devices that share a net.
 _OF_EXCHANGES = (
     *("network", "cluster", "ppp_comm", "schemes", "bucket", "gradient_dtype", "compress"),
     *("num_servers", "jitter", "nccl"),
+    *MeshSettings.__annotations__,
 )
 
 
@@ -158,7 +160,7 @@ class Computations:
     @functools.cached_property
     def sample(self) -> Sample:
         """What one sample has and takes: see paleo.step.utilization."""
-        plan, computing = self.plan, find_precision(self.plan.dtype).computing
+        plan, computing = self.plan, find_precision(self.plan.dtype).multiplying
         graph = typical(plan.computable(plan.trained(self.net)), plan.dtype, plan.adapt)
         flops, again = model_flops(graph, plan.cost_model), recomputed_flops(graph, plan.recompute)
         batch = int(graph.batch_size)

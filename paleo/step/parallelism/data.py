@@ -22,6 +22,7 @@ from paleo.step.distributed_settings import SCALINGS
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
     COMPUTING,
+    LOADING,
     OF_RECOMPUTATION,
     OF_TOKENS,
     PARALLELISMS,
@@ -78,7 +79,8 @@ def _fields(plan: Plan, sample: Sample) -> tuple[Field, ...]:
     tokens = OF_TOKENS if sample.tokens is not None else {}
     if tokens and again:
         tokens = tokens | {"hfu": "HFU"}
-    return with_titles(_FIELDS, **exposed, **waiting, **again, **tokens)
+    found = with_titles(_FIELDS, **exposed, **waiting, **again, **tokens)
+    return (*found, LOADING) if plan.loader_rate else found
 
 
 class Worker:
@@ -248,13 +250,15 @@ class DataParallel:
             exchanges=worker.exchanges(),
             band=self.plan.band,
             exchanging=worker.exchanges if self.plan.overlaps else None,
+            delivered=self.plan.delivered(whole, workers, self.computations.sample.tokens),
         )
 
     def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> tuple[Step, ...]:
         """Return the step for each of many worker counts, beside that of one worker."""
         own, whole = divided(batch_size, 1, scaling, self.plan.accumulate)
+        coming = self.plan.delivered(whole, 1, self.computations.sample.tokens)
         alone: Any = {
-            "one_worker": float(self.computing(own)),
+            "one_worker": max(float(self.computing(own)), float(coming)),
             "one_worker_batch": whole,
             "net": self.computations.net.name,
             "sample": self.computations.sample,
@@ -287,6 +291,7 @@ class DataParallelism(Parallelism):
     scales = True
     divides = True
     synchronizes = True
+    loads = True
 
     def predict(self, asked: Asked) -> Prediction:
         """Return the step for each number of workers."""
@@ -383,6 +388,9 @@ class _Drawn:
         else:
             after = Span([exchanged], self._communicate)
             spans += [after, last] if unpacking else [last, after]
+        if step.loading(self.scheme) > 0:
+            waits = [step.under(self.scheme)[-1]]
+            spans.append(Span(waits, functools.partial(self._wait, waits)))
         return Schedule(self.workers, spans, {"workers": step.workers, "scheme": self.scheme})
 
     @property
@@ -411,6 +419,10 @@ class _Drawn:
                 range(self.step.workers), chain(drawn, start)
             ),
         )
+
+    def _wait(self, pieces: Sequence[Piece], drawing: Drawing, start: float) -> None:
+        """Draw that every worker waits."""
+        drawing.add_to_all(range(self.step.workers), chain(pieces, start))
 
     def _communicate(self, drawing: Drawing, start: float) -> None:
         """Draw the exchange of all gradients, after the copies."""

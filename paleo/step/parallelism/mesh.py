@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.core.errors import SettingError
 from paleo.core.quantity import total
 from paleo.net.spec import NetSpec
 from paleo.step.mesh import KINDS, Mesh
 from paleo.step.meshed import Meshed
 from paleo.step.parallelism.base import (
     BATCH_SIZE,
+    LOADING,
     PARALLELISMS,
     WORKERS,
     Asked,
@@ -54,12 +54,8 @@ def _communication(step: Step) -> float:
     return float(total(piece.seconds for piece in pieces if piece.category == TRANSFER))
 
 
-def _check(plan: Plan) -> None:
-    """Raise SettingError for chunks of stages that there are not."""
-    if plan.interleave > 1 and plan.pp == 1:
-        raise SettingError("interleave: one stage has no chunks: give --pp, too")
-    if plan.interleave > 1 and not PIPELINES[plan.schedule].interleaves:
-        raise SettingError(f"interleave: {plan.schedule} has no chunks of stages")
+#: How long a step waits for the data loader.
+_LOADING = LOADING._replace(value=lambda step: float(step.loading(step.best_scheme)))
 
 
 def _degree(mesh: Mesh, kind: str) -> Field:
@@ -111,7 +107,7 @@ def _draw(meshed: Meshed, step: Step, drawing: Drawing, start: float) -> None:
     seconds = sum(float(piece.seconds) for piece in step.pieces if piece.name != "update")
     longer = seconds / max(turn.end for turn in played)
     for turn in played:
-        kind, batch, chunk = turn.turn
+        kind, batch, chunk = turn.turn.known
         said = {"micro_batch": batch} | ({"chunk": chunk} if plan.interleave > 1 else {})
         category = "forward" if kind == "forward" else "backward"
         long = longer * (turn.end - turn.start)
@@ -125,6 +121,7 @@ class MeshParallelism(Parallelism):
     name = "mesh"
     workers_setting = "workers"
     shares_net = True
+    loads = True
 
     @property
     def title(self) -> str:
@@ -133,7 +130,6 @@ class MeshParallelism(Parallelism):
     def predict(self, asked: Asked) -> Prediction:
         """Return the step for each number of devices."""
         net, plan = asked.net, asked.plan
-        _check(plan)
         one: Any = {
             "net": net.name,
             "sample": asked.computations.sample,
@@ -145,7 +141,9 @@ class MeshParallelism(Parallelism):
             mesh = Mesh.of(workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
             batch = plan.global_batch or asked.batch_size * mesh.dp
             step = Meshed(net, plan, mesh).step(batch)
-            steps.append(replace(step, fields=(*_fields(mesh, has_tokens), *step.fields), **one))
+            fields = (*_fields(mesh, has_tokens), *((_LOADING,) if plan.loader_rate else ()))
+            delivered = plan.delivered(batch, workers, asked.computations.sample.tokens)
+            steps.append(replace(step, fields=(*fields, *step.fields), delivered=delivered, **one))
         return Prediction(tuple(steps), ())
 
     def schedule(
@@ -171,6 +169,8 @@ class MeshParallelism(Parallelism):
             all_stages(exchanged),
             all_stages(update),
         ]
+        if step.loading(step.best_scheme) > 0:
+            spans.append(all_stages(step.under(step.best_scheme)[-1]))
         degrees = {kind: getattr(mesh, kind) for kind in KINDS}
         return Schedule(names, spans, {"workers": step.workers, **degrees})
 

@@ -11,6 +11,11 @@ __all__ = ["PIPELINES", "Pipeline", "Work"]
 
 PIPELINES.discover(
     __name__,
-    {"1f1b": "one_forward_one_backward", "gpipe": "gpipe", "zero_bubble": "zero_bubble"},
+    {
+        "1f1b": "one_forward_one_backward",
+        "gpipe": "gpipe",
+        "zero_bubble": "zero_bubble",
+        "dualpipe": "dualpipe",
+    },
     others="base",
 )

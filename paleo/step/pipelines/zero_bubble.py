@@ -40,16 +40,10 @@ class ZeroBubble(Pipeline):
         waits = summed(idle) - slowest(idle)
         return batches * longest + maximum(waits, 0.0)
 
-    def seconds_of(self, turn: Turn, work: Work, chunks: int) -> float:
-        if turn.kind == "weights":
-            return float(work.weights)
-        whole = super().seconds_of(turn, work, chunks)
-        return whole - float(work.weights) if turn.kind == "backward" else whole
-
     def turns(self, stage: int, stages: int, batches: int, chunks: int = 1) -> list[Turn]:
         """Return the turns of 1F1B; parameters' gradients come as many turns later as it warms."""
         ahead = [Turn("forward", batch) for batch in range(batches)]
-        back = [Turn("backward", batch) for batch in range(batches)]
+        back = [Turn("backward", batch, apart=True) for batch in range(batches)]
         found, left = [], 0
         for turn in alternating(ahead, back, stages - stage - 1):
             found.append(turn)

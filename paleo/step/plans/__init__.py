@@ -13,5 +13,5 @@ __all__ = ["PLAN_FORMATS", "PlanFormat"]
 PLAN_FORMATS.discover(
     __name__,
     {name: name for name in ("megatron", "deepspeed", "torchtitan", "nemo")},
-    others="base content entries merge shell",
+    others="base content entries low_precision merge shell",
 )

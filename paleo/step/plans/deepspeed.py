@@ -55,12 +55,25 @@ class DeepSpeed(PlanFormat):
             entries.mistake(f"zero_optimization.stage: expected 0 to 3, got {stage}")
         elif stage is not None:
             entries.say("zero", stage, "zero_optimization.stage")
+        key = "zero_optimization.mics_shard_size"
+        if (entries.number(key) or -1) > 0:  # -1: none
+            entries.say("shard_degree", entries.whole(key), key)
+        self._read_offloading(entries)
         self._read_types(entries)
         self._read_optimizer(entries)
         self._read_exchanges(entries)
         self._read_recomputation(entries)
         if entries.counts("cp") > 1:  # DeepSpeed-Ulysses
             entries.say("context", "all_to_all", "sequence_parallel_size")
+
+    def _read_offloading(self, entries: Entries) -> None:
+        """Note what is on the host: with the optimizer's state, gradients are, too."""
+        key, old = (f"zero_optimization.{name}" for name in ("offload_optimizer", "cpu_offload"))
+        where = entries.text(f"{key}.device", ("none", "cpu", "nvme"))
+        if where == "nvme":
+            entries.note(f"not modelled: {entries.path(f'{key}.device')} nvme, taken for cpu")
+        if (where in ("cpu", "nvme") or entries.flag(old)) and entries.counts("zero", 0):
+            entries.say("offload", ("optimizer", "gradients"), f"{key}.device" if where else old)
 
     def _read_recomputation(self, entries: Entries) -> None:
         """Note what is computed again: a model's code decides, but with DeepSpeed's pipeline."""

@@ -8,6 +8,7 @@ from paleo.core.quantity import ceil_div
 from paleo.step.plans.base import PLAN_FORMATS, PlanFormat
 from paleo.step.plans.content import Content
 from paleo.step.plans.entries import SEQ_LEN, WORLD, Entries
+from paleo.step.plans.low_precision import say_fp8
 
 #: What data-parallel devices divide, by the words of Megatron's FSDP, as stages of ZeRO.
 _SHARDED = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
@@ -51,6 +52,7 @@ class Megatron(PlanFormat):
     def read_others(self, entries: Entries) -> None:
         read_model_parallel(entries)
         find_world(entries, "nproc_per_node", "nnodes")
+        read_state(entries)
         read_optimizer(entries, entries.text("optimizer"), "optimizer")
         for dtype in ("fp16", "bf16"):
             if entries.flag(dtype):
@@ -61,9 +63,33 @@ class Megatron(PlanFormat):
             )
         if entries.flag("fp16"):
             entries.say("scale_loss", True, "fp16")
+        read_fp8(entries)
         clip = entries.number("clip_grad")
         if clip is not None:
             entries.say("clip_gradients", clip > 0, "clip_grad")
+
+
+def read_state(entries: Entries) -> None:
+    """Note where the optimizer's state is: on the host, or in which groups devices divide it."""
+    if entries.flag("optimizer_cpu_offload"):
+        entries.say("offload", ("optimizer",), "optimizer_cpu_offload")
+        if (entries.number("optimizer_offload_fraction") or 1) < 1:
+            path = entries.path("optimizer_offload_fraction")
+            entries.note(f"not modelled: {path}: all of the state is on the host")
+    key = "num_distributed_optimizer_instances"
+    groups, world = entries.whole(key), entries.counts(WORLD, 0)
+    share = entries.counts("tp") * entries.counts("pp")
+    if not groups or groups == 1:
+        return
+    if not world:
+        entries.note(f"{entries.path(key)} has no effect without devices: give --shard_degree")
+    elif world % (share * groups):
+        entries.mistake(
+            f"{entries.path(key)}: {world // share} devices with the same layers do not divide "
+            f"into {groups} groups"
+        )
+    else:
+        entries.say("shard_degree", world // share // groups, key)
 
 
 def find_world(entries: Entries, each: str, nodes: str) -> None:
@@ -74,6 +100,13 @@ def find_world(entries: Entries, each: str, nodes: str) -> None:
         entries.say(WORLD, count * (num_nodes or 1), each)
     if size:
         entries.say(WORLD, size, "world_size")
+
+
+def read_fp8(entries: Entries) -> None:
+    """Note products in fp8, which a format switches on (--fp8-format); types were read before."""
+    recipe = entries.text("fp8_recipe") or "delayed"
+    if entries.text("fp8") not in ("", "false", "none"):
+        say_fp8(entries, recipe, "fp8_recipe" if entries.entry("fp8_recipe") else "fp8")
 
 
 def read_optimizer(entries: Entries, name: str, key: str) -> None:

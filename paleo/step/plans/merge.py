@@ -64,6 +64,8 @@ def planned(path: str | os.PathLike[str], given: Mapping[str, Any]) -> Planned:
     entries.mistakes.raise_as(SettingError)
     if entries.counts("tp") == 1:  # as in Megatron-LM; positions are divided among the same devices
         entries.said.pop("sequence_parallel", None)
+    if entries.counts("zero", 0) == 0:  # nothing is divided
+        entries.said.pop("shard_degree", None)
     if entries.is_given("pp") and entries.counts("pp") == 1:  # one stage has no chunks
         for name in ("interleave", "stages", "schedule"):
             entries.said.pop(name, None)

@@ -8,7 +8,13 @@ from __future__ import annotations
 from paleo.step.plans.base import PLAN_FORMATS, PlanFormat
 from paleo.step.plans.content import Content
 from paleo.step.plans.entries import Entries
-from paleo.step.plans.megatron import find_world, read_model_parallel, read_optimizer
+from paleo.step.plans.megatron import (
+    find_world,
+    read_fp8,
+    read_model_parallel,
+    read_optimizer,
+    read_state,
+)
 
 #: Precisions of Lightning, as types of Paleo.
 _PRECISIONS = {
@@ -53,6 +59,7 @@ class NeMo(PlanFormat):
         read_optimizer(entries, name, "optimizer")
         if name in ("distributed_fused_adam", "mcore_distributed_optim"):
             entries.say("zero", 1, "optimizer")
+        read_state(entries)
         precision = entries.text("precision")
         if precision in _PRECISIONS:
             entries.say("dtype", _PRECISIONS[precision], "precision")
@@ -63,6 +70,7 @@ class NeMo(PlanFormat):
         for dtype in ("bf16", "fp16"):
             if entries.flag(dtype):
                 entries.say("dtype", f"mixed_{dtype}", dtype)
+        read_fp8(entries)
         for key in ("gradient_clip_val", "clip_grad"):
             clip = entries.number(key)
             if clip is not None:

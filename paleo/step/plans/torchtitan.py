@@ -5,6 +5,7 @@ from __future__ import annotations
 from paleo.step.plans.base import PLAN_FORMATS, PlanFormat
 from paleo.step.plans.content import Content
 from paleo.step.plans.entries import REPLICAS, SEQ_LEN, TURNS, Entries
+from paleo.step.plans.low_precision import say_fp8
 
 _OPTIMIZERS = {"adamw": "adamw", "adam": "adam", "muon": "muon", "sgd": "sgd"}
 _KERNELS = {"fused": "fused", "foreach": "foreach", "for-loop": "forloop"}
@@ -79,10 +80,13 @@ class TorchTitan(PlanFormat):
             entries.say("zero", 0, replicate_key)
         if shards > 0:
             entries.say(REPLICAS, replicas * shards, key)
-        if replicas > 1 and shards != 1:
+        if replicas > 1 and shards > 1:
+            # Positions are divided among devices that have the same parameters, and divide them.
+            entries.say("shard_degree", shards * entries.counts("cp"), key)
+        elif replicas > 1 and shards < 0:
             entries.note(
-                f"not modelled: {entries.path(replicate_key)}: shards within groups, taken to be "
-                "shards among all"
+                f"not modelled: {entries.path(replicate_key)} without {key}: shards within groups, "
+                "taken to be shards among all: give --shard_degree"
             )
 
     def _read_schedule(self, entries: Entries) -> None:
@@ -142,6 +146,30 @@ class TorchTitan(PlanFormat):
             entries.say("dtype", f"mixed_{short[computes]}", "training.mixed_precision_param")
         else:
             entries.say("dtype", "fp32", "training.mixed_precision_param")
+        self._read_converters(entries)
+
+    def _read_converters(self, entries: Entries) -> None:
+        """Note products in fp8: torchao's, of which rows have scales of their own in some."""
+        key, recipe_key = "model.converters", "float8.recipe_name"
+        found = entries.entry(key)
+        given = found.value if found else ()
+        names = given if isinstance(given, list) else str(given).split(",") if given else []
+        if entries.flag("float8.enable_float8_linear"):  # before there were converters
+            names = [*names, "float8"]
+        recipe = entries.text(recipe_key) or "tensorwise"
+        for name in (str(name).strip().removeprefix("quantize.linear.") for name in names):
+            if name == "float8" and recipe.startswith("rowwise"):
+                entries.note(
+                    f"not modelled: {entries.path(recipe_key)} {recipe}: a scale for each row, "
+                    "taken for one for each tensor"
+                )
+                say_fp8(entries, "tensorwise", recipe_key)
+            elif name == "float8":
+                say_fp8(entries, recipe, recipe_key if entries.entry(recipe_key) else key)
+            elif name == "mx":
+                say_fp8(entries, "mxfp8", key)
+            else:
+                entries.note(f"not modelled: {entries.path(key)} {name}: layers converted")
 
     def _read_recomputation(self, entries: Entries, mode: str) -> None:
         key, option_key = "activation_checkpoint.mode", "activation_checkpoint.selective_ac_option"

@@ -20,7 +20,8 @@ from paleo.net.spec import NetSpec
 from paleo.step.declarations import check_names, declared, listing, several
 from paleo.step.memory import OPTIMIZERS, footprint
 from paleo.step.parallelism import data_parallel
-from paleo.step.plan import EXCHANGED, HOW, RATED, TRAINED, UPDATED, Plan, plan_of
+from paleo.step.plan import RATED, Plan, plan_of
+from paleo.step.plan_keys import EXCHANGED, HOW, TRAINED, UPDATED
 from paleo.step.recompute import Recompute, find_recomputes
 from paleo.step.scenario import scenario
 from paleo.step.settings import (
@@ -329,7 +330,7 @@ class CompareSettings(ComparedSettings, total=False):
 
 
 #: Of what there may be several, what changes quickest last.
-_SEVERAL = (
+SEVERAL = (
     *("cluster", RATED[0], "network", "workers", "batch_size", *RATED[1:]),
     *("scheme", "accumulate", "gradient_dtype", "compress"),
     *("optimizer", "optimizer_kernels", "loss", "recompute", "dtype", "conv_library"),
@@ -361,7 +362,7 @@ def compare(
     specs = [check(load, net, settings.get("importing")) for net in many]
     check_names(declared(CompareSettings), settings, mistakes)
     values = found_settings(CompareSettings, settings, mistakes)
-    choices: list[Sequence[Any]] = [values[name] or () for name in _SEVERAL]
+    choices: list[Sequence[Any]] = [values[name] or () for name in SEVERAL]
     mistakes.raise_as(PaleoError)
     found = [spec for spec in specs if spec]
     count = len(found) * math.prod(map(len, choices))
@@ -374,7 +375,7 @@ def compare(
             f"nets: {count} of them, times settings, are too many to compare "
             f"(at most {MAX_VARIANTS})"
         )
-    batch = check(_batch_of, found[0])
+    batch = check(batch_of, found[0])
     mistakes.raise_as(PaleoError)
     changes = [check(change_of, found[0], spec, batch) for spec in found]
     for spec, change in zip(found, changes, strict=True):
@@ -386,7 +387,7 @@ def compare(
     mistakes.raise_as(PaleoError)
     variants = [
         (
-            check(_variant, spec, batch, {**values, **dict(zip(_SEVERAL, chosen, strict=True))}),
+            check(_variant, spec, batch, {**values, **dict(zip(SEVERAL, chosen, strict=True))}),
             change,
         )
         for spec, change in zip(found, changes, strict=True)
@@ -405,7 +406,7 @@ def compare(
     )
 
 
-def _batch_of(net: NetSpec) -> int:
+def batch_of(net: NetSpec) -> int:
     """Return the batch of a net's own file."""
     batch: Any = build(net).batch_size
     return int(batch)

@@ -15,7 +15,7 @@ from paleo.core.results import Result
 from paleo.core.tensor import find_precision
 from paleo.step.memory import Footprint
 from paleo.step.pieces import USED, WholeStep
-from paleo.step.plan import HOW, UPDATED
+from paleo.step.plan_keys import HOW, UPDATED
 from paleo.step.results import Predicted
 from paleo.step.scenario import Scenario
 from paleo.studies.datasets import Schedule

@@ -24,15 +24,21 @@ def mesh_memory_answer(found: Sequence[MeshMemory]) -> list[str]:
 
 def _of_one(found: MeshMemory) -> list[str]:
     stage, plan = found.fullest, found.plan
-    which = f"stage {stage.stage} is the fullest" if len(found.stages) > 1 else "all take the same"
+    which = f", stage {stage.stage} is the fullest"
+    if len(found.stages) == 1:
+        which = ", all take the same" if found.mesh.size > 1 else ""
+    of_each = f"each of {found.mesh.size:,}" if found.mesh.size > 1 else "one"
     sizes = {name: float(getattr(stage, part)) for part, name in _PARTS.items()}
     most = max(sizes, key=lambda name: sizes[name])
     said = (
-        f"Training of {found.net} takes {in_unit(float(stage.total), 'bytes', 3)} of each of "
-        f"{found.mesh.size:,} {device_named(plan.device.name)}, {which}: most of it are {most}, "
+        f"Training of {found.net} takes {in_unit(float(stage.total), 'bytes', 3)} of {of_each} "
+        f"{device_named(plan.device.name)}{which}: most of it are {most}, "
         f"{in_unit(sizes[most], 'bytes', 3)}."
     )
     if found.memory_capacity is None:
         return [said]
     there = in_unit(found.memory_capacity, "bytes")
+    if found.fits is False and stage.total <= found.memory_capacity:
+        on_host = in_unit(float(max(one.host for one in found.stages)), "bytes", 3)
+        return [said, f"Each needs {on_host} of its host's memory, which is more than its share."]
     return [said, f"It {'fits' if found.fits else 'does not fit'} the {there} that one has."]

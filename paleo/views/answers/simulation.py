@@ -8,6 +8,7 @@ from paleo.cluster import Cluster
 from paleo.cluster.topology import Level
 from paleo.core.attributes import at_ends
 from paleo.core.tensor import find_precision
+from paleo.step.loader import LOADER
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step, WholeStep
 from paleo.step.recompute import Recompute
@@ -95,6 +96,7 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
         *_trained(run, whole),
         *_limits(run, row, whole, scheme or row.best_scheme),
         *_scaling(run, row),
+        *_loading(row, scheme or row.best_scheme, whole),
     ]
     return [*_misfit(run, row), *said]
 
@@ -185,6 +187,9 @@ def _too_much(run: Run, row: Step) -> str:
     needed = in_unit(float(row_value(row, "memory_bytes")), "bytes", 3)
     there = in_unit(run.memory_capacity, "bytes")
     said = f"the fullest stage needs {needed}, one {device_named(run.device)} has {there}"
+    if row_value(row, "memory_bytes") <= (run.memory_capacity or 0):
+        on_host = in_unit(float(row_value(row, "host_memory_bytes")), "bytes", 3)
+        said = f"each device needs {on_host} of its host's memory, which is more than its share"
     from paleo.studies.fitting import remedy  # here: most steps fit
 
     found = remedy(run, row)
@@ -193,12 +198,8 @@ def _too_much(run: Run, row: Step) -> str:
         return f"It does not fit: {said}; {more}. If it did fit:"
     longer = found.seconds / float(row.total(row.best_scheme)) - 1
     cost = f"{percent(longer)} longer" if longer >= 0.005 else "no longer"
-    options = " ".join(
-        f"--{name}" if value is True else f"--{name}={value}"
-        for name, value in found.settings.items()
-    )
     return (
-        f"It does not fit: {said}. With {options} it needs "
+        f"It does not fit: {said}. With {found.options} it needs "
         f"{in_unit(float(found.memory), 'bytes', 3)} and takes {cost}. If it did fit:"
     )
 
@@ -211,7 +212,9 @@ _PARTS = {
     "parameters_gathered": "gathering parameters and sharing out gradients",
     "pipeline_parallel": "messages between stages",
     "data_parallel": "the exchange of gradients",
+    "offloaded": "copies to the host and back",
     "bubble": "waiting in the pipeline (the bubble)",
+    LOADER: "waiting for the data loader",
 }
 
 
@@ -233,6 +236,12 @@ def _shared(run: Run, row: Step) -> list[str]:
     *front, last = shares
     said = f"{', '.join(front)} and {last}" if front else last
     return [f"{computing} of the step is computation, {said}."]
+
+
+def _loading(row: Step, scheme: str, whole: WholeStep) -> list[str]:
+    """Return how long a step waits for the data loader, if that is to be seen."""
+    share = float(row.loading(scheme)) / whole.seconds
+    return [f"{percent(share)} of the step waits for the data loader."] if share >= 0.005 else []
 
 
 def _limits(run: Run, row: Step, whole: WholeStep, scheme: str) -> list[str]:

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Any
 
 from paleo.core.attributes import attributes
@@ -21,8 +21,8 @@ from paleo.views.charts.numbers import shown
 
 #: How the series of a chart are drawn: as lines over numbers, as points over numbers, or as bars of
 #: categories, one series stacked on the other or, "grouped", beside it. "columns" are upright bars
-#: over numbers, stacked.
-KINDS = ("lines", "points", "bars", "grouped", "columns")
+#: over numbers, stacked. A "schedule" has bars that begin anywhere, many in the row of a category.
+KINDS = ("lines", "points", "bars", "grouped", "columns", "schedule")
 #: More bars are no picture any more.
 MOST_BARS = 40
 #: So many groups of bars there are at least, however many bars stand beside each other.
@@ -49,6 +49,8 @@ class Series:
     something to hold others against, such as the ideal speedup or a roof. `chosen` says why it is
     the one to look at among its like, such as "the best on 128 workers"; "" if it is not. `low` and
     `high` are the ends of the error bands of `y`, None where one is not known; () for no bands.
+    Of a schedule `y` are lengths of bars in the rows `x`, `starts` is where they begin, and `marks`
+    are what is written in them where there is room.
     """
 
     name: str
@@ -59,6 +61,8 @@ class Series:
     chosen: str = ""
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
+    starts: tuple[float, ...] = field(default=(), kw_only=True)
+    marks: tuple[str, ...] = field(default=(), kw_only=True)
 
     @property
     def band(self) -> dict[int, tuple[float, float]]:
@@ -79,6 +83,8 @@ class Series:
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
         values = attributes(self, "name", "x", "y", "texts", "labels", "is_reference", "chosen")
+        if self.starts:
+            values |= attributes(self, "starts", "marks")
         return {**values, **(attributes(self, "low", "high") if self.band else {})}
 
 
@@ -183,6 +189,11 @@ _KNOWN = {
     "gradients": 4,
     "optimizer state": 3,
     "workspace": 6,
+    "gradients of parameters": 4,
+    "computed again": 4,
+    "messages": 3,
+    "exchange of gradients": 3,
+    "waiting for others": 5,
 }
 
 

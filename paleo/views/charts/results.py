@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from paleo.step.memory import Fit
-from paleo.step.results import Simulation
+from paleo.step.parallelism import PARALLELISMS
+from paleo.step.results import Run, Simulation
 from paleo.studies.collectives import CollectiveTime
 from paleo.studies.compare import Comparison
 from paleo.studies.metrics import Metrics
@@ -41,15 +42,30 @@ from paleo.views.charts.validation import validation_chart
 
 if TYPE_CHECKING:
     from paleo.measure.validate.report import Report
+    from paleo.studies.compare.plans import PlansComparison
+    from paleo.studies.mesh_memory import MeshMemory
 
 
 def of_simulation(simulation: Simulation) -> tuple[Chart, ...]:
     """Return the charts of all runs; raises SettingError if nothing takes any time."""
-    return drawable(
-        chart
-        for runs in simulation.plans
-        for chart in (kinds_charts(runs) if len(runs) > 1 else scaling_charts(runs[0]))
-    )
+    return drawable(chart for runs in simulation.plans for chart in _of_plan(runs))
+
+
+def _of_plan(runs: Sequence[Run]) -> Iterable[Chart]:
+    """Return the charts of the runs of a plan; of devices that share a net those of its stages.
+
+    They are of most workers.
+    """
+    if len(runs) > 1:
+        return kinds_charts(runs)
+    (run,) = runs
+    if not (PARALLELISMS[run.parallel].shares_net and run.largest):
+        return scaling_charts(run)
+    # Here, since most steps have no stages.
+    from paleo.views.charts.stages import stages_charts
+
+    scaling = scaling_charts(run) if len(run.rows) > 1 else ()
+    return (*stages_charts(run, run.largest), *scaling)
 
 
 def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
@@ -67,6 +83,23 @@ def of_summaries(summaries: Iterable[NetSummary]) -> tuple[Chart, ...]:
             by = ranks(each, "time", "memory")
             found += [time_by_layer(each, by), memory_by_layer(each, by), roofline(each)]
     return drawable(found)
+
+
+def of_mesh_memory(found: Sequence[MeshMemory]) -> tuple[Chart, ...]:
+    """Return the memory of the stages of each net."""
+    from paleo.views.charts.stages import memory_by_stage
+    from paleo.views.tables.mesh_memory import mesh_setting
+
+    return drawable(
+        memory_by_stage(one.net, one.plan.device, one.stages, mesh_setting(one)) for one in found
+    )
+
+
+def of_plans(found: PlansComparison) -> tuple[Chart, ...]:
+    """Return speed, parts of steps and memory of plans beside each other."""
+    from paleo.views.charts.plans import plans_charts  # here, since few commands have plans
+
+    return drawable(plans_charts(found))
 
 
 def of_comparison(comparison: Comparison) -> tuple[Chart, ...]:

@@ -10,6 +10,7 @@ from paleo.core.attributes import at_ends
 from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import total
 from paleo.core.units import Scale
+from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
 from paleo.step.results import Predicted, Run
 from paleo.views.charts.base import MOST_BARS, Chart, Series, bars, in_one_unit, is_wide
@@ -168,7 +169,8 @@ def _by_scheme(run: Run, chosen: Mapping[str, str]) -> tuple[Chart, ...]:
 def _parts_by_workers(run: Run, scheme: str) -> Chart:
     """Return what a step under this scheme consists of, for each number of workers."""
     parts: dict[str, list[float | None]]
-    parts = {name: [] for name in ("computation", _HIDING, EXPOSED, "update")}
+    waits = "waiting for others" if PARALLELISMS[run.parallel].shares_net else "waiting"
+    parts = {name: [] for name in ("computation", _HIDING, EXPOSED, "update", waits)}
     for row in run.rows:
         update = total(piece.seconds for piece in row.pieces if piece.category == "update")
         exposed = float(row.exposed_communication(scheme))
@@ -177,8 +179,7 @@ def _parts_by_workers(run: Run, scheme: str) -> Chart:
         parts[_HIDING].append(hidden)
         parts[EXPOSED].append(exposed)
         parts["update"].append(float(update))
-        if run.plan.deviation:
-            parts.setdefault("waiting", []).append(float(row.waiting))
+        parts[waits].append(float(row.waiting))
     steps = [row.whole_step(scheme) for row in run.rows]
     is_choice = len(schemes_shown(run)) > 1
     return columns(

@@ -12,6 +12,7 @@ from paleo.views.charts.base import Chart
 from paleo.views.plots import style
 from paleo.views.plots.bars import Bars, Columns
 from paleo.views.plots.panels import Lines, Panel, Points
+from paleo.views.plots.schedule import Turns
 from paleo.views.plots.texts import DPI, Ruler
 
 _T = TypeVar("_T")
@@ -23,6 +24,7 @@ _KINDS: dict[str, type[Panel]] = {
     "bars": Bars,
     "grouped": Bars,
     "columns": Columns,
+    "schedule": Turns,
 }
 
 #: More charts are no picture any more.
@@ -239,10 +241,17 @@ class _Picture(Sheet):
 
 
 def _rows(panels: list[Panel]) -> list[list[Panel]]:
-    """Return panels in as few rows as there have to be, all as long as the first or one less."""
-    rows = -(-len(panels) // _ACROSS)
-    ends = [-(-len(panels) * row // rows) for row in range(rows + 1)]
-    return [panels[start:end] for start, end in itertools.pairwise(ends)]
+    """Return panels in as few rows as there have to be, all as long as the first or one less.
+
+    Wide ones stand alone.
+    """
+    found: list[list[Panel]] = []
+    for is_wide, group in itertools.groupby(panels, key=lambda panel: panel.is_wide):
+        own = list(group)
+        rows = len(own) if is_wide else -(-len(own) // _ACROSS)
+        ends = [-(-len(own) * row // rows) for row in range(rows + 1)]
+        found += [own[start:end] for start, end in itertools.pairwise(ends)]
+    return found
 
 
 def _level(row: list[Panel]) -> None:

@@ -41,6 +41,8 @@ class Panel(ABC):
     """A chart, drawn with the looks of its series; `width` of it is what the axes take."""
 
     axes_width: ClassVar[float]
+    #: Whether it stands in a row of its own.
+    is_wide: ClassVar[bool] = False
 
     def __init__(self, chart: Chart, looks: Mapping[str, Look], ruler: Ruler, width: float) -> None:
         self.chart, self.looks, self.ruler = chart, looks, ruler

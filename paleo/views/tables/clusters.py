@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paleo.cluster import Cluster
-from paleo.cluster.topology import Tier
+from paleo.cluster.topology import Host, Tier
 from paleo.core.attributes import attributes
 from paleo.core.quantity import product
 from paleo.views.answers.base import duration
@@ -66,6 +66,9 @@ def cluster_table(cluster: Cluster) -> Table:
     said = [f"also called: {', '.join(cluster.aliases)}"] if cluster.aliases else []
     said += [f"{tier.name}: {tier.note}" for tier in cluster.tiers if tier.note]
     said += [cluster.note] if cluster.note else []
+    if cluster.host:
+        said.append(_host(cluster.host))
+        numbered.append(f"host: {cluster.host.source}")
     title = f"{cluster.name}: {cluster.title}" if cluster.title != cluster.name else cluster.name
     return Table(title, _TIERS, cited, footnotes=[*_TIERS_NOTES, *said, "", *numbered])
 
@@ -100,7 +103,24 @@ def cluster_json(cluster: Cluster) -> dict[str, Any]:
         "device": cluster.device.name,
         "devices": cluster.size,
         "tiers": [_tier_json(tier) for tier in cluster.tiers],
+        "host": _host_json(cluster.host) if cluster.host else None,
     }
+
+
+def _host_json(host: Host) -> dict[str, Any]:
+    return {
+        **attributes(host, "devices", "source", "note"),
+        "memory_bandwidth_bytes_per_s": host.memory_bandwidth,
+        "memory_capacity_bytes": host.memory_capacity,
+    }
+
+
+def _host(host: Host) -> str:
+    """Return what the memory of the processors is that devices share."""
+    capacity = f"{in_unit(host.memory_capacity, 'bytes')} of " if host.memory_capacity else ""
+    rate = in_unit(host.memory_bandwidth, "bytes/s")
+    note = f": {host.note}" if host.note else ""
+    return f"host of {host.devices} devices: {capacity}memory, {rate}{note}"
 
 
 def _tier_json(tier: Tier) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from paleo.views.charts.settings import places
 from paleo.views.table import Column, Table, in_unit, plain
 from paleo.views.tables.metrics import money
 from paleo.views.tables.overview import largest_batch
+from paleo.views.tables.stages import fullest_said
 
 #: In what configurations differ, and how that is named.
 _NAMED = ("net", "dtype", "batch_size")
@@ -82,13 +83,13 @@ def _row(found: Overview) -> dict[str, Any]:
         **{key: found.run.settings()[key] for key in _PLACED},
         "workers": row.workers,
         "batch_size": int(row.batch_size),
-        "memory": _memory(found, most),
-        "fits": None if most is None else found.worker_batch_size <= most,
+        "memory": _memory(found),
+        "fits": found.fits(row),
         "largest_batch_size": most,
         "step": duration(step.seconds, digits),
         "throughput": rounded(step.throughput, digits) if has_times else None,
         "rates": spread((slow, quick)).strip(" ()") or None,
-        "efficiency": step.efficiency if has_times else None,
+        "efficiency": step.efficiency if has_times and not found.is_mesh else None,
         "time": None if seconds is None else duration(seconds, digits),
         "price": price and f"{money(price.amount)} {price.currency}",
         "cost": cost if cost is None or not price else f"{rounded(cost, digits)} {price.currency}",
@@ -100,11 +101,12 @@ def _row(found: Overview) -> dict[str, Any]:
     }
 
 
-def _memory(found: Overview, most: int | None) -> str:
-    if most is None:
+def _memory(found: Overview) -> str:
+    fits = found.fits(found.row)
+    if fits is None:
         return "not known"
     capacity = in_unit(found.study.device.memory_capacity, "bytes")
-    does = "fits" if found.worker_batch_size <= most else "does not fit"
+    does = "fits" if fits else "does not fit"
     return f"{does} in {capacity}"
 
 
@@ -113,7 +115,10 @@ def compared_said(configurations: Mapping[str, Overview]) -> list[str]:
     fitting, said = {}, []
     for name, each in configurations.items():
         most = largest_batch(each)
-        if most is not None and each.worker_batch_size > most:
+        if each.is_mesh and each.fits(each.row) is False:
+            needed, _ = fullest_said(each.stages)
+            said.append(f"{name}: the fullest stage needs {needed}, which does not fit.")
+        elif most is not None and each.worker_batch_size > most:
             batch = counted(each.worker_batch_size, "sample")
             said.append(f"{name}: a batch of {batch} does not fit, the largest has {most:,}.")
         else:

@@ -16,11 +16,17 @@ def mesh_memory_tables(found: Sequence[MeshMemory]) -> list[Table]:
     return [_table(one) for one in found]
 
 
-def _table(found: MeshMemory) -> Table:
-    plan, values = found.plan, found.to_dict()
+def mesh_setting(found: MeshMemory) -> str:
+    """Return what the memory of a net is of."""
+    plan = found.plan
     said = [text for key, text in plan.said().items() if key not in SHARES]
     where = plan.cluster.name if plan.cluster else ""
-    title = joined([found.net, where, plan.device.name, plan.dtype, *said])
+    return joined([where, plan.device.name, plan.dtype, *said])
+
+
+def _table(found: MeshMemory) -> Table:
+    values = found.to_dict()
+    title = joined([found.net, mesh_setting(found)])
     batch = (
         f"{found.mesh.size:,} devices, {found.global_batch:,} samples a step, "
         f"{found.micro_batch:,} at a time: activations of all on their way count"
@@ -31,9 +37,10 @@ def _table(found: MeshMemory) -> Table:
             Column("stage", "stage"),
             *(
                 Column(f"{part}_bytes", part.replace("_", "\n"), "bytes", digits=3)
-                for part in PARTS
+                for part in (*PARTS, "slack")
             ),
             Column("total_bytes", "total", "bytes", digits=3, least_is_best=True),
+            *(Column("host_bytes", "on\nhost", "bytes", digits=3) for _ in found.plan.offload[:1]),
         ),
         [{**values, **stage.to_dict()} for stage in found.stages],
         footnotes=[batch],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from paleo.step.plan import HOW
+from paleo.step.plan_keys import HOW
 from paleo.studies.knee import LIMIT
 from paleo.studies.metrics import Metrics
 from paleo.studies.metrics.values import RATES, TIMES

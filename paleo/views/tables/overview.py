@@ -6,20 +6,25 @@ from typing import Any
 
 from paleo.core.attributes import Ends, at_ends
 from paleo.core.units import scale_for
-from paleo.step.pieces import Step
+from paleo.step.pieces import Step, WholeStep
 from paleo.studies.datasets import takes_images
 from paleo.studies.explain_exchange import explain_step
 from paleo.studies.overview import Overview
 from paleo.views.answers.base import amounts, duration, durations, percent, rounded, spread
-from paleo.views.answers.simulation import exchange_said, speed_said
+from paleo.views.answers.simulation import exchange_said, row_value, run_answer, speed_said
 from paleo.views.answers.training import training_said
 from paleo.views.charts.base import unit_shown
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said
 from paleo.views.table import Table, in_unit
 from paleo.views.tables.simulation import simulation_table
+from paleo.views.tables.stages import fullest_said
 
 _EXPOSED = "exposed communication"
+#: Of a step no part is so short but by rounding.
+_ROUNDING = 1e-9
+#: What more is said of these is no band.
+_NOTED = ("exposed", "bubble")
 #: From this share of a step on, exposed communication holds it back.
 _HOLDS_BACK = 0.05
 
@@ -36,13 +41,8 @@ def headlines(found: Overview) -> list[dict[str, Any]]:
     `band` of an item says where 80 % of measured cases are. `fits` tells whether a worker's batch
     does; None where the memory of the device is not known.
     """
-    largest = largest_batch(found)
     return [
-        {
-            "workers": row.workers,
-            "fits": None if largest is None else row.worker_batch_size <= largest,
-            "items": _items(found, row),
-        }
+        {"workers": row.workers, "fits": found.fits(row), "items": _items(found, row)}
         for row in found.rows
     ]
 
@@ -57,6 +57,10 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
 
     times = durations(at_ends(step.ends, lambda end: end.seconds), digits, step.seconds)
     texts = {"step": ("training step", duration(step.seconds, digits), ends(times))}
+    if step.tokens_per_s and found.is_mesh:
+        slow, quick = amounts(at_ends(step.ends, lambda end: end.tokens_per_s or 0.0), digits)[::-1]
+        rate = rounded(step.tokens_per_s, digits)
+        texts["tokens"] = ("tokens a second", rate, ends((slow, quick)))
     if step.seconds:
         speedup = rounded(step.speedup, found.run.plan.ratio_digits)
         slow, quick = amounts(at_ends(step.ends, lambda end: end.throughput), digits)[::-1]
@@ -67,7 +71,10 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
             "speedup": ("speedup over one worker", speedup, ""),
             "efficiency": ("efficiency", f"{100 * step.efficiency:.1f} %", ""),
         }  # fmt: skip
-    if row.workers > 1:
+    if found.is_mesh:
+        texts = {key: text for key, text in texts.items() if key not in ("speedup", "efficiency")}
+        texts |= _of_mesh(row, step)
+    elif row.workers > 1:
         label = "scheme" if found.scheme or len(row.exchanges) == 1 else f"{best_said(row)} scheme"
         texts["scheme"] = (label, scheme, "")
         all_of = f"of {duration(float(row.communication[scheme]), 3)} in all"
@@ -86,9 +93,22 @@ def _items(found: Overview, row: Step) -> list[dict[str, str]]:
         texts["price"] = ("price of a device-hour", price, "")
     return [
         {"key": key, "label": label, "value": value}
-        | ({"note" if label == _EXPOSED else "band": more} if more else {})
+        | ({"note" if key in _NOTED else "band": more} if more else {})
         for key, (label, value, more) in texts.items()
     ]
+
+
+def _of_mesh(row: Step, step: WholeStep) -> dict[str, tuple[str, str, str]]:
+    """Return how well devices of a mesh are used, and what of a step nobody computes."""
+    texts = {}
+    if step.mfu:
+        texts["mfu"] = ("MFU", f"{100 * step.mfu:.0f} %", "")
+    for key, label in (("bubble_s", "waiting in the pipeline"), ("exposed", _EXPOSED)):
+        seconds = float(row_value(row, "exposed_communication_s" if key == "exposed" else key))
+        seconds *= seconds > _ROUNDING * step.seconds
+        share = f"{percent(seconds / step.seconds)} of the step" if step.seconds else ""
+        texts[key.removesuffix("_s")] = (label, duration(seconds, 3), share)
+    return texts
 
 
 def _in_unit(value: float, dimension: str) -> str:
@@ -106,6 +126,8 @@ def memory_headline(found: Overview) -> list[dict[str, Any]]:
 
     `is_warning` of an item tells whether it is to stand out: what does not fit cannot be trained.
     """
+    if found.is_mesh:
+        return _stages_headline(found)
     fit = found.fit
     peak = _in_unit(float(fit.footprint.peak), "bytes")
     capacity = fit.device.memory_capacity if fit.device else None
@@ -117,6 +139,23 @@ def memory_headline(found: Overview) -> list[dict[str, Any]]:
     return [
         {"key": key, "label": label, "value": value, "is_warning": key == "fits" and not fit.fits}
         for key, (label, value) in items.items()
+    ]
+
+
+def _stages_headline(found: Overview) -> list[dict[str, Any]]:
+    """Return the memory of the fullest stage, and whether it fits."""
+    label = "memory of the fullest stage" if len(found.stages) > 1 else "memory of a device"
+    size, which = fullest_said(found.stages)
+    items = [("memory", label, size, False, which)]
+    fits, capacity = found.fits(found.row), found.run.memory_capacity
+    if fits is not None:
+        does = "fits in" if fits else "does not fit in"
+        said = f"{does} {in_unit(capacity, 'bytes')}"
+        items.append(("fits", "memory of the device", said, not fits, ""))
+    return [
+        {"key": key, "label": label, "value": value, "is_warning": warns}
+        | ({"note": note} if note else {})
+        for key, label, value, warns, note in items
     ]
 
 
@@ -162,6 +201,9 @@ def answered(found: Overview) -> list[str]:
     """Return the answer in sentences, of which the first is a heading."""
     row, scheme = found.row, found.scheme_of(found.row)
     step = row.whole_step(scheme)
+    if found.is_mesh:
+        said = run_answer(found.run, row, scheme)
+        return [*said, *_trained(found, step)]
     said = _unfit(found)
     if step.seconds:
         said.append(speed_said(found.run, step))
@@ -170,10 +212,16 @@ def answered(found: Overview) -> list[str]:
             explained = explain_step(found.run, row, scheme)
             said += exchange_said(explained, found.run.plan.digits) if explained else []
             said.append(f"{percent(share)} of the step is computation.")
-        training = found.training(row, scheme)
-        if training.seconds is not None:
-            said.append(training_said(found.run, training, at_ends(step.ends, found.trained)))
+        said += _trained(found, step)
     return said
+
+
+def _trained(found: Overview, step: WholeStep) -> list[str]:
+    """Return what the whole training takes, where that is known."""
+    training = found.trained(step)
+    if training.seconds is None:
+        return []
+    return [training_said(found.run, training, at_ends(step.ends, found.trained))]
 
 
 def _unfit(found: Overview) -> list[str]:

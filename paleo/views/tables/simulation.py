@@ -10,7 +10,8 @@ from typing import Any
 from paleo.core.attributes import at_ends
 from paleo.step.parallelism import PARALLELISMS
 from paleo.step.pieces import Step
-from paleo.step.plan import EXCHANGED, HOW, SHARES, TRAINED, UPDATED
+from paleo.step.plan import SHARES
+from paleo.step.plan_keys import EXCHANGED, HOW, TRAINED, UPDATED
 from paleo.step.results import Run, Simulation
 from paleo.studies.knee import LIMIT
 from paleo.views.answers.base import amounts, band_said, rounded, utilization_said

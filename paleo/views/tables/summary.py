@@ -9,7 +9,8 @@ from typing import Any
 from paleo.core.quantity import is_array
 from paleo.core.tensor import format_shape
 from paleo.costs import Time
-from paleo.step.plan import HOW, RATED
+from paleo.step.plan import RATED
+from paleo.step.plan_keys import HOW
 from paleo.studies.explain import ExplainedLayer, ExplainedOperation
 from paleo.studies.grouping import Group, by_block, by_type
 from paleo.studies.summary import LayerSummary, NetSummary, counts, of_each, timed_values

@@ -22,7 +22,7 @@
   const REFERENCE = { color: "var(--reference)", dash: "5 4", symbol: null };
   /** Of marks across bars, as in pictures: the first, such as a peak, is solid, a limit dashed. */
   const REFERENCE_DASHES = ["none", "6 2.5"];
-  const BARS = ["bars", "columns"];
+  const BARS = ["bars", "columns", "schedule"];
   const SVG = "http://www.w3.org/2000/svg";
   const TALL = 800; // pixels from which on a chart scrolls (.tall.scrolls)
   const ROW = 17; // pixels of a bar and the gap below it
@@ -423,13 +423,19 @@
 
   function said(chart) {
     const names = chart.series.map(titleOf);
+    if (chart.kind === "schedule") {
+      const what = `what each ${chart.x_label} does over ${chart.y_label}`;
+      return `${chart.title}: ${what}: ${names.join(", ")}. ${chart.setting}. ${chart.notes.join(". ")}.`;
+    }
     const axesSaid = BARS.includes(chart.kind)
       ? `bars of ${chart.y_label} by ${chart.x_label}`
       : `${chart.y_label} against ${chart.x_label}`;
     return `${chart.title}: ${axesSaid}, for ${names.join(", ")}. ${chart.setting}.`;
   }
 
-  const DRAWN = { lines, points: scatter, bars, columns };
+  const schedule = (chart, width, { ruler }) =>
+    Paleo.schedule(chart, width, ruler, looks(chart).map(({ color }) => color));
+  const DRAWN = { lines, points: scatter, bars, columns, schedule };
 
   /** The figures of one parent: lines of several have one legend, above them all. */
   class Group {

@@ -5,7 +5,7 @@
   /** The scheme that has servers. */
   const SERVERS = "parameter_server";
   /** The boxes whose controls are made of what is declared. */
-  const GROUPS = ["training", "exchange"];
+  const GROUPS = ["training", "mesh", "exchange"];
   const LISTED = / \(there are: [^)]*\)$/;
 
   /**
@@ -109,13 +109,22 @@
       }
       this._hide(["device", "network"], shown.cluster);
       this._hide(["num_servers"], shown.scheme !== SERVERS && !shown.num_servers);
+      this._mesh(shown);
       const cluster = (this.choices.clusters || []).find(({ name }) => name === shown.cluster);
       this._price(cluster ? cluster.device : shown.device);
     }
 
+    /** Show how devices share a net where there is a cluster, or where it is not as usual. */
+    _mesh(values) {
+      const box = Paleo.by("box-mesh");
+      if (!box) return; // a report
+      const names = (this.choices.mesh || []).map(({ key }) => key);
+      box.hidden = !values.cluster && names.every((key) => values[key] === this.defaults[key]);
+    }
+
     /** Open what is folded at first where something in it was chosen. */
     unfold(values) {
-      for (const box of this.form.querySelectorAll("#box-training, #box-exchange, #box-other")) {
+      for (const box of this.form.querySelectorAll("#box-training, #box-mesh, #box-exchange, #box-other")) {
         const names = [...box.querySelectorAll("[data-kind]")].map(({ name }) => name);
         if (names.some((name) => values[name] !== this.defaults[name])) box.open = true;
       }

@@ -8,7 +8,7 @@
     memory: "Memory by layer",
   };
   /** The charts of an answer about scaling, in the order of the page. */
-  const SCALING = ["speedup", "time", "cost", "step", "parts", "efficiency"];
+  const SCALING = ["stage_times", "speedup", "time", "cost", "step", "parts", "efficiency"];
   const COMPARE = ["throughput", "time", "cost", "step"];
 
   class Results {
@@ -21,16 +21,21 @@
           names.map((name) => [name, new Paleo.Figure(Paleo.by(parent), { table, alone })]),
         );
       this.figures = {
-        scaling: charts("workers-charts", SCALING, "table-scaling"),
+        scaling: {
+          ...charts("schedule-chart", ["schedule"], "table-stages"),
+          ...charts("workers-charts", SCALING, "table-scaling"),
+        },
         compare: charts("beside-charts", COMPARE, "table-compare"),
         layers: charts("layers-charts", ["layers", "roofline"], "table-layers"),
         memory: {
           ...charts("memory-bar", ["memory"], "table-memory", true),
-          ...charts("memory-charts", ["footprint"], "table-memory"),
+          ...charts("memory-charts", ["footprint", "stage_memory"], "table-memory"),
         },
       };
       this.tables = {
         scaling: new Paleo.Table(Paleo.by("workers-table"), "table-scaling", "Steps by workers"),
+        stages: new Paleo.Table(Paleo.by("stages-table"), "table-stages", "Stages"),
+        fitting: new Paleo.Table(Paleo.by("fitting-table"), "table-fitting", "Plans that would fit"),
         compare: new Paleo.Table(Paleo.by("beside-table"), "table-compare", "Figures of both"),
         layers: new Paleo.Table(Paleo.by("layers-table"), "table-layers", "Layers"),
         kinds: new Paleo.Table(Paleo.by("kinds-table"), "table-kinds", "Layers by type"),
@@ -51,6 +56,7 @@
         if (kind === "layers") this.tables.kinds.show(answer.kinds);
         if (kind === "memory") {
           Paleo.list(Paleo.by("memory-hints"), answer.hints || []);
+          this._maybe("fitting", answer.remedies);
           this._headlines("memory", answer.headlines || []);
         }
       }
@@ -101,11 +107,18 @@
       this.root.classList.toggle("unfit", row >= 0 && answer.headlines[row].fits === false);
       const unfit = answer.headlines.map(({ fits }) => fits === false);
       this.tables.scaling.show(answer.table, { marked: row, unfit });
+      this._maybe("stages", answer.stages);
       this._headlines("scaling", items);
       Paleo.by("tiers").replaceChildren(...tiers(answer.tiers || []));
       this.nothing(false);
       Paleo.list(Paleo.by("hints"), answer.hints || []);
       document.title = `${settings.net} - Paleo`;
+    }
+
+    /** Show a table that not every answer has. */
+    _maybe(name, table) {
+      Paleo.by(`${name}-table`).hidden = !table;
+      if (table) this.tables[name].show(table);
     }
 
     /** Show the figures of one kind of answer beside those of the others. */

@@ -164,6 +164,7 @@ def test_mistakes_of_a_file_and_of_settings_come_together(read: Read) -> None:
         "plan: zero_optimization.stage: expected 0 to 3, got 5",
         (
             "unknown dtype 'fp17' (did you mean 'fp16'?); there are: fp64, fp32, tf32, fp16, bf16, "
-            "fp8, int8, mixed_fp16, mixed_bf16"
+            "fp8, int8, mixed_fp16, mixed_bf16, mixed_fp8_delayed, mixed_fp8_tensorwise, "
+            "mixed_fp8_blockwise, mixed_mxfp8"
         ),
     ]

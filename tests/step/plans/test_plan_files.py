@@ -45,6 +45,7 @@ def test_a_script_for_megatron(read: Read) -> None:
     plan = read(SCRIPT)
     assert (plan.format, plan.seq_len, plan.notes) == ("megatron", 2048, ())
     assert plan.settings == {
+        "framework": "megatron",
         "workers": 16,
         "tp": 4,
         "pp": 2,
@@ -64,6 +65,7 @@ def test_a_script_for_megatron(read: Read) -> None:
 def test_a_line_for_megatron_leaves_devices_open(read: Read) -> None:
     plan = read("--micro-batch-size 2 --global-batch-size 64 --fp16 --optimizer sgd $MORE")
     assert plan.settings == {
+        "framework": "megatron",
         "micro_batch": 2,
         "global_batch": 64,
         "dtype": "mixed_fp16",
@@ -114,7 +116,7 @@ def test_layers_of_stages_of_megatron(read: Read, line: str, stages: tuple[int, 
 
 def test_what_is_not_modelled_or_understood_is_listed(read: Read) -> None:
     plan = read(
-        "--tensor-model-parallel-size 2 --fp8-format hybrid --tp-comm-overlap --frobnicate 3 "
+        "--tensor-model-parallel-size 2 --fp4-format e2m1 --tp-comm-overlap --frobnicate 3 "
         "--optimizer novograd --cp-comm-type a2a+p2p --context-parallel-size 2"
     )
     assert plan.notes == (
@@ -125,11 +127,71 @@ def test_what_is_not_modelled_or_understood_is_listed(read: Read) -> None:
         "plan: not modelled: --cp-comm-type a2a+p2p, taken for p2p",
         "plan: not modelled: --optimizer novograd, taken for Adam",
         (
-            "plan: not modelled: --fp8-format (products in fp8), --tp-comm-overlap (messages split "
+            "plan: not modelled: --fp4-format (products in fp4), --tp-comm-overlap (messages split "
             "among the tiles of products)"
         ),
         "plan: not understood: --frobnicate",
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "dtype"),
+    [
+        ("--bf16 --fp8-format hybrid", "mixed_fp8_delayed"),  # the default of --fp8-recipe
+        ("--bf16 --fp8-format e4m3 --fp8-recipe blockwise", "mixed_fp8_blockwise"),
+        ("--bf16 --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-amax-history-len 1024", "mixed_mxfp8"),
+        ("--bf16 --fp8-recipe tensorwise", "mixed_bf16"),  # which is not switched on
+    ],
+)
+def test_fp8_of_megatron_is_an_element_type(read: Read, line: str, dtype: str) -> None:
+    plan = read(f"--micro-batch-size 1 --overlap-grad-reduce {line}")
+    assert (plan.settings["dtype"], plan.notes) == (dtype, ())
+
+
+def test_fp8_that_is_not_known_is_a_note(read: Read) -> None:
+    plan = read(
+        "--micro-batch-size 1 --overlap-grad-reduce --bf16 --fp8-format e4m3 --fp8-recipe custom"
+    )
+    assert plan.settings["dtype"] == "mixed_bf16"
+    assert plan.notes == ("plan: not modelled: --fp8-recipe custom: give --dtype",)
+    plan = read("--micro-batch-size 1 --overlap-grad-reduce --fp16 --fp8-format hybrid")
+    assert plan.settings["dtype"] == "mixed_fp16"
+    (note,) = plan.notes
+    assert note.startswith("plan: not modelled: --fp8-format: products in fp8 with mixed_fp16")
+
+
+@pytest.mark.parametrize(
+    ("sections", "dtype", "notes"),
+    [
+        ("[model]\nconverters = ['float8']\n", "mixed_fp8_tensorwise", 0),
+        ("[float8]\nenable_float8_linear = true\n", "mixed_fp8_tensorwise", 0),
+        (
+            (
+                "[model]\nconverters = ['quantize.linear.float8']\n"
+                "[quantize.linear.float8]\nrecipe_name = 'rowwise'\nfilter_fqns = ['output']\n"
+            ),
+            "mixed_fp8_tensorwise",
+            1,  # of rows
+        ),
+        (
+            (
+                "[model]\nconverters = ['quantize.linear.mx']\n"
+                "[quantize.linear.mx]\nrecipe_name = 'mxfp8_cublas'\n"
+            ),
+            "mixed_mxfp8",
+            0,
+        ),
+        ("[model]\nconverters = []\n", "mixed_bf16", 0),
+    ],
+)
+def test_fp8_of_torchtitan(read: Read, sections: str, dtype: str, notes: int) -> None:
+    plan = read(f"[training]\nlocal_batch_size = 1\n{sections}")
+    assert plan.settings["dtype"] == dtype
+    assert len(plan.notes) == notes
+
+
+def test_a_framework_that_is_given_wins(read: Read) -> None:
+    assert "framework" not in read("--micro-batch-size 1", framework="pytorch").settings
 
 
 def test_yaml_of_megatron(read: Read) -> None:
@@ -143,6 +205,7 @@ def test_yaml_of_megatron(read: Read) -> None:
     )
     assert (plan.format, plan.seq_len, plan.notes) == ("megatron", 4096, ())
     assert plan.settings == {
+        "framework": "megatron",
         "tp": 2,
         "pp": 4,
         "interleave": 3,
@@ -175,6 +238,7 @@ def test_deepspeed_says_how_many_devices_there_are(read: Read) -> None:
     plan = read(DEEPSPEED)  # 64 = 2 x 4 x 8
     assert (plan.format, plan.seq_len, plan.notes) == ("deepspeed", None, ())
     assert plan.settings == {
+        "framework": "deepspeed",
         "workers": 8,
         "global_batch": 64,
         "micro_batch": 2,
@@ -196,7 +260,7 @@ def test_two_of_the_batches_of_deepspeed_give_the_third(read: Read) -> None:
         "plan: gradient_accumulation_steps has no effect without --num_workers",
     )
     own = {"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}
-    assert read(own).settings == {"micro_batch": 2, "batch_size": 8}
+    assert read(own).settings == {"framework": "deepspeed", "micro_batch": 2, "batch_size": 8}
 
 
 def test_other_settings_of_deepspeed(read: Read) -> None:
@@ -212,6 +276,7 @@ def test_other_settings_of_deepspeed(read: Read) -> None:
         }
     )
     assert plan.settings == {
+        "framework": "deepspeed",
         "micro_batch": 1,
         "batch_size": 1,
         "pp": 2,
@@ -223,14 +288,32 @@ def test_other_settings_of_deepspeed(read: Read) -> None:
         "optimizer": "adam",
         "zero": 1,
         "overlap": False,
+        "offload": ("optimizer", "gradients"),
     }
-    assert plan.notes == (
-        (
-            "plan: not modelled: zero_optimization.offload_optimizer.device (the optimizer's state "
-            "on the host)"
-        ),
-        "plan: not understood: mystery.inner",
-    )
+    assert plan.notes == ("plan: not understood: mystery.inner",)
+
+
+@pytest.mark.parametrize(
+    ("zero", "said"),
+    [
+        ({"stage": 2, "cpu_offload": True}, ("optimizer", "gradients")),
+        ({"stage": 3, "offload_optimizer": {"device": "nvme"}}, ("optimizer", "gradients")),
+        ({"stage": 2, "offload_optimizer": {"device": "none"}}, None),
+        ({"stage": 0, "offload_optimizer": {"device": "cpu"}}, None),
+    ],
+)
+def test_what_of_deepspeed_is_on_the_host(read: Read, zero: Any, said: Any) -> None:
+    plan = read({"bf16": {"enabled": True}, "zero_optimization": zero})
+    assert plan.settings.get("offload") == said
+    assert any("nvme, taken for cpu" in note for note in plan.notes) is ("nvme" in str(zero))
+
+
+def test_what_of_megatron_is_on_the_host(read: Read) -> None:
+    command = "torchrun train.py --tensor-model-parallel-size 1 --optimizer-cpu-offload"
+    plan, half = (read(command + more) for more in ("", " --optimizer-offload-fraction 0.5"))
+    assert plan.settings["offload"] == half.settings["offload"] == ("optimizer",)
+    assert not any("offload" in note for note in plan.notes)
+    assert any("optimizer-offload-fraction: all of the state" in note for note in half.notes)
 
 
 TITAN = """
@@ -263,6 +346,7 @@ def test_torchtitan(read: Read) -> None:
     plan = read(TITAN)
     assert (plan.format, plan.seq_len) == ("torchtitan", 8192)
     assert plan.settings == {
+        "framework": "torchtitan",
         "workers": 8 * 2 * 2,
         "tp": 2,
         "pp": 2,
@@ -289,6 +373,39 @@ def test_torchtitan(read: Read) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "shards"),
+    [
+        # 8 of 2 x 8 shares of the data, each of which 2 devices have by positions.
+        (TITAN.replace("replicate_degree = 1", "replicate_degree = 2"), 8),
+        (
+            TITAN.replace("replicate_degree = 1", "replicate_degree = 2").replace(
+                "context_parallel_degree = 1", "context_parallel_degree = 2"
+            ),
+            16,
+        ),
+        # 32 devices have the same layers, in 4 groups.
+        (
+            (
+                "torchrun --nproc_per_node 8 --nnodes 8 train.py --use-distributed-optimizer "
+                "--tensor-model-parallel-size 2 --num-distributed-optimizer-instances 4"
+            ),
+            8,
+        ),
+        ('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "mics_shard_size": 8}}', 8),
+        (
+            '{"bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "mics_shard_size": -1}}',
+            0,
+        ),
+        ('{"bf16": {"enabled": true}, "zero_optimization": {"stage": 0, "mics_shard_size": 8}}', 0),
+    ],
+)
+def test_groups_that_divide_shares_among_them(read: Read, text: str, shards: int) -> None:
+    plan = read(text)
+    assert plan.settings.get("shard_degree", 0) == shards
+    assert not any("shard" in note or "instances" in note for note in plan.notes)
+
+
 def test_older_names_of_torchtitan(read: Read) -> None:
     plan = read(
         "[training]\nbatch_size = 2\nseq_len = 4096\ntensor_parallel_degree = 4\n"
@@ -297,6 +414,7 @@ def test_older_names_of_torchtitan(read: Read) -> None:
         "[activation_checkpoint]\nmode = 'full'\n"
     )
     assert plan.settings == {
+        "framework": "torchtitan",
         "tp": 4,
         "pp": 1,
         "cp": 2,
@@ -340,6 +458,7 @@ def test_a_recipe_of_nemo(read: Read) -> None:
     plan = read(NEMO)
     assert (plan.format, plan.seq_len, plan.notes) == ("nemo", 8192, ())
     assert plan.settings == {
+        "framework": "megatron",
         "workers": 32,
         "tp": 4,
         "pp": 2,
@@ -370,6 +489,7 @@ def test_a_file_of_nemo_1(read: Read) -> None:
     )
     assert (plan.format, plan.seq_len) == ("nemo", 2048)
     assert plan.settings == {
+        "framework": "megatron",
         "workers": 16,
         "tp": 2,
         "pp": 1,
