@@ -115,6 +115,10 @@ def answers(nets: Iterable[str]) -> dict[str, dict[str, float]]:
                 priced = other | {"price": "1", "epochs": 9}
                 note("another training", case, timed(client, "scaling", priced))
                 note("another batch", case, timed(client, "scaling", asked | {"batch_size": 48}))
+    for net in nets:  # on devices of the page's cluster
+        asked = {"net": net, "batch_size": 32, "workers": 16, "zero": 1, "micro_batch": 4}
+        note("a mesh", net, timed(client, "scaling", asked))
+        note("another micro-batch", net, timed(client, "scaling", asked | {"micro_batch": 8}))
     return found
 
 

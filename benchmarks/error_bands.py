@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from paleo.core.errors import PaleoError
-from paleo.costs.error_bands import NET, UNKNOWN, Band, Like
+from paleo.costs.error_bands import NET, UNKNOWN, WHOLE, Band, Like
 from paleo.costs.tiled.constants import CONSTANTS
+from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate import Cases, predict
 from paleo.measure.validate.alike import Rows, learned, left_out, rows_of
 
@@ -103,7 +104,9 @@ class Bands:
         return sorted(found, key=lambda held: held.name)
 
     def file(self) -> str:
-        """Return the file that ships the bands."""
+        """Return the file that ships the bands, those of kinds that are not here as they are."""
+        kinds = {like.kind for like in self.found}
+        kept = {like: band for like, band in known_bands().items() if like.kind not in kinds}
         lines = [
             "# Error bands: of cases like those that these were made of, the share `coverage` took",
             "# between `low` and `high` times as long as predicted. A key that an entry lacks is",
@@ -111,7 +114,7 @@ class Bands:
             "# what.",
             f"coverage = {COVERAGE}",
         ]
-        for like, band in _in_order(self.found):
+        for like, band in _in_order({**kept, **self.found}):
             known = {key: getattr(like, key) for key in _KEYS if getattr(like, key) is not None}
             lines += ["", "[[band]]"]
             lines += [
@@ -129,7 +132,7 @@ class Bands:
         """
         rows: list[tuple[str, ...]] = []
         for like, band in _in_order(self.found):
-            if None in (like.bits, like.software) or (like.kind == NET and not like.direction):
+            if None in (like.bits, like.software) or (like.kind in WHOLE and not like.direction):
                 continue
             held = self.held("", self.like(like))
             rows.append(
@@ -210,6 +213,20 @@ def make_bands(data: Any, nets: Sequence[str], systems: Sequence[str]) -> Bands:
         known.append((cases, predict(cases, "tiled"), published))
         unknown.append((cases, predict(cases, "tiled", general), published))
     rows = _join(rows_of(known), rows_of(unknown, is_known=False))
+    return Bands(learned(rows, COVERAGE), rows, left_out(rows, COVERAGE))
+
+
+def mesh_bands(several: Sequence[Cases]) -> Bands:
+    """Return the bands of steps on meshes, made of these cases alone, and how well they hold.
+
+    Those of other kinds say nothing of what messages and waiting add, nor these of others. Nothing
+    was fitted to any of them; nearly all are on one architecture, so that no band is made of
+    predictions as if nothing had been fitted to devices.
+    """
+    known = [
+        (cases, predict(cases, "tiled"), cases.labels["source"].astype(str)) for cases in several
+    ]
+    rows = replace(rows_of(known), fitted=False)
     return Bands(learned(rows, COVERAGE), rows, left_out(rows, COVERAGE))
 
 

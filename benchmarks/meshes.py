@@ -4,6 +4,7 @@
     python benchmarks/meshes.py --rows     and every row
     python benchmarks/meshes.py --write    write them into docs/parallelism.md
     python benchmarks/meshes.py --check    exit with 1 if a bound is missed that is known to be met
+    python benchmarks/meshes.py --bands    print and write the error bands of steps on meshes
 
 Nothing is fitted to these rows, nor to others of these sources.
 """
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from error_bands import mesh_bands
 
 from paleo.measure.validate import Cases, cases_of, predict, read_measurements
 from paleo.measure.validate.meshes import memory_errors
@@ -26,6 +28,7 @@ ROOT = Path(__file__).parents[1]
 PAGE, HEADING = ROOT / "docs" / "parallelism.md", "## How far off it is\n"
 #: Rows of SimuMax, taken over from its documents.
 SIMUMAX = ROOT / "benchmarks" / "published" / "simumax_b200.csv"
+BANDS = ROOT / "paleo" / "costs" / "tiled" / "errors.toml"
 _LANGUAGE = ("bert", "gpt")
 
 
@@ -113,13 +116,16 @@ def errors(cases: Cases, figure: str) -> np.ndarray:
     return 100 * (ratios - 1)
 
 
+def _path(measured: Path, file: str) -> Path:
+    return SIMUMAX if file == "simumax" else measured / f"{file}.csv"
+
+
 def table(measured: Path, *, with_rows: bool) -> Iterator[tuple[Kind, list[str]]]:
     """Yield for each kind of rows the cells of its line in the table; print rows if asked."""
     files: dict[str, Any] = {}
     for kind in KINDS:
         if kind.file not in files:
-            path = SIMUMAX if kind.file == "simumax" else measured / f"{kind.file}.csv"
-            rows = read_measurements(path)
+            rows = read_measurements(_path(measured, kind.file))
             files[kind.file] = rows, cases_of(rows)
         rows, cases = files[kind.file]
         own = cases.select(kind.is_of(cases.labels))
@@ -139,15 +145,32 @@ def table(measured: Path, *, with_rows: bool) -> Iterator[tuple[Kind, list[str]]
         ]  # fmt: skip
 
 
+def write_bands(measured: Path) -> None:
+    """Print the error bands of steps on meshes and how well they hold; write them in their file."""
+    several = []
+    for file in dict.fromkeys(kind.file for kind in KINDS):
+        cases = cases_of(read_measurements(_path(measured, file)))
+        several.append(cases.select(cases.labels["kind"] == "mesh step"))
+    found = mesh_bands([cases for cases in several if len(cases)])
+    for line in found.table():
+        print(" | ".join(line))
+    for held in found.totals:
+        print(f"{held.name}: {held.percent} of {held.rows} rows inside, their source left out")
+    BANDS.write_text(found.file(), "utf-8")
+
+
 def main() -> int:
     """Print the table; return 1 with --check if a bound is missed that is known to be met."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--measured", type=Path, default=ROOT.parent / "shared" / "measured")
-    for name in ("rows", "write", "check"):
+    for name in ("rows", "write", "check", "bands"):
         parser.add_argument(f"--{name}", action="store_true")
     arguments = parser.parse_args()
     if not arguments.measured.is_dir():
         print(f"left out: there are no measurements in {arguments.measured}")
+        return 0
+    if arguments.bands:
+        write_bands(arguments.measured)
         return 0
     head = ("rows of", "rows", "mean error", "median", "mean, signed", "wanted", "others")
     found = list(table(arguments.measured, with_rows=arguments.rows))

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 from paleo.cli.options import is_given, is_verbose, say_no_effect, verbose
 from paleo.cluster import find_cluster, find_device, find_network, group_of
 from paleo.core.errors import Mistakes, SettingError
+from paleo.core.frozen import NamedTuple
 from paleo.core.tensor import find_precision
 from paleo.costs import find_cost_model
 from paleo.net.load import net_source
@@ -71,7 +72,35 @@ def devices_and_workers(
     return {name: cluster.device for name, cluster in known.items()}, counts
 
 
-def on_mesh(settings: Mapping[str, Any], workers: list[Any], mistakes: Mistakes) -> list[Any]:
+class Several(NamedTuple):
+    """What a report may have several of."""
+
+    cluster: list[str] | None
+    device: list[str]
+    batch_size: list[Any]
+    workers: list[Any]
+    scaling: list[str]
+
+    def checked(
+        self, settings: Mapping[str, Any], mistakes: Mistakes
+    ) -> tuple[dict[str, DeviceLike], list[Any], list[str]]:
+        """Return devices by their names, or those of clusters, numbers of workers, and scalings."""
+        once: dict[str, list[Any]] = {"device": self.device, "batch_size": self.batch_size}
+        once |= {} if self.cluster is None else {"cluster": self.cluster}
+        counted = {"num_workers": self.workers, "scaling": self.scaling}
+        for name, values in (counted | once).items():
+            if not values:
+                mistakes.add(f"{name}: expected one or more, got none")
+            elif name in once and len(set(values)) < len(values):
+                mistakes.add(f"{name}: one is given twice")
+        where = (self.cluster, self.device, self.workers)
+        devices, workers = devices_and_workers(*where, mistakes)
+        if any(map(is_given, MESH)):
+            return devices, _on_mesh(settings, workers, mistakes), self.scaling[:1]
+        return devices, workers, self.scaling
+
+
+def _on_mesh(settings: Mapping[str, Any], workers: list[Any], mistakes: Mistakes) -> list[Any]:
     """Return the numbers of workers of a report on a mesh: by default those that divide so.
 
     What is wrong with those that are given is said of each.

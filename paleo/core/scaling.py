@@ -75,3 +75,8 @@ class Scaled(NamedTuple):
     gathered: int = 1
     scattered: int = 1
     sends: bool = False
+
+    @property
+    def num_casts(self) -> int:
+        """How many kernels cast the input before the product of the forward pass."""
+        return (1 + self.scaling.looks_first) * self.casts

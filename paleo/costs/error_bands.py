@@ -31,6 +31,10 @@ from paleo.core.quantity import Quantity
 MOST_DIGITS, LEAST_DIGITS = 4, 2
 #: The kind of a whole net's pass or step.
 NET = "net"
+#: The kind of a step that devices share by more than its data, its messages and waiting included.
+ON_MESH = "mesh"
+#: The kinds of whole steps and passes, which have a direction and a software.
+WHOLE = (NET, ON_MESH)
 
 
 #: What a net's times are of: steps or their passes, or forward passes as in inference.
@@ -41,6 +45,7 @@ UNKNOWN = ""
 #: What each kind of operation is called.
 _CALLED = {
     NET: "nets",
+    ON_MESH: "steps on meshes",
     "gemm": "matrix products",
     "bmm": "batched matrix products",
     "convolution": "convolutions",
@@ -90,7 +95,7 @@ class Like:
 
     def _words(self, known: Like | None = None) -> list[str]:
         """Return the kind, and what there is in common that is not in `known`."""
-        is_net, called = self.kind == NET, _CALLED.get(self.kind, self.kind)
+        is_net, called = self.kind in WHOLE, _CALLED.get(self.kind, self.kind)
         new = {
             name: None if known and getattr(known, name) is not None else getattr(self, name)
             for name in ("direction", "bits", "software", "architecture")
@@ -114,18 +119,19 @@ class Like:
 #: What cases have in common, in the order in which bands of them are looked for, by their kind;
 #: "" is any operation, of which times of kernels are never taken with times from the host. The last
 #: two of nets serve who asks for an architecture alone.
+_OF_WHOLE = (
+    ("direction", "bits", "software", "architecture"),
+    ("direction", "bits", "software"),
+    ("direction", "software"),
+    ("direction", "bits", "architecture"),
+    ("direction", "bits"),
+    ("direction", "architecture"),
+    ("direction",),
+    ("architecture",),
+    (),
+)
 LEVELS: dict[str, tuple[tuple[str, ...], ...]] = {
-    NET: (
-        ("direction", "bits", "software", "architecture"),
-        ("direction", "bits", "software"),
-        ("direction", "software"),
-        ("direction", "bits", "architecture"),
-        ("direction", "bits"),
-        ("direction", "architecture"),
-        ("direction",),
-        ("architecture",),
-        (),
-    ),
+    **dict.fromkeys(WHOLE, _OF_WHOLE),
     "": (
         ("bits", "software", "architecture"),
         ("bits", "software"),
@@ -149,6 +155,8 @@ class Band:
     coverage: float
     source: str = ""
     sources: int = 0
+    #: Whether it is of all of a step, and not of its computation alone.
+    whole: bool = False
 
     def __str__(self) -> str:
         """Return the band as it stands behind a time: "+9 % -7 %"."""

@@ -224,6 +224,9 @@ class _Compiler:
         self._of[node.index] += steps[: node.num_weight_casts]
         before = node.num_weight_casts + (elements.num_casts if elements else 0)
         steps = steps[before + len(node.copied or ()) :]
+        if node.scaled:  # kernels of their own
+            self._of[node.index] += steps[: node.scaled.num_casts]
+            steps = steps[node.scaled.num_casts :]
         if any(isinstance(each, PRODUCTS) for each in steps):
             parts = [self._written(node, part, size) for part in parts]
         for step in steps:

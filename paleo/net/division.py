@@ -10,6 +10,7 @@ positions instead (Korthikanti et al., arXiv:2205.05198, section 4.2.2).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import Any
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import NamedTuple
+from paleo.core.quantity import ceil_div, product
 from paleo.core.tensor import Shape
 from paleo.net.graph import Node, build
 from paleo.net.layers import Layer
@@ -35,6 +37,8 @@ from paleo.net.spec import LayerSpec, NetSpec
 #: Words are added until each device has a multiple of so many (Megatron-LM,
 #: --make-vocab-size-divisible-by).
 WORDS = 128
+#: Rows are rounded up by less than one part in 2 to the power of one less than this.
+_PART = 7
 #: The dimension of positions in the tensors between blocks, N x S x H.
 _POSITIONS = 1
 
@@ -119,7 +123,8 @@ def divided_by_experts(net: NetSpec, ways: int) -> NetSpec:
     nodes = build(net).nodes
     specs = {spec.name: spec for spec in net.layers}
     names = {node.index: node.name for node in nodes}
-    away: set[int] = set()  # rows that are where their experts are
+    # Rows that are where their experts are, and whether these are of the device with most rows.
+    away: dict[int, bool] = {}
     layers: list[LayerSpec] = []
     for node in nodes:
         layer, spec = node.layer, specs[node.name]
@@ -128,24 +133,40 @@ def divided_by_experts(net: NetSpec, ways: int) -> NetSpec:
             raise SettingError(
                 f"ep: {count} experts of {net.in_file(node.name)} do not divide {ways} ways"
             )
-        is_away = bool(count) or (
-            layer.is_pointwise and bool(node.parents) and away.issuperset(node.parents)
-        )
+        is_there = bool(node.parents) and away.keys() >= set(node.parents)
+        is_away = bool(count) or (layer.is_pointwise and is_there)
+        one, share = layer.busiest(ways)
+        if is_there:
+            is_uneven = any(away[parent] for parent in node.parents)
+        else:
+            is_uneven = share != 1 and not any(nodes[i].layer.pads for i in node.parents)
         parents = []
         for parent in node.parents:
-            name = names[parent]
+            name, before = names[parent], nodes[parent]
             if is_away != (parent in away):
-                name = f"{nodes[parent].name}/all_to_all"
+                rows: tuple[int, ...] | None = None
+                if away.get(parent, is_uneven):
+                    whole = tuple(map(int, before.output[1:-1]))
+                    rows = (_in_even_parts(share * product(whole)),) if is_away else whole
+                name = f"{before.name}/all_to_all"
                 if name not in {each.name for each in layers[-len(node.parents) :]}:
-                    sent = AllToAll(group="expert")
+                    sent = AllToAll(group="expert", rows=rows)
                     layers.append(LayerSpec(name, sent, (names[parent],)))
             parents.append(name)
-        layers.append(replace(spec, layer=layer.held_by(ways), parents=tuple(parents)))
+        held = one if is_uneven else layer.held_by(ways)
+        layers.append(replace(spec, layer=held, parents=tuple(parents)))
         if is_away:
-            away.add(node.index)
+            away[node.index] = is_uneven
     if not away:
         raise SettingError(f"ep: {net.name} has no layer of type Experts")
     return replace(net, layers=tuple(layers), described=None)
+
+
+def _in_even_parts(rows: float) -> int:
+    """Return no fewer rows than these, a number that divides by powers of two: by 64 of many."""
+    whole = math.ceil(rows)
+    part = 2 ** min(max(whole.bit_length() - _PART, 0), 6)
+    return int(part * ceil_div(whole, part))
 
 
 class _Division:

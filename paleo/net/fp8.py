@@ -86,13 +86,13 @@ def _aside(nodes: Sequence[_Node]) -> set[int]:
     for node in nodes:
         if node.layer.picks:
             found |= _behind(nodes, node.parents)
-        elif node.index not in read:
-            found |= _behind(nodes, (node.index,))
+        elif node.index not in read:  # scores, which may be gathered; no sum at the end of a stage
+            found.add(_source(nodes, node.index))
     return found
 
 
 def _behind(nodes: Sequence[_Node], ends: Iterable[int]) -> set[int]:
-    """Return the nearest nodes with parameters that these depend on, themselves among them."""
+    """Return the nearest nodes with parameters that these depend on."""
     found, waiting = set(), list(ends)
     seen: set[int] = set()
     while waiting:

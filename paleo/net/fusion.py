@@ -294,9 +294,7 @@ def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
     """Return the operations of the forward pass of a node."""
     operations, parts = graph.operations(node, Pass.FORWARD), node.layer.parts
     before = node.num_weight_casts + (node.elements.num_casts if node.elements else 0)
-    before += len(node.copied or ())
-    if node.scaled:  # casts to fp8 stand before the product that reads them
-        before += sum(1 for _ in itertools.takewhile(_is_stream, operations[before:]))
+    before += len(node.copied or ()) + (node.scaled.num_casts if node.scaled else 0)
     found = [_Step(operation, False, False) for operation in operations[:before]]
     operations = operations[before:]
     layers = [node.layer] * len(operations)
@@ -310,10 +308,6 @@ def _steps(graph: Graph, node: Node, training: bool) -> list[_Step]:
         kept = pointwise and found and layer is not _BIAS and _keeps_made(graph, node, layer).inputs
         found.append(_Step(operation, pointwise, bool(kept), layer is _BIAS))
     return found
-
-
-def _is_stream(operation: Operation) -> bool:
-    return isinstance(operation, Stream)
 
 
 def _in_wide_steps(
@@ -400,6 +394,8 @@ def _backward(graph: Graph, needed: tuple[tuple[bool, ...], ...], fusion: Fusion
             to_weights.begin(node, operation)
         if node.layer.leads:
             inputs = [tensors[parent] for parent in node.parents]
+            if node.scaled:  # casts to fp8 stand before the product
+                inward, made = inward[-1:], made[-1:]
             read = list(itertools.compress(inputs, wanted))
             makers = _makers(node, read, inward, made)
             made_by.update({i: each for i, each in makers.items() if _takes(each, fusion)})

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
 from paleo.cluster import Device, device_names, find_device
-from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, shown
+from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, number, shown
 from paleo.core.errors import SettingError
 from paleo.step.declarations import Setting, choice, declared, found_default, name_in
 from paleo.step.distributed_settings import checked_count
@@ -128,6 +128,8 @@ SHARD_DEGREE = _optional_count(
 
 #: What devices may keep in the memory of their host.
 OFFLOADED = ("optimizer", "gradients", "activations")
+#: What is usual of that, as values of the option.
+_OFFLOADS = ("none", "optimizer", "optimizer,gradients", "activations", ",".join(OFFLOADED))
 
 
 def _checked_offload(value: Any) -> tuple[str, ...]:
@@ -142,7 +144,8 @@ OFFLOAD = Setting(
     check=_checked_offload,
     help="What is in the host's memory instead: the optimizer's state, by which the host updates "
     "parameters then; gradients, which the host adds up (ZeRO-Offload has both); activations.",
-    choices=lambda: OFFLOADED,
+    label="Kept on the host",
+    choices=lambda: _OFFLOADS,
     metavar="NAME,...",
 )
 
@@ -154,12 +157,17 @@ def _checked_host(value: Any) -> Device | None:
     return host
 
 
+def _processors() -> list[str]:
+    return [name for name in device_names() if find_device(name).kind == "cpu"]
+
+
 HOST = Setting(
     default=None,
     check=_checked_host,
+    label="Host",
     help="With --offload, the processor whose memory that is: a name from `paleo devices`, or your "
     "own TOML file.",
-    choices=device_names,
+    choices=_processors,
     metavar="NAME",
     may_be_file=True,
     shown_default="the cluster's",
@@ -235,6 +243,46 @@ ALLOCATOR_SLACK = Setting(
 )
 
 
+def _checked_load(value: Any) -> str | float | None:
+    value = number(value) if isinstance(value, str) and value != "even" else value
+    if value in (None, "even") or (is_number(value) and 0 < value <= _MOST):
+        return value  # type: ignore[no-any-return]
+    raise SettingError(
+        f"expert_load: expected even, or the exponent of a power law above 0, got {shown(value)}"
+    )
+
+
+#: The largest exponent, and places of each that an even load would fill.
+_MOST = 1000
+EXPERT_LOAD = Setting(
+    default=None,
+    check=_checked_load,
+    help="How tokens are spread over experts: even, or the exponent by which an expert's share "
+    "falls with its rank. With --ep devices wait for the one that has most.",
+    label="Load of experts",
+    metavar="even|EXPONENT",
+    shown_default="as the net's file says",
+)
+
+
+def _checked_capacity(value: Any) -> float | None:
+    if value is None or (is_number(value) and 0 < value <= _MOST):
+        return None if value is None else float(value)
+    raise SettingError(f"expert_capacity: expected a number above 0, got {shown(value)}")
+
+
+EXPERT_CAPACITY = Setting(
+    default=None,
+    check=_checked_capacity,
+    help="Give each expert so many times the places that it would fill under an even load, such as "
+    "1.25: tokens beyond are dropped, and all experts compute as much.",
+    label="Capacity of experts",
+    metavar="FACTOR",
+    is_number=True,
+    shown_default="as the net's file says, which drop none",
+)
+
+
 class MeshSettings(TypedDict, total=False):
     """How devices share a net."""
 
@@ -254,6 +302,8 @@ class MeshSettings(TypedDict, total=False):
     stages: Annotated[str | Sequence[int], STAGES]
     sequence_parallel: Annotated[bool, SEQUENCE_PARALLEL]
     order: Annotated[str | Sequence[str], MESH_ORDER]
+    expert_load: Annotated[str | float | None, EXPERT_LOAD]
+    expert_capacity: Annotated[float | None, EXPERT_CAPACITY]
     allocator_slack: Annotated[float | None, ALLOCATOR_SLACK]
 
 

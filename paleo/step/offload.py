@@ -31,12 +31,12 @@ from paleo.step.stage_work import Stage
 OPTIMIZER, GRADIENTS, ACTIVATIONS = OFFLOADED
 #: Passes over a gradient that the host makes to add it to those before: two read, one written.
 _ADDED = 3
-#: The share of a link to the host that copies of pinned memory reach: 55.63 of 63.0 GB/s of an
-#: H100 (NVIDIA/nvbandwidth, README, host_to_device_memcpy_ce).
+#: The share of a link to the host that copies of pinned memory reach: 55.63 of the 63.0 GB/s of 16
+#: lanes of PCIe 5.0 (host_to_device_memcpy_ce, example of a tutorial on NVIDIA's NVbandwidth).
 LINK_SHARE = 0.88
-#: The share of its memory's rate that Adam on a host reaches: 1, 2, 4, 8 and 10 billion parameters
-#: of 30 bytes in 0.22, 0.51, 1.03, 2.41 and 2.57 s on a DGX-2 (ZeRO-Offload, table 4) are 0.53,
-#: 0.46, 0.46, 0.39 and 0.46 of 255.9 GB/s.
+#: The share of its memory's rate that Adam on a host reaches: 1, 4 and 10 billion parameters of 30
+#: bytes in 0.22, 1.03 and 2.57 s on a DGX-2 (ZeRO-Offload, table 4) are 0.53, 0.46 and 0.46 of
+#: 255.9 GB/s.
 MEMORY_SHARE = 0.45
 #: Blocks whose tensors are on a device: one is computed while another is on its way.
 _BUFFERED = 2
@@ -126,8 +126,8 @@ def offloaded(
     found = memory
     if OPTIMIZER in plan.offload:
         each = precision.parameter_size + plan.encoding.size
-        held = own_params if plan.zero >= 3 else stage.num_params
-        master = precision.parameter_size * held if precision.is_mixed else 0
+        # Full precision of the parameters that it updates, whoever has the others.
+        master = precision.parameter_size * own_params if precision.is_mixed else 0
         goes = batches == 1 or GRADIENTS in plan.offload
         found = replace(
             found,

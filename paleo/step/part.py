@@ -13,6 +13,7 @@ from paleo.core.frozen import NamedTuple
 from paleo.core.operations import Pass
 from paleo.core.quantity import Quantity, maximum, total
 from paleo.net.division import divided, divided_by_experts, divided_by_positions
+from paleo.net.expert_load import with_expert_load
 from paleo.net.graph import Graph
 from paleo.net.scaled import messages
 from paleo.net.spec import NetSpec
@@ -44,7 +45,8 @@ class Part:
 
     def __init__(self, net: NetSpec, plan: Plan, mesh: Mesh) -> None:
         self.plan, self.mesh = plan, mesh
-        part = divided_by_positions(plan.trained(net), plan.cp, plan.context)
+        net = with_expert_load(plan.trained(net), plan.expert_load, plan.expert_capacity)
+        part = divided_by_positions(net, plan.cp, plan.context)
         part = divided_by_experts(part, plan.ep)
         again = not plan.software.keeps_gathered
         self.net = divided(part, plan.tp, sequence=plan.sequence_parallel, again=again)

@@ -235,8 +235,9 @@ def net_band(
     *,
     software: str = "",
     direction: str = TRAINING,
+    kind: str = NET,
 ) -> Band | None:
-    """Return the error band of a net's times, None where none is known.
+    """Return the error band of a net's times, or of steps on a mesh; None where none is known.
 
     The errors were those of nets as frameworks run them, at the peak, convolutions by the
     device's own library; `is_plain` tells whether this one is (neither fused nor pipelined by
@@ -246,7 +247,7 @@ def net_band(
     if not is_plain or is_array(target.share) or target.share != 1:
         return None
     bits = 8 * element_size(target.dtype)
-    return cost_model.band(Like(NET, direction, bits, software), target.device)
+    return cost_model.band(Like(kind, direction, bits, software), target.device)
 
 
 def adapter(cost_model: CostModel) -> Callable[[Layer], Layer] | None:

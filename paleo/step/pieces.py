@@ -76,8 +76,10 @@ class Piece(NamedTuple):
 
     def taking(self, factor: float) -> Piece:
         """Return the piece as it is if computation takes so many times as long."""
-        if self.category == TRANSFER:
-            return self
+        return self if self.category == TRANSFER else self.longer_by(factor)
+
+    def longer_by(self, factor: float) -> Piece:
+        """Return the piece as it is if it takes so many times as long."""
         busy = None if self.busy is None else factor * self.busy
         return self._replace(seconds=factor * self.seconds, busy=busy)
 
@@ -268,7 +270,8 @@ class Step:
     `one_worker` is the seconds in which a single worker computes `one_worker_batch` samples, to
     which speedups relate; `sample` what each sample has and takes. `fields` are its values in
     tables and JSON; `net` is the net's name. `band` is how far the truth may be from the seconds of
-    what is computed; None where that is not known. `exchanging` gives the exchanges if computation
+    what is computed, or of all of it; None where that is not known. `exchanging` gives the
+    exchanges if computation
     takes so many times as long: None where they are the same however long that is. `delivered` are
     the seconds in which the data loader delivers its samples, 0 where it is never waited for.
     """
@@ -296,14 +299,19 @@ class Step:
         return at_ends(self.band.ends if self.band else (None, None), self._taking)
 
     def _taking(self, factor: float) -> Step:
-        """Return the step as it is if computation takes so many times as long."""
+        """Return the step as it is if computation takes so many times as long, or all of it."""
         changed: dict[str, Any] = {}
-        if self.exchanging:
+        take = Piece.taking
+        if self.band and self.band.whole:
+            take = Piece.longer_by
+            exchanges = {name: piece.longer_by(factor) for name, piece in self.exchanges.items()}
+            changed["exchanges"] = exchanges
+        elif self.exchanging:
             found = self.exchanging(factor)
             changed["exchanges"] = {scheme: found[scheme] for scheme in self.exchanges}
         return replace(
             self,
-            pieces=tuple(piece.taking(factor) for piece in self.pieces),
+            pieces=tuple(take(piece, factor) for piece in self.pieces),
             one_worker=factor * self.one_worker,
             band=None,
             **changed,

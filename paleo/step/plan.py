@@ -21,7 +21,7 @@ from paleo.core.tensor import find_precision
 from paleo.core.units import MIB
 from paleo.costs import ConvolutionChoice, CostModel, Target, Time, convolution_choice
 from paleo.costs.convolutions.settings import CONTIGUOUS
-from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, TRAINING, Band
+from paleo.costs.error_bands import INFERENCE, MOST_DIGITS, NET, ON_MESH, TRAINING, Band
 from paleo.net.graph import Graph, build, cached_for_net
 from paleo.net.layers import Layer
 from paleo.net.parameters import sum_of
@@ -129,6 +129,8 @@ class Plan(ExchangePlan):
     sequence_parallel: bool = False
     order: tuple[str, ...] = ORDER
     loader_rate: LoaderRate | None = None
+    expert_load: str | float | None = None
+    expert_capacity: float | None = None
     allocator_slack: float | None = None
 
     def __post_init__(self) -> None:
@@ -229,12 +231,12 @@ class Plan(ExchangePlan):
         return self._band(INFERENCE)
 
     def _band(self, direction: str) -> Band | None:
-        is_measured = find_precision(self.dtype).scaling is None  # nothing in fp8 was
-        is_plain = is_measured and not (self.fuse or self.use_pipeline or self.attention)
-        software = self.software.family
-        return net_band(
-            self.cost_model, self.target, is_plain, software=software, direction=direction
-        )
+        kind = ON_MESH if self.is_mesh and direction == TRAINING else NET
+        # Steps on meshes were measured in fp8, and with kernels of attention of their time.
+        is_other = find_precision(self.dtype).scaling is not None or self.attention is not None
+        is_plain = not (self.fuse or self.use_pipeline or (is_other and kind == NET))
+        how = {"software": self.software.family, "direction": direction, "kind": kind}
+        return net_band(self.cost_model, self.target, is_plain, **how)
 
     @property
     def digits(self) -> int:
@@ -316,6 +318,8 @@ class Plan(ExchangePlan):
             "interleave": f"{self.interleave} chunks a stage" if self.interleave > 1 else "",
             "sequence_parallel": "positions divided, too" if self.sequence_parallel else "",
             "loss": "" if self.loss in (NONE, "cross_entropy") else f"loss {self.loss}",
+            "expert_load": f"load of experts {self.expert_load}" * (self.expert_load is not None),
+            "expert_capacity": f"capacity {self.expert_capacity:g}" if self.expert_capacity else "",
             "allocator_slack": ""
             if self.allocator_slack is None
             else f"slack {self.allocator_slack:g}",

@@ -45,6 +45,8 @@ MESH = (
     "offload",
     "sequence_parallel",
     "context",
+    "expert_load",
+    "expert_capacity",
     "allocator_slack",
 )
 #: How many devices share a net in each way.

@@ -124,9 +124,10 @@ _OF_ELEMENTS = (
 DTYPE = Setting(
     default="fp32",
     check=lambda value: find_precision(value) and value,
-    help=f"Type {_OF_ELEMENTS}",
+    help=f"Type ({', '.join(PRECISIONS)}) {_OF_ELEMENTS}",
     label="Data type",
     choices=lambda: PRECISIONS,
+    metavar="NAME",
 )
 USE_PIPELINE = Setting(
     default=False,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from paleo.core.frozen import NamedTuple, dataclass
+from paleo.step.loader import LOADER
 from paleo.step.memory.stage import StageMemory
 from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed, MeshStep
@@ -89,10 +90,11 @@ def stages_of(run: Run, row: Step) -> tuple[StageTime, ...]:
     micro, batches = row.worker_batch_size, meshed.batches(row.batch_size)
     whole = float(row.total(row.best_scheme))
     found = []
+    loading = float(row.loading(row.best_scheme))
     for device, memory in zip(meshed.devices(micro), meshed.memory(micro, batches), strict=True):
         parts = {name: float(own) for name, own in meshed.spent(device, batches).items() if own}
-        waiting = max(whole - sum(parts.values()), 0.0)
-        parts |= {WAITING: waiting} if waiting else {}
+        waiting = max(whole - loading - sum(parts.values()), 0.0)
+        parts |= {name: own for name, own in ((WAITING, waiting), (LOADER, loading)) if own}
         found.append(StageTime(device.number, device.blocks, parts, memory))
     return tuple(found)
 
@@ -115,7 +117,8 @@ def played_of(run: Run, row: Step) -> Played | None:
         return None
     share = float(pipeline.seconds(works, drawn, plan.interleave))
     share /= float(pipeline.seconds(works, batches, plan.interleave))
-    running = float(sum(piece.seconds for piece in row.pieces if piece.name != "update"))
+    update = float(sum(piece.seconds for piece in row.pieces if piece.category == "update"))
+    running = float(sum(piece.seconds for piece in row.pieces)) - update
     played = pipeline.play(works, drawn, plan.interleave)
     longer = share * running / max(turn.end for turn in played)
     turns = [
@@ -124,7 +127,7 @@ def played_of(run: Run, row: Step) -> Played | None:
     ]
     start = share * running
     exchange = float(row.exchanges[row.best_scheme].seconds)
-    for kind, spent in (("exchange", exchange), ("update", float(row["update"]))):
+    for kind, spent in (("exchange", exchange), ("update", update)):
         if spent > 0:
             turns += [StageTurn(i, kind, None, 0, start, start + spent) for i in range(pp)]
         start += spent

@@ -39,6 +39,7 @@ from paleo.step.settings import (
     found_settings,
 )
 from paleo.studies.datasets import Schedule
+from paleo.studies.fitting import Remedy, remedies
 from paleo.studies.mesh_memory import MeshMemory, memory_of
 from paleo.studies.mesh_stages import StageTime, meshed_of, stages_of
 from paleo.studies.simulate import runs_of
@@ -254,6 +255,11 @@ class Overview:
     def stages(self) -> tuple[StageTime, ...]:
         """The stages of a mesh: what they spend a step on, and their memory."""
         return stages_of(self.run, self.row)
+
+    @functools.cached_property
+    def remedies(self) -> list[Remedy]:
+        """What would make a step on a mesh fit, the quickest first; nothing where it does."""
+        return remedies(self.run, self.row) if self.fits(self.row) is False else []
 
     @property
     def stage_memory(self) -> MeshMemory:

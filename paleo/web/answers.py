@@ -18,7 +18,6 @@ from paleo.core.errors import Mistake, PaleoError, SettingError
 from paleo.net.spec import NetSpec
 from paleo.step.results import Simulation
 from paleo.studies.datasets import takes_images
-from paleo.studies.fitting import remedies
 from paleo.studies.folding import folded_fit, folded_summary
 from paleo.studies.overview import Overview, Study
 from paleo.views.charts.base import Chart
@@ -278,7 +277,7 @@ def _memory(overview: Overview) -> dict[str, Any]:
 def _stage_memory(overview: Overview) -> dict[str, Any]:
     run, row = overview.run, overview.row
     (table,) = mesh_memory_tables([overview.stage_memory])
-    found = remedies(run, row) if overview.fits(row) is False else []
+    found = overview.remedies
     chart = stage_memory(run, row, overview.stages)
     return {
         "headlines": memory_headline(overview),

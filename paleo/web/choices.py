@@ -8,12 +8,13 @@ from typing import Any
 from paleo.cluster import ARCHITECTURES, BOARDS, Device
 from paleo.cluster.collectives import COLLECTIVES, Operation
 from paleo.cluster.frameworks import FRAMEWORKS, SOFTWARE
+from paleo.core.errors import PaleoError
 from paleo.core.tensor import PRECISIONS
 from paleo.core.version import __version__
 from paleo.costs import COST_MODELS
 from paleo.costs.attention import ATTENTION_FAMILIES
 from paleo.costs.convolutions.settings import MEMORY_FORMATS
-from paleo.step.declarations import declared
+from paleo.step.declarations import Setting, declared
 from paleo.step.distributed_settings import SynchronousSettings
 from paleo.step.memory import OPTIMIZERS
 from paleo.step.plan_keys import TRAINED, UPDATED
@@ -105,7 +106,7 @@ def _field(key: str) -> Choice:
     note, empty = _worded(f"{said.rstrip('.:')}."), None
     if setting.default is None:
         empty = setting.shown_default
-        if not setting.choices and len(empty) > _ROOM:
+        if _offered(setting) is None and len(empty) > _ROOM:
             note, empty = f"{note} By itself: {_worded(empty)}.", "by itself"
     return {
         "key": key,
@@ -113,8 +114,26 @@ def _field(key: str) -> Choice:
         "note": note,
         "empty": empty,
         "flag": setting.type is bool,
-        "choices": [{"name": name} for name in setting.choices()] if setting.choices else None,
+        "choices": _offered(setting),
     }
+
+
+def _offered(setting: Setting) -> list[Choice] | None:
+    """Return what there is to choose; None of what may be several, or anything."""
+    if not setting.choices or setting.metavar.endswith(",..."):
+        return None
+    names = list(setting.choices())
+    if setting.may_be_file:  # there are others than those that it is for
+        names = [name for name in names if _passes(setting, name)]
+    return [{"name": name} for name in names]
+
+
+def _passes(setting: Setting, name: str) -> bool:
+    try:
+        setting.check(name)
+    except PaleoError:
+        return False
+    return True
 
 
 def _worded(text: str) -> str:

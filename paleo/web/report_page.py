@@ -37,8 +37,8 @@ _BY_SCHEME = ("simulate.csv", "simulate.json")
 _BY_WORKERS = ("summary.csv", "memory.csv")
 #: Those that the page has as a text, "" where there is none.
 _MAYBE = (
-    *("price", "dataset", "framework", "cluster", "bucket"),
-    *("gradient_dtype", "compress", "nccl", "optimizer_kernels"),
+    *("price", "dataset", "framework", "cluster", "bucket", "host"),
+    *("gradient_dtype", "compress", "nccl", "optimizer_kernels", "expert_load"),
 )
 #: Settings of which the usual is not said.
 _USUAL = (
@@ -72,7 +72,7 @@ def shown_first(
     # These are texts on the page.
     dealt = {
         key: value if isinstance(value, str) else ",".join(map(str, value))
-        for key, value in ((key, settings[key]) for key in ("stages", "order"))
+        for key, value in ((key, settings[key]) for key in ("stages", "order", "offload"))
     }
     return PageSettings(
         workers=max(few, default=min(workers)),

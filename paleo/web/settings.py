@@ -24,7 +24,7 @@ from paleo.net.lengths import SEQ
 from paleo.net.spec import NetSpec
 from paleo.step.declarations import declared
 from paleo.step.mesh import ORDER
-from paleo.step.mesh_settings import CONTEXT, SCHEDULE, STAGES, MeshSettings
+from paleo.step.mesh_settings import CONTEXT, OFFLOAD, SCHEDULE, STAGES, MeshSettings
 from paleo.step.settings import DEFAULT_WORKERS, LOSS, OF_CLUSTER, RECOMPUTE
 from paleo.studies.datasets import Schedule, takes_images
 from paleo.studies.overview import OverviewSettings, StudySettings
@@ -105,6 +105,8 @@ class PageSettings:
     ep: int = 1
     zero: int = 0
     shard_degree: int | None = None
+    offload: str = OFFLOAD.default
+    host: str = ""
     micro_batch: int | None = None
     global_batch: int | None = None
     schedule: str = SCHEDULE.default
@@ -112,6 +114,8 @@ class PageSettings:
     stages: str = STAGES.default
     sequence_parallel: bool = False
     order: str = ",".join(ORDER)
+    expert_load: str = ""
+    expert_capacity: float | None = None
     allocator_slack: float | None = None
     is_uploaded: bool = False
     options: str = ""
@@ -273,7 +277,9 @@ def _dtype(settings: PageSettings) -> str:
     known = COST_MODELS[settings.cost_model].dtypes
     peaks = predefined.device(settings.runs_on).peaks
     is_known = known is None or settings.dtype in known
-    return settings.dtype if is_known and PRECISIONS[settings.dtype].computing in peaks else "fp32"
+    return (
+        settings.dtype if is_known and PRECISIONS[settings.dtype].multiplying in peaks else "fp32"
+    )
 
 
 def _key(key: str) -> str:
@@ -292,6 +298,9 @@ class _Reader:
         self._check_keys()
         found: dict[str, Any] = {"net": self._net(file), "is_uploaded": file is not None}
         found |= {key: self._named(key) for key in ("device", "network")}
+        found["host"] = self._named("host", "device")  # never a file
+        if found["host"] and self._check("host", DECLARED["host"].check, found["host"]) is None:
+            found["host"] = ""
         found["cluster"] = self._cluster()
         found |= {"overlap": self._overlap(), "bucket": self._bucket()}
         others = [key for key in DECLARED if key not in (*found, *_SCHEDULE, "price")]

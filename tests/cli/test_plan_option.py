@@ -41,7 +41,7 @@ def row(*arguments: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_the_file_is_in_the_place_of_options() -> None:
     run, only = row()
     given = "--num_workers=16 --tp=2 --micro_batch=2 --global_batch=32 --dtype=mixed_bf16"
-    others = "--optimizer=fused_adam --clip_gradients --overlap --seq_len=256"
+    others = "--optimizer=fused_adam --clip_gradients --overlap --seq_len=256 --framework=megatron"
     words = ["simulate", "gpt2", "--cluster=dgx_a100", *given.split(), *others.split()]
     result = click.testing.CliRunner().invoke(cli, [*words, "--format=json"], prog_name="paleo")
     (same,) = json.loads(result.stdout)["runs"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,7 +25,16 @@ from paleo.core.operations import (
 )
 from paleo.core.window import axes
 from paleo.costs import COST_MODELS, Target
-from paleo.costs.error_bands import INFERENCE, NET, TRAINING, UNKNOWN, Band, Like, kind_of
+from paleo.costs.error_bands import (
+    INFERENCE,
+    NET,
+    ON_MESH,
+    TRAINING,
+    UNKNOWN,
+    Band,
+    Like,
+    kind_of,
+)
 from paleo.costs.tiled.constants import CONSTANTS, constants_of, families
 from paleo.costs.tiled.error_bands import find_band, known_bands
 from paleo.measure.validate.spellings import library_of
@@ -294,3 +304,23 @@ def test_batch_normalization_moves_an_element_at_a_time(
 )
 def test_the_library_of_a_row_is_read_from_its_version(text: str, library: float | None) -> None:
     assert library_of(text) == library
+
+
+def test_steps_on_meshes_have_bands_of_their_own() -> None:
+    """One of data parallelism has that of nets; one that shares its net that of steps on meshes."""
+    settings: Any = {"cluster": "dgx_a100", "dtype": "bf16", "framework": "pytorch"}
+    alone, shared = (
+        paleo.scenario("gpt2", **settings, tp=ways, attention=attention).plan.band
+        for ways, attention in ((1, None), (2, "fa1"))
+    )
+    assert alone is not None
+    assert shared is not None
+    assert (alone.whole, shared.whole) == (False, True)
+    assert shared.source.startswith("steps on meshes in training in 16 bits")
+    known = [like for like in known_bands() if like.kind == ON_MESH]
+    assert {like.direction for like in known} <= {TRAINING, None}
+    assert shared in [
+        replace(band, source=shared.source, whole=True)
+        for like, band in known_bands().items()
+        if like.kind == ON_MESH
+    ]

@@ -18,11 +18,14 @@ from paleo.net.graph import Graph, Node
 from paleo.net.scaled import messages, weight_casts, weight_copies
 from paleo.step.memory.usage import Step
 from paleo.step.optimizers import OPTIMIZERS
-from paleo.step.passes import BACKWARD, keep_shape
+from paleo.step.passes import BACKWARD, keep_shape, kernels
+from paleo.step.passes import FORWARD as FORWARD_PASS
+from paleo.studies.mesh_memory import mesh_memory
 
 #: Two texts of T words of H numbers: rows of 64, which three products read.
 N, T, H, WIDE, WORDS = 2, 32, 64, 128, 100
 ROWS = N * T
+TILED = paleo.find_cost_model("tiled")
 FORWARD, INWARD, OF_WEIGHTS = Pass.FORWARD, Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT
 DELAYED, TENSORWISE = "mixed_fp8_delayed", "mixed_fp8_tensorwise"
 BLOCKWISE, MXFP8 = "mixed_fp8_blockwise", "mixed_mxfp8"
@@ -82,6 +85,39 @@ def test_linear_layers_whose_sides_fit_multiply_in_fp8_but_not_the_last() -> Non
     assert scaled(graph_of("mixed_bf16")) == []
     scores = {**LAYERS, "head": fc("back", outputs=4 * H)}
     assert "head" not in scaled(graph_of(DELAYED, scores))
+
+
+def test_fused_nets_have_the_same_casts() -> None:
+    layers = {**LAYERS, "gate": fc("norm", outputs=WIDE, bias=True)}
+    graph = graph_of(TENSORWISE, layers)
+    for fusion in (Fusion.ALL, Fusion.STREAMS, Fusion.BIAS):
+        for directions, training in ((FORWARD_PASS, True), (FORWARD_PASS, False), (BACKWARD, True)):
+            found = kernels(graph, directions, TILED, fusion=fusion, training=training)
+            names = [each.name for own in found.of for _, each in own]
+            is_back = directions is BACKWARD
+            # Two inputs, which three products read; three gradients.
+            assert names.count("cast to fp8") == names.count("largest number") == 2 + is_back
+            assert sum("matmul" in name for name in names) == 6 * (1 + is_back)
+    # The gradient of what was gated is made by the product that reads it.
+    found = kernels(graph, BACKWARD, TILED, fusion=Fusion.ALL)
+    assert "act" in {graph.nodes[i].name for i in found.into}
+
+
+def test_a_net_that_ends_in_a_sum_as_stages_do_has_no_scores() -> None:
+    names = ("words", "table", "norm", "gate", "up", "act", "down", "add")
+    assert scaled(graph_of(DELAYED, {name: LAYERS[name] for name in names})) == [
+        "gate", "up", "down",
+    ]  # fmt: skip
+    on: dict[str, Any] = {"device": "H100_SXM", "network": "nvlink4", "workers": 2, "pp": 2}
+    net = paleo.load("gpt2").with_dims(seq=128)
+    halves, bytes_ = (
+        mesh_memory(net, dtype=dtype, batch_size=1, loss="none", **on)[0].stages[1]
+        for dtype in ("mixed_bf16", DELAYED)
+    )
+    # Six blocks of 12 H^2 weights, in two copies. Of a word the products keep what two norms gave,
+    # H numbers each, what attention gave in order, H, and 4 H of the widened layer.
+    assert bytes_.weights - halves.weights == 6 * 2 * 12 * 768**2
+    assert halves.activations - bytes_.activations == 6 * 128 * (1 + 1 + 1 + 4) * 768
 
 
 def test_an_input_is_cast_once_and_sums_come_in_two_bytes() -> None:
@@ -318,3 +354,15 @@ def test_a_bias_and_a_function_are_in_the_kernel_of_a_product_in_fp8() -> None:
         assert isinstance(product, Fused)
         assert isinstance(product.head, MatMul)
         assert (product.head.dtype, len(product.tail)) == ("fp8", tail)
+
+
+def test_shards_of_the_optimizer_s_state_have_fp32_parameters_and_no_copies() -> None:
+    """With ZeRO 1 two devices divide 4 bytes a parameter; 2 and both copies in fp8 each has."""
+    net = paleo.load("gpt2").with_dims(seq=128)
+    on: dict[str, Any] = {"device": "H100_SXM", "network": "nvlink4", "workers": 2, "zero": 1}
+    (found,) = mesh_memory(net, dtype=DELAYED, batch_size=1, loss="none", **on)
+    params, linear = 124439808, 12 * 12 * 768**2
+    assert found.fullest.weights == 2 * params + 2 * params + 2 * linear
+    assert paleo.footprint(net, 1, dtype=DELAYED).copies == 2 * params + 2 * linear
+    assert paleo.footprint(net, 1, dtype="mixed_bf16").copies == 2 * params
+    assert paleo.footprint(net, 1, dtype="bf16").copies == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import paleo
 from paleo.costs import COST_MODELS
+from paleo.costs.error_bands import Band
 from paleo.step.pieces import TRANSFER, Piece, Step, scheduled
 
 FORWARD = Piece("forward", "forward", 3.0)
@@ -95,3 +97,12 @@ def test_whole_steps_are_the_sum_of_their_pieces(model: str) -> None:
     for part in paleo.hybrid_parallel(paleo.load("alex_v2_2gpu"), plan, 32, 2):
         assert part.total() == pytest.approx(sum(piece.seconds for piece in part.pieces))
         assert part.exposed_communication() == part["sync"]
+
+
+@pytest.mark.parametrize(("whole", "slow"), [(False, 2 * 10 + 4), (True, 2 * 14)])
+def test_a_band_is_of_computation_or_of_all_of_a_step(whole: bool, slow: float) -> None:
+    """Ten seconds are computed, four exchanged; in truth they take half to two times as long."""
+    band = Band(0.5, 2.0, 100, 0.8, whole=whole)
+    found = step(FORWARD, BACKWARD, UPDATE, OneToAll=Piece("exchange", TRANSFER, 4.0))
+    _, end = replace(found, band=band).ends
+    assert end.total("OneToAll") == slow

@@ -56,22 +56,19 @@ def test_a_stage_without_others_waits_for_nobody() -> None:
 
 def test_values_of_a_stage_have_units_in_their_keys() -> None:
     run, row = predicted(global_batch=8)
-    values = stages_of(run, row)[1].to_dict()
-    assert values["stage"] == 1
+    stage = stages_of(run, row)[1]
+    values = stage.to_dict()
+    assert (values["stage"], values["blocks"]) == (1, 2)
     assert values["step_s"] == pytest.approx(row.total(row.best_scheme))
-    assert values["total_bytes"] == sum(
-        values[f"{part}_bytes"]
-        for part in (
-            *("weights", "gradients", "optimizer_state", "activations", "passing", "slack"),
-        )
-    )
+    assert values["total_bytes"] == stage.memory.total
+    assert values["parts"]["forward"] == stage.parts["forward"]
 
 
 @pytest.mark.parametrize(
     "settings",
     [
         {"schedule": "1f1b"}, {"schedule": "gpipe"}, {"schedule": "zero_bubble"},
-        {"schedule": "1f1b", "interleave": 2},
+        {"schedule": "1f1b", "interleave": 2}, {"schedule": "dualpipe"},
     ],
 )  # fmt: skip
 def test_turns_end_with_the_step_and_no_two_of_a_stage_overlap(settings: Any) -> None:
@@ -80,14 +77,18 @@ def test_turns_end_with_the_step_and_no_two_of_a_stage_overlap(settings: Any) ->
     assert found
     assert (found.stages, found.batches, found.drawn) == (4, 8, 8)  # 16 samples for two shares
     assert found.end == pytest.approx(row.total(row.best_scheme))
-    kinds = 3 if settings["schedule"] == "zero_bubble" else 2
     of_batches = [turn for turn in found.turns if turn.batch is not None]
-    assert len(of_batches) == 4 * 8 * kinds * settings.get("interleave", 1)
+    passes = [turn for turn in of_batches if turn.kind != "weights"]
+    assert len(passes) == 4 * 8 * 2 * settings.get("interleave", 1)
+    if settings["schedule"] == "zero_bubble":
+        assert len(of_batches) == 4 * 8 * 3
     for stage in range(4):
         own = sorted(turn for turn in found.turns if turn.stage == stage)
         spans = sorted((turn.start, turn.end) for turn in own)
         assert all(a[1] <= b[0] + 1e-12 for a, b in itertools.pairwise(spans))
     # A micro-batch comes forward to a stage once it has left the one before.
+    if settings["schedule"] == "dualpipe":  # where they come from both ends
+        return
     ends = {(t.stage, t.kind, t.batch, t.chunk): t for t in of_batches}
     for (stage, kind, batch, chunk), turn in ends.items():
         if kind == "forward" and stage:
@@ -105,6 +106,20 @@ def test_of_many_micro_batches_some_are_drawn_and_the_others_counted() -> None:
     update = row["update"] + row.exchanges[row.best_scheme].seconds
     share = found.seconds_more / (row.total(row.best_scheme) - update)
     assert share == pytest.approx(376 / 403, rel=0.02)
+
+
+def test_devices_that_wait_for_data_say_so() -> None:
+    run, row = predicted(global_batch=8, loader_rate="10 samples/s")
+    stages = stages_of(run, row)
+    whole = row.total(row.best_scheme)
+    assert whole == pytest.approx(0.8)  # 8 samples at 10 a second
+    busy = predicted(global_batch=8)[1]
+    for stage in stages:
+        assert stage.parts["data_loader"] == pytest.approx(0.8 - busy.total(busy.best_scheme))
+        assert sum(stage.parts.values()) == pytest.approx(whole)
+    found = played_of(run, row)
+    assert found
+    assert found.end == pytest.approx(busy.total(busy.best_scheme))
 
 
 def test_so_many_turns_that_nobody_sees_them_are_none() -> None:

@@ -96,16 +96,17 @@ def test_what_does_not_fit_has_plans_that_would() -> None:
         "tp": "1", "pp": "1", "micro_batch": "1", "batch_size": "4", "global_batch": "",
         "seq_len": "",
     }  # fmt: skip
-    # Of what the allocator holds 0.94 are tensors: 153 GiB.
     found = answer("scaling", **settings)
     assert found["headlines"][0]["fits"] is False
-    assert found["answer"][0].startswith("It does not fit: the fullest stage needs 162 GiB")
+    assert found["answer"][0].startswith("It does not fit: the fullest stage needs ")
     memory = answer("memory", **settings)
-    assert memory["headlines"][-1]["is_warning"] is True
-    (row,) = memory["remedies"]["rows"]
-    assert row[0] == "--zero=3"
+    *_, fits, remedy = memory["headlines"]
+    assert fits["is_warning"] is True
+    row = memory["remedies"]["rows"][0]  # the quickest of those that are as few
+    assert (remedy["key"], remedy["value"]) == ("remedy", row[0])
+    zero = int(row[0].removeprefix("--zero="))
     (fitting,) = paleo.simulate(
-        "llama3_8b", cluster="dgx_h100", dtype="mixed_bf16", optimizer="adamw", zero=3,
+        "llama3_8b", cluster="dgx_h100", dtype="mixed_bf16", optimizer="adamw", zero=zero,
         micro_batch=1, batch_size=4, workers=16,
     ).runs[0].rows  # fmt: skip
     values = fitting.to_dict()
@@ -127,6 +128,7 @@ def test_what_does_not_fit_has_plans_that_would() -> None:
         ),
         ({"micro_batch": "3"}, "micro_batch: 8 samples of a share of the data do not divide by 3"),
         ({"accumulate": "2"}, "accumulate: is for --parallel=data, not mesh"),
+        ({"host": "A100"}, "host: expected a processor (kind cpu), got A100_SXM_80GB"),
         ({"stages": "1,2,3"}, "stages: gpt2 seq=128 has 12 blocks for 4 stages, got 1,2,3"),
     ],
 )  # fmt: skip
@@ -148,6 +150,21 @@ def test_controls_are_made_of_what_is_declared() -> None:
     assert {key: getattr(PageSettings, key) for key in ("tp", "order", "stages")} == {
         "tp": 1, "order": "tp,cp,ep,dp,pp", "stages": "even",
     }  # fmt: skip
+
+
+def test_a_host_is_a_predefined_processor_and_never_a_file() -> None:
+    with pytest.raises(paleo.PaleoError) as caught:
+        answer("scaling", host="/etc/passwd")
+    assert [str(each).partition("(")[0] for each in caught.value.mistakes] == [
+        "host: unknown device '/etc/passwd' "
+    ]
+    fields = {each["key"]: each for each in choices()["mesh"]}
+    names = [each["name"] for each in fields["host"]["choices"]]
+    assert names
+    assert all(paleo.find_device(name).kind == "cpu" for name in names)
+    assert fields["offload"]["choices"] is None  # several may be given
+    found = answer("scaling", offload="optimizer", zero="1")
+    assert "--offload=optimizer" in found["commands"][0]["text"]
 
 
 def test_two_plans_stand_beside_each_other() -> None:
@@ -185,6 +202,17 @@ def test_a_report_has_the_stages_for_each_number_of_workers(tmp_path: Path) -> N
     assert [len(each["table"]["rows"]) for each in memory] == [4, 4]
     # Without numbers of workers there are those that divide by 2 x 4.
     assert report(tmp_path, line)["choices"]["workers"] == [8, 16, 32, 64, 128]
+
+
+def test_a_report_without_a_mesh_says_nothing_of_one(tmp_path: Path) -> None:
+    found = report(tmp_path, "lenet5 --device=K20X --network=ethernet --num_workers=2")
+    defaults = PageSettings()
+    assert {key: found["settings"][key] for key in MESH} == {
+        key: getattr(defaults, key) for key in MESH
+    }
+    assert not {each["label"] for each in found["said"]} & {
+        each["label"] for each in choices()["mesh"]
+    }
 
 
 def test_a_report_says_what_does_not_divide(tmp_path: Path) -> None:

@@ -6,15 +6,9 @@ from typing import Any
 
 import click
 
+from paleo.cli.comparing import print_plans
 from paleo.cli.edits import NetEdits
-from paleo.cli.options import (
-    Output,
-    is_given,
-    layers_option,
-    nets_argument,
-    say_no_effect,
-    setting_options,
-)
+from paleo.cli.options import Output, is_given, layers_option, nets_argument, setting_options
 from paleo.cli.plan import (
     CLUSTER,
     CONVOLUTIONS,
@@ -22,7 +16,6 @@ from paleo.cli.plan import (
     MESH,
     SYNCHRONOUS,
     UPDATE,
-    beside_plan,
     say_what_is_used,
 )
 from paleo.cli.plotting import Plot, result_options
@@ -80,12 +73,12 @@ def command(
       paleo compare llama3_8b qwen3_8b gemma3_12b --device=B200_SXM --dtype=bf16
       paleo compare gpt2 --dtype=bf16 --recompute=none,full --seq_len=512
       paleo compare nin --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
-      paleo compare llama3_8b --cluster=dgx_h100 --num_workers=64 --tp=1,2,4 --pp=1,2,4
+      paleo compare llama3_8b --cluster=dgx_h100 --num_workers=64 --tp=1,2 --pp=1,2
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)
     if any(map(is_given, ("plan", *MESH))):
-        _of_plans(nets, edits, output, plot, settings)
+        print_plans(nets, edits, output, plot, settings)
         return
     for name in ("plan", *MESH):
         del settings[name]
@@ -102,26 +95,4 @@ def command(
         found.to_dict,
         lambda charts: charts.of_comparison(shown),
         answer=lambda: comparison_answer(found),
-    )
-
-
-def _of_plans(
-    nets: tuple[str, ...], edits: NetEdits, output: Output, plot: Plot, settings: dict[str, Any]
-) -> None:
-    """Print plans of devices that share a net beside each other."""
-    # Here, since most comparisons are of one device.
-    from paleo.studies.compare.plans import compare_plans
-    from paleo.views.answers.plans import plans_answer
-    from paleo.views.tables.plans import plans_table
-
-    say_no_effect("one device", "totals", "changed", "every_layer")
-    del settings["totals"]
-    found = compare_plans(edits.beside() if edits else nets, **beside_plan(settings))
-    say_what_is_used(nets, settings)
-    plot.write(
-        output,
-        [plans_table(found)],
-        found.to_dict,
-        lambda charts: charts.of_plans(found),
-        answer=lambda: plans_answer(found),
     )

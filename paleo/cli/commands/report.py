@@ -11,22 +11,13 @@ import click
 from paleo.cli.edits import NetEdits, net_options
 from paleo.cli.files import check_file, write_text
 from paleo.cli.options import (
-    is_given,
     message_options,
     nets_argument,
     setting_option,
     setting_options,
     verbose,
 )
-from paleo.cli.plan import (
-    KERNELS,
-    MESH,
-    SCHEDULE,
-    SYNCHRONOUS,
-    devices_and_workers,
-    on_mesh,
-    say_what_is_used,
-)
+from paleo.cli.plan import KERNELS, MESH, SCHEDULE, SYNCHRONOUS, Several, say_what_is_used
 from paleo.core.checks import number
 from paleo.core.errors import Mistakes, PaleoError
 from paleo.net.importers import ImportOptions
@@ -105,16 +96,8 @@ def command(
         check_file(output)
     mistakes = Mistakes()
     edited = mistakes.check(edits.applied) or []
-    once = {"device": device, "batch_size": batch_size}
-    once |= {} if cluster is None else {"cluster": cluster}
-    for name, values in {"num_workers": workers, "scaling": scaling, **once}.items():
-        if not values:
-            mistakes.add(f"{name}: expected one or more, got none")
-        elif name in once and len(set(values)) < len(values):
-            mistakes.add(f"{name}: one is given twice")
-    devices, workers = devices_and_workers(cluster, device, workers, mistakes)
-    if any(map(is_given, MESH)):
-        workers, scaling = on_mesh(settings, workers, mistakes), scaling[:1]
+    several = Several(cluster, device, batch_size, workers, scaling)
+    devices, workers, scaling = several.checked(settings, mistakes)
     of_study = {key: value for key, value in settings.items() if key in _OF_STUDY}
     of_plan = {key: value for key, value in settings.items() if key not in _OF_STUDY}
     price = of_plan["price"]

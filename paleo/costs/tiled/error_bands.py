@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from paleo.costs.error_bands import NET, UNKNOWN, Band, Like
+from paleo.costs.error_bands import ON_MESH, UNKNOWN, WHOLE, Band, Like
 
 _FILE = Path(__file__).parent / "errors.toml"
 
@@ -36,11 +36,11 @@ def find_band(asked: Like, *, pooled: bool = True) -> Band | None:
     known = known_bands()
     if asked.architecture not in {like.architecture for like in known}:
         asked = replace(asked, architecture=UNKNOWN)
-    if asked.kind != NET:
+    if asked.kind not in WHOLE:
         asked = replace(asked, software=asked.software or "")
     for like in asked.wider:
         if not (pooled or like.architecture):
             continue
         if band := known.get(like):
-            return replace(band, source=like.said(asked))
+            return replace(band, source=like.said(asked), whole=asked.kind == ON_MESH)
     return None

@@ -30,11 +30,12 @@ from paleo.cluster import Device
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.quantity import Array, np
 from paleo.core.tensor import element_size
-from paleo.costs.error_bands import INFERENCE, NET, TRAINING, UNKNOWN, Band, Like
+from paleo.costs.error_bands import INFERENCE, NET, ON_MESH, TRAINING, UNKNOWN, Band, Like
 from paleo.costs.tiled.constants import find_family
 from paleo.measure.validate.bands import pooled, weights_of
 from paleo.measure.validate.cases import Cases, NetGroup
 from paleo.measure.validate.groups import CaseGroup
+from paleo.measure.validate.meshes import MeshGroup
 from paleo.measure.validate.protocols import protocol_of
 
 #: A band has at least so many rows if they are of two groups, or else more.
@@ -66,7 +67,9 @@ class Rows:
 
     `logs` are the logarithms of measured / predicted, `which` the places in `likes` of what a case
     is like. Cases of one of `groups` err together, and are left out together; `sources` says who
-    published them. Cases on one of the architectures `alone` say nothing of others.
+    published them. Cases on one of the architectures `alone` say nothing of others. Where
+    nothing was `fitted` to any, errors on several architectures are those on a new one as they are:
+    bands of all together are not widened.
     """
 
     logs: Array
@@ -75,6 +78,7 @@ class Rows:
     groups: Array
     sources: Array
     alone: frozenset[str] = frozenset()
+    fitted: bool = True
 
     def select(self, keep: Array) -> Rows:
         """Return those that a mask marks, or that stand at these places."""
@@ -134,6 +138,8 @@ def _likes(cases: Cases, part: CaseGroup, is_known: bool) -> list[Like]:
         direction = TRAINING if part.case.trains else INFERENCE
         like = Like(NET, direction, bits, part.case.software.family, architecture)
         return [like] * len(kinds)
+    if isinstance(part, MeshGroup):
+        return [Like(ON_MESH, TRAINING, bits, part.software, architecture)] * len(kinds)
     sources = cases.labels["source"][part.index].tolist()
     return [
         Like(
@@ -353,7 +359,8 @@ def _widened(
     for like, narrow in _narrow(rows, coverage).items():
         way = _way(like, narrow)
         if way not in factors:
-            factors[way] = _factor(way, own, others, coverage)
+            known = rows.fitted or like.architecture is not None
+            factors[way] = _factor(way, own, others, coverage) if known else 1.0
         yield like, narrow.widened(factors[way], coverage)
 
 

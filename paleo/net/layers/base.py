@@ -144,6 +144,8 @@ class Layer(ABC):
     looks_up: ClassVar[bool] = False
     #: Whether devices exchange messages there.
     is_exchange: ClassVar[bool] = False
+    #: Whether it gives each expert as many places for rows, of which some may stay empty.
+    pads: ClassVar[bool] = False
     #: Whether it picks, by scores, where rows go.
     picks: ClassVar[bool] = False
     #: Of devices that share a tensor: whose parts it brings together and does not keep, and among
@@ -366,6 +368,17 @@ class Layer(ABC):
 
     def held_by(self, ways: int) -> Layer:
         """Return what one of so many devices has that share its experts; any other is as it is."""
+        return self
+
+    def busiest(self, ways: int) -> tuple[Layer, float]:
+        """Return what the one of them has that most rows go to, and how many times an even share.
+
+        As devices wait for each other at each layer, a step takes as long as its.
+        """
+        return self.held_by(ways), 1.0
+
+    def spread_over(self, load: Any, capacity: Any, experts: int) -> Layer:
+        """Return the layer where experts have such loads, or places; any other is as it is."""
         return self
 
     def padded(self, multiple: int) -> Layer:

@@ -10,9 +10,18 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from paleo.core.operations import Pass
+from paleo.core.quantity import product
 from paleo.core.tensor import Shape, Shapes, format_shape, num_elements
-from paleo.net.layers.base import Layer, MemoryNeeds, Message, ShapeError, dimension, layer_type
-from paleo.net.layers.fields import Dimension, Flag, Name, Whole, key
+from paleo.net.layers.base import (
+    Divided,
+    Layer,
+    MemoryNeeds,
+    Message,
+    ShapeError,
+    dimension,
+    layer_type,
+)
+from paleo.net.layers.fields import Dimension, Flag, Name, Sizes, Whole, key
 
 #: Who exchanges: the devices that share tensors, a sequence, or experts.
 GROUPS = ("tensor", "context", "expert")
@@ -193,9 +202,36 @@ class Swap(Exchange):
 
 @layer_type("AllToAll")
 class AllToAll(Exchange):
-    """Rows that each device of a group sends to the others, as many as it gets; so gradients."""
+    """Rows that each device of a group sends to the others, as many as it gets; so gradients.
+
+    Where one gets more than it sends, the samples' `rows` are those that come to it, or those that
+    come back: the message is as long as the more of them.
+    """
+
+    rows: tuple[int, ...] | None = key(
+        Sizes(min_rank=1, optional=True),
+        "the rows of a sample that come, as dimensions before the last; by default as many as go",
+        default=None,
+    )
+
+    def infer_shape(self, inputs: Shapes) -> Shape:
+        batch, *_, features = inputs[0]
+        return inputs[0] if self.rows is None else (batch, *self.rows, features)
+
+    def divided(self, ways: int, inputs: Shapes, axes: tuple[int | None, ...]) -> Divided | None:
+        found = super().divided(ways, inputs, axes)
+        if self.rows is None or found is None or found.axis is None:
+            return found
+        last = len(inputs[0]) - 1
+        if found.axis == last:
+            return Divided(self, len(self.rows) + 1)
+        first, *others = self.rows
+        if found.axis != 1:
+            return None
+        return Divided(self.replace(rows=(-(-first // ways), *others)), 1)
 
     def messages(self, direction: Pass, inputs: Shapes, element_size: int) -> tuple[Message, ...]:
         if direction is Pass.WEIGHT_GRADIENT:
             return ()
-        return (self._message("all_to_all", inputs[0], element_size),)
+        most = max(inputs[0], self.infer_shape(inputs), key=lambda shape: product(shape[1:]))
+        return (self._message("all_to_all", most, element_size),)

@@ -107,6 +107,8 @@ class Footprint(Result):
     #: Bytes of what is not of parameters where that is most: activations, and gradients of them.
     moving: Quantity = 0
     optimizer_kernels: str | None = None
+    #: Bytes of the weights that are copies: in halves of parameters in fp32, and in fp8.
+    copies: int = 0
     #: What a reader should know of the figures.
     notes: tuple[str, ...] = ()
     #: The repeated blocks of the net, as in NetSpec.
@@ -262,6 +264,7 @@ def footprint(
         kept=step.kept if training else 0,
         moving=_largest(step.moving)[0],
         optimizer_kernels=optimizer_kernels if training else None,
+        copies=step.copies if training else 0,
         notes=(*_notes(spec, graph), *(again.notes(graph) if training else ())),
         repeats=spec.repeats,
     )

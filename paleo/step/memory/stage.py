@@ -199,7 +199,8 @@ def stage_memory(
         stage,
         **parts,
         activations=int(sharing.in_flight * kept) + late,
-        passing=int(max(top.passing - kept, 0)),
+        # Copies that layers read of weights count as weights.
+        passing=int(max(top.passing - kept - step.copy_size * params * (zero == 0), 0)),
         buffers=int(buffers + max(top.buffers - (whole if zero == 2 else 0), 0)),
     )
     return replace(found, absent=found.allocated - int(stays + max(peak, updating)))

@@ -80,6 +80,12 @@ class Step:
             found.append(stored * own // whole)  # without what is shared
         return found
 
+    @property
+    def copies(self) -> int:
+        """The bytes of what layers read in the place of parameters, in fewer bits than these."""
+        params = self.schedule.num_params
+        return self.copy_size * sum(params) + sum(self.weights) - self.weight_size * sum(params)
+
     def _with_copies(self, sizes: list[int]) -> list[int]:
         from paleo.net.scaled import weight_copies  # here: most nets have no products in fp8
 

@@ -256,9 +256,10 @@ class DataParallel:
     def steps(self, batch_size: int, workers: Sequence[int], scaling: str) -> tuple[Step, ...]:
         """Return the step for each of many worker counts, beside that of one worker."""
         own, whole = divided(batch_size, 1, scaling, self.plan.accumulate)
+        seconds = float(self.computing(own))
         coming = self.plan.delivered(whole, 1, self.computations.sample.tokens)
         alone: Any = {
-            "one_worker": max(float(self.computing(own)), float(coming)),
+            "one_worker": max(seconds, float(coming)),
             "one_worker_batch": whole,
             "net": self.computations.net.name,
             "sample": self.computations.sample,

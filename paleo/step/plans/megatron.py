@@ -125,6 +125,7 @@ def read_model_parallel(entries: Entries) -> None:
     _read_stages(entries)
     _read_recomputation(entries)
     _read_exchanges(entries)
+    _read_capacity(entries)
     if length := entries.whole("seq_length"):
         entries.say(SEQ_LEN, length, "seq_length")
     context = entries.text("cp_comm_type")
@@ -138,6 +139,16 @@ def read_model_parallel(entries: Entries) -> None:
         entries.say("graphs", True, "cuda_graph_impl")
     if entries.flag("use_tp_pp_dp_mapping"):
         entries.say("order", ("tp", "cp", "ep", "pp", "dp"), "use_tp_pp_dp_mapping")
+
+
+def _read_capacity(entries: Entries) -> None:
+    """Note the places of experts, where they are filled up."""
+    key = "moe_expert_capacity_factor"
+    capacity, pads = entries.number(key), entries.flag("moe_pad_expert_input_to_capacity")
+    if capacity and capacity > 0 and pads:
+        entries.say("expert_capacity", capacity, key)
+    elif capacity and capacity > 0:
+        entries.note(f"not modelled: {entries.path(key)}: tokens that are dropped without places")
 
 
 def _read_chunks(entries: Entries) -> None:

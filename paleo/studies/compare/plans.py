@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Unpack
 
+from paleo.cluster import Device
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
@@ -26,7 +27,7 @@ from paleo.studies.compare.comparison import MAX_VARIANTS, SEVERAL, CompareSetti
 
 _MESH = declared(MeshSettings)
 #: Those of which commas separate parts, not values.
-_OF_PARTS = ("stages", "order", "sequence_parallel", "allocator_slack")
+_OF_PARTS = ("stages", "order", "sequence_parallel", "allocator_slack", "offload", "host")
 
 
 class PlansSettings(CompareSettings, total=False):
@@ -38,20 +39,30 @@ class PlansSettings(CompareSettings, total=False):
     context: Annotated[str | Sequence[str], listing("context", _MESH["context"])]
     ep: Annotated[int | Sequence[int], listing("ep", _MESH["ep"])]
     zero: Annotated[int | Sequence[int], listing("zero", _MESH["zero"])]
+    shard_degree: Annotated[
+        int | Sequence[int | None] | None, listing("shard_degree", _MESH["shard_degree"])
+    ]
+    offload: Annotated[str | Sequence[str], _MESH["offload"]]
+    host: Annotated[str | Device | None, _MESH["host"]]
     micro_batch: Annotated[
         int | Sequence[int | None] | None, listing("micro_batch", _MESH["micro_batch"])
     ]
     global_batch: Annotated[
         int | Sequence[int | None] | None, listing("global_batch", _MESH["global_batch"])
     ]
-    shard_degree: Annotated[
-        int | Sequence[int | None] | None, listing("shard_degree", _MESH["shard_degree"])
-    ]
     schedule: Annotated[str | Sequence[str], listing("schedule", _MESH["schedule"])]
     interleave: Annotated[int | Sequence[int], listing("interleave", _MESH["interleave"])]
     stages: Annotated[str | Sequence[int], _MESH["stages"]]
     sequence_parallel: Annotated[bool, _MESH["sequence_parallel"]]
     order: Annotated[str | Sequence[str], _MESH["order"]]
+    expert_load: Annotated[
+        str | float | Sequence[str | float | None] | None,
+        listing("expert_load", _MESH["expert_load"]),
+    ]
+    expert_capacity: Annotated[
+        float | Sequence[float | None] | None,
+        listing("expert_capacity", _MESH["expert_capacity"]),
+    ]
     allocator_slack: Annotated[float | None, _MESH["allocator_slack"]]
     plan: Annotated[
         str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None,

@@ -81,8 +81,13 @@ def _whole(run: Run) -> WholeStep | None:
     return run.largest.whole_step(run.best_scheme) if run.largest else run.step
 
 
-def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> list[str]:
-    """Return the sentences of a run, of its step on most workers or of another of its rows."""
+def run_answer(
+    run: Run, row: Step | None = None, scheme: str | None = None, *, remedied: bool = True
+) -> list[str]:
+    """Return the sentences of a run, of its step on most workers or of another of its rows.
+
+    What would make a step on a mesh fit takes longer than all else: it is said if `remedied`.
+    """
     row = row or run.largest
     if row is None or not row.exchanges:
         return _of_whole(run, run.step) if run.step else _of_passes(run)
@@ -90,7 +95,11 @@ def run_answer(run: Run, row: Step | None = None, scheme: str | None = None) -> 
     if PARALLELISMS[run.parallel].shares_net:
         memory = in_mesh(run, row)
         said = [speed_said(run, whole, memory), *_trained(run, whole), *_shared(run, row)]
-        return said if memory or row_value(row, "fits") is None else [_too_much(run, row), *said]
+        return (
+            said
+            if memory or row_value(row, "fits") is None
+            else [_too_much(run, row, remedied=remedied), *said]
+        )
     said = [
         speed_said(run, whole, _memory(run, row)),
         *_trained(run, whole),
@@ -182,7 +191,7 @@ def in_mesh(run: Run, row: Step) -> str:
     return f"{used(float(row_value(row, 'memory_bytes')), run.memory_capacity)} used at most"
 
 
-def _too_much(run: Run, row: Step) -> str:
+def _too_much(run: Run, row: Step, *, remedied: bool) -> str:
     """Return that a stage does not fit."""
     needed = in_unit(float(row_value(row, "memory_bytes")), "bytes", 3)
     there = in_unit(run.memory_capacity, "bytes")
@@ -190,6 +199,8 @@ def _too_much(run: Run, row: Step) -> str:
     if row_value(row, "memory_bytes") <= (run.memory_capacity or 0):
         on_host = in_unit(float(row_value(row, "host_memory_bytes")), "bytes", 3)
         said = f"each device needs {on_host} of its host's memory, which is more than its share"
+    if not remedied:
+        return f"It does not fit: {said}. If it did fit:"
     from paleo.studies.fitting import remedy  # here: most steps fit
 
     found = remedy(run, row)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from paleo.cluster import Device
+from paleo.step.loader import LOADER
 from paleo.step.memory.stage import StageMemory
 from paleo.step.pieces import Step
 from paleo.step.pipelines import PIPELINES
@@ -31,10 +33,13 @@ _PARTS = {
     RECOMPUTATION: "computed again",
     "backward": "backward",
     "messages": "messages",
+    "weight_casts": "casts of weights",
     "update": "update",
     WAITING: "waiting for others",
+    LOADER: "waiting for data",
 }
-_MEMORY = ("weights", "gradients", "optimizer_state", "activations", "passing")
+#: What memory consists of, however many parts there are.
+_MEMORY = tuple(field.name for field in fields(StageMemory) if field.name not in ("stage", "total"))
 
 
 def stages_charts(run: Run, row: Step) -> tuple[Chart, ...]:
@@ -67,6 +72,8 @@ def schedule_chart(run: Run, row: Step, played: Played) -> Chart:
     pipeline = PIPELINES[played.schedule]
     notes = [f"{played.schedule}: {pipeline.summary}"] if played.stages > 1 else []
     notes.append("messages are in the turns of the stages that wait for them; gaps are waiting")
+    if loading := float(row.loading(row.best_scheme)):
+        notes.append(f"then all wait for data, for {in_unit(loading, 's', 3)}")
     if played.seconds_more:
         more = in_unit(played.seconds_more, "s", 3)
         notes.append(
@@ -86,7 +93,8 @@ def schedule_chart(run: Run, row: Step, played: Played) -> Chart:
     )
 
 
-def _turns_of(name: str, turns: Sequence[StageTurn], played: Played, factor: float) -> Series:
+def _turns_of(name: str, found: Sequence[StageTurn], played: Played, factor: float) -> Series:
+    turns = sorted(found, key=lambda turn: (turn.stage, turn.start))  # rows come in this order
     batches = [turn.batch for turn in turns]
     chunks = [f", chunk {turn.chunk}" * (played.chunks > 1) for turn in turns]
     return Series(

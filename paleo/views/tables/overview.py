@@ -18,7 +18,7 @@ from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import best_said
 from paleo.views.table import Table, in_unit
 from paleo.views.tables.simulation import simulation_table
-from paleo.views.tables.stages import fullest_said
+from paleo.views.tables.stages import fullest_said, longer_said
 
 _EXPOSED = "exposed communication"
 #: Of a step no part is so short but by rounding.
@@ -152,6 +152,10 @@ def _stages_headline(found: Overview) -> list[dict[str, Any]]:
         does = "fits in" if fits else "does not fit in"
         said = f"{does} {in_unit(capacity, 'bytes')}"
         items.append(("fits", "memory of the device", said, not fits, ""))
+    if found.remedies:
+        first = found.remedies[0]
+        what = f"{in_unit(float(first.memory), 'bytes', 3)}, a step {longer_said(found.row, first)}"
+        items.append(("remedy", "what would fit", first.options, False, what))
     return [
         {"key": key, "label": label, "value": value, "is_warning": warns}
         | ({"note": note} if note else {})
@@ -202,7 +206,7 @@ def answered(found: Overview) -> list[str]:
     row, scheme = found.row, found.scheme_of(found.row)
     step = row.whole_step(scheme)
     if found.is_mesh:
-        said = run_answer(found.run, row, scheme)
+        said = run_answer(found.run, row, scheme, remedied=False)  # `remedies` are with the memory
         return [*said, *_trained(found, step)]
     said = _unfit(found)
     if step.seconds:

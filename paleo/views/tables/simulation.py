@@ -169,6 +169,16 @@ def _two_lines(scheme: str) -> str:
     return re.sub(r"(?<=[a-z])(?=(AllReduce|Mixing)$)", "\n", scheme)
 
 
+def _band_said(run: Run) -> str:
+    """Return the error band in a sentence, in seconds where there is one row."""
+    whole = run.band is not None and run.band.whole
+    seconds = None
+    if len(run.rows) == 1:
+        (row,) = run.rows
+        seconds = float(row.total(row.best_scheme) if whole else row.compute)
+    return band_said("steps" if whole else "computation", run.band, seconds, run.plan.digits)
+
+
 def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
     """Return the table of a run; where there are schemes to choose from, the best is marked."""
     settings = run.settings()
@@ -185,8 +195,7 @@ def simulation_table(run: Run, *, all_schemes: bool = False) -> Table:
             f"{rounded(run.step.speedup, run.plan.ratio_digits)} over one worker, efficiency "
             f"{100 * run.step.efficiency:.1f} %"
         )
-    alone = run.rows[0].compute if len(run.rows) == 1 else None
-    footnotes.append(band_said("computation", run.band, alone, run.plan.digits))
+    footnotes.append(_band_said(run))
     footnotes += _utilization([run])
     footnotes += _worth(run, all_schemes=all_schemes)
     return Table(

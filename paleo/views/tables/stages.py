@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paleo.core.units import scale_for
+from paleo.step.loader import LOADER
 from paleo.step.pieces import Step
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.results import Run, Simulation
@@ -27,8 +28,10 @@ _PARTS = {
     "pipeline_parallel": "to other\nstages",
     "parameters_gathered": "gathering",
     "data_parallel": "data\nparallel",
+    "weight_casts": "casts of\nweights",
     "update": "update",
     WAITING: "waiting",
+    LOADER: "waiting\nfor data",
 }
 #: A step is as much longer where it is said.
 _LONGER = 0.005
@@ -97,13 +100,12 @@ def _shown(value: float) -> str:
 
 def remedies_table(row: Step, remedies: Sequence[Remedy]) -> Table:
     """Return what would make a step fit, and how much longer that takes."""
-    whole = float(row.total(row.best_scheme))
     rows = [
         {
             "settings": each.options,
             "memory_bytes": each.memory,
             "step_s": each.seconds,
-            "longer": _longer(each.seconds / whole - 1),
+            "longer": longer_said(row, each),
         }
         for each in remedies
     ]
@@ -116,7 +118,9 @@ def remedies_table(row: Step, remedies: Sequence[Remedy]) -> Table:
     return Table("Plans that would fit", columns, rows)
 
 
-def _longer(share: float) -> str:
+def longer_said(row: Step, remedy: Remedy) -> str:
+    """Return how much longer a step takes with a remedy than one that does not fit."""
+    share = remedy.seconds / float(row.total(row.best_scheme)) - 1
     if abs(share) < _LONGER:
         return "as long"
     return f"{percent(abs(share))} {'longer' if share > 0 else 'less'}"

@@ -190,6 +190,16 @@ def test_fp8_of_torchtitan(read: Read, sections: str, dtype: str, notes: int) ->
     assert len(plan.notes) == notes
 
 
+def test_places_of_experts_of_megatron(read: Read) -> None:
+    line = "--micro-batch-size 1 --overlap-grad-reduce --moe-expert-capacity-factor 1.25"
+    plan = read(f"{line} --moe-pad-expert-input-to-capacity")
+    assert (plan.settings["expert_capacity"], plan.notes) == (1.25, ())
+    plan = read(line)
+    assert "expert_capacity" not in plan.settings
+    (note,) = plan.notes
+    assert "not modelled: --moe-expert-capacity-factor" in note
+
+
 def test_a_framework_that_is_given_wins(read: Read) -> None:
     assert "framework" not in read("--micro-batch-size 1", framework="pytorch").settings
 
