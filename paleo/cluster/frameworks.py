@@ -121,6 +121,11 @@ class Framework:
     is_nvidia: bool = False
     #: How its workers exchange gradients, those of PyTorch where nothing is said.
     exchange: Exchange = DDP
+    #: Whether stages of a pipeline have buffers to receive all micro-batches in, and keep what they
+    #: sent until its gradient is there.
+    receives_all: bool = False
+    #: Whether what tensor parallelism gathers for products is kept for their backward pass.
+    keeps_gathered: bool = False
     #: The standard deviation of its workers' steps, as a share of their mean.
     jitter: float = _OF_WORKERS
     #: Devices that one process hands operations to.
@@ -265,7 +270,9 @@ _PYTORCH = Framework(
     "PyTorch, aten/src/ATen/native/cuda/Blas.cpp (addmm by cuBLASLt with a bias epilogue); "
     "Automatic Mixed Precision package, Autocast Op Reference; host: forward passes of "
     "ryujaehun/pytorch-gpu-benchmark on an RTX 2080 Ti and a TITAN V in either precision are "
-    "those of a queue that takes 30 us an operation",
+    "those of a queue that takes 30 us an operation; torch/distributed/pipelining/stage.py "
+    "(_setup_forward_recv_info, fwd_cache); "
+    "torch/distributed/tensor/parallel/style.py (a product keeps its gathered input)",
     host=30e-6,
     fusion=Fusion.BIAS,
     autocast=AUTOCAST,
@@ -274,6 +281,8 @@ _PYTORCH = Framework(
     gradients_apart=True,
     compiled=INDUCTOR,
     updates_in_steps=True,
+    receives_all=True,
+    keeps_gathered=True,
 )
 #: PyTorch where each layer has its parameters in halves, and nothing is cast in between.
 _IN_HALVES = replace(

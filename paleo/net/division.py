@@ -66,8 +66,17 @@ class _StaysWholeError(Exception):
         self.names = names
 
 
-def divided(net: NetSpec, ways: int, *, sequence: bool = False, group: str = "tensor") -> NetSpec:
+def divided(
+    net: NetSpec,
+    ways: int,
+    *,
+    sequence: bool = False,
+    group: str = "tensor",
+    again: bool = True,
+) -> NetSpec:
     """Return the part of a net that one of so many devices has, with its exchanges.
+
+    What is gathered for products is gathered `again` in the backward pass, or kept.
 
     Raises NetSpecError for a net that does not fit, SettingError if heads do not divide so, or
     nothing does.
@@ -77,7 +86,7 @@ def divided(net: NetSpec, ways: int, *, sequence: bool = False, group: str = "te
     nodes = build(net).nodes
     whole: frozenset[str] = frozenset()
     while True:
-        division = _Division(net, nodes, ways, sequence, group, whole)
+        division = _Division(net, nodes, ways, sequence, group, whole, again)
         try:
             layers = division.layers()
         except _StaysWholeError as error:
@@ -171,8 +180,10 @@ class _Division:
         sequence: bool,
         group: str,
         whole: frozenset[str],
+        again: bool = True,
     ) -> None:
         self.net = net
+        self.again = again
         self.nodes = nodes
         self.ways = ways
         self.sequence = sequence
@@ -298,7 +309,7 @@ class _Division:
             return tensor
         if tensor.axis is None:
             return self._exchange(tensor, AllReduce(group=self.group, backward=True), None)
-        layer = AllGather(group=self.group, dim=tensor.axis, ways=self.ways)
+        layer = AllGather(group=self.group, dim=tensor.axis, ways=self.ways, again=self.again)
         return self._exchange(tensor, layer, None)
 
     def _has_positions(self, shape: Shape) -> bool:

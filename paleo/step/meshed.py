@@ -15,9 +15,8 @@ from paleo.core.tensor import find_precision, num_elements
 from paleo.costs import Time
 from paleo.net.graph import Graph, Node
 from paleo.net.spec import NetSpec
-from paleo.step.loss import NONE
-from paleo.step.memory import Footprint, footprint
-from paleo.step.memory.stage import StageMemory, stage_memory, stage_net, together
+from paleo.step.memory import Footprint
+from paleo.step.memory.stage import Sharing, StageMemory, stage_memory, together
 from paleo.step.mesh import Mesh
 from paleo.step.mesh_checks import check_mesh
 from paleo.step.offload import (
@@ -25,7 +24,6 @@ from paleo.step.offload import (
     GRADIENTS,
     OPTIMIZER,
     fits,
-    kernels_on_host,
     offload_of,
     offloaded,
 )
@@ -36,6 +34,7 @@ from paleo.step.pipelines import PIPELINES
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
 from paleo.step.replicas import Replicas
+from paleo.step.stage_steps import StageSteps, in_memory
 from paleo.step.stage_work import Stage, joined
 from paleo.step.stages import Cut, cut
 from paleo.step.utilization import tokens_of
@@ -418,12 +417,29 @@ class Meshed:
         plan, mesh = self.plan, self.mesh
         graph, _ = self.part.of(micro_batch)
         found, stages = self.stages(micro_batch)
+        steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(plan))
         memory = []
-        for one, stage in zip(self._footprints(micro_batch, graph, found), stages, strict=True):
-            share = functools.partial(self._own, stage)
-            in_flight = self.pipeline.in_flight(stage.number, mesh.pp, batches, plan.interleave)
-            own = stage_memory(stage.number, one, in_flight, plan.zero, share)
-            memory.append(offloaded(own, one, plan, stage, self._own_params(stage), batches))
+        for stage in stages:
+            received, sent = steps.passed(stage.number)
+            sharing = Sharing(
+                zero=plan.zero,
+                own=functools.partial(self._own, stage),
+                is_shared=mesh.replicas > 1,
+                batches=batches,
+                in_flight=self.pipeline.in_flight(stage.number, mesh.pp, batches, plan.interleave),
+                received=received,
+                sent=sent,
+                receives_all=plan.software.receives_all and mesh.pp > 1,
+                buckets_apart=plan.software.exchange.copies > 0,
+                waiting=self.pipeline.waiting(stage.number, mesh.pp, batches),
+            )
+            memory.append(stage_memory(stage.number, *steps.of(stage.number), sharing))
+        if plan.offload:
+            ones = self._footprints(micro_batch, graph, found)
+            memory = [
+                offloaded(own, one, plan, stage, self._own_params(stage), batches)
+                for own, one, stage in zip(memory, ones, stages, strict=True)
+            ]
         return tuple(
             together(device, [memory[i] for i in self.pipeline.held(device, mesh.pp)]).with_slack(
                 plan.slack
@@ -432,20 +448,9 @@ class Meshed:
         )
 
     def _footprints(self, micro_batch: int, graph: Graph, found: Cut) -> list[Footprint]:
-        """Return what a single micro-batch takes of memory in each stage."""
-        settings = self.plan.in_memory | {"loss": NONE}
-        if OPTIMIZER in self.plan.offload:  # no list of it is made on the device
-            settings["optimizer_kernels"] = kernels_on_host(self.plan)
-        known: dict[tuple[int, ...], Footprint] = {}
-        footprints = []
-        for stage in range(self.mesh.pp):
-            nodes = found.nodes(stage)
-            alike = tuple(graph.nodes[i].like for i in nodes)
-            if alike not in known:
-                own = stage_net(self.part.net, graph, nodes)
-                known[alike] = footprint(own, micro_batch, **settings)
-            footprints.append(known[alike])
-        return footprints
+        """Return what a single micro-batch takes of memory in each stage, without a host."""
+        steps = StageSteps(self.part.net, graph, found, micro_batch, in_memory(self.plan))
+        return [steps.footprint(stage) for stage in range(self.mesh.pp)]
 
     def _memory_fields(self, micro_batch: int, batches: int) -> tuple[Field, ...]:
         """Return the fields of what a device of the fullest stage takes: found when asked for."""

@@ -97,11 +97,18 @@ class Optimizer:
         `num_params` are the parameters layer by layer, of so many bytes each, and `matrices` those
         that they are, for optimizers `by_matrix`.
         """
+        states, own = self.at_update(num_params, parameter_size, matrices)
+        *found, last = [each + states for each in sums]
+        return [*found, last + own]
+
+    def at_update(
+        self, num_params: Sequence[int], parameter_size: int, matrices: Sequence[Matrices] = ()
+    ) -> tuple[int, int]:
+        """Return the bytes that it keeps, and those that its update takes besides."""
         of_layers = zip(num_params, matrices or [()] * len(num_params), strict=True)
         states = sum(self.state_bytes(count, parameter_size, each) for count, each in of_layers)
-        *found, last = [each + states for each in sums]
         own = self.temporaries * max(num_params) + self.of_all * sum(num_params)
-        return [*found, last + own * parameter_size]
+        return states, own * parameter_size
 
     def state_bytes(self, num_params: int, size: int, matrices: Matrices = ()) -> int:
         """Return the bytes that it keeps of a layer's parameters, which have `size` bytes each."""

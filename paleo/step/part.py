@@ -48,7 +48,8 @@ class Part:
         net = with_expert_load(plan.trained(net), plan.expert_load, plan.expert_capacity)
         part = divided_by_positions(net, plan.cp, plan.context)
         part = divided_by_experts(part, plan.ep)
-        self.net = divided(part, plan.tp, sequence=plan.sequence_parallel)
+        again = not plan.software.keeps_gathered
+        self.net = divided(part, plan.tp, sequence=plan.sequence_parallel, again=again)
         self._known: dict[int, tuple[Graph, Seconds]] = {}
         self._sendings: dict[tuple[str, Quantity, Collecting], Quantity] = {}
 

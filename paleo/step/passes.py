@@ -345,7 +345,7 @@ def kernels(
     By `fusion`, pointwise ones run in the kernels before them, as paleo.net.fusion says; without
     `training`, the forward pass is that of inference. `of_inputs` is that of `needed_gradients`.
     """
-    is_backward = Pass.INPUT_GRADIENT in directions
+    is_backward = not {Pass.INPUT_GRADIENT, Pass.WEIGHT_GRADIENT}.isdisjoint(directions)
     needed = needed_gradients(graph, cost_model, of_inputs) if is_backward else None
     into: Mapping[int, int] = {}
     operations: Mapping[Pass, Sequence[tuple[Operation, ...]]]
@@ -369,7 +369,7 @@ def kernels(
         else:
             fused = fused_forward(graph, training=training, fusion=fusion)
         operations, into = fused.operations, fused.into
-    if needed:
+    if needed and Pass.INPUT_GRADIENT in directions:
         sums = graph.once(_gradient_sums, tuple(needed))
         inward = operations[Pass.INPUT_GRADIENT]
         with_sums = [(*sums.get(i, ()), *own) if i in sums else own for i, own in enumerate(inward)]

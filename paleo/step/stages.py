@@ -18,11 +18,15 @@ from paleo.step.recompute import repeated_blocks
 
 
 class Cut(NamedTuple):
-    """A net dealt out to chunks: the first node of each and one behind the last; their blocks."""
+    """A net dealt out to chunks: the first node of each and one behind the last; their blocks.
+
+    `homes` are the places of the nodes in that: see `_homes`.
+    """
 
     bounds: tuple[int, ...]
     stages: int
     counts: tuple[int, ...]
+    homes: Sequence[int]
 
     @property
     def units(self) -> list[int]:
@@ -36,7 +40,10 @@ class Cut(NamedTuple):
 
     def sums(self, values: Sequence[Quantity]) -> list[Quantity]:
         """Return the sum of the values of each stage's nodes."""
-        until = [0.0, *itertools.accumulate(values)]
+        moved: list[Quantity] = [0] * len(values)
+        for home, value in zip(self.homes, values, strict=True):
+            moved[home] = moved[home] + value
+        until = [0.0, *itertools.accumulate(moved)]
         found: list[Quantity] = [0.0] * self.stages
         for chunk, (start, end) in enumerate(itertools.pairwise(self.bounds)):
             found[chunk % self.stages] = found[chunk % self.stages] + (until[end] - until[start])
@@ -45,7 +52,11 @@ class Cut(NamedTuple):
     def nodes(self, stage: int) -> list[int]:
         """Return the nodes of a stage."""
         chunks = list(itertools.pairwise(self.bounds))[stage :: self.stages]
-        return [node for start, end in chunks for node in range(start, end)]
+        return [
+            node
+            for node, home in enumerate(self.homes)
+            if any(start <= home < end for start, end in chunks)
+        ]
 
     def passed(self, graph: Graph, boundary: int) -> list[int]:
         """Return the nodes whose outputs pass the boundary before a chunk: each is sent once."""
@@ -53,7 +64,8 @@ class Cut(NamedTuple):
         return [
             node
             for node, last in enumerate(_last_uses(graph))
-            if node < at <= last and not graph.nodes[node].layer.is_source()
+            if node < at <= last
+            and not (_is_standing(graph)[node] or graph.nodes[node].layer.is_source())
         ]
 
 
@@ -93,7 +105,7 @@ def cut(
         counts = _balanced(own, wanted)
     firsts = [0, *itertools.accumulate(counts)]
     bounds = [0, *(starts[i] for i in firsts[1:-1]), len(graph.nodes)]
-    return Cut(tuple(bounds), stages, tuple(counts))
+    return Cut(tuple(bounds), stages, tuple(counts), _homes(graph))
 
 
 def _evenly(count: int, parts: int) -> list[int]:
@@ -140,12 +152,15 @@ def _units(graph: Graph) -> list[int]:
 
 def _found_units(graph: Graph) -> list[int]:
     blocks = repeated_blocks(graph)
+    standing = _is_standing(graph)
     if blocks:
-        return sorted(min(block) for block in blocks)
+        return sorted(min(i for i in block if not standing[i]) for block in blocks)
     last = _last_uses(graph)
     starts, alive = [], 0
     ends = [0] * (len(graph.nodes) + 1)
     for node in graph.nodes:
+        if standing[node.index]:
+            continue
         # `alive` are those made before that are read here or later.
         if node.index and alive <= 1:
             starts.append(node.index)
@@ -154,6 +169,33 @@ def _found_units(graph: Graph) -> list[int]:
             alive += 1
             ends[last[node.index]] += 1
     return starts or [0]
+
+
+def _is_standing(graph: Graph) -> list[bool]:
+    """Tell of each node whether nothing that comes in is in it: it is of parameters alone."""
+    return graph.once(_found_standing)
+
+
+def _found_standing(graph: Graph) -> list[bool]:
+    found: list[bool] = []
+    for node in graph.nodes:
+        found.append(not node.layer.is_input and all(found[parent] for parent in node.parents))
+    return found
+
+
+def _homes(graph: Graph) -> Sequence[int]:
+    """Return where each node is: what is of parameters alone, where it is first read."""
+    homes = list(range(len(graph.nodes)))
+    standing = _is_standing(graph)
+    if not any(standing):
+        return homes
+    first = [len(homes)] * len(homes)
+    for node in reversed(graph.nodes):
+        if standing[node.index] and first[node.index] < len(homes):
+            homes[node.index] = first[node.index]
+        for parent in node.parents:
+            first[parent] = min(first[parent], homes[node.index])
+    return homes
 
 
 def _last_uses(graph: Graph) -> list[int]:

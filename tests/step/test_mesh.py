@@ -363,7 +363,9 @@ def test_zero_divides_state_gradients_and_weights(zero: int, divided: tuple[str,
     )
     for name in ("weights", "gradients", "optimizer_state"):
         ways = 8 if name in divided else 1
-        assert getattr(shared, name) == getattr(whole, name) // ways
+        # Beside parameters that stay gathered there is the share that is updated.
+        beside = whole.weights // 8 if zero == 2 and name == "weights" else 0
+        assert getattr(shared, name) == getattr(whole, name) // ways + beside
 
 
 MISTAKES: dict[str, tuple[dict[str, Any], str]] = {

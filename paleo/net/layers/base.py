@@ -110,6 +110,8 @@ class Layer(ABC):
 
     #: Whether samples come in here: its first dimension is the batch.
     is_input: ClassVar[bool] = False
+    #: Whether that is what a stage before made, which wants the gradient of it back.
+    wants_gradient: ClassVar[bool] = False
     #: Whether it is known what it does; else, some of its operations are Unpriced.
     is_known: ClassVar[bool] = True
     #: Whether it takes each element by itself, so that it can run in the kernel before it.

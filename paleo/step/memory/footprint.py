@@ -227,7 +227,7 @@ def footprint(
     assert again is not None
     assert spec is not None
     graph = build(spec, batch_size, dtype, keep_shape)
-    step = _step(spec, graph, chosen if training else None, again)
+    step = step_of(spec, graph, chosen if training else None, again)
     schedule, sums = step.schedule, step.sums()
     peak, top = _largest(sums)
     fullest = schedule.last_forward
@@ -340,7 +340,14 @@ def largest_batch(
     return largest
 
 
-def _step(net: NetSpec, graph: Graph, optimizer: Optimizer | None, recompute: Recompute) -> Step:
+def step_for(net: NetSpec, batch_size: int, **settings: Any) -> Step:
+    """Return the training step of a net that is `footprint`'s with these settings, all of them."""
+    optimizer = find_optimizer(settings["optimizer"], settings["optimizer_kernels"])
+    graph = build(with_loss(net, settings["loss"]), batch_size, settings["dtype"], keep_shape)
+    return step_of(net, graph, optimizer, settings["recompute"])
+
+
+def step_of(net: NetSpec, graph: Graph, optimizer: Optimizer | None, recompute: Recompute) -> Step:
     """Return a step of a net in which a Sigmoid keeps its shape."""
     schedule = None
     precision = graph.precision
@@ -406,7 +413,7 @@ def _plain_sums(
 ) -> tuple[list[int], Schedule]:
     """Return the bytes at each point of a step, without an optimizer's."""
     graph = build(net, batch_size, dtype, keep_shape)
-    step = _step(net, graph, OPTIMIZERS["sgd"] if training else None, recompute)
+    step = step_of(net, graph, OPTIMIZERS["sgd"] if training else None, recompute)
     return step.sums(), step.schedule
 
 

@@ -58,7 +58,8 @@ class _Kind:
     @functools.cached_property
     def has_gradient(self) -> bool:
         """Whether the backward pass comes through here."""
-        return self.training and not self.kept.ends and (self.num_params > 0 or any(self.needed))
+        learns = self.num_params > 0 or any(self.needed) or self.layer.wants_gradient
+        return self.training and not self.kept.ends and learns
 
     @functools.cached_property
     def is_source(self) -> bool:
@@ -254,7 +255,7 @@ def _again(parts: Sequence[_Part], regions: Sequence[Region]) -> dict[int, list[
     found = {}
     for i, part in enumerate(parts):
         number = region_of.get(part.node.index)
-        if number is not None:
+        if number is not None and not part.kind.is_source:  # which is there
             found[i] = together.setdefault(number, [])
             found[i].append(i)
     return found

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
 from paleo.core.quantity import Quantity, total
+from paleo.core.tensor import num_elements
 from paleo.net.graph import Graph
 from paleo.step.matrices import matrices
 from paleo.step.memory.liveness import Schedule, Tensor, scheduled
-from paleo.step.optimizers import OPTIMIZERS, Optimizer
+from paleo.step.optimizers import OPTIMIZERS, Matrices, Optimizer
 from paleo.step.recompute import NOTHING, Recompute
 
 
@@ -39,19 +41,30 @@ class Step:
 
     def sums(self, *, activations_only: bool = False) -> list[Any]:
         """Return the bytes that are alive at each point."""
-        changes: list[Any] = [0] * (len(self.schedule.points) + 1)
-        if not activations_only:
-            changes[0] = sum(self.weights)
-        for tensor in self.schedule.tensors:
-            if tensor.is_activation or not activations_only:
-                size = self._size(tensor)
-                changes[tensor.born] = changes[tensor.born] + size
-                changes[tensor.dies + 1] = changes[tensor.dies + 1] - size
-        found = list(accumulate(changes[:-1]))
-        if activations_only or not self.optimizer:
+        if activations_only:
+            return self.alive(tensor for tensor in self.schedule.tensors if tensor.is_activation)
+        weights = sum(self.weights)
+        found = [weights + each for each in self.alive(self.schedule.tensors)]
+        if not self.optimizer:
             return found
-        own = matrices(self.graph) if self.optimizer.by_matrix else ()
-        return self.optimizer.added(found, self.schedule.num_params, self.weight_size, own)
+        return self.optimizer.added(
+            found, self.schedule.num_params, self.weight_size, self.matrices
+        )
+
+    @property
+    def matrices(self) -> Sequence[Matrices]:
+        """The matrices that parameters are, node by node, where the optimizer goes by them."""
+        by_matrix = self.optimizer is not None and self.optimizer.by_matrix
+        return matrices(self.graph) if by_matrix else ()
+
+    def alive(self, tensors: Iterable[Tensor]) -> list[Any]:
+        """Return the bytes of those of these tensors that are alive at each point."""
+        changes: list[Any] = [0] * (len(self.schedule.points) + 1)
+        for tensor in tensors:
+            size = self._size(tensor)
+            changes[tensor.born] = changes[tensor.born] + size
+            changes[tensor.dies + 1] = changes[tensor.dies + 1] - size
+        return list(accumulate(changes[:-1]))
 
     @property
     def weights(self) -> list[int]:
@@ -91,13 +104,45 @@ class Step:
     def kept(self) -> Quantity:
         """The bytes of activations that the backward pass needs of the forward pass.
 
-        Results that it does not need are whose who called.
+        Results that it does not need are whose who called. What is of parameters alone, such as a
+        table of constants, is there once for all samples.
         """
+        return total(self._size(tensor) for tensor in self._kept())
+
+    def _kept(self) -> list[Tensor]:
         last = self.schedule.last_forward
-        return total(
-            self._size(tensor)
+        layers = [node.layer for node in self.graph.nodes]
+        return [
+            tensor
             for tensor in self.schedule.tensors
             if tensor.is_activation and not tensor.is_result and tensor.born <= last < tensor.dies
+            if layers[tensor.node].is_input or not layers[tensor.node].is_source()
+        ]
+
+    @property
+    def given(self) -> Quantity:
+        """The bytes of results that the backward pass does not need."""
+        return total(self._size(each) for each in self.schedule.tensors if each.is_result)
+
+    @property
+    def kept_for_weights(self) -> Quantity:
+        """The bytes of `kept` that gradients of parameters may need: all but what losses judge."""
+        read: dict[int, bool] = {}
+        for node in self.graph.nodes:
+            for parent in node.parents:
+                read[parent] = read.get(parent, True) and node.layer.is_judge
+        judged = {node for node, by_judges in read.items() if by_judges}
+        judged |= {node.index for node in self.graph.nodes if node.layer.is_judge}
+        return total(self._size(each) for each in self._kept() if each.node not in judged)
+
+    @property
+    def gradients_for_weights(self) -> Quantity:
+        """The bytes of the gradients that parameters' gradients are computed from."""
+        size = self.graph.element_size
+        return total(
+            size * num_elements(node.output)
+            for node in self.graph.nodes
+            if node.num_params and not node.layer.is_source()
         )
 
     @property

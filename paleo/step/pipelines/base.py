@@ -163,6 +163,10 @@ class Pipeline(ABC):
         stage that several devices have it is those of each.
         """
 
+    def waiting(self, stage: int, stages: int, batches: Quantity) -> Quantity:
+        """Return of how many more, back already, gradients of parameters wait to be computed."""
+        return 0
+
 
 def _slots(turns: Iterable[Turn]) -> list[list[Turn]]:
     """Return turns by what goes on at the same time."""

@@ -1,7 +1,7 @@
 """Zero bubble: gradients of parameters are computed where a stage would wait.
 
 P. Qi et al., "Zero bubble pipeline parallelism", arXiv:2401.10241: ZB-H1, which keeps no more
-activations than 1F1B.
+activations than 1F1B does on its first stage.
 """
 
 from __future__ import annotations
@@ -54,6 +54,10 @@ class ZeroBubble(Pipeline):
 
     def in_flight(self, stage: int, stages: int, batches: Quantity, chunks: int = 1) -> Quantity:
         return filled(stages - stage, batches)
+
+    def waiting(self, stage: int, stages: int, batches: Quantity) -> Quantity:
+        """Return as many as the stage's number: all stages keep p in all (section 2.2)."""
+        return filled(stages, batches) - filled(stages - stage, batches)
 
 
 PIPELINES.add(ZeroBubble.name, ZeroBubble())

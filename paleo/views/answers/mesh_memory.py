@@ -13,6 +13,7 @@ _PARTS = {
     "gradients": "gradients",
     "optimizer_state": "the optimizer's state",
     "activations": "activations",
+    "buffers": "buffers of what devices exchange",
 }
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from paleo.step.memory.stage import PARTS
 from paleo.step.plan import SHARES
 from paleo.studies.mesh_memory import MeshMemory
 from paleo.views.charts.settings import joined
 from paleo.views.table import Column, Table
-
-_PARTS = ("weights", "gradients", "optimizer_state", "activations", "passing", "slack")
 
 
 def mesh_memory_tables(found: Sequence[MeshMemory]) -> list[Table]:
@@ -38,7 +37,7 @@ def _table(found: MeshMemory) -> Table:
             Column("stage", "stage"),
             *(
                 Column(f"{part}_bytes", part.replace("_", "\n"), "bytes", digits=3)
-                for part in _PARTS
+                for part in (*PARTS, "slack")
             ),
             Column("total_bytes", "total", "bytes", digits=3, least_is_best=True),
             *(Column("host_bytes", "on\nhost", "bytes", digits=3) for _ in found.plan.offload[:1]),

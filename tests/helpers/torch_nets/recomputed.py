@@ -63,7 +63,7 @@ class Attention(nn.Module):
         if self.turns:
             q, k = turned(q), turned(k)
         mixed = _again(self.core, q, k, v) if self.again else self.core(q, k, v)
-        y: Tensor = self.out(mixed.transpose(1, 2).reshape(x.shape))
+        y: Tensor = self.out(mixed.transpose(1, 2).flatten(2))
         return y
 
 
@@ -167,22 +167,38 @@ class Gpt(nn.Module):
 
     norm: Callable[[int], nn.Module] = nn.LayerNorm
     block: Callable[[bool, str], nn.Module] = Block
-    layers = LAYERS
+    #: A share of the blocks that others have.
+    share = 1
 
     def __init__(self, fused: bool = False, mode: str = "none") -> None:
         super().__init__()
         kind = type(self)
         self.words = nn.Embedding(WORDS, WIDTH)
-        self.h = nn.ModuleList(kind.block(fused, mode) for _ in range(self.layers))
+        self.h = nn.ModuleList(kind.block(fused, mode) for _ in range(LAYERS // self.share))
         self.norm_f = kind.norm(WIDTH)
         self.head = nn.Linear(WIDTH, WORDS, bias=False)
 
+    def begin(self, words: Tensor) -> Tensor:
+        """Return what the first block reads."""
+        y: Tensor = self.words(words)
+        return y
+
+    def end(self, x: Tensor) -> Tensor:
+        """Return the scores of what the last block gives."""
+        y: Tensor = self.head(self.norm_f(x))
+        return y
+
     def forward(self, words: Tensor) -> tuple[Tensor, Tensor]:
-        x = self.words(words)
+        x = self.begin(words)
         for block in self.h:
             x = block(x)
-        scores = self.head(self.norm_f(x))
-        return F.cross_entropy(scores.flatten(0, 1), words.flatten()), scores
+        scores = self.end(x)
+        return loss_of_words(scores, words), scores
+
+
+def loss_of_words(scores: Tensor, words: Tensor) -> Tensor:
+    """Return the cross entropy of the words."""
+    return F.cross_entropy(scores.flatten(0, 1), words.flatten())
 
 
 _LLAMA: dict[str, Any] = {"norm": RMSNorm, "attention": GroupedAttention}
@@ -198,7 +214,7 @@ class Llama(Gpt):
 class Moe(Gpt):
     """LLaMA of fewer layers, whose MLPs are mixtures of experts, as Mixtral's are."""
 
-    layers = LAYERS // 2
+    share = 2
     norm = RMSNorm
     block = functools.partial(Block, **_LLAMA, mlp=Mixture)
 
@@ -216,24 +232,76 @@ class Vit(nn.Module):
         self.norm_f = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, CLASSES)
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self, images: Tensor) -> Tensor:
+        """Return what the first block reads."""
         x = self.patches(images).flatten(2).transpose(1, 2)
         x = torch.cat((self.token.expand(x.shape[0], -1, -1), x), 1) + self.positions
-        x = self.dropout(x)
+        y: Tensor = self.dropout(x)
+        return y
+
+    def end(self, x: Tensor) -> Tensor:
+        """Return the scores of what the last block gives."""
+        y: Tensor = self.head(self.norm_f(x)[:, 0])
+        return y
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.begin(images)
         for block in self.h:
             x = block(x)
-        scores = self.head(self.norm_f(x)[:, 0])
+        scores = self.end(x)
+        return F.cross_entropy(scores, torch.zeros(x.shape[0], dtype=torch.int64)), scores
+
+
+class ConvBlock(nn.Module):
+    """Two convolutions and what comes in, as in a ResNet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(WIDTH)
+        self.conv2 = nn.Conv2d(WIDTH, WIDTH, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(WIDTH)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)))
+        return F.relu(x + self.norm2(self.conv2(y)))
+
+
+class ConvNet(nn.Module):
+    """Patches, residual blocks of convolutions, the loss of the image's classes, and the scores."""
+
+    def __init__(self, fused: bool = False, mode: str = "none") -> None:
+        super().__init__()
+        self.patches = nn.Conv2d(3, WIDTH, PATCH, PATCH)
+        self.h = nn.ModuleList(ConvBlock() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, CLASSES)
+
+    def begin(self, images: Tensor) -> Tensor:
+        """Return what the first block reads."""
+        y: Tensor = self.patches(images)
+        return y
+
+    def end(self, x: Tensor) -> Tensor:
+        """Return the scores of what the last block gives."""
+        y: Tensor = self.head(x.mean((2, 3)))
+        return y
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        x = self.begin(images)
+        for block in self.h:
+            x = block(x)
+        scores = self.end(x)
         return F.cross_entropy(scores, torch.zeros(x.shape[0], dtype=torch.int64)), scores
 
 
 #: By name.
 NETS: dict[str, Callable[[bool, str], nn.Module]] = {
-    "gpt": Gpt, "llama": Llama, "moe": Moe, "vit": Vit,
+    "gpt": Gpt, "llama": Llama, "moe": Moe, "vit": Vit, "conv": ConvNet,
 }  # fmt: skip
 
 
 def batch_of(name: str, size: int) -> Tensor:
     """Return what a net reads."""
-    if name == "vit":
+    if name in ("vit", "conv"):
         return torch.randn(size, 3, IMAGE, IMAGE)
     return torch.randint(0, WORDS, (size, TOKENS))
