@@ -7,6 +7,7 @@ With several chunks, stage s of p has the chunks s, s + p, s + 2 p, ...
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Sequence
 
@@ -47,14 +48,19 @@ class Cut(NamedTuple):
         chunks = list(itertools.pairwise(self.bounds))[stage :: self.stages]
         return [node for start, end in chunks for node in range(start, end)]
 
-    def passed(self, graph: Graph, boundary: int) -> list[int]:
-        """Return the nodes whose outputs pass the boundary before a chunk: each is sent once."""
-        at = self.bounds[boundary]
-        return [
-            node
-            for node, last in enumerate(_last_uses(graph))
-            if node < at <= last and not graph.nodes[node].layer.is_source()
-        ]
+    def passed(self, graph: Graph) -> list[list[int]]:
+        """Return by chunk the nodes whose outputs pass the boundary before it: each is sent once.
+
+        None pass the first.
+        """
+        found: list[list[int]] = [[] for _ in self.bounds[1:]]
+        for node, last in enumerate(_last_uses(graph)):
+            # Those that pass one are read behind it, which few are.
+            if last >= self.bounds[1] and not graph.nodes[node].layer.is_source():
+                behind = bisect.bisect_right(self.bounds, node)
+                for chunk in range(behind, bisect.bisect_right(self.bounds, last)):
+                    found[chunk].append(node)
+        return found
 
 
 def cut(
