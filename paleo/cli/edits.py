@@ -8,14 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from paleo.cli.options import Parsed, is_given
 from paleo.core.errors import Mistakes, PaleoError, SettingError
 from paleo.core.frozen import dataclass
-from paleo.net.edit import MAX_SERIES, Edits, variations
 from paleo.net.importers import PHASES, PROPOSALS, UNKNOWN, ImportOptions, importer_of
 from paleo.net.importers.options import (
     LOOKED_AT,
@@ -29,6 +28,9 @@ from paleo.net.importers.options import (
 from paleo.net.load import load
 from paleo.net.spec import NetSpec
 
+if TYPE_CHECKING:  # most nets are taken as they are
+    from paleo.net.edit import Edits
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -36,12 +38,13 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class NetEdits:
     """The nets of a command with the edits that were asked for: one, or the series of `vary`.
 
-    `dims` are the choices of sizes of dimensions, each of which makes a net.
+    `edits` are None where there are none; `dims` are the choices of sizes of dimensions, each of
+    which makes a net.
     """
 
     targets: Sequence[str]
     importing: ImportOptions
-    edits: Edits
+    edits: Edits | None
     vary: Sequence[str]
     dims: Sequence[Mapping[str, int]] = ({},)
 
@@ -53,6 +56,8 @@ class NetEdits:
 
         Raises PaleoError with all mistakes.
         """
+        from paleo.net.edit import variations
+
         mistakes = Mistakes()
         every = [(target, dims) for target in self.targets[first:] for dims in self.dims]
         loaded = mistakes.check_all(self._load, every)
@@ -183,14 +188,23 @@ def net_options(function: _F) -> _F:
         said = {name: kwargs.pop(name) for name in LOOKED_AT if name != "dim"}
         only = dims[0] if len(dims) == 1 else {}
         importing = import_options({**said, "dim": only, "cache": not no_cache})
-        edits = NetEdits(nets, importing, Edits(settings, remove, scale_input), vary, dims)
-        return function(edits=edits, importing=importing, **kwargs)
+        edits = None
+        if settings or remove or scale_input is not None:
+            from paleo.net.edit import Edits
+
+            edits = Edits(settings, remove, scale_input)
+        chosen = NetEdits(nets, importing, edits, vary, dims)
+        return function(edits=chosen, importing=importing, **kwargs)
 
     return command  # type: ignore[return-value]
 
 
 def _combinations(dims: Sequence[tuple[str, tuple[int, ...]]]) -> list[dict[str, int]]:
     """Return every combination of the sizes that were given, the last dimension quickest."""
+    if not dims:
+        return [{}]
+    from paleo.net.edit import MAX_SERIES
+
     mistakes = Mistakes()
     for name, count in Counter(name for name, _ in dims).items():
         if count > 1:

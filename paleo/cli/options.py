@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -34,6 +33,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _WIDTH = 100
 #: No terminal is taken to be narrower, whatever it says.
 _NARROWEST = 20
+#: COLUMNS of more digits say nothing.
+_MOST_DIGITS = 6
 _SEPARATORS = {"tab": "\t", "comma": ",", "semicolon": ";", "space": " ", "pipe": "|", "\\t": "\t"}
 
 
@@ -115,7 +116,8 @@ def terminal_width() -> int | None:
     """Return the columns of the terminal, or that COLUMNS says there are; else None."""
     if not sys.stdout.isatty():
         columns = os.environ.get("COLUMNS", "")
-        return max(_NARROWEST, int(columns)) if re.fullmatch("[1-9][0-9]{0,5}", columns) else None
+        is_count = columns.isascii() and columns.isdecimal() and columns[0] != "0"
+        return max(_NARROWEST, int(columns)) if is_count and len(columns) <= _MOST_DIGITS else None
     import shutil  # here, because it takes as long to import as a simulation
 
     return max(_NARROWEST, shutil.get_terminal_size().columns)

@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from paleo.cli.edits import net_options
-from paleo.cli.files import check_file, write_file
 from paleo.cli.options import Output, output_options, several, terminal_width
 from paleo.cli.printing import show
-from paleo.core.optional import extra
 from paleo.views.table import Table
 
 if TYPE_CHECKING:
@@ -43,6 +41,8 @@ class Plot:
             if not output.for_people:
                 raise click.UsageError(f"--plot {_TEXT} goes with tables only")
         elif target is not None:
+            from paleo.cli.files import check_file
+            from paleo.core.optional import extra
             from paleo.views.plots.formats import image_format
 
             check_file(target)
@@ -87,6 +87,7 @@ class Plot:
             is_markdown = output.format == "markdown"
             show(f"\n```text\n{drawn}```\n" if is_markdown else f"\n{drawn}")
             return
+        from paleo.cli.files import write_file
         from paleo.views.plots import draw, image
 
         picture = image((figure or draw)(charts(results)), self.format)

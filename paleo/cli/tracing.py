@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from paleo.cli.files import check_apart, check_file, write_text
 from paleo.cli.options import Output
 from paleo.cli.plotting import Plot
 from paleo.cli.printing import say
@@ -39,6 +38,8 @@ class Trace:
                     f"--trace {_OUTPUT} prints the trace instead of a table: leave out {other}"
                 )
         elif target is not None:
+            from paleo.cli.files import check_apart, check_file  # here: most write no trace
+
             check_file(target)
             check_apart("plot", plot.file, "trace", target)
 
@@ -54,8 +55,10 @@ class Trace:
         """
         if self.target is None:
             return False
+        # Here, because most commands print a table alone.
+        from paleo.cli.files import write_text
         from paleo.studies.timeline import timeline
-        from paleo.views import trace  # here, because most commands print a table alone
+        from paleo.views import trace
 
         said = [run.net, run.division]
         step: dict[str, Any] = {"workers": 1, "scaling": "weak"}

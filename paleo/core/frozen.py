@@ -5,7 +5,7 @@ six functions for it, and `typing.NamedTuple` compiles the type of each field: t
 the time of a short command. `dataclass` here takes the same arguments, has the same fields
 (`dataclasses.fields` and `replace` work) and the same meaning, but shares all methods, looks at
 the fields when something asks for them, and compiles `__init__` when a few instances were made.
-`NamedTuple` here leaves types as they are written.
+`NamedTuple` and `TypedDict` here leave types as they are written.
 """
 
 # ruff: noqa: N807 (methods are made here for other classes)
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
     from typing import NamedTuple as NamedTuple
+    from typing import TypedDict as TypedDict
 else:
 
     def dataclass(cls=None, /, *, frozen=False, eq=True, slots=False, kw_only=False):
@@ -49,6 +50,23 @@ else:
 
     class NamedTuple(metaclass=_NamedTuple):
         """The base of a class, as `typing.NamedTuple` is."""
+
+    class _TypedDict(type):
+        def __new__(cls, name, bases, scope, total=True):
+            made = super().__new__(cls, name, bases, scope)
+            made.written_keys = {}
+            for base in bases:
+                made.written_keys |= getattr(base, "written_keys", {})
+            for key, text in scope.get("__annotations__", {}).items():
+                made.written_keys[key] = scope["__module__"], text
+            made.__annotations__ = {key: text for key, (_, text) in made.written_keys.items()}
+            return made
+
+    class TypedDict(dict, metaclass=_TypedDict):
+        """The base of a class that says which keys there are, as `typing.TypedDict` is.
+
+        `written_keys` are they, each with the module that has it and its type as it is written.
+        """
 
 
 #: For so many instances of a class it takes longer to compile `__init__` than to do without.

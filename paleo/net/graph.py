@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from paleo.core.checks import MAX_COUNT, shown
@@ -26,12 +26,14 @@ from paleo.core.tensor import (
     num_elements,
     one_object,
 )
-from paleo.net import autocast, parameters, views
-from paleo.net.autocast import Elements
+from paleo.net import parameters, views
 from paleo.net.layers import Layer, ShapeError
 from paleo.net.parameters import Handling
 from paleo.net.sorting import parents_first
 from paleo.net.spec import NetSpec, Sweep
+
+if TYPE_CHECKING:  # few nets are computed in several types
+    from paleo.net.autocast import Elements
 
 #: So many graphs are kept, with arrays of batch sizes if there are no more of them than this.
 _KEPT, _FEW = 8, 64
@@ -216,7 +218,7 @@ def _of_layer(
         found = gradient(node.inputs, size, needed)
         if node.elements is None:
             return found
-        return tuple(autocast.operations(node.inputs, node.elements, direction, found, needed))
+        return _in_types(node, node.elements, direction, found, needed)
     if direction is Pass.WEIGHT_GRADIENT and not node.is_trained:
         return ()
     if direction is Pass.FORWARD and node.dtype:
@@ -232,7 +234,20 @@ def _of_layer(
         found = (*views.copies(node.inputs, node.copied, size), *own)
     if node.elements is None:
         return found
-    return tuple(autocast.operations(node.inputs, node.elements, direction, found))
+    return _in_types(node, node.elements, direction, found)
+
+
+def _in_types(
+    node: Node,
+    elements: Elements,
+    direction: Pass,
+    found: Sequence[Operation],
+    needed: tuple[bool, ...] | None = None,
+) -> tuple[Operation, ...]:
+    """Return what a layer does under autocast, in these element types."""
+    from paleo.net import autocast
+
+    return tuple(autocast.operations(node.inputs, elements, direction, found, needed))
 
 
 def build(
@@ -395,7 +410,18 @@ def _inferred(
 def _typical(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
     """Return the nodes at the net's own batch size, or at 2 if that is 1."""
     own = cached_for_net(_inferred, net, None, adapt)
-    return own if own.batch_size > 1 else cached_for_net(_inferred, net, 2, adapt)
+    return own if own.batch_size > 1 else cached_for_net(_at_two, net, adapt)
+
+
+def _at_two(net: NetSpec, adapt: Callable[[Layer], Layer] | None) -> _Inferred:
+    """Return the nodes of a net of one sample at two: as its own where nodes stay alike."""
+    own = cached_for_net(_inferred, net, None, adapt)
+    with contextlib.suppress(ShapeError):
+        nodes = own.at(2)
+        firsts = (node for node in nodes if node.like == node.index)
+        most = [_check_size(node.layer, node.inputs, node.output) for node in firsts]
+        return _Inferred(nodes, max(most, default=0))
+    return _inferred(net, 2, adapt)
 
 
 def _swept(

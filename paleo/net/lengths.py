@@ -8,7 +8,7 @@ from collections.abc import Sequence
 #: The dimension that --seq_len sets.
 SEQ = "seq"
 _WITHOUT = "without --seq_len a sequence has"
-_POSITIONS = re.compile(r"the model has positions for ([\d,]+)")
+_POSITIONS = r"the model has positions for ([\d,]+)"
 
 
 def length_note(length: int, positions: int | None) -> str:
@@ -25,7 +25,7 @@ def notes_at(notes: Sequence[str], length: int) -> list[str]:
     """
     found = [note for note in notes if not note.startswith(_WITHOUT)]
     for note in notes:
-        known = _POSITIONS.search(note) if note.startswith(_WITHOUT) else None
+        known = re.search(_POSITIONS, note) if note.startswith(_WITHOUT) else None
         if known and length > int(known[1].replace(",", "")):
             found.append(f"a sequence has {length:,} tokens; {known[0]}")
     return found

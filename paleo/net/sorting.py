@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import graphlib
-import heapq
-
 from paleo.core.errors import Mistakes
 from paleo.net.spec import LayerSpec, NetSpec
 
@@ -14,6 +11,9 @@ def parents_first(net: NetSpec, mistakes: Mistakes) -> list[LayerSpec]:
     position = {spec.name: i for i, spec in enumerate(net.layers)}
     if all(position.get(p, -1) < i for i, spec in enumerate(net.layers) for p in spec.parents):
         return list(net.layers)
+    import graphlib  # here, since most nets are in order
+    import heapq
+
     # A parent with a mistake is not there.
     parents = [[position[p] for p in spec.parents if p in position] for spec in net.layers]
     while True:

@@ -9,7 +9,7 @@ import functools
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from paleo.cluster import (
     Cluster,
@@ -22,6 +22,7 @@ from paleo.cluster import (
 from paleo.cluster.collectives import COLLECTIVES, NCCL_VERSION
 from paleo.core.checks import MAX_SIZE, checked_bytes, is_whole, shown
 from paleo.core.errors import SettingError
+from paleo.core.frozen import TypedDict
 from paleo.core.quantity import Quantity
 from paleo.step.declarations import (
     Setting,

@@ -7,11 +7,11 @@ not wait while devices compute (PyTorch, torch.utils.data, prefetch_factor).
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from paleo.core.checks import is_number, number, shown
 from paleo.core.errors import SettingError
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import TypedDict, dataclass
 from paleo.core.quantity import Quantity, maximum
 from paleo.step.declarations import Setting
 

@@ -14,7 +14,7 @@ from typing import Any
 from paleo.core.checks import check_choice
 from paleo.core.errors import PaleoError, SettingError
 from paleo.core.tensor import Shape
-from paleo.net.graph import Graph, Node, cached_for_net, typical
+from paleo.net.graph import Graph, Node, build, cached_for_net, typical
 from paleo.net.spec import LayerSpec, NetSpec, Sweep
 from paleo.step.passes import keep_shape
 
@@ -38,7 +38,10 @@ def with_loss(net: NetSpec, loss: str) -> NetSpec:
 
     Raises SettingError where the last product is to be in it, and the net does not end in one.
     """
-    if loss == NONE or not any(spec.layer.looks_up for spec in net.layers):
+    layers = {id(spec.layer): spec.layer for spec in net.layers}.values()
+    if loss == NONE or not any(layer.looks_up for layer in layers):
+        return net
+    if any(layer.is_judge for layer in layers):
         return net
     return cached_for_net(_with_loss, net, loss) or net
 
@@ -59,14 +62,13 @@ def _with_loss(net: NetSpec, loss: str) -> NetSpec | None:
     if net.sweep:
         return _swept(net, net.sweep, loss)
     try:
-        graph = typical(net, "fp32", keep_shape)
+        graph = build(net, adapt=keep_shape)
     except PaleoError:  # a net that only the conventions of a cost model can take
         return None
     last = graph.nodes[-1]
     places = last.output[1:-1]
     words = {node.layer.index_limit(0, node.inputs) for node, _ in word_lookups(graph)}
-    is_judged = any(node.layer.is_judge for node in graph.nodes)
-    if is_judged or not places or net.layers[-1].shard is not None:
+    if not places or net.layers[-1].shard is not None:
         return None
     if last.output[-1] not in words:
         return None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from paleo.cluster import Device, device_names, find_device
 from paleo.core.checks import MAX_SIZE, check_choice, is_number, is_whole, number, shown
 from paleo.core.errors import SettingError
+from paleo.core.frozen import TypedDict
 from paleo.step.declarations import Setting, choice, declared, found_default, name_in
 from paleo.step.distributed_settings import checked_count
 from paleo.step.mesh import KINDS, ORDER

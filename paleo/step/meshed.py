@@ -133,8 +133,7 @@ class Meshed:
         spent: list[Quantity] = [0.0] * self.mesh.pp
         if self.mesh.pp == 1:
             return spent
-        for boundary in range(1, len(found.bounds) - 1):
-            sent = found.passed(graph, boundary)
+        for boundary, sent in enumerate(found.passed(graph)[1:], 1):
             size = total(num_elements(graph.nodes[i].output) for i in sent)
             last, first = (boundary - 1) % self.mesh.pp, boundary % self.mesh.pp
             message = self._message(graph.element_size * size, min(last, first))

@@ -15,12 +15,13 @@ import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from paleo.cluster import Device, device_names, find_device
 from paleo.cluster.frameworks import FRAMEWORKS, Framework
 from paleo.core.checks import MAX_SIZE, is_whole, number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
+from paleo.core.frozen import TypedDict
 from paleo.core.quantity import Quantity
 from paleo.core.tensor import PRECISIONS, find_precision
 from paleo.costs import COST_MODELS, DEFAULT_COST_MODEL, CostModel, find_cost_model

@@ -62,6 +62,7 @@ class StageSteps:
         What comes into the net is received, too.
         """
         graph, chunks = self._graph, range(len(self._cut.bounds) - 1)
+        passing = self._cut.passed(graph)
 
         def size_of(nodes: Iterable[int]) -> int:
             sizes = (int(num_elements(graph.nodes[i].output)) for i in nodes)
@@ -69,7 +70,7 @@ class StageSteps:
 
         def passed(boundaries: Iterable[int]) -> int:
             inner = (each for each in boundaries if 0 < each < len(chunks))
-            return sum(size_of(self._cut.passed(graph, each)) for each in inner)
+            return sum(size_of(passing[each]) for each in inner)
 
         own = chunks[stage :: self._cut.stages]
         inputs = size_of(i for i in self._cut.nodes(stage) if graph.nodes[i].layer.is_input)

@@ -7,6 +7,7 @@ With several chunks, stage s of p has the chunks s, s + p, s + 2 p, ...
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Sequence
 
@@ -58,15 +59,21 @@ class Cut(NamedTuple):
             if any(start <= home < end for start, end in chunks)
         ]
 
-    def passed(self, graph: Graph, boundary: int) -> list[int]:
-        """Return the nodes whose outputs pass the boundary before a chunk: each is sent once."""
-        at = self.bounds[boundary]
-        return [
-            node
-            for node, last in enumerate(_last_uses(graph))
-            if node < at <= last
-            and not (_is_standing(graph)[node] or graph.nodes[node].layer.is_source())
-        ]
+    def passed(self, graph: Graph) -> list[list[int]]:
+        """Return by chunk the nodes whose outputs pass the boundary before it: each is sent once.
+
+        None pass the first.
+        """
+        found: list[list[int]] = [[] for _ in self.bounds[1:]]
+        stands = _is_standing(graph)
+        for node, last in enumerate(_last_uses(graph)):
+            # Those that pass one are read behind it, which few are.
+            is_read = last >= self.bounds[1] and not stands[node]
+            if is_read and not graph.nodes[node].layer.is_source():
+                behind = bisect.bisect_right(self.bounds, node)
+                for chunk in range(behind, bisect.bisect_right(self.bounds, last)):
+                    found[chunk].append(node)
+        return found
 
 
 def cut(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Unpack
 
 from paleo.cluster import Cluster, group_of
 from paleo.cluster.collectives import AUTO, COLLECTIVES, Choice, Collective, Operation
@@ -16,7 +16,7 @@ from paleo.cluster.topology import Group
 from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.checks import checked_bytes, number, shown
 from paleo.core.errors import Mistakes, PaleoError, SettingError, near_or_known
-from paleo.core.frozen import dataclass
+from paleo.core.frozen import TypedDict, dataclass
 from paleo.core.quantity import Quantity, some
 from paleo.costs.collective_bands import collective_band
 from paleo.costs.error_bands import Band

@@ -6,10 +6,11 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict, Unpack
+from typing import Annotated, Any, Unpack
 
 from paleo.core.checks import listed
 from paleo.core.errors import Mistakes, PaleoError, SettingError
+from paleo.core.frozen import TypedDict
 from paleo.core.results import Results
 from paleo.core.units import parse
 from paleo.net.importers import ImportOptions

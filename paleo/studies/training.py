@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from paleo.cluster import Device, Price, find_device, parse_price
 from paleo.cluster.prices import usual_price
 from paleo.core.attributes import Ends, at_ends, with_ends
 from paleo.core.checks import is_number, python_int, shown
 from paleo.core.errors import Mistakes, SettingError
-from paleo.core.frozen import NamedTuple, dataclass
+from paleo.core.frozen import NamedTuple, TypedDict, dataclass
 from paleo.core.units import parse
 from paleo.step.declarations import Setting
 from paleo.step.pieces import WholeStep

@@ -150,7 +150,7 @@ def test_a_net_without_blocks_is_cut_where_one_tensor_goes_on() -> None:
     found = cut(graph, 2, 1, "balanced", [0, 1, 1, 1, 0, 1])
     first = graph.nodes[found.bounds[1]].name
     assert first in ("b", "d")
-    assert [graph.nodes[i].name for i in found.passed(graph, 1)] == [
+    assert [graph.nodes[i].name for i in found.passed(graph)[1]] == [
         {"b": "a", "d": "sum"}[first]
     ]  # fmt: skip
 

@@ -160,7 +160,7 @@ def test_what_is_of_parameters_alone_is_where_it_is_read() -> None:
     names = [[graph.nodes[i].name for i in found.nodes(stage)] for stage in range(2)]
     assert names[1] == ["h/2/scale", "h/3/scale", "h/2/mul", "h/3/mul"]
     assert found.sums([node.num_params for node in graph.nodes]) == [2 * D, 2 * D]
-    assert [graph.nodes[i].name for i in found.passed(graph, 1)] == ["h/1/mul"]
+    assert [graph.nodes[i].name for i in found.passed(graph)[1]] == ["h/1/mul"]
 
 
 def test_gathered_tensors_are_kept_or_gathered_again() -> None:

@@ -136,10 +136,17 @@ class Family:
     constants: Mapping[str, Figure]
 
 
-@cache
 def families() -> dict[str, Family]:
     """Return the architectures of which something is known, by name."""
-    return {family.name: family for family in map(_read, sorted(_FAMILIES.glob("*.toml")))}
+    names = sorted(path.stem for path in _FAMILIES.glob("*.toml"))
+    return {name: family for name in names if (family := _family(name))}
+
+
+@cache
+def _family(name: str) -> Family | None:
+    """Return an architecture, None if nothing is known of it: few of the files are asked for."""
+    path = _FAMILIES / f"{name}.toml"
+    return _read(path) if path.is_file() else None
 
 
 def _read(path: Path) -> Family:
@@ -173,8 +180,7 @@ def find_family(device: Device) -> Family | None:
 
     A CPU of another architecture is taken to be like the one that was measured.
     """
-    other = families().get(_ANY_CPU) if device.kind == "cpu" else None
-    return families().get(device.architecture, other)
+    return _family(device.architecture) or (_family(_ANY_CPU) if device.kind == "cpu" else None)
 
 
 def constants_of(device: Device) -> dict[str, Figure]:

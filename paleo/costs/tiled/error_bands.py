@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from paleo.costs.error_bands import ON_MESH, UNKNOWN, WHOLE, Band, Like
 
+#: An end that is not known.
+_FAR = float("inf")
 _FILE = Path(__file__).parent / "errors.toml"
 
 
 @cache
 def known_bands() -> Mapping[Like, Band]:
     """Return every band of the file, by what its cases have in common."""
-    root = tomllib.loads(_FILE.read_text("utf-8"))
+    head, *entries = _FILE.read_text("utf-8").split("[[band]]\n")
+    coverage = tomllib.loads(head)["coverage"]
     found = {}
-    for entry in root["band"]:
-        own = {name: entry.pop(name) for name in ("low", "high", "count", "sources")}
-        found[Like(**entry)] = Band(
-            own["low"], own["high"], own["count"], root["coverage"], sources=own["sources"]
+    for text in entries:
+        # A key on each line, as JSON has it: to read all of it as TOML takes as long as to start.
+        pairs = [line.split(" = ") for line in text.splitlines() if line]
+        entry: dict[str, Any] = {
+            name: _FAR if value == "inf" else json.loads(value) for name, value in pairs
+        }
+        low, high, count, sources = (
+            entry.pop(name) for name in ("low", "high", "count", "sources")
         )
+        found[Like(**entry)] = Band(low, high, count, coverage, sources=sources)
     return found
 
 

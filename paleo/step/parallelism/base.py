@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from operator import attrgetter
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from paleo.core.frozen import NamedTuple, dataclass
 from paleo.core.registry import Registry
@@ -20,7 +20,9 @@ from paleo.step.parallelism.computations import Computations
 from paleo.step.pieces import USED, Field, Step, WholeStep
 from paleo.step.plan import Plan
 from paleo.step.recompute import RECOMPUTATION
-from paleo.step.timeline.drawing import Schedule
+
+if TYPE_CHECKING:  # few ask for a timeline
+    from paleo.step.timeline.drawing import Schedule
 
 
 @dataclass(frozen=True)

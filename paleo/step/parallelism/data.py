@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paleo.core.errors import SettingError
 from paleo.core.frozen import dataclass
@@ -39,9 +39,10 @@ from paleo.step.parallelism.overlap import Made, Overlapped, buckets, exchanged
 from paleo.step.pieces import TRANSFER, WAIT, Field, Piece, Step
 from paleo.step.plan import Plan, check_together
 from paleo.step.recompute import RECOMPUTATION
-from paleo.step.timeline.drawing import Drawing, Schedule, Span, chain
-from paleo.step.timeline.kernels import drawn_passes, exchange, whole_update
 from paleo.step.utilization import Sample
+
+if TYPE_CHECKING:  # few ask for a timeline
+    from paleo.step.timeline.drawing import Drawing, Schedule, Span
 
 #: So many worker counts and more are evaluated at once: fewer are sooner done one by one. So are
 #: more of them where NumPy is yet to be imported.
@@ -358,6 +359,9 @@ class _Drawn:
 
     def schedule(self) -> Schedule:
         """Return the passes of each turn, the last with its exchanges, and the update."""
+        from paleo.step.timeline.drawing import Schedule, Span
+        from paleo.step.timeline.kernels import drawn_passes, whole_update
+
         plan, step = self.plan, self.step
         passes = plan.passes(self.graph)
         ahead, back = drawn_passes(plan, passes)
@@ -413,6 +417,8 @@ class _Drawn:
 
     def _computing(self, pieces: Sequence[Piece], fine: Sequence[Piece]) -> Span:
         """Return the span of pieces, which every worker does as finer ones."""
+        from paleo.step.timeline.drawing import Span, chain
+
         drawn = self._slower(fine)
         return Span(
             self._slower(pieces),
@@ -423,16 +429,22 @@ class _Drawn:
 
     def _wait(self, pieces: Sequence[Piece], drawing: Drawing, start: float) -> None:
         """Draw that every worker waits."""
+        from paleo.step.timeline.drawing import chain
+
         drawing.add_to_all(range(self.step.workers), chain(pieces, start))
 
     def _communicate(self, drawing: Drawing, start: float) -> None:
         """Draw the exchange of all gradients, after the copies."""
+        from paleo.step.timeline.drawing import chain
+
         copies = self._copies
         drawing.add_to_all(range(self.step.workers), chain([copies], start))
         self._exchange(drawing, self.num_bytes, start + float(copies.seconds), beside=False)
 
     def _exchange(self, drawing: Drawing, num_bytes: int, start: float, *, beside: bool) -> None:
         """Draw the exchange of so many bytes of gradients."""
+        from paleo.step.timeline.kernels import exchange
+
         plan, encoding, workers = self.plan, self.plan.encoding, self.step.workers
         elements = num_bytes // encoding.size
         for operation in encoding.operations:
@@ -446,6 +458,8 @@ class _Drawn:
 
         What sums gradients up or packs them is drawn as if every layer took longer by a share.
         """
+        from paleo.step.timeline.drawing import chain
+
         step, found = self.step, self.worker.overlapped(self.scheme)
         pieces = chain(back, 0.0)
         longer = float(found.alone / pieces[-1].end) if pieces else 1.0

@@ -25,7 +25,6 @@ from paleo.views.answers.base import (
     used,
     which,
 )
-from paleo.views.answers.training import training_said
 from paleo.views.charts.numbers import counted
 from paleo.views.table import in_unit
 
@@ -144,7 +143,11 @@ def speed_said(run: Predicted, whole: WholeStep, *more: str) -> str:
 def _trained(run: Run, whole: WholeStep) -> list[str]:
     """Return what the whole training takes and costs, where it is known how long it is."""
     training: Any = run.train(whole) if run.train else None
-    return [training_said(run, training, training.ends())] if training else []
+    if not training:
+        return []
+    from paleo.views.answers.training import training_said
+
+    return [training_said(run, training, training.ends())]
 
 
 def _memory(run: Run, row: Step) -> str:
