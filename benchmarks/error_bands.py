@@ -114,11 +114,11 @@ class Bands:
             f"coverage = {COVERAGE}",
         ]
         for like, band in _in_order({**kept, **self.found}):
-            known = {key: getattr(like, key) for key in _KEYS if getattr(like, key) is not None}
+            told = {key: getattr(like, key) for key in _KEYS if getattr(like, key) is not None}
             lines += ["", "[[band]]"]
             lines += [
                 f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}"
-                for key, value in known.items()
+                for key, value in told.items()
             ]
             lines += [f"low = {band.low:.4g}", f"high = {band.high:.4g}"]
             lines += [f"count = {band.count}", f"sources = {band.sources}"]

@@ -148,9 +148,12 @@ def test_a_step_waits_for_the_device_with_most_rows() -> None:
     on: dict[str, Any] = {
         "cluster": "dgx_h100", "workers": 8, "ep": 8, "dtype": "bf16", "batch_size": 1,
     }  # fmt: skip
+    loads: tuple[dict[str, Any], ...] = (
+        {}, {"expert_load": 1.0}, {"expert_load": 1.0, "expert_capacity": 1.5},
+    )  # fmt: skip
     even, uneven, padded = (
         paleo.simulate("mixtral_8x7b", **on, **given).to_dict()["runs"][0]["rows"][0]
-        for given in ({}, {"expert_load": 1.0}, {"expert_load": 1.0, "expert_capacity": 1.5})
+        for given in loads
     )
     assert uneven["step_s"] > padded["step_s"] > even["step_s"]
     # Messages grow as rows do, but for their latency.

@@ -190,7 +190,7 @@ def test_what_a_host_has_no_room_for_does_not_fit() -> None:
     cluster = find_cluster("dgx_h100")
     assert cluster.host is not None
     found = mesh_memory(net(), cluster=cluster, workers=8, micro_batch=1, offload="activations")[0]
-    needed = found.stages[0].host
+    needed = int(found.stages[0].host)
     for room, fits in ((8 * needed, True), (8 * needed - 1, False)):
         small = replace(cluster, host=replace(cluster.host, memory_capacity=room))
         (one,) = mesh_memory(net(), cluster=small, workers=8, micro_batch=1, offload="activations")

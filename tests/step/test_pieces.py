@@ -105,4 +105,5 @@ def test_a_band_is_of_computation_or_of_all_of_a_step(whole: bool, slow: float) 
     band = Band(0.5, 2.0, 100, 0.8, whole=whole)
     found = step(FORWARD, BACKWARD, UPDATE, OneToAll=Piece("exchange", TRANSFER, 4.0))
     _, end = replace(found, band=band).ends
+    assert end is not None
     assert end.total("OneToAll") == slow

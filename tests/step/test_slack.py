@@ -24,9 +24,9 @@ def test_slack_is_a_share_of_what_is_held() -> None:
 
 
 def test_memory_of_gpus_has_slack_by_default_and_what_is_said_counts() -> None:
+    slacks: tuple[Any, ...] = ({}, {"allocator_slack": 0}, {"allocator_slack": 0.5})
     whole, none, half = (
-        mesh_memory("gpt2", cluster="dgx_a100", **ON, **given)[0].fullest
-        for given in ({}, {"allocator_slack": 0}, {"allocator_slack": 0.5})
+        mesh_memory("gpt2", cluster="dgx_a100", **ON, **given)[0].fullest for given in slacks
     )
     assert none.total == none.allocated == whole.allocated == half.allocated
     assert whole.slack == int(none.total * 0.06 / 0.94)
@@ -50,7 +50,7 @@ def test_a_step_that_tensors_alone_would_fit_may_not() -> None:
     fits = mesh_memory("gpt2", cluster="dgx_a100", **ON)[0]
     assert fits.fits
     share = 1 - float(fits.fullest.allocated) / fits.memory_capacity  # type: ignore[operator]
-    slack = {"allocator_slack": share + 0.001}
+    slack: Any = {"allocator_slack": share + 0.001}
     assert not mesh_memory("gpt2", cluster="dgx_a100", **ON, **slack)[0].fits
 
 

@@ -16,7 +16,7 @@ from paleo.studies.mesh_stages import Played, played_of, stages_of
 
 
 def predicted(workers: int = 8, **settings: Any) -> tuple[Run, Step]:
-    usual = {"hidden": 256, "heads": 8, "ffn": 1024, "vocab": 4096, "seq_len": 128}
+    usual: Any = {"hidden": 256, "heads": 8, "ffn": 1024, "vocab": 4096, "seq_len": 128}
     run = paleo.simulate(
         transformer(layers=8, **usual),
         cluster="dgx_a100", dtype="bf16", workers=workers, **{"pp": 4, **settings},
@@ -123,7 +123,7 @@ def test_devices_that_wait_for_data_say_so() -> None:
 
 
 def test_so_many_turns_that_nobody_sees_them_are_none() -> None:
-    usual = {"hidden": 64, "heads": 2, "ffn": 64, "vocab": 64, "seq_len": 16}
+    usual: Any = {"hidden": 64, "heads": 2, "ffn": 64, "vocab": 64, "seq_len": 16}
     run = paleo.simulate(
         transformer(layers=80, **usual), device="A100", pp=80, workers=80, global_batch=200
     ).runs[0]

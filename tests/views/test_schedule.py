@@ -32,8 +32,8 @@ TWO = Chart(
 
 
 def simulation(**settings: Any) -> paleo.Simulation:
-    usual = {"hidden": 256, "heads": 8, "ffn": 1024, "vocab": 4096, "seq_len": 128}
-    known = {"cluster": "dgx_a100", "dtype": "bf16", "pp": 4, "global_batch": 16, "workers": 8}
+    usual: Any = {"hidden": 256, "heads": 8, "ffn": 1024, "vocab": 4096, "seq_len": 128}
+    known: Any = {"cluster": "dgx_a100", "dtype": "bf16", "pp": 4, "global_batch": 16, "workers": 8}
     return paleo.simulate(transformer(layers=8, **usual), **known | settings)
 
 

@@ -44,9 +44,13 @@ class Alive(TorchDispatchMode):
         """Follow tensors that are there."""
         for tensor in tensors:
             if is_traceable_wrapper_subclass(tensor):
-                transform_subclass(tensor, lambda _, inner: self.add([inner]) or inner)
+                transform_subclass(tensor, self._add_inner)
             elif isinstance(tensor, torch.Tensor) and not isinstance(tensor, FakeTensor):
                 self._add(tensor.untyped_storage())
+
+    def _add_inner(self, _: str, inner: Any) -> Any:
+        self.add([inner])
+        return inner
 
     def _add(self, storage: torch.UntypedStorage) -> None:
         key = id(storage)  # PyTorch keeps one object for each storage, as long as that lives
@@ -69,11 +73,11 @@ class Alive(TorchDispatchMode):
             self._add(storage)
             return found
 
-        torch.UntypedStorage.resize_ = resized  # type: ignore[method-assign]
+        torch.UntypedStorage.resize_ = resized
         return super().__enter__()
 
     def __exit__(self, *raised: Any) -> None:
-        torch.UntypedStorage.resize_ = self._before  # type: ignore[method-assign]
+        torch.UntypedStorage.resize_ = self._before
         super().__exit__(*raised)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

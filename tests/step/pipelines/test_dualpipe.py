@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -138,20 +139,27 @@ def test_what_it_does_not_take_is_said(stages: int, batches: int, said: str) -> 
 
 
 def net(**sizes: int) -> paleo.NetSpec:
-    usual = {"layers": 8, "hidden": 256, "heads": 8, "ffn": 1024, "vocab": 4096, "seq_len": 128}
+    usual: Any = {
+        "layers": 8,
+        "hidden": 256,
+        "heads": 8,
+        "ffn": 1024,
+        "vocab": 4096,
+        "seq_len": 128,
+    }
     return transformer(**usual | sizes)
 
 
-def meshed(schedule: str, devices: int = 4, **others: object) -> Meshed:
-    usual: dict[str, object] = {"cluster": "dgx_a100", "dtype": "bf16", "loss": "none", "pp": 4}
-    found = scenario(net(), **usual | others | {"schedule": schedule})  # type: ignore[arg-type]
+def meshed(schedule: str, devices: int = 4, **others: Any) -> Meshed:
+    usual: Any = {"cluster": "dgx_a100", "dtype": "bf16", "loss": "none", "pp": 4}
+    found = scenario(net(), **usual | others | {"schedule": schedule})
     plan = found.plan
     return Meshed(found.net, plan, Mesh.of(devices, plan.tp, plan.cp, plan.ep, plan.pp, plan.order))
 
 
 def test_a_device_has_two_stages_and_their_micro_batches() -> None:
     """Weights, gradients and state of stages k and p - 1 - k; p - k micro-batches of each."""
-    plan = {"micro_batch": 1, "optimizer": "adam"}
+    plan: Any = {"micro_batch": 1, "optimizer": "adam"}
     single = meshed("gpipe", **plan).memory(1, 1)  # one micro-batch of each stage
     both = meshed("dualpipe", **plan).memory(1, 8)
     for device in range(4):
