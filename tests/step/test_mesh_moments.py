@@ -13,6 +13,7 @@ import pytest
 from paleo.net.division import divided
 from paleo.net.graph import build
 from paleo.net.layers.dense import InnerProduct
+from paleo.net.layers.exchanges import AllGather
 from paleo.net.layers.pointwise import Elementwise
 from paleo.net.layers.reshape import Input, Parameter
 from paleo.net.spec import LayerSpec, NetSpec
@@ -169,9 +170,9 @@ def test_gathered_tensors_are_kept_or_gathered_again() -> None:
     net = transformer(layers=2, hidden=64, heads=4, ffn=128, vocab=512, seq_len=16)
     for again in (True, False):
         part = divided(net, 2, sequence=True, again=again)
-        gathers = [each.layer for each in part.layers if each.layer.type_name == "AllGather"]
+        gathers = [each.layer for each in part.layers if isinstance(each.layer, AllGather)]
         assert gathers
-        before_products = [each for each in gathers if isinstance(each, AllGather) and each.again]
+        before_products = [each for each in gathers if each.again]
         assert bool(before_products) == again
 
 
