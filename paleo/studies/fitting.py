@@ -12,23 +12,25 @@ from paleo.core.errors import PaleoError
 from paleo.core.frozen import NamedTuple
 from paleo.step.mesh import Mesh
 from paleo.step.mesh_settings import OFFLOADED
-from paleo.step.meshed import Meshed
+from paleo.step.meshed import Meshed, micro_batch_of
 from paleo.step.offload import ACTIVATIONS, GRADIENTS, OPTIMIZER, can_offload, fits
-from paleo.step.pieces import Step
 from paleo.step.plan import Plan
 from paleo.step.recompute import find_recompute
-from paleo.step.results import Run
 
 #: What is moved to the host, in which order it is tried.
 _OFFLOADED = ((ACTIVATIONS,), (OPTIMIZER,), (OPTIMIZER, GRADIENTS), OFFLOADED)
 
 
 class Remedy(NamedTuple):
-    """Settings that make a step fit: bytes of the fullest stage then, and seconds of the step."""
+    """Settings that make a step fit: bytes of the fullest stage then, and seconds of the step.
+
+    `longer` is by which share of what does not fit it takes longer.
+    """
 
     settings: dict[str, Any]
     memory: int
     seconds: float
+    longer: float
 
     @property
     def options(self) -> str:
@@ -44,20 +46,20 @@ def _spelt(value: Any) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
-def remedy(run: Run, row: Step) -> Remedy | None:
-    """Return the settings that make a step fit; None if none of those that are tried does.
+def remedy(meshed: Meshed, global_batch: int) -> Remedy | None:
+    """Return the settings that make a step of so many samples fit; None if none that is tried does.
 
     What costs least time comes first: positions divided with tensors, the optimizer's state
     divided among shares of the data (ZeRO 1), smaller micro-batches, recomputation, parameters
     divided too (ZeRO 3) and among all; where it is known what the host can do, activations or the
     optimizer's state on it, or both. The fewest of them that fit are taken.
     """
-    return next(_fitting(run, row), None)
+    return next(_fitting(meshed, global_batch), None)
 
 
-def remedies(run: Run, row: Step) -> list[Remedy]:
+def remedies(meshed: Meshed, global_batch: int) -> list[Remedy]:
     """Return all that are as few settings as `remedy` has, the quickest first."""
-    found = _fitting(run, row)
+    found = _fitting(meshed, global_batch)
     first = next(found, None)
     if first is None:
         return []
@@ -65,23 +67,28 @@ def remedies(run: Run, row: Step) -> list[Remedy]:
     return sorted([first, *alike], key=lambda each: each.seconds)
 
 
-def _fitting(run: Run, row: Step) -> Iterator[Remedy]:
+def _fitting(meshed: Meshed, global_batch: int) -> Iterator[Remedy]:
     """Yield what makes a step fit, fewer settings first."""
-    plan = run.plan
-    if run.memory_capacity is None:
+    plan, mesh = meshed.plan, meshed.mesh
+    if plan.device.memory_capacity is None:
         return
-    mesh = Mesh.of(row.workers, plan.tp, plan.cp, plan.ep, plan.pp, plan.order)
-    for settings in _tried(plan, mesh, row.worker_batch_size):
+    given = micro_batch_of(meshed.net, plan, mesh, global_batch)
+    as_it_is = _seconds(meshed, global_batch)
+    for settings in _tried(plan, mesh, given):
         changed = replace(plan, **settings)
         with contextlib.suppress(PaleoError):
-            meshed = Meshed(run.scenario.net, changed, mesh)
-            micro = settings.get("micro_batch", row.worker_batch_size)
-            batches = row.batch_size // (mesh.dp * micro)
-            stages = meshed.memory(micro, batches)
+            other = Meshed(meshed.net, changed, mesh)
+            micro = settings.get("micro_batch", given)
+            stages = other.memory(micro, global_batch // (mesh.dp * micro))
             if fits(changed, stages, mesh.size):
                 memory = int(max(each.total for each in stages))
-                seconds = float(meshed.step(row.batch_size).total(row.best_scheme))
-                yield Remedy(settings, memory, seconds)
+                seconds = _seconds(other, global_batch)
+                yield Remedy(settings, memory, seconds, seconds / as_it_is - 1)
+
+
+def _seconds(meshed: Meshed, global_batch: int) -> float:
+    step = meshed.step(global_batch)
+    return float(step.total(step.best_scheme))
 
 
 def _tried(plan: Plan, mesh: Mesh, micro_batch: int) -> Iterator[dict[str, Any]]:

@@ -17,6 +17,7 @@ from paleo.step.plan import Plan
 from paleo.step.plan_keys import MESH, UPDATED
 from paleo.step.scenario import ScenarioLike, StepSettings, asked
 from paleo.step.settings import WORKERS
+from paleo.studies.fitting import Remedy, remedy
 
 
 class MeshMemorySettings(StepSettings, total=False):
@@ -30,8 +31,7 @@ class MeshMemory(Result):
     """The memory of one device of each stage; `micro_batch` samples are computed at a time."""
 
     net: str
-    plan: Plan
-    mesh: Mesh
+    meshed: Meshed
     global_batch: int
     micro_batch: int
     stages: tuple[StageMemory, ...]
@@ -41,6 +41,21 @@ class MeshMemory(Result):
     def fullest(self) -> StageMemory:
         """The stage whose devices take most."""
         return max(self.stages, key=lambda stage: int(stage.total))
+
+    @property
+    def plan(self) -> Plan:
+        """What the net is trained on, and how."""
+        return self.meshed.plan
+
+    @property
+    def mesh(self) -> Mesh:
+        """How devices share the net."""
+        return self.meshed.mesh
+
+    @property
+    def remedy(self) -> Remedy | None:
+        """What would make it fit, if it does not and something that is known would."""
+        return None if self.fits is not False else remedy(self.meshed, self.global_batch)
 
     @property
     def memory_capacity(self) -> int | None:
@@ -103,4 +118,4 @@ def memory_of(meshed: Meshed, batch_size: Any) -> MeshMemory:
     micro = micro_batch_of(meshed.net, plan, mesh, batch)
     stages: Sequence[StageMemory] = meshed.memory(micro, meshed.batches(batch))
     notes = (*meshed.net.notes, *plan.recompute.notes(plan.graph(meshed.net, None)))
-    return MeshMemory(meshed.net.name, plan, mesh, batch, micro, tuple(stages), notes)
+    return MeshMemory(meshed.net.name, meshed, batch, micro, tuple(stages), notes)

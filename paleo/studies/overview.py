@@ -259,7 +259,9 @@ class Overview:
     @functools.cached_property
     def remedies(self) -> list[Remedy]:
         """What would make a step on a mesh fit, the quickest first; nothing where it does."""
-        return remedies(self.run, self.row) if self.fits(self.row) is False else []
+        if self.fits(self.row) is not False:
+            return []
+        return remedies(meshed_of(self.run, self.row), self.row.batch_size)
 
     @property
     def stage_memory(self) -> MeshMemory:

@@ -283,7 +283,7 @@ def _stage_memory(overview: Overview) -> dict[str, Any]:
         "headlines": memory_headline(overview),
         "table": to_cells(table),
         "charts": {chart.key: chart.to_dict()},
-        "remedies": to_cells(remedies_table(row, found)) if found else None,
+        "remedies": to_cells(remedies_table(found)) if found else None,
         "hints": [],
     }
 

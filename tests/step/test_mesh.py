@@ -23,6 +23,8 @@ from paleo.step.scenario import scenario
 from paleo.step.stages import cut
 from paleo.studies.fitting import remedy
 from paleo.studies.mesh_memory import mesh_memory
+from paleo.studies.mesh_stages import meshed_of
+from paleo.views.answers.mesh_memory import mesh_memory_answer
 
 #: Nodes of 8 devices.
 CLUSTER = find_cluster("dgx_a100")
@@ -460,13 +462,21 @@ def test_settings_that_make_a_step_fit_are_found() -> None:
     (run,) = paleo.simulate(net(), batch_size=1, micro_batch=1, **settings).runs
     (row,) = run.rows
     assert row.to_dict()["fits"] is False
-    found = remedy(run, row)
+    found = remedy(meshed_of(run, row), row.batch_size)
     assert found is not None
     # 2 bytes of weights, 2 of gradients and 4 of state for a parameter; activations beside.
     assert found.settings["zero"] in (1, 3)
     assert found.memory <= small.memory_capacity  # type: ignore[operator]
     again = paleo.simulate(net(), batch_size=1, micro_batch=1, **settings, **found.settings)
-    assert again.runs[0].rows[0].to_dict()["step_s"] == pytest.approx(found.seconds)
+    (there,) = again.runs[0].rows
+    assert there.to_dict()["step_s"] == pytest.approx(found.seconds)
+    assert found.longer == pytest.approx(found.seconds / row.to_dict()["step_s"] - 1)
+    # The memory of the same step says it, too; of one that fits nothing would.
+    on: Any = {"batch_size": 1, "micro_batch": 1, **settings}
+    (memory,) = mesh_memory(net(), **on)
+    assert memory.remedy == found
+    assert mesh_memory_answer([memory])[-1].startswith(f"With {found.options} it needs ")
+    assert mesh_memory(net(), **on, **found.settings)[0].remedy is None
 
 
 @pytest.mark.parametrize(("zero", "weights", "gradients", "state"), [

@@ -22,6 +22,7 @@ from paleo.step.offload import offload_of
 from paleo.step.scenario import scenario
 from paleo.studies.fitting import remedy
 from paleo.studies.mesh_memory import mesh_memory
+from paleo.studies.mesh_stages import meshed_of
 
 LINK = 0.88 * 63.0e9
 HOST = 0.45 * 614.4e9
@@ -208,7 +209,7 @@ def test_what_is_on_the_host_makes_a_step_fit() -> None:
     (run,) = paleo.simulate(net(), global_batch=2, micro_batch=1, **settings).runs
     (row,) = run.rows
     assert row.to_dict()["fits"] is False
-    found = remedy(run, row)
+    found = remedy(meshed_of(run, row), row.batch_size)
     assert found is not None
     assert "optimizer" in found.settings["offload"]
     settings |= {"micro_batch": 1, **found.settings}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from paleo.core.attributes import Ends, at_ends
 from paleo.core.units import scale_for
@@ -12,6 +12,12 @@ from paleo.costs.error_bands import MOST_DIGITS, Band
 from paleo.net.spec import NetSpec
 from paleo.studies.datasets import takes_images
 from paleo.views.table import in_unit, significant
+
+if TYPE_CHECKING:
+    from paleo.studies.fitting import Remedy
+
+#: By less than this share nothing is said to take longer.
+LONGER = 0.005
 
 #: Of what is long: from how many seconds on it is said in a unit, and how long that is.
 _LONG = ((72 * 3600, 24 * 3600, "days"), (2 * 3600, 3600, "h"), (2 * 60, 60, "min"))
@@ -135,6 +141,13 @@ def misfits(count: int, every: int) -> list[str]:
     """Return the sentence that so many of several do not fit; none if all do."""
     verb = "does" if count == 1 else "do"
     return [f"{count:,} of {every:,} {verb} not fit in memory."] if count else []
+
+
+def remedy_said(found: Remedy) -> str:
+    """Return what would make a step on a mesh fit, and what that costs."""
+    cost = f"{percent(found.longer)} longer" if found.longer >= LONGER else "no longer"
+    memory = in_unit(float(found.memory), "bytes", 3)
+    return f"With {found.options} it needs {memory} and takes {cost}."
 
 
 def used(num_bytes: float, capacity: int | None) -> str:

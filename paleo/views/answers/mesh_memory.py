@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paleo.studies.mesh_memory import MeshMemory
-from paleo.views.answers.base import device_named
+from paleo.views.answers.base import device_named, remedy_said
 from paleo.views.table import in_unit
 
 _PARTS = {
@@ -41,4 +41,8 @@ def _of_one(found: MeshMemory) -> list[str]:
     if found.fits is False and stage.total <= found.memory_capacity:
         on_host = in_unit(float(max(one.host for one in found.stages)), "bytes", 3)
         return [said, f"Each needs {on_host} of its host's memory, which is more than its share."]
-    return [said, f"It {'fits' if found.fits else 'does not fit'} the {there} that one has."]
+    if found.fits:
+        return [said, f"It fits the {there} that one has."]
+    remedy = found.remedy
+    more = [remedy_said(remedy)] if remedy else []
+    return [said, f"It does not fit the {there} that one has.", *more]

@@ -19,6 +19,7 @@ from paleo.views.answers.base import (
     duration,
     misfits,
     percent,
+    remedy_said,
     rounded,
     samples_of,
     spread,
@@ -205,17 +206,13 @@ def _too_much(run: Run, row: Step, *, remedied: bool) -> str:
     if not remedied:
         return f"It does not fit: {said}. If it did fit:"
     from paleo.studies.fitting import remedy  # here: most steps fit
+    from paleo.studies.mesh_stages import meshed_of
 
-    found = remedy(run, row)
+    found = remedy(meshed_of(run, row), row.batch_size)
     if found is None:
         more = "more devices for tensors or stages (--tp, --pp) may help"
         return f"It does not fit: {said}; {more}. If it did fit:"
-    longer = found.seconds / float(row.total(row.best_scheme)) - 1
-    cost = f"{percent(longer)} longer" if longer >= 0.005 else "no longer"
-    return (
-        f"It does not fit: {said}. With {found.options} it needs "
-        f"{in_unit(float(found.memory), 'bytes', 3)} and takes {cost}. If it did fit:"
-    )
+    return f"It does not fit: {said}. {remedy_said(found)} If it did fit:"
 
 
 #: What the parts of a step on a mesh are called in a sentence.

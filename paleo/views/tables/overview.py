@@ -154,7 +154,7 @@ def _stages_headline(found: Overview) -> list[dict[str, Any]]:
         items.append(("fits", "memory of the device", said, not fits, ""))
     if found.remedies:
         first = found.remedies[0]
-        what = f"{in_unit(float(first.memory), 'bytes', 3)}, a step {longer_said(found.row, first)}"
+        what = f"{in_unit(float(first.memory), 'bytes', 3)}, a step {longer_said(first)}"
         items.append(("remedy", "what would fit", first.options, False, what))
     return [
         {"key": key, "label": label, "value": value, "is_warning": warns}

@@ -12,7 +12,7 @@ from paleo.step.recompute import RECOMPUTATION
 from paleo.step.results import Run, Simulation
 from paleo.studies.fitting import Remedy
 from paleo.studies.mesh_stages import WAITING, StageTime, stages_of
-from paleo.views.answers.base import percent
+from paleo.views.answers.base import LONGER, percent
 from paleo.views.charts.numbers import counted
 from paleo.views.charts.settings import joined, run_setting
 from paleo.views.table import Column, Table, in_unit, plain
@@ -33,8 +33,6 @@ _PARTS = {
     WAITING: "waiting",
     LOADER: "waiting\nfor data",
 }
-#: A step is as much longer where it is said.
-_LONGER = 0.005
 
 
 def stages_tables(runs: Sequence[Run]) -> list[Table]:
@@ -98,14 +96,14 @@ def _shown(value: float) -> str:
     return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
 
 
-def remedies_table(row: Step, remedies: Sequence[Remedy]) -> Table:
+def remedies_table(remedies: Sequence[Remedy]) -> Table:
     """Return what would make a step fit, and how much longer that takes."""
     rows = [
         {
             "settings": each.options,
             "memory_bytes": each.memory,
             "step_s": each.seconds,
-            "longer": longer_said(row, each),
+            "longer": longer_said(each),
         }
         for each in remedies
     ]
@@ -118,12 +116,11 @@ def remedies_table(row: Step, remedies: Sequence[Remedy]) -> Table:
     return Table("Plans that would fit", columns, rows)
 
 
-def longer_said(row: Step, remedy: Remedy) -> str:
+def longer_said(remedy: Remedy) -> str:
     """Return how much longer a step takes with a remedy than one that does not fit."""
-    share = remedy.seconds / float(row.total(row.best_scheme)) - 1
-    if abs(share) < _LONGER:
+    if abs(remedy.longer) < LONGER:
         return "as long"
-    return f"{percent(abs(share))} {'longer' if share > 0 else 'less'}"
+    return f"{percent(abs(remedy.longer))} {'longer' if remedy.longer > 0 else 'less'}"
 
 
 def fullest_said(stages: Sequence[StageTime]) -> tuple[str, str]:
