@@ -90,7 +90,7 @@ def plans_table(found: PlansComparison) -> Table:
         Column("memory_bytes", "memory", "bytes", digits=3, least_is_best=True),
         Column("fits", "fits"),
     )
-    bands = dict.fromkeys(band_said("computation", each.run.band) for each in found.variants)
+    bands = dict.fromkeys(band_said("steps", each.run.band) for each in found.variants)
     said = (
         "speed: of tokens or samples a second, over the first plan's; bubble and exposed "
         "communication: of the step; memory: of the fullest stage"
