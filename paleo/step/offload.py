@@ -132,7 +132,7 @@ def offloaded(
         found = replace(
             found,
             # A share that is gathered as halves is sent so.
-            weights=precision.element_size * held
+            weights=precision.element_size * own_params
             if plan.zero >= 3 and precision.is_mixed
             else maximum(found.weights - master, 0),
             gradients=_buffered(found.gradients, stage) if goes else found.gradients,
