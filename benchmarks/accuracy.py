@@ -29,6 +29,7 @@ from error_bands import COVERAGE, TABLE_ROWS, by_makers, figures, make_bands
 from firecaffe import speedups
 
 from paleo.core.errors import PaleoError
+from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate import (
     Cases,
     Selection,
@@ -870,7 +871,7 @@ def error_bands(data: Data) -> tuple[Table, list[Bound], str]:
         f"tables {TABLE_ROWS:,} rows each, at random.",
     )  # fmt: skip
     bounds = [Bound(*figure) for figure in figures(found)]
-    return table, bounds, found.file()
+    return table, bounds, found.file(known_bands())
 
 
 # The page

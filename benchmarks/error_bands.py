@@ -14,7 +14,6 @@ import numpy as np
 from paleo.core.errors import PaleoError
 from paleo.costs.error_bands import NET, UNKNOWN, WHOLE, Band, Like
 from paleo.costs.tiled.constants import CONSTANTS
-from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate import Cases, predict
 from paleo.measure.validate.alike import Rows, learned, left_out, rows_of
 
@@ -103,10 +102,10 @@ class Bands:
                 found.append(held)
         return sorted(found, key=lambda held: held.name)
 
-    def file(self) -> str:
-        """Return the file that ships the bands, those of kinds that are not here as they are."""
+    def file(self, known: Mapping[Like, Band] | None = None) -> str:
+        """Return the file that ships the bands, with those that are `known` of other kinds."""
         kinds = {like.kind for like in self.found}
-        kept = {like: band for like, band in known_bands().items() if like.kind not in kinds}
+        kept = {like: band for like, band in (known or {}).items() if like.kind not in kinds}
         lines = [
             "# Error bands: of cases like those that these were made of, the share `coverage` took",
             "# between `low` and `high` times as long as predicted. A key that an entry lacks is",

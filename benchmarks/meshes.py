@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from error_bands import mesh_bands
 
+from paleo.costs.tiled.error_bands import known_bands
 from paleo.measure.validate import Cases, cases_of, predict, read_measurements
 from paleo.measure.validate.meshes import memory_errors
 
@@ -156,7 +157,7 @@ def write_bands(measured: Path) -> None:
         print(" | ".join(line))
     for held in found.totals:
         print(f"{held.name}: {held.percent} of {held.rows} rows inside, their source left out")
-    BANDS.write_text(found.file(), "utf-8")
+    BANDS.write_text(found.file(known_bands()), "utf-8")
 
 
 def main() -> int:

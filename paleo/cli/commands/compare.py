@@ -73,7 +73,7 @@ def command(
       paleo compare llama3_8b qwen3_8b gemma3_12b --device=B200_SXM --dtype=bf16
       paleo compare gpt2 --dtype=bf16 --recompute=none,full --seq_len=512
       paleo compare nin --cluster=aws_p3dn --num_workers=64 --compress=topk,onebit
-      paleo compare llama3_8b --cluster=dgx_h100 --num_workers=64 --tp=1,2 --pp=1,2
+      paleo compare llama3_8b --cluster=dgx_h100 --num_workers=64 --tp=2,4 --pp=2
       paleo compare nin_227 --set="conv8.filter[3]=1536" --changed
       paleo compare nin_227 --vary=scale_input=2,3,4 --totals
     """  # noqa: D301 (click takes the control character, not the escape)
