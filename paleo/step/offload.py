@@ -131,7 +131,10 @@ def offloaded(
         goes = batches == 1 or GRADIENTS in plan.offload
         found = replace(
             found,
-            weights=maximum(found.weights - master, 0),
+            # A share that is gathered as halves is sent so.
+            weights=precision.element_size * own_params
+            if plan.zero >= 3 and precision.is_mixed
+            else maximum(found.weights - master, 0),
             gradients=_buffered(found.gradients, stage) if goes else found.gradients,
             optimizer_state=0,
             passing=maximum(found.passing, one.moving - one.kept),
