@@ -126,6 +126,7 @@ EXAMPLES = [
     Example("Ring", {"group": "context", "dim": 2, "ways": 2, "seen": 6}, (HEADS,)),
     Example("Swap", {"group": "context", "joined": 2, "parted": 1, "ways": 3}, (HEADS,)),
     Example("AllToAll", {"group": "expert"}, (SEQUENCE,)),
+    Example("AllToAll", {"group": "expert", "rows": [9]}, (SEQUENCE,)),
     Example("Embedding", {"num_embeddings": 50, "num_outputs": 8}, ([2, 6],)),
     Example("MatMul", {}, (SEQUENCE, [2, 4, 3])),
     Example("MatMul", {"transpose_a": True, "transpose_b": True}, ([2, 4, 6], [2, 3, 4])),

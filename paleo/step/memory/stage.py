@@ -139,6 +139,8 @@ def stage_memory(
     assert optimizer is not None
     zero, own = sharing.zero * sharing.is_shared, sharing.own
     params = sum(step.schedule.num_params)
+    # What products read in fp8: devices that gather parameters cast them anew.
+    scaled = (step.copies - step.copy_size * params) * (zero < 3)
     learned, is_mixed = step.weight_size, step.copy_size > 0
     read = step.graph.element_size
     state, update = optimizer.at_update(step.schedule.num_params, learned, step.matrices)
@@ -147,17 +149,18 @@ def stage_memory(
     # Beside what is read in halves, or gathered whole, there is the share that is updated.
     beside = own(learned * params) if is_read_whole else 0
     parts = {
-        "weights": own(learned * params) if zero == 3 else whole + beside,
+        "weights": own(learned * params) if zero == 3 else whole + beside + scaled,
         "gradients": own(learned * params) if zero >= 2 else learned * params,
         "optimizer_state": own(state) if zero else state,
     }
     buffers = 0
+    stays = parts["optimizer_state"] + beside + scaled
     if zero >= 2:
         gathering = Gathering(blocks, zero == 2, read, learned)
         is_late = sharing.receives_all and sharing.batches > 1
         follow = held_moments if is_late else gathered_moments
         first, later = (follow(step, gathering, there=there) for there in (False, True))
-        stays = parts["optimizer_state"] + (beside or parts["weights"])
+        stays += parts["weights"] * (zero == 3)
     else:
         # Buckets that gradients are views of are there from the start.
         in_buckets = sharing.is_shared and not sharing.buckets_apart
@@ -165,7 +168,7 @@ def stage_memory(
         later = moments(step, there=True, cast=cast)
         first = later if in_buckets else moments(step, there=False, cast=cast)
         buffers = learned * params * (sharing.is_shared and sharing.buckets_apart)
-        stays = parts["optimizer_state"] + (read if cast else learned) * params + beside + buffers
+        stays += (read if cast else learned) * params + buffers
     ahead = sharing.in_flight - 1
     kept = step.kept
     if sharing.receives_all:
