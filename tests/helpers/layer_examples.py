@@ -109,6 +109,7 @@ EXAMPLES = [
     Example("InnerProduct", {"num_outputs": 8, "weights": "int4", "group": 36}),
     Example("InnerProduct", {"num_outputs": 8, "weights": "nvfp4"}),
     Example("Experts", {"num_experts": 5, "num_outputs": 8, "load": 1.5}, (SEQUENCE,)),
+    Example("Experts", {"num_experts": 5, "num_outputs": 8, "load": 1.5, "shared": 2}, (SEQUENCE,)),
     Example(
         "Experts", {"num_experts": 5, "num_outputs": 8, "weights": "fp8", "group": 4}, (SEQUENCE,)
     ),

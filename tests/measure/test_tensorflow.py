@@ -43,6 +43,7 @@ UNBUILT = {
     "Attention sinks": "TensorFlow has no operator for it",
     "Attention alibi softcap": "TensorFlow has no operator for it",
     "Experts num_experts num_outputs load": "rows are spread evenly over experts",
+    "Experts num_experts num_outputs load shared": "rows are spread evenly over experts",
     "SelectiveScan": "TensorFlow has no operator for it",
     "StateSpaceDual": "TensorFlow has no operator for it",
     "StateSpaceDual chunk": "TensorFlow has no operator for it",
