@@ -20,7 +20,7 @@ from paleo.core.frozen import NamedTuple
 from paleo.core.quantity import Array, Quantity, maximum, np, some
 from paleo.net.spec import NetSpec
 from paleo.step.memory.repeated import RepeatedStage, RepeatedStages
-from paleo.step.memory.stage import Sharing, lasting, peaks, slack_of
+from paleo.step.memory.stage import OF_MICRO_BATCHES, Sharing, lasting, peaks, slack_of
 from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed, num_experts
 from paleo.step.part import Part, Seconds
@@ -392,12 +392,7 @@ class _Dealt:
             return int(sharing.own(size)) if how.zero >= 2 else size
 
         first, later, last = repeated.taken(how, lambda count: own(sizes.learned * count))
-        each = sizes._replace(
-            **{
-                name: getattr(sizes, name)[k]
-                for name in ("kept", "given", "kept_for_weights", "gradients_for_weights")
-            }
-        )
+        each = sizes._replace(**{name: getattr(sizes, name)[k] for name in OF_MICRO_BATCHES})
         peak = maximum(*peaks(each, sharing, first[k], later[k]))
         return lasting(each, sharing).stays + maximum(peak, last[k] + own(sizes.update))
 

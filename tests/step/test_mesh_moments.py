@@ -55,7 +55,7 @@ UNITS = [[1], [2], [3]]
 
 
 def test_gathered_parameters_have_a_buffer_besides() -> None:
-    found = gathered_moments(step(), Gathering(UNITS, False, 4, 4), there=False)
+    found = gathered_moments(step(), Gathering(UNITS, False, 4, 4))
     # Forward: the unit, and the buffer that it came in or the next one comes in.
     ahead = [moment for moment in found if not moment.gradients and moment.buffers == 8 * P]
     assert len(ahead) >= BLOCKS
@@ -67,7 +67,7 @@ def test_gathered_parameters_have_a_buffer_besides() -> None:
 
 
 def test_parameters_that_stay_gathered_go_block_by_block() -> None:
-    found = gathered_moments(step(), Gathering(UNITS, True, 4, 4), there=False)
+    found = gathered_moments(step(), Gathering(UNITS, True, 4, 4))
     # At the end of the forward pass all three, and the last one's buffer.
     assert max(moment.buffers for moment in found if not moment.gradients) == (12 + 4) * P
     # The second block's backward pass: two of them, its gradients, the third one's in a buffer.

@@ -92,11 +92,8 @@ def _in_forward(step: Step, tensor: Tensor) -> bool:
     return step.schedule.points[tensor.born][1] != "backward"
 
 
-def gathered_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]:
-    """Return the moments of a step whose devices gather parameters and deal out gradients.
-
-    If shares of gradients are `there` already, those that come are added to them.
-    """
+def gathered_moments(step: Step, how: Gathering) -> list[Moment]:
+    """Return the moments of a step whose devices gather parameters and deal out gradients."""
     walk = _Gathered(step, how)
     for i, (node, direction) in enumerate(step.schedule.points):
         if direction == "update":
@@ -105,9 +102,12 @@ def gathered_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]
             walk.forward(i, node)
         else:
             walk.backward(i, node)
-    if not there:
-        return walk.found
-    return [moment._replace(gradients=sum(walk.sizes)) for moment in walk.found]
+    return walk.found
+
+
+def with_gradients(found: Sequence[Moment]) -> list[Moment]:
+    """Return the moments where shares of gradients are there already, and those that come added."""
+    return [moment._replace(gradients=found[-1].gradients) for moment in found]
 
 
 def held_moments(step: Step, how: Gathering, *, there: bool) -> list[Moment]:

@@ -11,6 +11,7 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from paleo.core.frozen import NamedTuple
@@ -19,8 +20,15 @@ from paleo.net.graph import Graph
 from paleo.net.spec import NetSpec
 from paleo.step.memory.footprint import step_for
 from paleo.step.memory.moments import Moment
-from paleo.step.memory.stage import Following, Sizes, followed, sizes_of, stage_net
-from paleo.step.memory.usage import Step
+from paleo.step.memory.stage import (
+    OF_MICRO_BATCHES,
+    Following,
+    Sizes,
+    followed,
+    sizes_of,
+    stage_net,
+)
+from paleo.step.memory.usage import Step, Steps
 from paleo.step.recompute import repeated_blocks
 
 #: So many blocks at each end of a row of equal ones are looked at by themselves.
@@ -65,24 +73,23 @@ class _Points(NamedTuple):
     counts: Array
 
 
-class _Short:
-    """A stage as it is followed, of which rows of equal blocks may be shorter."""
+class _Followed:
+    """A step of a stage that is followed, and the places of its points."""
 
-    def __init__(self, step: Step, blocks: list[list[int]], names: Mapping[str, Any]) -> None:
-        self.step, self.blocks, self.sizes = step, blocks, sizes_of(step)
+    def __init__(self, step: Steps, blocks: list[list[int]], names: Mapping[str, Any]) -> None:
+        self._step, self._blocks = step, blocks
         nodes = step.graph.nodes
         seen: Counter[Any] = Counter()
-        #: The places of the step's points.
-        self.places: list[Any] = []
+        self._places: list[Any] = []
         for node, direction in step.schedule.points:
             name = nodes[node].name
             where = direction if direction == "update" else (names.get(name, name), direction)
-            self.places.append((where, seen[where]))
+            self._places.append((where, seen[where]))
             seen[where] += 1
         self.points = functools.cache(self._points)
 
     def _points(self, how: Following) -> tuple[_Points, _Points]:
-        first, later = followed(self.step, self.blocks, how)
+        first, later = followed(self._step, self._blocks, how)
         points = self._of(later)
         return points if first is later else self._of(first), points
 
@@ -90,15 +97,52 @@ class _Short:
         places: dict[Any, int] = {}
         for point, same in itertools.groupby(moments, key=lambda each: each.point):
             for nth, _ in enumerate(same):
-                places[self.places[point], nth] = len(places)
-        width = np.size(self.step.graph.batch_size)
-        taken = np.empty((len(moments), width), np.int64)
-        for i, each in enumerate(moments):
-            taken[i] = each.passing + each.buffers
-        return _Points(places, taken, np.array([each.gradients for each in moments], np.int64))
+                places[self._places[point], nth] = len(places)
+        passing = np.array([each.passing for each in moments])
+        buffers, counts = (
+            np.array(list(map(attrgetter(name), moments)), np.int64)
+            for name in ("buffers", "gradients")
+        )
+        return _Points(places, passing + buffers[:, None], counts)
 
 
-class _Line:
+class _Short:
+    """A stage of which rows of equal blocks may be shorter, at several micro-batches.
+
+    They are followed `joined`, or `apart` where tensors live otherwise.
+    """
+
+    def __init__(
+        self, steps: Sequence[Step], blocks: list[list[int]], names: Mapping[str, Any]
+    ) -> None:
+        self._steps = steps
+        self._made = blocks, names
+        found = [sizes_of(step) for step in steps]
+        counts = [np.size(step.graph.batch_size) for step in steps]
+        joined: dict[str, Any] = {
+            name: np.concatenate(
+                [
+                    np.broadcast_to(getattr(own, name), (count,))
+                    for own, count in zip(found, counts, strict=True)
+                ]
+            )
+            for name in OF_MICRO_BATCHES
+        }
+        self.sizes = found[-1]._replace(**joined)
+        self.is_alike = all(step.schedule is steps[0].schedule for step in steps)
+
+    @functools.cached_property
+    def joined(self) -> list[_Followed]:
+        """All of them, followed at once."""
+        return [_Followed(Steps(self._steps), *self._made)]
+
+    @functools.cached_property
+    def apart(self) -> list[_Followed]:
+        """Each followed for itself."""
+        return [_Followed(Steps([step]), *self._made) for step in self._steps]
+
+
+class RepeatedStage:
     """A stage of equal blocks, of which `more` are left out in `short`, in `longer` one less.
 
     None are left out if `longer` is None.
@@ -106,66 +150,49 @@ class _Line:
 
     def __init__(self, short: _Short, longer: _Short | None, more: int) -> None:
         self._short, self._longer, self._more = short, longer, more
-        self.peaks = functools.cache(self._peaks)
-
-    @functools.cached_property
-    def sizes(self) -> Sizes:
-        """What the stage has."""
-        if self._longer is None:
-            return self._short.sizes
-        both = zip(self._short.sizes, self._longer.sizes, strict=True)
-        return Sizes._make(self._at(one, two) for one, two in both)
-
-    def _at(self, one: Any, two: Any) -> Any:
-        return one + self._more * (two - one)
-
-    def _peaks(self, how: Following) -> Peaks:
-        """Return the moments at which most may be taken of memory."""
-        found = self._short.points(how)
-        if self._longer is not None:
-            others = self._longer.points(how)
-            first, later = itertools.starmap(self._line, zip(found, others, strict=True))
-        else:
-            first, later = found
-        last = _reduced(later.bytes[-1:], later.counts[-1:])
-        return Peaks(_reduced(first.bytes, first.counts), _reduced(later.bytes, later.counts), last)
-
-    def _line(self, short: _Points, longer: _Points) -> _Points:
-        same = [longer.places[place] for place in short.places]
-        return _Points(
-            short.places,
-            self._at(short.bytes, longer.bytes[same]),
-            self._at(short.counts, longer.counts[same]),
-        )
-
-
-class RepeatedStage:
-    """A stage of equal blocks at several micro-batches."""
-
-    def __init__(self, lines: Sequence[tuple[int, _Line]]) -> None:
-        """Join what holds for so many micro-batches each."""
-        self._lines = lines
+        self._peaks = functools.cache(self._found)
 
     @functools.cached_property
     def sizes(self) -> Sizes:
         """What the stage has, as arrays over micro-batches where it goes with them."""
-        *_, (_, line) = self._lines
-        joined = {
-            name: np.concatenate(
-                [np.broadcast_to(getattr(own.sizes, name), (count,)) for count, own in self._lines]
-            )
-            for name in ("kept", "given", "kept_for_weights", "gradients_for_weights")
-        }
-        return line.sizes._replace(**joined)
+        if self._longer is None:
+            return self._short.sizes
+        both = zip(self._short.sizes, self._longer.sizes, strict=True)
+        return Sizes._make(self._at(one, two) for one, two in both)
 
     def taken(self, how: Following, size: Callable[[int], int]) -> tuple[Array, Array, Array]:
         """Return the most bytes of the first micro-batch that comes back, of others, and at last.
 
         They are arrays over micro-batches. `size` has the bytes of gradients of so many parameters.
         """
-        found = [[each.taken(size) for each in own.peaks(how)] for _, own in self._lines]
+        found = [[each.taken(size) for each in peaks] for peaks in self._peaks(how)]
         first, later, last = (np.concatenate(each) for each in zip(*found, strict=True))
         return first, later, last
+
+    def _at(self, one: Any, two: Any) -> Any:
+        return one + self._more * (two - one)
+
+    def _found(self, how: Following) -> list[Peaks]:
+        """Return the moments at which most may be taken of memory."""
+        stages = [self._short, *([self._longer] if self._longer else [])]
+        is_alike = all(stage.is_alike for stage in stages)
+        each = [stage.joined if is_alike else stage.apart for stage in stages]
+        return [self._most([one.points(how) for one in same]) for same in zip(*each, strict=True)]
+
+    def _most(self, found: Sequence[tuple[_Points, _Points]]) -> Peaks:
+        first, later = itertools.starmap(self._line, zip(*found, strict=True))
+        last = _reduced(later.bytes[-1:], later.counts[-1:])
+        return Peaks(_reduced(first.bytes, first.counts), _reduced(later.bytes, later.counts), last)
+
+    def _line(self, short: _Points, longer: _Points | None = None) -> _Points:
+        if longer is None:
+            return short
+        same = [longer.places[place] for place in short.places]
+        return _Points(
+            short.places,
+            self._at(short.bytes, longer.bytes[same]),
+            self._at(short.counts, longer.counts[same]),
+        )
 
 
 def _reduced(taken: Array, counts: Array) -> _Reduced:
@@ -195,7 +222,7 @@ class RepeatedStages:
         self._settings = dict(settings)
         self._blocks = [[graph.nodes[i].name for i in block] for block in repeated_blocks(graph)]
         self._kinds = _kinds(graph, units)
-        self._known: dict[Any, list[_Short]] = {}
+        self._known: dict[Any, _Short] = {}
         self._stages: dict[Any, RepeatedStage] = {}
 
     def stage(self, chunks: Sequence[Sequence[Unit]]) -> RepeatedStage:
@@ -212,11 +239,9 @@ class RepeatedStages:
         rows = [self._row(units) for units in chunks]
         more = min(length for _, length in rows) - 2 * _ENDS
         if more < 2:
-            own = [_Line(each, None, 0) for each in self._of(chunks, rows, 0)]
-        else:
-            both = zip(self._of(chunks, rows, more), self._of(chunks, rows, more - 1), strict=True)
-            own = [_Line(short, longer, more) for short, longer in both]
-        return RepeatedStage(list(zip(map(np.size, self._micro_batches), own, strict=True)))
+            return RepeatedStage(self._of(chunks, rows, 0), None, 0)
+        short, longer = self._of(chunks, rows, more), self._of(chunks, rows, more - 1)
+        return RepeatedStage(short, longer, more)
 
     def _row(self, units: Sequence[Unit]) -> tuple[int, int]:
         """Return where the longest row of equal units begins, and how many it has."""
@@ -230,8 +255,8 @@ class RepeatedStages:
 
     def _of(
         self, chunks: Sequence[Sequence[Unit]], rows: Sequence[tuple[int, int]], fewer: int
-    ) -> list[_Short]:
-        """Return a stage, at 1 and at others, whose rows of equal units have so many fewer."""
+    ) -> _Short:
+        """Return a stage whose rows of equal units have so many fewer."""
         names: dict[str, Any] = {}
         nodes: list[int] = []
         moved: dict[int, int] = {}
@@ -254,7 +279,7 @@ class RepeatedStages:
         if key not in self._known:
             net = stage_net(self.net, self.graph, sorted(nodes), moved)
             steps = [step_for(net, each, **self._settings) for each in self._micro_batches]
-            self._known[key] = [_Short(step, self._within(step), names) for step in steps]
+            self._known[key] = _Short(steps, self._within(steps[0]), names)
         return self._known[key]
 
     def _within(self, step: Step) -> list[list[int]]:

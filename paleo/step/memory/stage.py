@@ -28,7 +28,14 @@ from paleo.core.quantity import (
 from paleo.net.graph import Graph
 from paleo.net.layers.reshape import Input
 from paleo.net.spec import LayerSpec, NetSpec
-from paleo.step.memory.moments import Gathering, Moment, gathered_moments, held_moments, moments
+from paleo.step.memory.moments import (
+    Gathering,
+    Moment,
+    gathered_moments,
+    held_moments,
+    moments,
+    with_gradients,
+)
 from paleo.step.memory.usage import Step
 
 
@@ -124,7 +131,7 @@ class Sizes(NamedTuple):
 
     `learned` are bytes of a parameter, `copied` of the copy that layers read in mixed precision,
     `read` of what they read. `state` and `update` are the optimizer's. The last four are those of
-    `Step`, numbers or arrays over micro-batches.
+    `Step`, numbers or arrays over micro-batches (`OF_MICRO_BATCHES`).
     """
 
     params: int
@@ -223,6 +230,10 @@ def sizes_of(step: Step) -> Sizes:
     )
 
 
+#: Those of them that go with micro-batches.
+OF_MICRO_BATCHES = ("kept", "given", "kept_for_weights", "gradients_for_weights")
+
+
 def followed(
     step: Step, blocks: Sequence[Sequence[int]], how: Following
 ) -> tuple[list[Moment], list[Moment]]:
@@ -232,8 +243,11 @@ def followed(
     """
     if how.zero >= 2:
         gathering = Gathering(blocks, how.zero == 2, step.graph.element_size, step.weight_size)
-        follow = held_moments if how.is_late else gathered_moments
-        return follow(step, gathering, there=False), follow(step, gathering, there=True)
+        if how.is_late:
+            late, later = (held_moments(step, gathering, there=there) for there in (False, True))
+            return late, later
+        first = gathered_moments(step, gathering)
+        return first, with_gradients(first)
     cast = how.zero > 0 and step.copy_size > 0
     later = moments(step, there=True, cast=cast)
     return later if how.in_buckets else moments(step, there=False, cast=cast), later
