@@ -274,13 +274,11 @@ class Meshed:
             Piece("weight_casts", "update", max(self.casts(each, batches) for each in devices)),
             Piece("update", "update", plan.seconds(update), time=update),
         )
-        if some(plan.deviation > 0) and mesh.replicas > 1:
-            # Shares of the data wait for the slowest of them.
+        if self.waits:
             computed = total(
                 piece.seconds for piece in pieces if piece.category not in (TRANSFER, WAIT)
             )
-            late = expected_slowest(mesh.replicas, plan.deviation) - 1
-            pieces += (Piece("wait", WAIT, late * computed),)
+            pieces += (Piece("wait", WAIT, self.waited(computed)),)
         exchange = max(self.exchanged(device, batches) for device in devices)
         return MeshStep(
             mesh.size,
@@ -292,6 +290,15 @@ class Meshed:
             band=plan.band,
             meshed=self,
         ).of_floats()
+
+    @property
+    def waits(self) -> bool:
+        """Whether shares of the data wait for the slowest of them."""
+        return some(self.plan.deviation > 0) and self.mesh.replicas > 1
+
+    def waited(self, computed: Quantity) -> Quantity:
+        """Return the seconds that they wait where they compute so many."""
+        return (expected_slowest(self.mesh.replicas, self.plan.deviation) - 1) * computed
 
     def spent(self, device: Stage, batches: int) -> dict[str, Quantity]:
         """Return the seconds that a device is busy in a step, by the names of its parts.

@@ -25,7 +25,7 @@ from paleo.step.mesh import Mesh
 from paleo.step.meshed import Meshed, num_experts
 from paleo.step.part import Part, Seconds
 from paleo.step.plan import Plan
-from paleo.step.recompute import Recompute
+from paleo.step.recompute import RECOMPUTATION, Recompute
 from paleo.step.replicas import Replicas
 from paleo.step.stage_steps import StageSteps, in_memory
 from paleo.step.stage_work import Stage
@@ -35,9 +35,9 @@ from paleo.step.stages import cut, homes, units
 AXES = ("tp", "pp", "micro_batch", "recompute", "zero", "interleave", "global_batch", "workers")
 #: Schedules whose formulas these arrays are held to by tests.
 SCHEDULES = ("1f1b", "gpipe", "zero_bubble")
-#: Settings of a plan of which this knows nothing, with the values that change nothing.
-_UNKNOWN: dict[str, tuple[Any, ...]] = {"jitter": (None, 0), "loader_rate": (None,)}
 
+#: The parts of a step in which devices compute.
+_COMPUTED = ("forward", RECOMPUTATION, "backward", "weight_casts", "update")
 #: What a step consists of, seconds by name, in the order in which a step adds them up.
 Columns: TypeAlias = dict[str, Array]
 
@@ -64,9 +64,7 @@ def check_known(plan: Plan, known: Sequence[str]) -> None:
     usual = {field.name: field.default for field in fields(Plan)}
     for name in usual:
         value = getattr(plan, name)
-        if name in known:
-            continue
-        if value not in _UNKNOWN.get(name, (usual[name],)):
+        if name not in known and value != usual[name]:
             mistakes.add(f"{name}: plans as arrays do not know it: ask for one plan at a time")
     if plan.schedule not in SCHEDULES:
         mistakes.add(f"schedule: plans as arrays know {', '.join(SCHEDULES)}, not {plan.schedule}")
@@ -313,6 +311,9 @@ class _Dealt:
             "update": np.full(k.shape, float(plan.seconds(update))),
             "data_parallel": functools.reduce(maximum, exchanges) + np.zeros(k.shape),
         }
+        if meshed.waits:
+            computed = (columns[name] for name in _COMPUTED)
+            columns["wait"] = meshed.waited(functools.reduce(np.add, computed))
         columns["memory_bytes"] = self._memory(meshed, recompute, k, batches, found)
         return columns
 

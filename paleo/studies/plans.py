@@ -34,7 +34,7 @@ _KNOWN = (
     *("device", "network", "cluster", "dtype", "ppp_comm", "optimizer", "optimizer_kernels"),
     *("clip_gradients", "scale_loss", "loss", "overlap", "bucket", "gradient_dtype", "nccl"),
     *("cp", "context", "ep", "schedule", "stages", "sequence_parallel", "order"),
-    *("allocator_slack", "shard_degree"),
+    *("allocator_slack", "shard_degree", "jitter"),
 )
 #: The parts of a step that are messages.
 _MESSAGES = ("tensor_parallel", "context_parallel", "expert_parallel", "pipeline_parallel")
@@ -139,7 +139,7 @@ def plans(
     be one value or several: there is a plan for each combination. Other settings are those of
     `paleo.simulate` on a cluster, of which each has one value. The numbers are those of one plan at
     a time, within rounding. Raises a PaleoError for what plans as arrays do not know, such as
-    balanced stages, jitter or a data loader; plans that cannot be are no error: see `Plans`.
+    balanced stages, DualPipe or a data loader; plans that cannot be are no error: see `Plans`.
 
     >>> found = paleo.plans("gpt2", cluster="dgx_a100", workers=16, tp=[1, 2], global_batch=64)
     >>> found.settings["dp"].tolist(), bool(found.valid.all())

@@ -26,6 +26,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "global_batch": 48,
         },
     ),
+    "bert_base": (
+        {"cluster": "dgx_a100", "workers": 12, "framework": "pytorch", "schedule": "zero_bubble"},
+        {"pp": [1, 2, 3], "micro_batch": [1, 2], "zero": [0, 2, 3], "global_batch": [12, 48]},
+    ),
     "resnet50": (
         {"cluster": "dgx_a100", "workers": 8},
         {"pp": [1, 2], "micro_batch": [4, 8], "zero": [0, 1], "global_batch": 256},
@@ -122,7 +126,7 @@ def test_the_best_is_the_quickest_that_fits() -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"jitter": 0.1}, "jitter"),
+        ({"offload": "optimizer"}, "offload"),
         ({"stages": "balanced", "pp": 2}, "stages"),
         ({"schedule": "dualpipe", "pp": 2}, "schedule"),
         ({"loader_rate": 100}, "loader_rate"),
