@@ -313,7 +313,7 @@ class _Dealt:
         }
         if meshed.waits:
             computed = (columns[name] for name in _COMPUTED)
-            columns["wait"] = meshed.waited(functools.reduce(np.add, computed))
+            columns["wait"] = np.asarray(meshed.waited(functools.reduce(np.add, computed)))
         columns["memory_bytes"] = self._memory(meshed, recompute, k, batches, found)
         return columns
 

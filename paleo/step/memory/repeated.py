@@ -98,7 +98,7 @@ class _Followed:
         for point, same in itertools.groupby(moments, key=lambda each: each.point):
             for nth, _ in enumerate(same):
                 places[self._places[point], nth] = len(places)
-        passing = np.array([each.passing for each in moments])
+        passing = np.concatenate([each.passing for each in moments]).reshape(len(moments), -1)
         buffers, counts = (
             np.array(list(map(attrgetter(name), moments)), np.int64)
             for name in ("buffers", "gradients")

@@ -168,16 +168,18 @@ class Steps(Step):
     def __init__(self, steps: Sequence[Step]) -> None:
         """Join steps, each at one batch size or at an array of them, that have one schedule."""
         self.__dict__.update(steps[-1].__dict__)
-        of_all = []
-        for step in steps:
-            shape = (np.size(step.graph.batch_size),)
-            of_all.append(
-                [np.broadcast_to(size, shape) for size in map(step._size, step.schedule.tensors)]
-            )
-        self._rows = np.concatenate([np.array(each) for each in of_all], axis=1)
-        self._row = {id(tensor): i for i, tensor in enumerate(self.schedule.tensors)}
-        self._born = np.array([tensor.born for tensor in self.schedule.tensors])
-        self._gone = np.array([tensor.dies + 1 for tensor in self.schedule.tensors])
+        tensors = self.schedule.tensors
+        widths = [np.size(step.graph.batch_size) for step in steps]
+        self._rows = np.empty((len(tensors), sum(widths)), np.int64)
+        start = 0
+        for step, width in zip(steps, widths, strict=True):
+            rows = self._rows[:, start : start + width]
+            for i, tensor in enumerate(tensors):
+                rows[i] = step._size(tensor)
+            start += width
+        self._row = {id(tensor): i for i, tensor in enumerate(tensors)}
+        self._born = np.array([tensor.born for tensor in tensors])
+        self._gone = np.array([tensor.dies + 1 for tensor in tensors])
 
     def alive(self, tensors: Iterable[Tensor]) -> list[Any]:
         """Return the bytes of those of these tensors that are alive at each point."""
